@@ -71,6 +71,7 @@ test-all: $(MPI)
 
 lint: $(READY)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy p3s
 
 clean:

@@ -145,7 +145,8 @@ def main() -> None:
     # what an earlier choice made would call itself
     places = os.environ.get("PATH", "").split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join(
-        place for place in places if Path(place).absolute() != folder)
+        place for place in places if Path(place).absolute() != folder
+    )
     mpi = usable()
     if mpi is None:
         install_wheel()

@@ -41,14 +41,23 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=12.5, help="of links, bytes per ns")
     told = parser.parse_args()
     # One cost for all distances, and none for completed requests: SimGrid has no others.
-    network = replace(rough_network(rate=told.rate, inside_latency_ns=2000,
-                                    inside_rate=told.rate, inside_eager_bytes=16384), post=0.0)
+    network = replace(
+        rough_network(
+            rate=told.rate, inside_latency_ns=2000, inside_rate=told.rate, inside_eager_bytes=16384
+        ),
+        post=0.0,
+    )
     node_of = np.arange(told.n) // told.ranks_per_node
-    print(f"{'program':14} {'events':>8} {'SimGrid':>9} {'P3S':>9} {'ratio':>7} {'in calls':>9} "
-          f"{'ratio':>7} {'wall':>13}")
+    print(
+        f"{'program':14} {'events':>8} {'SimGrid':>9} {'P3S':>9} {'ratio':>7} {'in calls':>9} "
+        f"{'ratio':>7} {'wall':>13}"
+    )
     for study in told.studies:
-        run = WholeRun(study / "scaled" / f"np{told.n:06d}", library_of("openmpi", "4.1"),
-                       lambda call, world: False)
+        run = WholeRun(
+            study / "scaled" / f"np{told.n:06d}",
+            library_of("openmpi", "4.1"),
+            lambda call, world: False,
+        )
         steps = steps_of_programs(executable(list(run.programs()), told.n)[0], told.n)
         clock = [time.perf_counter()]
         theirs = replay(steps, node_of, network)
@@ -58,9 +67,12 @@ def main() -> None:
         ends = [float(x.end_ns.max()) for x in (theirs, ours)]
         calls = [float((x.end_ns - x.begin_ns).sum()) for x in (theirs, ours)]
         share = calls[1] / (calls[1] + float(steps.work_ns.sum()))
-        print(f"{study.name:14} {len(steps):8} {ends[0] / 1e6:6.3f} ms {ends[1] / 1e6:6.3f} ms "
-              f"{ends[1] / ends[0]:7.4f} {100 * share:7.1f} % {calls[1] / calls[0]:7.4f} "
-              f"{clock[1] - clock[0]:5.2f}, {clock[2] - clock[1]:4.2f} s", flush=True)
+        print(
+            f"{study.name:14} {len(steps):8} {ends[0] / 1e6:6.3f} ms {ends[1] / 1e6:6.3f} ms "
+            f"{ends[1] / ends[0]:7.4f} {100 * share:7.1f} % {calls[1] / calls[0]:7.4f} "
+            f"{clock[1] - clock[0]:5.2f}, {clock[2] - clock[1]:4.2f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

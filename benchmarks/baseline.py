@@ -69,13 +69,19 @@ def of_program(study: Study, truth: Mapping[int, float]) -> list[dict[str, Any]]
             told = float(fit(name, data, weights_of("relative", data.seconds)).predict([n])[0])
             every[name] = relative_error(told, true)
         each = {name: float(value[0]) for name, value in parts.each([n]).items()}
-        rows.append({
-            "n": n, "truth_s": true, "family": whole.fitted.family,
-            "whole": relative_error(said.seconds, true),
-            "covered": None if said.low is None else bool(said.low <= true <= said.high),
-            "every": every, "parts_s": each,
-            "families": {name: c.fitted.family for name, c in parts.choices.items()},
-            "parts": relative_error(sum(each.values()), true)})
+        rows.append(
+            {
+                "n": n,
+                "truth_s": true,
+                "family": whole.fitted.family,
+                "whole": relative_error(said.seconds, true),
+                "covered": None if said.low is None else bool(said.low <= true <= said.high),
+                "every": every,
+                "parts_s": each,
+                "families": {name: c.fitted.family for name, c in parts.choices.items()},
+                "parts": relative_error(sum(each.values()), true),
+            }
+        )
     return rows
 
 
@@ -88,8 +94,7 @@ def programs(directory: Path, raw: Path | None) -> list[dict[str, Any]]:
                 traced[row["program"], count["n"]] = count["error"]
     found = []
     for place in sorted(directory.glob("*/simulated.json")):
-        truth = {int(n): float(t) for n, t in
-                 json.loads(place.read_text())["truth_s"].items()}
+        truth = {int(n): float(t) for n, t in json.loads(place.read_text())["truth_s"].items()}
         try:
             rows = of_program(Study.open(place.parent / "study"), truth)
         except P3SError as error:
@@ -108,8 +113,11 @@ def signed(error: float | None) -> str:
 
 def programs_table(found: Sequence[Mapping[str, Any]]) -> str:
     """Return a Markdown table of all larger counts, and what closer means at the largest."""
-    lines = ["| program | n | truth, ms | run time (form) | T(n) | computation + communication "
-             "(forms) | closer | from traces |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| program | n | truth, ms | run time (form) | T(n) | computation + communication "
+        "(forms) | closer | from traces |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for program in found:
         for row in program["counts"]:
             forms = " + ".join(row["families"].values())
@@ -118,18 +126,23 @@ def programs_table(found: Sequence[Mapping[str, Any]]) -> str:
                 f"| {program['program']} | {row['n']} | {1e3 * row['truth_s']:.2f} | "
                 f"{signed(row['whole'])} ({row['family']}) | "
                 f"{signed(row['every']['three-term'])} | {signed(row['parts'])} ({forms}) | "
-                f"{closer} | {signed(row['traces'])} |")
+                f"{closer} | {signed(row['traces'])} |"
+            )
     at_last = [program["counts"][-1] for program in found]
     for what in ("whole", "parts", "traces"):
         errors = scores(row[what] for row in at_last)
         if errors.count:
-            lines.append(f"\n{what}: at the largest count median {100 * errors.median:.1f} %, mean "
-                         f"{100 * errors.mean:.1f} %, largest {100 * errors.largest:.1f} % "
-                         f"({errors.count} programs)")
+            lines.append(
+                f"\n{what}: at the largest count median {100 * errors.median:.1f} %, mean "
+                f"{100 * errors.mean:.1f} %, largest {100 * errors.largest:.1f} % "
+                f"({errors.count} programs)"
+            )
     won = sum(abs(row["parts"]) < abs(row["whole"]) for row in at_last)
     told = [row["covered"] for p in found for row in p["counts"] if row["covered"] is not None]
-    lines.append(f"\nparts closer at the largest count: {won} of {len(at_last)}; intervals of the "
-                 f"run time's regression that hold the truth: {sum(told)} of {len(told)}")
+    lines.append(
+        f"\nparts closer at the largest count: {won} of {len(at_last)}; intervals of the "
+        f"run time's regression that hold the truth: {sum(told)} of {len(told)}"
+    )
     return "\n".join(lines)
 
 
@@ -144,9 +157,11 @@ def linpack(n: float, q: np.ndarray, machine: str) -> np.ndarray:
     speed, bandwidth, latency = MACHINES[machine]
     counts = np.asarray(q, dtype=int)
     p = np.array([max(i for i in range(1, math.isqrt(k) + 1) if k % i == 0) for k in counts])
-    return np.asarray(2 * n**3 / (3 * counts) / speed
-                      + n * n * (3 * p + counts / p) / (2 * counts) * 8 / bandwidth
-                      + latency * n * (129 * np.log2(p) + p) / 128)
+    return np.asarray(
+        2 * n**3 / (3 * counts) / speed
+        + n * n * (3 * p + counts / p) / (2 * counts) * 8 / bandwidth
+        + latency * n * (129 * np.log2(p) + p) / 128
+    )
 
 
 def slower(seconds: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -163,16 +178,25 @@ def linpack_rows() -> list[dict[str, Any]]:
             for machine, n in SERIES:
                 each = []
                 for seed in range(SEEDS if noise else 1):
-                    seconds = slower(linpack(n, SMALL, machine), noise,
-                                     np.random.default_rng(seed))
-                    made = fit_series(from_mapping(dict(zip(SMALL.astype(int).tolist(),
-                                                            seconds.tolist(), strict=True))),
-                                      ["three-term"], weights=weights)
+                    seconds = slower(linpack(n, SMALL, machine), noise, np.random.default_rng(seed))
+                    made = fit_series(
+                        from_mapping(
+                            dict(zip(SMALL.astype(int).tolist(), seconds.tolist(), strict=True))
+                        ),
+                        ["three-term"],
+                        weights=weights,
+                    )
                     told, true = made.fitted.predict(LARGE), linpack(n, LARGE, machine)
                     each.append(scores((told - true) / true).median)
                 medians[f"{machine}, N={n:.0f}"] = float(np.median(each))
-            rows.append({"noise": noise, "weights": weights, "medians": medians,
-                         "range": median_range([[m] for m in medians.values()])})
+            rows.append(
+                {
+                    "noise": noise,
+                    "weights": weights,
+                    "medians": medians,
+                    "range": median_range([[m] for m in medians.values()]),
+                }
+            )
     return rows
 
 
@@ -199,24 +223,36 @@ def explicit_rows() -> dict[str, Any]:
             told = explicit.fit(rows.only(~out), anyway=True).predict(rows.only(out))
             errors += (told / rows.seconds[out] - 1).tolist()
     found = scores(errors)
-    return {"rows": 24, "coefficients": 34, "rank": rank, "why": why, "median": found.median,
-            "mean": found.mean}
+    return {
+        "rows": 24,
+        "coefficients": 34,
+        "rank": rank,
+        "why": why,
+        "median": found.median,
+        "mean": found.mean,
+    }
 
 
 def linpack_table(rows: Sequence[Mapping[str, Any]], explicitly: Mapping[str, Any]) -> str:
     """Return both as Markdown."""
     names = list(rows[0]["medians"])
-    lines = [f"| noise | weights | {' | '.join(names)} | range |",
-             f"|---|---|{'---|' * len(names)}---|"]
+    lines = [
+        f"| noise | weights | {' | '.join(names)} | range |",
+        f"|---|---|{'---|' * len(names)}---|",
+    ]
     for row in rows:
         low, high = row["range"]
         cells = " | ".join(f"{100 * row['medians'][name]:.1f} %" for name in names)
-        lines.append(f"| {100 * row['noise']:.0f} % | {row['weights']} | {cells} | "
-                     f"{100 * low:.1f}-{100 * high:.1f} % |")
-    lines.append(f"\nexplicit model: {explicitly['rows']} rows, {explicitly['coefficients']} "
-                 f"coefficients, rank {explicitly['rank']}; median error of a series left out "
-                 f"{100 * explicitly['median']:.0f} %, mean {100 * explicitly['mean']:.0f} %; "
-                 f"refused: {explicitly['why']}")
+        lines.append(
+            f"| {100 * row['noise']:.0f} % | {row['weights']} | {cells} | "
+            f"{100 * low:.1f}-{100 * high:.1f} % |"
+        )
+    lines.append(
+        f"\nexplicit model: {explicitly['rows']} rows, {explicitly['coefficients']} "
+        f"coefficients, rank {explicitly['rank']}; median error of a series left out "
+        f"{100 * explicitly['median']:.0f} %, mean {100 * explicitly['mean']:.0f} %; "
+        f"refused: {explicitly['why']}"
+    )
     return "\n".join(lines)
 
 

@@ -37,17 +37,27 @@ RELEVANT = 0.01
 TIMEOUT_S = 300.0
 #: The arguments of a program: of the input that is predicted, and of smaller ones.
 PROGRAMS: dict[str, dict[str, str]] = {
-    "heat": {"own": "--nx 1200 --ny 1120", "quarter": "--nx 600 --ny 560",
-             "eighth": "--nx 300 --ny 560"},
+    "heat": {
+        "own": "--nx 1200 --ny 1120",
+        "quarter": "--nx 600 --ny 560",
+        "eighth": "--nx 300 --ny 560",
+    },
     "sparse": {"own": "--rows 288000", "quarter": "--rows 72000", "eighth": "--rows 36000"},
-    "table": {"own": "--entries 4194304 --keys 2097152",
-              "quarter": "--entries 1048576 --keys 524288",
-              "eighth": "--entries 524288 --keys 262144"},
-    "pencils": {"own": "--ny 112 --nz 120", "quarter": "--ny 56 --nz 60",
-                "eighth": "--ny 56 --nz 30"},
-    "particles": {"own": "--bodies 2560 --height 1280 --dust 786432",
-                  "quarter": "--bodies 1280 --height 320 --dust 196608",
-                  "eighth": "--bodies 640 --height 160 --dust 98304"},
+    "table": {
+        "own": "--entries 4194304 --keys 2097152",
+        "quarter": "--entries 1048576 --keys 524288",
+        "eighth": "--entries 524288 --keys 262144",
+    },
+    "pencils": {
+        "own": "--ny 112 --nz 120",
+        "quarter": "--ny 56 --nz 60",
+        "eighth": "--ny 56 --nz 30",
+    },
+    "particles": {
+        "own": "--bodies 2560 --height 1280 --dust 786432",
+        "quarter": "--bodies 1280 --height 320 --dust 196608",
+        "eighth": "--bodies 640 --height 160 --dust 98304",
+    },
 }
 STEPS = ("build", "emulate", "time", "predict")
 
@@ -75,18 +85,26 @@ class Bench:
 
     def runs(self) -> list[tuple[str, int]]:
         """Return the runs whose time counts: input and process count."""
-        return [*(("own", n) for n in COUNTS), *((far, n) for far, ns in FAR.items() for n in ns),
-                ("truth", TARGET)]
+        return [
+            *(("own", n) for n in COUNTS),
+            *((far, n) for far, ns in FAR.items() for n in ns),
+            ("truth", TARGET),
+        ]
 
 
 def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run one p3s command; anything but 0 and 3 ends the benchmark."""
-    done = subprocess.run([sys.executable, "-m", "p3s", *map(str, words)], text=True,
-                          capture_output=True, timeout=3600,
-                          env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    done = subprocess.run(
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        text=True,
+        capture_output=True,
+        timeout=3600,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
     if done.returncode not in (0, 3):
-        raise SystemExit(f"p3s {' '.join(map(str, words))}: exit code {done.returncode}\n"
-                         f"{done.stderr.strip()}")
+        raise SystemExit(
+            f"p3s {' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr.strip()}"
+        )
     return done
 
 
@@ -94,9 +112,21 @@ def build(benches: Sequence[Bench], mpicc: str) -> None:
     """Compile the programs."""
     for b in benches:
         b.program.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([mpicc, "-std=c11", "-D_XOPEN_SOURCE=700", "-O2", "-g",
-                        str(SOURCES / f"{b.name}.c"), "-o", str(b.program), "-lm"],
-                       check=True, timeout=120)
+        subprocess.run(
+            [
+                mpicc,
+                "-std=c11",
+                "-D_XOPEN_SOURCE=700",
+                "-O2",
+                "-g",
+                str(SOURCES / f"{b.name}.c"),
+                "-o",
+                str(b.program),
+                "-lm",
+            ],
+            check=True,
+            timeout=120,
+        )
 
 
 def emulate(benches: Sequence[Bench]) -> None:
@@ -112,8 +142,16 @@ def emulate(benches: Sequence[Bench]) -> None:
             missing = [n for n in counts if n not in study.counts()]
             begin = time.monotonic()
             with progress(len(missing)) as bar:
-                done = trace_counts(study, b.command(which), missing, 1, 10 * TIMEOUT_S, bar,
-                                    recording=Recording(work="instructions"), times=False)
+                done = trace_counts(
+                    study,
+                    b.command(which),
+                    missing,
+                    1,
+                    10 * TIMEOUT_S,
+                    bar,
+                    recording=Recording(work="instructions"),
+                    times=False,
+                )
             if done.failed:
                 raise SystemExit(f"{b.name} {which}: {done.failed[0]['reason']}")
             say(f"{b.name} {which}: emulated in {time.monotonic() - begin:.0f} s")
@@ -203,16 +241,34 @@ def predict(b: Bench, unit: str, repeats: int) -> dict[str, Any]:
             continue
         told = said["compute_ns"] / TARGET / 1e6
         low, high = told * said["compute_low"], told * said["compute_high"]
-        crm = {name: None if said.get(f"{name}_ns") is None else said[f"{name}_ns"] / 1e6
-               for name in ("crm_i", "crm_c")}
-        out.append({"program": b.name, "phase": k, "share": share, "measured": float(typical[k]),
-                    "repeats": means[:, k].tolist(), "largest": largest[:, k].tolist(),
-                    "predicted": told, "work": said["work"] / TARGET, "low": low, "high": high,
-                    "inside": bool(low <= typical[k] <= high),
-                    "outside_ratio": said.get("outside"), **crm})
-    return {"program": b.name, "unit": unit, "phases": out,
-            "unexplained": float(typical[-1] / typical.sum()),
-            "compute": json.loads(Study(root).compute_path.read_text())}
+        crm = {
+            name: None if said.get(f"{name}_ns") is None else said[f"{name}_ns"] / 1e6
+            for name in ("crm_i", "crm_c")
+        }
+        out.append(
+            {
+                "program": b.name,
+                "phase": k,
+                "share": share,
+                "measured": float(typical[k]),
+                "repeats": means[:, k].tolist(),
+                "largest": largest[:, k].tolist(),
+                "predicted": told,
+                "work": said["work"] / TARGET,
+                "low": low,
+                "high": high,
+                "inside": bool(low <= typical[k] <= high),
+                "outside_ratio": said.get("outside"),
+                **crm,
+            }
+        )
+    return {
+        "program": b.name,
+        "unit": unit,
+        "phases": out,
+        "unexplained": float(typical[-1] / typical.sum()),
+        "compute": json.loads(Study(root).compute_path.read_text()),
+    }
 
 
 def error(row: dict[str, Any], name: str) -> float | None:
@@ -223,20 +279,26 @@ def error(row: dict[str, Any], name: str) -> float | None:
 def table(results: Sequence[dict[str, Any]]) -> str:
     """Return all phases as a table in Markdown, with the totals of every way to predict."""
     rows = [row for result in results for row in result["phases"]]
-    out = ["| program | phase | share | measured, ms (repeats) | predicted | 90 % interval | error "
-           "| inside | CRM_i | CRM_c |", "|---|---|---|---|---|---|---|---|---|---|"]
+    out = [
+        "| program | phase | share | measured, ms (repeats) | predicted | 90 % interval | error "
+        "| inside | CRM_i | CRM_c |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for r in rows:
         errors = [_percent(error(r, name)) for name in ("predicted", "crm_i", "crm_c")]
         out.append(
             f"| {r['program']} | {r['phase']} | {r['share']:.1%} | {r['measured']:.2f} "
             f"({min(r['repeats']):.2f} to {max(r['repeats']):.2f}) | {r['predicted']:.2f} | "
             f"{r['low']:.2f} to {r['high']:.2f} | {errors[0]} | "
-            f"{'yes' if r['inside'] else 'no'} | {errors[1]} | {errors[2]} |")
+            f"{'yes' if r['inside'] else 'no'} | {errors[1]} | {errors[2]} |"
+        )
     for title, name in (("P3S", "predicted"), ("CRM_i", "crm_i"), ("CRM_c", "crm_c")):
         found = [abs(e) for r in rows if (e := error(r, name)) is not None]
         if found:
-            out.append(f"\n{title}: mean error {np.mean(found):.2%}, largest {max(found):.2%}, "
-                       f"{len(found)} phases")
+            out.append(
+                f"\n{title}: mean error {np.mean(found):.2%}, largest {max(found):.2%}, "
+                f"{len(found)} phases"
+            )
     inside = sum(r["inside"] for r in rows)
     out.append(f"\nThe interval holds {inside} of {len(rows)} ({inside / max(len(rows), 1):.0%}).")
     return "\n".join(out)
@@ -245,14 +307,21 @@ def table(results: Sequence[dict[str, Any]]) -> str:
 def costs(results: Sequence[dict[str, Any]]) -> str:
     """Return what was measured at every count as a table: cost of an instruction in ps."""
     runs = [("own", n) for n in COUNTS] + [(far, n) for far, ns in FAR.items() for n in ns]
-    head = ["program", "phase", *(f"{which} {n}" for which, n in runs), f"own {TARGET}",
-            "predicted"]
+    head = [
+        "program",
+        "phase",
+        *(f"{which} {n}" for which, n in runs),
+        f"own {TARGET}",
+        "predicted",
+    ]
     out = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for result in results:
         phases = {p["phase"]: p for p in result["compute"]["phases"]}
         for r in result["phases"]:
-            turns = {(t["source"].removeprefix("far/"), t["traced"]):
-                     1000 * t["measured_ns"] / t["x"] for t in phases[r["phase"]]["turns"]}
+            turns = {
+                (t["source"].removeprefix("far/"), t["traced"]): 1000 * t["measured_ns"] / t["x"]
+                for t in phases[r["phase"]]["turns"]
+            }
             cells = [f"{turns[run]:.1f}" if run in turns else "-" for run in runs]
             each = [f"{1e9 * r[name] / r['work']:.1f}" for name in ("measured", "predicted")]
             out.append(f"| {' | '.join([r['program'], str(r['phase']), *cells, *each])} |")
@@ -287,8 +356,9 @@ def main() -> None:
         raise SystemExit("no MPI that works with ranks sharing cores; name one: --mpiexec PATH")
     with tempfile.TemporaryDirectory() as scratch:
         root = (args.dir or Path(scratch)).resolve()
-        benches = [Bench(root, name, [install.mpiexec, "-n", "{np}"])
-                   for name in args.programs.split(",")]
+        benches = [
+            Bench(root, name, [install.mpiexec, "-n", "{np}"]) for name in args.programs.split(",")
+        ]
         steps = args.only.split(",")
         if "build" in steps:
             build(benches, install.mpicc)
@@ -297,8 +367,9 @@ def main() -> None:
         if "time" in steps:
             measure(benches, args.repeats)
         if "predict" in steps:
-            results = [predict(b, unit, args.repeats) for unit in ("instructions", "cpu")
-                       for b in benches]
+            results = [
+                predict(b, unit, args.repeats) for unit in ("instructions", "cpu") for b in benches
+            ]
             for unit in ("instructions", "cpu"):
                 print(f"\nwork in {unit}\n")
                 print(table([r for r in results if r["unit"] == unit]), flush=True)

@@ -33,13 +33,26 @@ Call = tuple[str, str, int]
 
 def one_call(number: int, op: str, peer: int, size: int) -> SimpleNamespace:
     """Return a call of the world communicator at a site of its own."""
-    return SimpleNamespace(op="MPI_" + op, site=number, comm=0, peer=peer, bytes=size,
-                           elem_bytes=8, tag=0, root=-1)
+    return SimpleNamespace(
+        op="MPI_" + op, site=number, comm=0, peer=peer, bytes=size, elem_bytes=8, tag=0, root=-1
+    )
 
 
 #: A turn: four neighbours of a halo, an inner loop of three calls, a guarded call, a reduction.
-OPS = ("Init", "Irecv", "Irecv", "Isend", "Isend", "Waitall", "Send", "Recv", "Wait", "Bcast",
-       "Allreduce", "Finalize")
+OPS = (
+    "Init",
+    "Irecv",
+    "Irecv",
+    "Isend",
+    "Isend",
+    "Waitall",
+    "Send",
+    "Recv",
+    "Wait",
+    "Bcast",
+    "Allreduce",
+    "Finalize",
+)
 HALO, INNER, GUARDED, END = (1, 2, 3, 4, 5), (6, 7, 8), 9, 10
 
 
@@ -49,8 +62,11 @@ def sequence(events: int, rank: int, irregular: bool) -> np.ndarray:
     Regular: three inner turns and the guarded call in every turn. Irregular: none to four by
     chance, and by chance the guarded call, on every rank differently.
     """
-    turns = [np.array([*HALO, *INNER * k, *([GUARDED] if guarded else []), END])
-             for guarded in (False, True) for k in range(5)]
+    turns = [
+        np.array([*HALO, *INNER * k, *([GUARDED] if guarded else []), END])
+        for guarded in (False, True)
+        for k in range(5)
+    ]
     if not irregular:
         return np.concatenate([[0], np.tile(turns[8], max(events // len(turns[8]), 1)), [11]])
     chance = np.random.default_rng(rank)
@@ -77,23 +93,44 @@ class Ranks:
             call = sequence(self.events // self.size, rank, self.irregular)
             call = (call + rank * len(OPS)).astype(np.uint32)
             same = np.full(len(call), 700, dtype=np.int64)
-            yield SimpleNamespace(rank=rank, complete=True, call=call, elapsed_ns=same, work=same,
-                                  start_ns=np.arange(len(call)) * 1400,
-                                  failed_polls=0, failed_poll_ns=0, counted_events=0, thread=None,
-                                  tracer_ns=0)
+            yield SimpleNamespace(
+                rank=rank,
+                complete=True,
+                call=call,
+                elapsed_ns=same,
+                work=same,
+                start_ns=np.arange(len(call)) * 1400,
+                failed_polls=0,
+                failed_poll_ns=0,
+                counted_events=0,
+                thread=None,
+                tracer_ns=0,
+            )
 
 
 def synthetic(events: int, ranks: int, irregular: bool) -> Any:
     """Return a run in the shape of p3s.trace.RunTrace."""
-    calls = [one_call(i, op, (rank + (1 if i % 2 else -1)) % ranks, 800)
-             if op in ("Irecv", "Isend", "Send", "Recv") else one_call(i, op, -1, 8)
-             for rank in range(ranks) for i, op in enumerate(OPS)]
-    world = SimpleNamespace(members=tuple(range(ranks)), ordinal=0, op="", parent=-1, dims=None,
-                            periods=None)
+    calls = [
+        one_call(i, op, (rank + (1 if i % 2 else -1)) % ranks, 800)
+        if op in ("Irecv", "Isend", "Send", "Recv")
+        else one_call(i, op, -1, 8)
+        for rank in range(ranks)
+        for i, op in enumerate(OPS)
+    ]
+    world = SimpleNamespace(
+        members=tuple(range(ranks)), ordinal=0, op="", parent=-1, dims=None, periods=None
+    )
     return SimpleNamespace(
-        np=ranks, path="synthetic", wall_ns=1, unmodelled={}, work_unit="cpu_ns", calls=calls,
-        comms=[world], ranks=Ranks(events, ranks, irregular),
-        sites=[SimpleNamespace(key=f"{i:02d}{op}", frames=(op,)) for i, op in enumerate(OPS)])
+        np=ranks,
+        path="synthetic",
+        wall_ns=1,
+        unmodelled={},
+        work_unit="cpu_ns",
+        calls=calls,
+        comms=[world],
+        ranks=Ranks(events, ranks, irregular),
+        sites=[SimpleNamespace(key=f"{i:02d}{op}", frames=(op,)) for i, op in enumerate(OPS)],
+    )
 
 
 def measure(run: Any) -> dict[str, Any]:
@@ -111,18 +148,25 @@ def measure(run: Any) -> dict[str, Any]:
     text = json.dumps(phases_json(found))
     clock.append(time.perf_counter())
     number = {node: v for v, node in enumerate(found.nodes)}
-    of_call = np.array([number[run.sites[c.site].key if c.site >= 0 else "", c.op]
-                        for c in run.calls])
+    of_call = np.array(
+        [number[run.sites[c.site].key if c.site >= 0 else "", c.op] for c in run.calls]
+    )
     second = 0.0
     for rank in run.ranks:
         nodes = of_call[np.asarray(rank.call)]
         begin = time.perf_counter()
         loop_indices(parse(found.nest, nodes))
         second += time.perf_counter() - begin
-    return {"events": int(table.events), "loops": len(found.nest.loops) - 1,
-            "graph_s": clock[1] - clock[0], "tree_s": clock[2] - clock[1],
-            "phases_s": clock[3] - clock[2], "second_s": second, "tree_bytes": len(text),
-            "reading_s": reading_seconds(run)}
+    return {
+        "events": int(table.events),
+        "loops": len(found.nest.loops) - 1,
+        "graph_s": clock[1] - clock[0],
+        "tree_s": clock[2] - clock[1],
+        "phases_s": clock[3] - clock[2],
+        "second_s": second,
+        "tree_bytes": len(text),
+        "reading_s": reading_seconds(run),
+    }
 
 
 def reading_seconds(run: Any) -> float:
@@ -162,12 +206,29 @@ def processes(study: Path, numbers: list[int]) -> list[dict[str, Any]]:
         seconds = []
         for _ in range(3):
             begin = time.perf_counter()
-            subprocess.run([install.mpiexec, "-n", str(number), sys.executable, "-m",
-                            "p3s.characterize.parallel", str(study), str(count)],
-                           check=True, timeout=TIMEOUT_S)
+            subprocess.run(
+                [
+                    install.mpiexec,
+                    "-n",
+                    str(number),
+                    sys.executable,
+                    "-m",
+                    "p3s.characterize.parallel",
+                    str(study),
+                    str(count),
+                ],
+                check=True,
+                timeout=TIMEOUT_S,
+            )
             seconds.append(time.perf_counter() - begin)
-        rows.append({"processes": number, "events": events, "seconds": min(seconds),
-                     "speedup": 1.0 if not rows else rows[0]["seconds"] / min(seconds)})
+        rows.append(
+            {
+                "processes": number,
+                "events": events,
+                "seconds": min(seconds),
+                "speedup": 1.0 if not rows else rows[0]["seconds"] / min(seconds),
+            }
+        )
     return rows
 
 
@@ -188,32 +249,46 @@ def main() -> None:
         return
     if options.study:
         rows = processes(Path(options.study), [int(n) for n in options.processes.split(",")])
-        print(json.dumps({"rows": rows}, indent=1) if options.json else "\n".join(
-            f"{r['processes']} processes: {r['events']} events in {r['seconds']:.2f} s, "
-            f"{r['events'] / r['seconds'] / 1e6:.1f} M/s, speedup {r['speedup']:.2f}"
-            for r in rows))
+        print(
+            json.dumps({"rows": rows}, indent=1)
+            if options.json
+            else "\n".join(
+                f"{r['processes']} processes: {r['events']} events in {r['seconds']:.2f} s, "
+                f"{r['events'] / r['seconds'] / 1e6:.1f} M/s, speedup {r['speedup']:.2f}"
+                for r in rows
+            )
+        )
         return
     wanted = ["regular", "irregular"]
     wanted += ["huge regular", "huge irregular"] if options.huge else []
     wanted += ["captured"] if options.run else []
     rows = []
     for what in wanted:
-        done = subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", what],
-                              stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=True)
+        done = subprocess.run(
+            [sys.executable, __file__, *sys.argv[1:], "--only", what],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
         rows.append(json.loads(done.stdout))
     if options.json:
         print(json.dumps({"rows": rows}, indent=1))
         return
-    print(f"{'run':<15} {'events':>11} {'loops':>5} {'graph':>7} {'tree':>7} {'second':>7} "
-          f"{'all':>6} {'aim':>5} {'peak':>9}")
+    print(
+        f"{'run':<15} {'events':>11} {'loops':>5} {'graph':>7} {'tree':>7} {'second':>7} "
+        f"{'all':>6} {'aim':>5} {'peak':>9}"
+    )
     print(f"{'':<15} {'':>11} {'':>5} {'M/s':>7} {'s':>7} {'M/s':>7} {'M/s':>6} {'':>5} {'MiB':>9}")
     for row in rows:
         million = row["events"] / 1e6
         graph = max(row["graph_s"] - row["reading_s"], 1e-9)
         all_s = graph + row["tree_s"] + row["second_s"]
-        print(f"{row['what']:<15} {row['events']:>11} {row['loops']:>5} {million / graph:>7.1f} "
-              f"{row['tree_s']:>7.2f} {million / row['second_s']:>7.1f} {million / all_s:>6.1f} "
-              f"{TARGETS.get(row['what'].split()[-1], ''):>5} {row['peak_mib']:>9.0f}")
+        print(
+            f"{row['what']:<15} {row['events']:>11} {row['loops']:>5} {million / graph:>7.1f} "
+            f"{row['tree_s']:>7.2f} {million / row['second_s']:>7.1f} {million / all_s:>6.1f} "
+            f"{TARGETS.get(row['what'].split()[-1], ''):>5} {row['peak_mib']:>9.0f}"
+        )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ LAWS: dict[str, Law] = {
     "2sqrt(P)-1": lambda p: 2 * math.sqrt(p) - 1,
     "c/sqrt(P)": lambda p: A / math.sqrt(p),
     "c/P^(2/3)": lambda p: A / p ** (2 / 3),
-    "c/P^2": lambda p: A / p ** 2,
+    "c/P^2": lambda p: A / p**2,
     "c/P": lambda p: A / p,
     "c/P+s": lambda p: A / p + C,
     "a/P+b*log2P+c": lambda p: A / p + B * math.log2(p) + C,
@@ -48,6 +48,7 @@ LAWS: dict[str, Law] = {
 
 #: Extra-P's laws right of 13 with 5 powers of two and with 5 squares.
 EXTRA_P_RIGHT = {POWERS: "10 (5 by default)", SQUARES: "9"}
+
 
 def grid(n: int) -> dict[str, int]:
     """Return n processes on a 2-D grid as square as powers of two allow."""
@@ -65,8 +66,11 @@ FURTHER: dict[str, tuple[Callable[[dict[str, int]], int], tuple[int, ...], tuple
     "p(p-1)": (lambda e: e["n"] * (e["n"] - 1), POWERS, ()),
     "log2 of an extent": (lambda e: 3 * (e["p0"].bit_length() - 1), POWERS, ()),
     "2^k": (lambda e: 1 << (e["n"].bit_length() - 1), (4, 9, 16, 25, 36), ()),
-    "parity of log2 n": (lambda e: (3 if e["n"].bit_length() % 2 else 5)
-                         * (1 << (e["n"].bit_length() - 1) // 2), POWERS, ()),
+    "parity of log2 n": (
+        lambda e: (3 if e["n"].bit_length() % 2 else 5) * (1 << (e["n"].bit_length() - 1) // 2),
+        POWERS,
+        (),
+    ),
 }
 
 #: Laws with noise: (law, Extra-P's median and 90th percentile of the error at 1,024, in per cent).
@@ -97,8 +101,15 @@ def noise_free() -> list[dict[str, Any]]:
             slowest = max(slowest, time.process_time() - start)
             if found.verdict == REFUSED or abs(found.value(FAR) / law(FAR) - 1) > 1e-3:
                 wrong.append(name)
-        out.append({"counts": list(counts), "right": len(LAWS) - len(wrong), "wrong": wrong,
-                    "slowest_ms": 1e3 * slowest, "extra_p": EXTRA_P_RIGHT.get(counts, "-")})
+        out.append(
+            {
+                "counts": list(counts),
+                "right": len(LAWS) - len(wrong),
+                "wrong": wrong,
+                "slowest_ms": 1e3 * slowest,
+                "extra_p": EXTRA_P_RIGHT.get(counts, "-"),
+            }
+        )
     return out
 
 
@@ -110,14 +121,21 @@ def further() -> list[dict[str, Any]]:
         points = [grid(p) if on_grid else {"n": p} for p in counts]
         found = find_law([(e, law(e)) for e in points], known=known)
         far = grid(FAR) if on_grid else {"n": FAR}
-        out.append({"law": name, "counts": list(counts), "found": found.text(),
-                    "verdict": found.verdict,
-                    "right": found.verdict != REFUSED and found.value(far) == law(far)})
+        out.append(
+            {
+                "law": name,
+                "counts": list(counts),
+                "found": found.text(),
+                "verdict": found.verdict,
+                "right": found.verdict != REFUSED and found.value(far) == law(far),
+            }
+        )
     return out
 
 
-def noisy(trials: int, noise: float = 0.01, repeats: int = 5, far: int = 1024
-          ) -> list[dict[str, Any]]:
+def noisy(
+    trials: int, noise: float = 0.01, repeats: int = 5, far: int = 1024
+) -> list[dict[str, Any]]:
     """Return errors and coverage at ``far`` over seeded trials of five counts with repeats."""
     out = []
     for name, (law, extra_p) in NOISY.items():
@@ -136,10 +154,19 @@ def noisy(trials: int, noise: float = 0.01, repeats: int = 5, far: int = 1024
             held += low <= truth <= high
             refused += found.refused is not None
             negative += bool(np.any(found.value(np.geomspace(1, 1e7, 60)) < 0)) or low < 0
-        out.append({"law": name, "median": float(np.median(errors)),
-                    "p90": float(np.quantile(errors, 0.9)), "held": held / trials,
-                    "half_width": float(np.median(width)), "refused": refused / trials,
-                    "negative": negative, "slowest_ms": 1e3 * spent, "extra_p": extra_p})
+        out.append(
+            {
+                "law": name,
+                "median": float(np.median(errors)),
+                "p90": float(np.quantile(errors, 0.9)),
+                "held": held / trials,
+                "half_width": float(np.median(width)),
+                "refused": refused / trials,
+                "negative": negative,
+                "slowest_ms": 1e3 * spent,
+                "extra_p": extra_p,
+            }
+        )
     return out
 
 
@@ -150,8 +177,10 @@ def chance(trials: int) -> list[dict[str, Any]]:
         for most in (10, 100, 10_000):
             rng = random.Random(most)
             envs = [{"n": p} for p in counts]
-            hits = sum(fit_exact(envs, [rng.randint(0, most) for _ in counts]) is not None
-                       for _ in range(trials))
+            hits = sum(
+                fit_exact(envs, [rng.randint(0, most) for _ in counts]) is not None
+                for _ in range(trials)
+            )
             out.append({"counts": list(counts), "most": most, "claimed": hits / trials})
     return out
 
@@ -163,28 +192,41 @@ def main() -> int:
     parser.add_argument("--noise", type=float, default=0.01)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    data = {"noise_free": noise_free(), "further": further(),
-            "noisy": noisy(args.trials, args.noise), "chance": chance(args.trials)}
+    data = {
+        "noise_free": noise_free(),
+        "further": further(),
+        "noisy": noisy(args.trials, args.noise),
+        "chance": chance(args.trials),
+    }
     if args.json:
         json.dump(data, sys.stdout, indent=1)
         return 0
     print(f"13 laws without noise, right within 0.1 % at {FAR} processes")
     for r in data["noise_free"]:
-        print(f"  {str(r['counts']):24} {r['right']:>2} of {len(LAWS)}   slowest "
-              f"{r['slowest_ms']:5.1f} ms   Extra-P {r['extra_p']}"
-              + (f"   wrong: {', '.join(r['wrong'])}" if r["wrong"] else ""))
+        print(
+            f"  {str(r['counts']):24} {r['right']:>2} of {len(LAWS)}   slowest "
+            f"{r['slowest_ms']:5.1f} ms   Extra-P {r['extra_p']}"
+            + (f"   wrong: {', '.join(r['wrong'])}" if r["wrong"] else "")
+        )
     print(f"further laws at {FAR} processes")
     for r in data["further"]:
-        print(f"  {r['law']:24} {'right' if r['right'] else 'WRONG':6} {r['verdict']:10} "
-              f"{r['found']}")
-    print(f"{100 * args.noise:g} % noise, 5 counts x 5 repeats, {args.trials} trials, error at "
-          "1,024 (per cent)")
-    print(f"  {'law':30}{'median':>8}{'p90':>8}{'interval holds':>16}{'half width':>12}"
-          f"{'refused':>9}{'negative':>10}{'ms':>7}   Extra-P median / p90")
+        print(
+            f"  {r['law']:24} {'right' if r['right'] else 'WRONG':6} {r['verdict']:10} {r['found']}"
+        )
+    print(
+        f"{100 * args.noise:g} % noise, 5 counts x 5 repeats, {args.trials} trials, error at "
+        "1,024 (per cent)"
+    )
+    print(
+        f"  {'law':30}{'median':>8}{'p90':>8}{'interval holds':>16}{'half width':>12}"
+        f"{'refused':>9}{'negative':>10}{'ms':>7}   Extra-P median / p90"
+    )
     for r in data["noisy"]:
-        print(f"  {r['law']:30}{100 * r['median']:8.1f}{100 * r['p90']:8.1f}"
-              f"{100 * r['held']:14.1f} %{100 * r['half_width']:10.1f} %{100 * r['refused']:7.1f} %"
-              f"{r['negative']:10}{r['slowest_ms']:7.1f}   {r['extra_p']}")
+        print(
+            f"  {r['law']:30}{100 * r['median']:8.1f}{100 * r['p90']:8.1f}"
+            f"{100 * r['held']:14.1f} %{100 * r['half_width']:10.1f} %{100 * r['refused']:7.1f} %"
+            f"{r['negative']:10}{r['slowest_ms']:7.1f}   {r['extra_p']}"
+        )
     print("random whole numbers for which an exact law is claimed")
     for r in data["chance"]:
         print(f"  {str(r['counts']):24} 0..{r['most']:<7} {100 * r['claimed']:6.2f} %")

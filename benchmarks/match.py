@@ -57,10 +57,18 @@ class Maker:
     def table(self) -> tuple[Call, ...]:
         """Return all calls."""
         return tuple(
-            Call(op, site, -1 if op in ("MPI_Wait", "MPI_Waitall") else 0, peer,
-                 size + 8 * (more[0] if more else 0), 8, tag, -1)
+            Call(
+                op,
+                site,
+                -1 if op in ("MPI_Wait", "MPI_Waitall") else 0,
+                peer,
+                size + 8 * (more[0] if more else 0),
+                8,
+                tag,
+                -1,
+            )
             for op, site, peer, size, tag, *more in self.calls
-        )  # fmt: skip
+        )
 
 
 def halo(make: Maker, rank: int) -> Turn:
@@ -122,9 +130,8 @@ class Ranks:
         done = np.tile(np.array(turn.done, dtype=np.int64), (self.repeats, 1)) + shift[:, None]
         none = np.zeros(len(call), dtype=np.int64)
         return RankTrace(
-            rank, True, call, none, none, none, done=done,
-            cancelled=np.zeros(len(done), dtype=bool),
-        )  # fmt: skip
+            rank, True, call, none, none, none, done=done, cancelled=np.zeros(len(done), dtype=bool)
+        )
 
 
 def made_up(kind: str, ranks: int, events: int) -> tuple[RunTrace, int]:
@@ -137,9 +144,13 @@ def made_up(kind: str, ranks: int, events: int) -> tuple[RunTrace, int]:
     varied = np.array([call.peer >= 0 for call in table], dtype=np.int32)
     comm = Comm(tuple(range(ranks)), "MPI_COMM_WORLD", -1, None, None, 0)
     run = RunTrace(
-        ranks, Path(kind), table, (comm,), (Site("0" * 16, ("main",)),),
+        ranks,
+        Path(kind),
+        table,
+        (comm,),
+        (Site("0" * 16, ("main",)),),
         Ranks(turns, repeats, sizes, varied),  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     return run, repeats * sum(len(turn.call) for turn in turns)
 
 
@@ -174,10 +185,15 @@ def measure(kind: str, ranks: int, events: int, repeats: int) -> dict[str, Any]:
         for name in ("match", "logical")
     }
     return {
-        "run": kind, "ranks": ranks, "events": total, "messages": matching.messages,
-        "calls": len(run.calls), "match_million_events_per_s": rate["match"],
-        "logical_million_events_per_s": rate["logical"], "peak_mib": peak_mib(),
-    }  # fmt: skip
+        "run": kind,
+        "ranks": ranks,
+        "events": total,
+        "messages": matching.messages,
+        "calls": len(run.calls),
+        "match_million_events_per_s": rate["match"],
+        "logical_million_events_per_s": rate["logical"],
+        "peak_mib": peak_mib(),
+    }
 
 
 def main() -> None:
@@ -197,8 +213,10 @@ def main() -> None:
         print(json.dumps({"rows": rows}, indent=1))
         return
     for row in rows:
-        print(f"{row['run']}: {row['events']:,} events, {row['ranks']} ranks,"
-              f" {row['messages']:,} messages, {row['calls']:,} calls")  # fmt: skip
+        print(
+            f"{row['run']}: {row['events']:,} events, {row['ranks']} ranks,"
+            f" {row['messages']:,} messages, {row['calls']:,} calls"
+        )
         for name, key in (("matching", "match"), ("logical time", "logical")):
             value = row[f"{key}_million_events_per_s"]
             print(f"  {name + ' [million events/s]':<40} {value:10.2f}  {TARGET}")

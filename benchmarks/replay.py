@@ -45,8 +45,17 @@ ESTIMATORS = ("simulation", "whole", "thesis")
 
 
 #: Of a replay's result in the raw data.
-KEPT = ("nodes", "pairs", "programs", "passes", "network", "phases", "notes", "work_error_ns",
-        "clock_error_ns")
+KEPT = (
+    "nodes",
+    "pairs",
+    "programs",
+    "passes",
+    "network",
+    "phases",
+    "notes",
+    "work_error_ns",
+    "clock_error_ns",
+)
 
 
 @dataclass(frozen=True)
@@ -91,16 +100,22 @@ def estimates(pattern: Pattern, result: Mapping[str, Any], table: Path) -> dict[
     import pyarrow.parquet as pq
 
     rows = pq.read_table(table).to_pydict()
-    comm = {name: np.bincount(np.asarray(rows["rank"]), minlength=pattern.n,
-                              weights=np.asarray(rows[name], dtype=float))
-            for name in ("comm_ns", "thesis_ns", "whole_ns")}
+    comm = {
+        name: np.bincount(
+            np.asarray(rows["rank"]),
+            minlength=pattern.n,
+            weights=np.asarray(rows[name], dtype=float),
+        )
+        for name in ("comm_ns", "thesis_ns", "whole_ns")
+    }
     found = {
         "simulation": Estimate(sum(p["time_ns"] for p in result["phases"]), comm["comm_ns"]),
         "thesis": thesis_sum(pattern, comm["thesis_ns"]),
     }
     if result["timed"] and np.isfinite(comm["whole_ns"]).all():
-        found["whole"] = Estimate(sum(p["whole_time_ns"] for p in result["phases"]),
-                                  comm["whole_ns"])
+        found["whole"] = Estimate(
+            sum(p["whole_time_ns"] for p in result["phases"]), comm["whole_ns"]
+        )
     return found
 
 
@@ -116,10 +131,17 @@ def errors(truth: Mapping[str, Any], estimate: Estimate) -> dict[str, float]:
     }
 
 
-def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: float,
-             hosts: Sequence[str], timed: bool = True, noise: str = "auto",
-             progress: Callable[[str], None] | None = None,
-             ) -> tuple[dict[str, Any], dict[str, Estimate]]:
+def replayed(
+    pattern: Pattern,
+    cluster: Cluster,
+    directory: Path,
+    *,
+    budget_s: float,
+    hosts: Sequence[str],
+    timed: bool = True,
+    noise: str = "auto",
+    progress: Callable[[str], None] | None = None,
+) -> tuple[dict[str, Any], dict[str, Estimate]]:
     """Replay the scaled trace of a pattern on the cluster."""
     from p3s import replay
     from p3s.replay.settings import ReplaySettings
@@ -130,9 +152,15 @@ def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: f
     per = -(-pattern.n // cluster.nodes)
     topology = directory / "topology.conf"
     topology.write_text(cluster.topology())
-    settings = ReplaySettings(hosts=tuple(hosts), cores_per_node=per, budget_s=budget_s,
-                              launcher=tuple(openmpi_words(cluster)), timed=timed,
-                              topology=topology, noise=noise)
+    settings = ReplaySettings(
+        hosts=tuple(hosts),
+        cores_per_node=per,
+        budget_s=budget_s,
+        launcher=tuple(openmpi_words(cluster)),
+        timed=timed,
+        topology=topology,
+        noise=noise,
+    )
     result = replay.run(scaled, out, settings, progress=progress)
     return result, estimates(pattern, result, out.with_suffix(".parquet"))
 
@@ -144,17 +172,26 @@ def _say(text: str) -> None:
 def line(name: str, truth: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
     """Return a pattern's row of the table."""
     true = np.mean(truth["comm_median_ns"]) / 1e6
-    cells = [f"{name} | {truth['phase_median_ns'] / 1e6:.1f} | {100 * truth['phase_cv']:.2f} | "
-             f"{true:.1f} | {100 * truth['comm_cv']:.1f}{' void' if truth['void'] else ''}"]
+    cells = [
+        f"{name} | {truth['phase_median_ns'] / 1e6:.1f} | {100 * truth['phase_cv']:.2f} | "
+        f"{true:.1f} | {100 * truth['comm_cv']:.1f}{' void' if truth['void'] else ''}"
+    ]
     for estimator in ESTIMATORS:
         one = found.get(estimator)
-        cells.append("- ; -" if one is None else
-                     f"{100 * one['phase']:+.1f} ; {100 * one['comm']:+.1f}")
+        cells.append(
+            "- ; -" if one is None else f"{100 * one['phase']:+.1f} ; {100 * one['comm']:+.1f}"
+        )
     return f"| {' | '.join(cells)} |"
 
 
-COLUMNS = ["pattern", "phase ms", "cv %", "communication ms", "cv %",
-           *(f"{name}: phase ; comm %" for name in ESTIMATORS)]
+COLUMNS = [
+    "pattern",
+    "phase ms",
+    "cv %",
+    "communication ms",
+    "cv %",
+    *(f"{name}: phase ; comm %" for name in ESTIMATORS),
+]
 HEAD = "\n".join(f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS)))
 
 
@@ -182,8 +219,9 @@ def largest_share() -> Iterator[bool]:
             group.rmdir()
 
 
-def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Namespace,
-                old: Mapping[str, Any]) -> dict[str, Any]:
+def one_pattern(
+    name: str, directory: Path, program: Path, asked: argparse.Namespace, old: Mapping[str, Any]
+) -> dict[str, Any]:
     """Measure a pattern's truth, replay it, print its rows, and return the raw data.
 
     The truth is measured before the replay and after it, so that it has seen the same machine.
@@ -199,19 +237,33 @@ def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Names
 
         def look() -> None:
             if not old:
-                runs.append(real.measure(cluster, program, pattern, directory,
-                                         repetitions=asked.repetitions // 2))
+                runs.append(
+                    real.measure(
+                        cluster, program, pattern, directory, repetitions=asked.repetitions // 2
+                    )
+                )
 
         look()
         for noise in () if asked.truth_only else ("off", "on") if on_trunk else ("auto",):
             begin = time.monotonic()
             result, guessed[noise] = replayed(
-                pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts,
-                timed=not asked.untimed, noise=noise, progress=_say if asked.verbose else None)
+                pattern,
+                cluster,
+                directory,
+                budget_s=asked.budget,
+                hosts=cluster.hosts,
+                timed=not asked.untimed,
+                noise=noise,
+                progress=_say if asked.verbose else None,
+            )
             entry.setdefault("replays", {})[noise] = {
-                "result": {key: result[key] for key in KEPT}, "wall_s": time.monotonic() - begin,
-                "estimates": {key: {"phase_ns": guess.phase_ns, "comm_ns": guess.comm_ns.tolist()}
-                              for key, guess in guessed[noise].items()}}
+                "result": {key: result[key] for key in KEPT},
+                "wall_s": time.monotonic() - begin,
+                "estimates": {
+                    key: {"phase_ns": guess.phase_ns, "comm_ns": guess.comm_ns.tolist()}
+                    for key, guess in guessed[noise].items()
+                },
+            }
         look()
     truth = entry["truth"] = old["truth"] if old else summary(pattern, runs)
     for noise, guesses in guessed.items():
@@ -242,8 +294,11 @@ def main(arguments: list[str]) -> int:
         print(f"benchmarks/replay.py: {why}", file=sys.stderr)
         return 1
     old = json.loads(asked.truth.read_text())["patterns"] if asked.truth else {}
-    raw: dict[str, Any] = {"repetitions": asked.repetitions, "budget_s": asked.budget,
-                           "patterns": {}}
+    raw: dict[str, Any] = {
+        "repetitions": asked.repetitions,
+        "budget_s": asked.budget,
+        "patterns": {},
+    }
     # So that the cluster is taken down when this is ended from outside.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(HEAD, flush=True)
@@ -254,7 +309,8 @@ def main(arguments: list[str]) -> int:
         program = real.build(work)
         for name in asked.pattern or [*PATTERNS, *HELD_OUT]:
             raw["patterns"][name] = one_pattern(
-                name, work / name.replace(" ", "-"), program, asked, old.get(name, {}))
+                name, work / name.replace(" ", "-"), program, asked, old.get(name, {})
+            )
             if asked.out:
                 asked.out.write_text(json.dumps(raw))
     return 0

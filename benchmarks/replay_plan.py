@@ -25,11 +25,23 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 # This directory has a replay.py, which must not be taken for the package.
-sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE),
-            str(HERE.parent), str(HERE.parent / "tests"), str(HERE)]
+sys.path = [
+    *(path for path in sys.path if Path(path).resolve() != HERE),
+    str(HERE.parent),
+    str(HERE.parent / "tests"),
+    str(HERE),
+]
 
-PROGRAMS = ("jacobi2d", "ring", "halo3d", "cg", "wavefront", "hypercube", "dissemination",
-            "every_tenth")
+PROGRAMS = (
+    "jacobi2d",
+    "ring",
+    "halo3d",
+    "cg",
+    "wavefront",
+    "hypercube",
+    "dissemination",
+    "every_tenth",
+)
 TIMEOUT_S = 900.0
 #: Operations per ns of the machine whose computation is in the loops of the thesis; CG waits for
 #: its memory.
@@ -46,8 +58,14 @@ def n_body(n: int) -> tuple[Any, int, float]:
     b = Builder(n)
     for turn in range(3):
         for rank in range(n):
-            b.add(rank, "MPI_Isend", (rank + 1) % n, 128_000_000 // n, turn=turn,
-                  work_ns=(4e6 / n) ** 2 * 20 / RATE)
+            b.add(
+                rank,
+                "MPI_Isend",
+                (rank + 1) % n,
+                128_000_000 // n,
+                turn=turn,
+                work_ns=(4e6 / n) ** 2 * 20 / RATE,
+            )
             b.add(rank, "MPI_Recv", (rank - 1) % n, 128_000_000 // n, turn=turn)
             b.add(rank, "MPI_Wait", turn=turn)
     return b.build(), 3, 5088 * n / 512
@@ -98,7 +116,10 @@ def cg(n: int) -> tuple[Any, int, float]:
 
 
 LOOPS: dict[str, Callable[[int], tuple[Any, int, float]]] = {
-    "thesis n-body": n_body, "thesis sweep3d": sweep3d, "thesis cg": cg}
+    "thesis n-body": n_body,
+    "thesis sweep3d": sweep3d,
+    "thesis cg": cg,
+}
 
 
 def sections_of(name: str, root: Path, n: int) -> Any:
@@ -130,18 +151,34 @@ def measure(name: str, root: Path, n: int, cores: int) -> dict[str, Any]:
     mapping, network = block(n, cores), rough_network()
     library = library_of("openmpi", "4.1.4")
     plan = make_plan(
-        sections, mapping, flat(), PlanSettings(), network,
+        sections,
+        mapping,
+        flat(),
+        PlanSettings(),
+        network,
         expand=lambda steps, which: expand(steps, library, which, node_of=mapping.node_of),
-        simulate=lambda steps: simulate(steps, mapping.node_of, network))
+        simulate=lambda steps: simulate(steps, mapping.node_of, network),
+    )
     found = plan_json(plan)
     e = found["estimate"]
-    return {"program": name, "n": n, "cores": cores, "steps": sum(len(s) for s in plan.full),
-            "wall_s": time.perf_counter() - begin, "cpu_s": time.process_time() - cpu,
-            "sections_s": read_s, "peak_mib": _peak_mib(),
-            "pairs": len({it.pair for it in plan.iterations}),
-            "all_pairs": found["iterations_all_pairs"], "messages": len(plan.messages),
-            "processes": found["processes"]["total"], "share_of_cores": e["share_of_cores"],
-            "needed_s": e["needed_s"], "least_s": e["least_s"], "run_s": e["run_s"]}
+    return {
+        "program": name,
+        "n": n,
+        "cores": cores,
+        "steps": sum(len(s) for s in plan.full),
+        "wall_s": time.perf_counter() - begin,
+        "cpu_s": time.process_time() - cpu,
+        "sections_s": read_s,
+        "peak_mib": _peak_mib(),
+        "pairs": len({it.pair for it in plan.iterations}),
+        "all_pairs": found["iterations_all_pairs"],
+        "messages": len(plan.messages),
+        "processes": found["processes"]["total"],
+        "share_of_cores": e["share_of_cores"],
+        "needed_s": e["needed_s"],
+        "least_s": e["least_s"],
+        "run_s": e["run_s"],
+    }
 
 
 def _peak_mib() -> float:
@@ -165,14 +202,22 @@ def line(found: dict[str, Any]) -> str:
     if "why" in found:
         return f"{found['program']:14} {found['n']:>5,}  {found['why']}"
     run = found["run_s"]
-    share = "" if run < 1 else (f" = {100 * found['needed_s'] / run:.2g} % "
-                                f"({100 * found['least_s'] / run:.2g} % at least)")
-    return (f"{found['program']:14} {found['n']:>5,} {found['steps']:>9,} {found['wall_s']:6.1f} s "
-            f"({found['cpu_s']:4.1f} CPU) {found['peak_mib']:5.0f} MiB  {found['pairs']:>2} of "
-            f"{found['all_pairs']:>5}  {found['processes']:>4} = "
-            f"{100 * found['share_of_cores']:4.1f} %  {found['needed_s']:5.1f} s "
-            f"({found['least_s']:.1f} at least) of {run:.3g} s{share}; 5 % of runs from "
-            f"{20 * found['needed_s']:.0f} s on ({20 * found['least_s']:.0f})")
+    share = (
+        ""
+        if run < 1
+        else (
+            f" = {100 * found['needed_s'] / run:.2g} % "
+            f"({100 * found['least_s'] / run:.2g} % at least)"
+        )
+    )
+    return (
+        f"{found['program']:14} {found['n']:>5,} {found['steps']:>9,} {found['wall_s']:6.1f} s "
+        f"({found['cpu_s']:4.1f} CPU) {found['peak_mib']:5.0f} MiB  {found['pairs']:>2} of "
+        f"{found['all_pairs']:>5}  {found['processes']:>4} = "
+        f"{100 * found['share_of_cores']:4.1f} %  {found['needed_s']:5.1f} s "
+        f"({found['least_s']:.1f} at least) of {run:.3g} s{share}; 5 % of runs from "
+        f"{20 * found['needed_s']:.0f} s on ({20 * found['least_s']:.0f})"
+    )
 
 
 def main() -> None:

@@ -41,24 +41,32 @@ def main() -> None:
         study = put_study(
             Path(folder) / "study",
             made_prediction(tuple(2**k for k in range(1, args.counts + 1)), args.phases),
-            model=model_of(args.phases, args.calls))
+            model=model_of(args.phases, args.calls),
+        )
         wall, cpu = [], []
         for _ in range(args.repeats):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             begin = time.perf_counter()
             done = subprocess.run(
-                [sys.executable, "-m", "p3s", "report", str(study.root)], timeout=TIMEOUT_S,
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-                env={**os.environ, "PYTHONPATH": str(HERE.parent)})
+                [sys.executable, "-m", "p3s", "report", str(study.root)],
+                timeout=TIMEOUT_S,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+            )
             if done.returncode not in (0, 3):
                 sys.exit(done.stderr.strip())
             wall.append(time.perf_counter() - begin)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         size = study.report_path.stat().st_size
-    print(f"{args.phases} phases, {args.counts} counts: {statistics.median(wall):.2f} s "
-          f"({statistics.median(cpu):.2f} s CPU), median of {args.repeats}; "
-          f"report.html {size / 1e6:.2f} MB")
+    print(
+        f"{args.phases} phases, {args.counts} counts: {statistics.median(wall):.2f} s "
+        f"({statistics.median(cpu):.2f} s CPU), median of {args.repeats}; "
+        f"report.html {size / 1e6:.2f} MB"
+    )
 
 
 if __name__ == "__main__":

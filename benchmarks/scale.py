@@ -27,10 +27,19 @@ TIMEOUT_S = 1800.0
 #: Ranks asked for of the largest count.
 SOME = [0, 4096, 4097, 4098, 4099]
 #: Program, counts it is modelled at; all admit powers of four.
-PROGRAMS = {"jacobi2d": (4, 8, 9, 16), "ring": (4, 8, 16), "halo3d": (8, 12, 18, 27),
-            "cg": (2, 4, 8, 16), "wavefront": (4, 8, 9, 16), "fft2d": (4, 8, 16),
-            "hypercube": (4, 8, 16), "dissemination": (4, 8, 11, 16), "gather_to_root": (4, 8, 16),
-            "every_tenth": (4, 8, 16), "binomial_broadcast": (4, 8, 11, 16)}
+PROGRAMS = {
+    "jacobi2d": (4, 8, 9, 16),
+    "ring": (4, 8, 16),
+    "halo3d": (8, 12, 18, 27),
+    "cg": (2, 4, 8, 16),
+    "wavefront": (4, 8, 9, 16),
+    "fft2d": (4, 8, 16),
+    "hypercube": (4, 8, 16),
+    "dissemination": (4, 8, 11, 16),
+    "gather_to_root": (4, 8, 16),
+    "every_tenth": (4, 8, 16),
+    "binomial_broadcast": (4, 8, 11, 16),
+}
 
 
 def make_study(name: str, root: Path, timed: bool = False) -> None:
@@ -72,9 +81,14 @@ def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
     except P3SError as err:
         return {"n": n, "ranks": "all", "why": str(err)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"n": n, "ranks": len(SOME) if some else "all", "rows": head["rows"],
-            "wall_s": time.perf_counter() - begin, "cpu_s": time.process_time() - cpu,
-            "peak_mib": peak}
+    return {
+        "n": n,
+        "ranks": len(SOME) if some else "all",
+        "rows": head["rows"],
+        "wall_s": time.perf_counter() - begin,
+        "cpu_s": time.process_time() - cpu,
+        "peak_mib": peak,
+    }
 
 
 def apart(root: Path, n: int, some: bool) -> dict[str, Any]:
@@ -108,11 +122,16 @@ def main() -> None:
                 lines.append({"program": name, **apart(root, n, False)})
             lines.append({"program": name, **apart(root, args.million, True)})
         if not args.json:
-            for line in lines[-len(args.counts.split(",")) - 1:]:
+            for line in lines[-len(args.counts.split(",")) - 1 :]:
                 print(f"{line['program']:20} {line['n']:>9,} {line['ranks']!s:>5} ", end="")
-                print(line["why"] if "why" in line else f"{line['rows']:>10,} rows "
-                      f"{line['wall_s']:7.2f} s {line['cpu_s']:7.2f} s CPU "
-                      f"{line['peak_mib']:7.0f} MiB", flush=True)
+                print(
+                    line["why"]
+                    if "why" in line
+                    else f"{line['rows']:>10,} rows "
+                    f"{line['wall_s']:7.2f} s {line['cpu_s']:7.2f} s CPU "
+                    f"{line['peak_mib']:7.0f} MiB",
+                    flush=True,
+                )
     if args.json:
         print(json.dumps(lines))
 

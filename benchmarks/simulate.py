@@ -60,8 +60,12 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
         return ops, np.stack(peers, 1), np.tile(other, (n, 1)), [[]] * 8 + [list(range(8))]
     if pattern == "sweep":
         ops = [Op.RECV, Op.RECV, Op.SEND, Op.SEND]
-        peers = [np.where(r > 0, rank(-1, 0), -1), np.where(c > 0, rank(0, -1), -1),
-                 np.where(r < rows - 1, rank(1, 0), -1), np.where(c < columns - 1, rank(0, 1), -1)]
+        peers = [
+            np.where(r > 0, rank(-1, 0), -1),
+            np.where(c > 0, rank(0, -1), -1),
+            np.where(r < rows - 1, rank(1, 0), -1),
+            np.where(c < columns - 1, rank(0, 1), -1),
+        ]
         peer = np.stack(peers, 1)
         return ops, peer, np.where(peer >= 0, [2, 3, 0, 1], -1), [[]] * 4
     steps = int(np.log2(n))
@@ -88,19 +92,35 @@ def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
     firsts = np.arange(n * turns) * calls
     flat = np.array([q for them in done for q in them], dtype=np.int64)
     return Steps(
-        n=n, ranks=np.arange(n), start=np.arange(n + 1) * turns * calls, peer=peers, tag=zero,
-        comm=zero, bytes=np.where(peers >= 0, nbytes, 0), peer2=np.where(both, peers, -1),
-        tag2=none, bytes2=np.where(both, nbytes, 0), call=zero,
-        work_ns=np.where(np.arange(total) % calls == 0, 1e5, 0.0), number=zero, row=none,
-        weight=np.ones(total), turn=turn, **ints,
+        n=n,
+        ranks=np.arange(n),
+        start=np.arange(n + 1) * turns * calls,
+        peer=peers,
+        tag=zero,
+        comm=zero,
+        bytes=np.where(peers >= 0, nbytes, 0),
+        peer2=np.where(both, peers, -1),
+        tag2=none,
+        bytes2=np.where(both, nbytes, 0),
+        call=zero,
+        work_ns=np.where(np.arange(total) % calls == 0, 1e5, 0.0),
+        number=zero,
+        row=none,
+        weight=np.ones(total),
+        turn=turn,
+        **ints,
         done_start=np.concatenate([[0], np.cumsum(np.tile(listed, n * turns))]),
         done=(firsts[:, None] + flat[None, :]).reshape(-1),
-        to=np.where(sends, place, -1), source=np.where(~sends | both, place, -1),
-        calls=("MPI call",), members={0: np.arange(n)})
+        to=np.where(sends, place, -1),
+        source=np.where(~sends | both, place, -1),
+        calls=("MPI call",),
+        members={0: np.arange(n)},
+    )
 
 
-def measure(pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: int,
-            linked: bool) -> dict[str, Any]:
+def measure(
+    pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: int, linked: bool
+) -> dict[str, Any]:
     """Return calls, seconds, calls per second, and memory in MB, of this process."""
     from dataclasses import fields, replace
 
@@ -124,11 +144,20 @@ def measure(pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: 
         found = simulate(steps, node_of, network)
         times.append(time.process_time() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"pattern": pattern, "ranks": n, "links": linked, "calls": len(steps),
-            "seconds": min(times), "calls_per_s": len(steps) / min(times),
-            "inputs_mb": inputs / 2**20, "beyond_mb": max(peak - before, 0.0),
-            "beyond_bytes_per_call": max(peak - before, 0.0) * 2**20 / len(steps),
-            "peak_mb": peak, "queued": found.queued, "end_ms": float(found.end_ns.max()) / 1e6}
+    return {
+        "pattern": pattern,
+        "ranks": n,
+        "links": linked,
+        "calls": len(steps),
+        "seconds": min(times),
+        "calls_per_s": len(steps) / min(times),
+        "inputs_mb": inputs / 2**20,
+        "beyond_mb": max(peak - before, 0.0),
+        "beyond_bytes_per_call": max(peak - before, 0.0) * 2**20 / len(steps),
+        "peak_mb": peak,
+        "queued": found.queued,
+        "end_ms": float(found.end_ns.max()) / 1e6,
+    }
 
 
 def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
@@ -158,10 +187,17 @@ def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
     begin = time.process_time()
     loop = Loop(Section("halo", (0,), steps, WINDOW, 0, turns, 1.0, ()), steps, rank, weight, n)
     found = folded(loop, run)
-    return {"ranks": n, "turns": turns, "slow": slow, "seconds": time.process_time() - begin,
-            "simulated": simulated[0], "windows": found.windows, "settled": found.settled,
-            "turn_us": float(found.sums[0].max()) / turns / 1e3,
-            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    return {
+        "ranks": n,
+        "turns": turns,
+        "slow": slow,
+        "seconds": time.process_time() - begin,
+        "simulated": simulated[0],
+        "windows": found.windows,
+        "settled": found.settled,
+        "turn_us": float(found.sums[0].max()) / turns / 1e3,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
 
 
 def goal(n: int, turns: int, nbytes: int) -> str:
@@ -192,14 +228,34 @@ def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) ->
     with tempfile.TemporaryDirectory() as work:
         text, binary = Path(work) / "halo.goal", Path(work) / "halo.bin"
         text.write_text(goal(n, turns, nbytes))
-        subprocess.run([directory / "txt2bin", "-i", text, "-o", binary], check=True,
-                       capture_output=True, timeout=TIMEOUT_S)
+        subprocess.run(
+            [directory / "txt2bin", "-i", text, "-o", binary],
+            check=True,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        )
         size = binary.stat().st_size
         best, peak = float("inf"), 0.0
         for _ in range(repeats):
             process = subprocess.Popen(
-                [directory / "LogGOPSim", "-b", "-f", binary, "-L", "2000", "-o", "200", "-g", "5",
-                 "-G", "1", "-S", "16384"], stdout=subprocess.DEVNULL)
+                [
+                    directory / "LogGOPSim",
+                    "-b",
+                    "-f",
+                    binary,
+                    "-L",
+                    "2000",
+                    "-o",
+                    "200",
+                    "-g",
+                    "5",
+                    "-G",
+                    "1",
+                    "-S",
+                    "16384",
+                ],
+                stdout=subprocess.DEVNULL,
+            )
             _, status, used = os.wait4(process.pid, 0)
             if status:
                 raise SystemExit(f"LogGOPSim ended with status {status}")
@@ -207,9 +263,18 @@ def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) ->
             best = min(best, used.ru_utime + used.ru_stime)
             peak = max(peak, used.ru_maxrss / 1024)
     calls = n * turns * len(table("halo", n)[0])
-    return {"pattern": "LogGOPSim", "ranks": n, "links": False, "calls": calls, "seconds": best,
-            "calls_per_s": calls / best, "inputs_mb": size / 2**20, "beyond_mb": float("nan"),
-            "beyond_bytes_per_call": float("nan"), "peak_mb": peak}
+    return {
+        "pattern": "LogGOPSim",
+        "ranks": n,
+        "links": False,
+        "calls": calls,
+        "seconds": best,
+        "calls_per_s": calls / best,
+        "inputs_mb": size / 2**20,
+        "beyond_mb": float("nan"),
+        "beyond_bytes_per_call": float("nan"),
+        "peak_mb": peak,
+    }
 
 
 def now_mb() -> float:
@@ -232,17 +297,25 @@ def folds(args: argparse.Namespace) -> None:
             for turns in FOLDED_TURNS:
                 done = subprocess.run(
                     [sys.executable, __file__, *sys.argv[1:], "--one", f"{n},{turns},{slow}"],
-                    capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+                    capture_output=True,
+                    text=True,
+                    timeout=TIMEOUT_S,
+                    check=True,
+                )
                 lines.append(json.loads(done.stdout))
     if args.json:
         print(json.dumps(lines, indent=1))
         return
-    print(f"{'ranks':>6} {'one slow':>8} {'turns':>9} {'windows':>7} {'simulated':>10} {'s':>6} "
-          f"{'us in calls':>11} {'process MB':>10}")
+    print(
+        f"{'ranks':>6} {'one slow':>8} {'turns':>9} {'windows':>7} {'simulated':>10} {'s':>6} "
+        f"{'us in calls':>11} {'process MB':>10}"
+    )
     for x in lines:
-        print(f"{x['ranks']:6} {'yes' if x['slow'] else 'no':>8} {x['turns']:9,} {x['windows']:7} "
-              f"{x['simulated']:10,} {x['seconds']:6.2f} {x['turn_us']:11.3f} "
-              f"{x['peak_mb']:10.0f}")
+        print(
+            f"{x['ranks']:6} {'yes' if x['slow'] else 'no':>8} {x['turns']:9,} {x['windows']:7} "
+            f"{x['simulated']:10,} {x['seconds']:6.2f} {x['turn_us']:11.3f} "
+            f"{x['peak_mb']:10.0f}"
+        )
 
 
 def main() -> None:
@@ -264,8 +337,13 @@ def main() -> None:
         return
     if args.one:
         pattern, n, linked = args.one.split(",")
-        print(json.dumps(measure(pattern, int(n), args.turns, args.cores, args.repeats, args.bytes,
-                                 linked == "1")))
+        print(
+            json.dumps(
+                measure(
+                    pattern, int(n), args.turns, args.cores, args.repeats, args.bytes, linked == "1"
+                )
+            )
+        )
         return
     lines = []
     for pattern in PATTERNS if args.pattern == "all" else (args.pattern,):
@@ -273,21 +351,31 @@ def main() -> None:
             for linked in "01":
                 done = subprocess.run(
                     [sys.executable, __file__, *sys.argv[1:], "--one", f"{pattern},{n},{linked}"],
-                    capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+                    capture_output=True,
+                    text=True,
+                    timeout=TIMEOUT_S,
+                    check=True,
+                )
                 lines.append(json.loads(done.stdout))
     if args.loggopsim:
-        lines += [loggopsim(args.loggopsim, int(n), args.turns, args.bytes, args.repeats)
-                  for n in args.ranks.split(",")]
+        lines += [
+            loggopsim(args.loggopsim, int(n), args.turns, args.bytes, args.repeats)
+            for n in args.ranks.split(",")
+        ]
     if args.json:
         print(json.dumps(lines, indent=1))
         return
-    print(f"{'pattern':9} {'ranks':>6} {'links':>5} {'calls':>10} {'s':>7} {'M calls/s':>9} "
-          f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'process MB':>10}")
+    print(
+        f"{'pattern':9} {'ranks':>6} {'links':>5} {'calls':>10} {'s':>7} {'M calls/s':>9} "
+        f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'process MB':>10}"
+    )
     for x in lines:
-        print(f"{x['pattern']:9} {x['ranks']:6} {'yes' if x['links'] else 'no':>5} "
-              f"{x['calls']:10,} {x['seconds']:7.3f} {x['calls_per_s'] / 1e6:9.2f} "
-              f"{x['inputs_mb']:9.0f} {x['beyond_mb']:9.0f} {x['beyond_bytes_per_call']:6.0f} "
-              f"{x['peak_mb']:10.0f}")
+        print(
+            f"{x['pattern']:9} {x['ranks']:6} {'yes' if x['links'] else 'no':>5} "
+            f"{x['calls']:10,} {x['seconds']:7.3f} {x['calls_per_s'] / 1e6:9.2f} "
+            f"{x['inputs_mb']:9.0f} {x['beyond_mb']:9.0f} {x['beyond_bytes_per_call']:6.0f} "
+            f"{x['peak_mb']:10.0f}"
+        )
 
 
 if __name__ == "__main__":

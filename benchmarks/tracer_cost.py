@@ -80,15 +80,16 @@ def sample(
     assert install.mpiexec is not None
     outcome = run_traced(
         [install.mpiexec, "-n", "{np}", "env", *settings, str(program), str(calls)],
-        1, folder, timeout_s=TIMEOUT_S, trace=False,
-    )  # fmt: skip
+        1,
+        folder,
+        timeout_s=TIMEOUT_S,
+        trace=False,
+    )
     words = (outcome.run_dir / "stdout.txt").read_text().split()
     found = dict(zip(words[::2], words[1::2], strict=True))
     for path in folder.glob("rank-*.p3t"):
         path.unlink()  # a hundred runs would fill the disk
-    return Sample(
-        float(found["null"]), float(found["self"]), int(found["peak"]), int(found["own"])
-    )
+    return Sample(float(found["null"]), float(found["self"]), int(found["peak"]), int(found["own"]))
 
 
 def middle(samples: list[Sample], value: Callable[[Sample], float]) -> float:
@@ -119,8 +120,10 @@ def cost_per_call(
             rows.append(Row(f"{name}, {shown} [us]", traced / 1e3))
             rows.append(Row(f"{name}, {key}", added / 1e3, TARGETS[key]))
             rows.append(Row(f"{name}, {shown} / untraced", traced / plain))
-    for name, memory in (("memory added per rank [MiB]", lambda s: s.peak_kib),
-                         ("of it not backed by the file [MiB]", lambda s: s.own_kib)):  # fmt: skip
+    for name, memory in (
+        ("memory added per rank [MiB]", lambda s: s.peak_kib),
+        ("of it not backed by the file [MiB]", lambda s: s.own_kib),
+    ):
         added = middle(samples["wall"], memory) - middle(samples["untraced"], memory)
         rows.append(Row(name, added / 1024, TARGETS.get(name, "")))
     return rows
@@ -149,15 +152,37 @@ def columns(run: RunTrace) -> int:
 def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> list[Row]:
     """Return the rows about the size of a regular program's capture, and reading it back."""
     subprocess.run(
-        ["make", "-s", "-C", str(ROOT / "examples"), f"MPICC={install.mpicc}", f"BIN={folder}",
-         str(folder / "jacobi2d")], check=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+        [
+            "make",
+            "-s",
+            "-C",
+            str(ROOT / "examples"),
+            f"MPICC={install.mpicc}",
+            f"BIN={folder}",
+            str(folder / "jacobi2d"),
+        ],
+        check=True,
+        timeout=TIMEOUT_S,
+    )
     run_dir = folder / "jacobi2d-run"
     assert install.mpiexec is not None
     run_traced(
-        [install.mpiexec, "-n", "{np}", str(folder / "jacobi2d"), "--nx", "32", "--ny", "32",
-         "--iterations", str(iterations)], 4, run_dir, timeout_s=TIMEOUT_S,
-    )  # fmt: skip
+        [
+            install.mpiexec,
+            "-n",
+            "{np}",
+            str(folder / "jacobi2d"),
+            "--nx",
+            "32",
+            "--ny",
+            "32",
+            "--iterations",
+            str(iterations),
+        ],
+        4,
+        run_dir,
+        timeout_s=TIMEOUT_S,
+    )
     files = list(run_dir.glob("rank-*.p3t"))
     events = columns(read_run(run_dir))
     name, disk = "bytes per event on disk, jacobi2d", sum(path.stat().st_size for path in files)
@@ -169,9 +194,11 @@ def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> 
     parquet = folder / "events.parquet"
     for name, action in (
         ("finalise to tables [million events/s]", lambda: point_table([read_run(run_dir)])),
-        ("finalise to Parquet [million events/s]",
-         lambda: write_parquet(read_run(run_dir), parquet)),
-    ):  # fmt: skip
+        (
+            "finalise to Parquet [million events/s]",
+            lambda: write_parquet(read_run(run_dir), parquet),
+        ),
+    ):
         rows.append(Row(name, rate(events, action), TARGETS[name]))
     return rows
 

@@ -92,12 +92,12 @@ def main() -> int:
     comm = MPI.COMM_WORLD
     parser = _Parser(prog="master_worker.py", description="Integrate 4 / (1 + x^2) in pieces.")
     parser.add_argument("--tasks", type=positive, default=40, help="pieces (default 40)")
-    parser.add_argument("--points", type=positive, default=100_000,
-                        help="points in one piece (default 100000)")
+    parser.add_argument(
+        "--points", type=positive, default=100_000, help="points in one piece (default 100000)"
+    )
     options = parser.parse_args()
     if comm.size < 2:
-        print("master_worker: one rank cannot be master and worker; use 2 or more",
-              file=sys.stderr)
+        print("master_worker: one rank cannot be master and worker; use 2 or more", file=sys.stderr)
         return 2
     if comm.rank == 0:
         total = master(comm, options.tasks)

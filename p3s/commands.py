@@ -48,8 +48,7 @@ class Commands:
 
     def predict(self, counts: int | Sequence[int], *words: str) -> str:
         """Return the command that predicts counts."""
-        start = ["p3s", *self.predicting] if self.predicting else [
-            "p3s", "predict", *self._root()]
+        start = ["p3s", *self.predicting] if self.predicting else ["p3s", "predict", *self._root()]
         return command_line([*start, "-n", _listed(counts), *words])
 
     def larger(self, n: int) -> int | None:
@@ -134,20 +133,33 @@ def counts_to_add(study: Study, needed: int) -> list[int]:
 
 
 # ---- tracing ------------------------------------------------------------------------------------
-def tracing(study: Study, model: Mapping[str, Any], counts: Sequence[int], repeats: int = 1,
-            work: str = "") -> list[str]:
+def tracing(
+    study: Study, model: Mapping[str, Any], counts: Sequence[int], repeats: int = 1, work: str = ""
+) -> list[str]:
     """Return the command that traces ``counts`` as the study's others were, as words.
 
     Where they would share cores and the study's work is wall time, all counts are traced again.
     """
     every, how = (sorted(set(counts)), ["--work", work]) if work else units(study, model, counts)
     repeats = 1 if "--no-times" in how else repeats
-    return ["p3s", "characterize", "-n", _listed(every), *how, *_options(study, repeats),
-            *_dims(study, model, every), "-o", _root(study), "--", *launcher(study)]  # fmt: skip
+    return [
+        "p3s",
+        "characterize",
+        "-n",
+        _listed(every),
+        *how,
+        *_options(study, repeats),
+        *_dims(study, model, every),
+        "-o",
+        _root(study),
+        "--",
+        *launcher(study),
+    ]
 
 
-def units(study: Study, model: Mapping[str, Any], counts: Sequence[int]
-          ) -> tuple[list[int], list[str]]:
+def units(
+    study: Study, model: Mapping[str, Any], counts: Sequence[int]
+) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
     from p3s.host.cores import cores
 
@@ -180,9 +192,20 @@ def another_value(study: Study) -> str:
     words = setting_name(few[0] if few else largest).split(",")
     at = traced[-1][1] if traced else study
     root = study.root if elsewhere(at) is None else study.root.resolve()
-    return shown(at, ["p3s", "characterize", "-n", _listed(counts),
-                      *(word for each in words for word in ("--param", each) if each),
-                      "-o", str(root), "--", *launcher(study)])  # fmt: skip
+    return shown(
+        at,
+        [
+            "p3s",
+            "characterize",
+            "-n",
+            _listed(counts),
+            *(word for each in words for word in ("--param", each) if each),
+            "-o",
+            str(root),
+            "--",
+            *launcher(study),
+        ],
+    )
 
 
 def most_repeats(study: Study) -> int:
@@ -198,9 +221,12 @@ def _options(study: Study, repeats: int) -> list[str]:
     limit = max((int(info.get("limit_bytes") or 0) for info in infos), default=0)
     counters: list[str] = next((info["counters"] for info in infos if info.get("counters")), [])
     repeats = max(repeats, most_repeats(study))
-    return [*(["-r", str(repeats)] if repeats > 1 else []),
-            *(["--counters", ",".join(counters)] if counters else []),
-            *(["--limit", str(limit)] if limit else []), *_timeout(infos)]  # fmt: skip
+    return [
+        *(["-r", str(repeats)] if repeats > 1 else []),
+        *(["--counters", ",".join(counters)] if counters else []),
+        *(["--limit", str(limit)] if limit else []),
+        *_timeout(infos),
+    ]
 
 
 def _dims(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> list[str]:
@@ -213,8 +239,9 @@ def _dims(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> list
     if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
         return []  # none is asked for, or in another order than the model has them
     dims = {each["n"]: each["dims"] for each in model.get("next", []) if each["n"] in counts}
-    other = [f"{n}={shape(grid)}" for n, grid in dims.items()
-             if tuple(grid) != extents_at(words, n, {})]
+    other = [
+        f"{n}={shape(grid)}" for n, grid in dims.items() if tuple(grid) != extents_at(words, n, {})
+    ]
     return ["--dims", ",".join(other)] if other else []
 
 
@@ -240,8 +267,18 @@ def far(study: Study, counts: Sequence[int]) -> list[str]:
     if not arguments(study):
         return []
     infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
-    return ["p3s", "characterize", "--far", "-n", _listed(counts), *_timeout(infos),
-            "-o", _root(study), "--", *words]  # fmt: skip
+    return [
+        "p3s",
+        "characterize",
+        "--far",
+        "-n",
+        _listed(counts),
+        *_timeout(infos),
+        "-o",
+        _root(study),
+        "--",
+        *words,
+    ]
 
 
 def arguments(study: Study) -> str:
@@ -274,8 +311,9 @@ def elsewhere(study: Study) -> Path | None:
         command = study.command()
     except P3SError:
         return None
-    runs = [run for run in [*study.runs(), *study.timed_runs()]
-            if run.info.get("command") == command]
+    runs = [
+        run for run in [*study.runs(), *study.timed_runs()] if run.info.get("command") == command
+    ]
     # a value of a parameter that was not traced: as the others
     runs = runs or [run for each in sources(study) for run in each.runs()]
     runs = [run for run in runs if run.info.get("directory")]

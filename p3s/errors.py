@@ -1,10 +1,10 @@
 """Errors that end a command with one clear line and the right exit code.
 
-    P3SError            exit 1   a handled failure
-      RunFailed           exit 1   a run of the program failed
-      UsageError        exit 2   the command line or a setting is wrong
-      PartialResult     exit 3   done, but partial or not to be trusted
-      GateFailed        exit 4   a gate did not hold
+P3SError            exit 1   a handled failure
+  RunFailed           exit 1   a run of the program failed
+  UsageError        exit 2   the command line or a setting is wrong
+  PartialResult     exit 3   done, but partial or not to be trusted
+  GateFailed        exit 4   a gate did not hold
 """
 
 from __future__ import annotations

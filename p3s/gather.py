@@ -80,8 +80,7 @@ def _told_apart(study: Study | None, found: Sequence[CapturedRun]) -> list[Captu
         infos += [(record.np, record.info) for record in study.runs()]
     counted = {np for np, info in infos if info.get("work_unit") == "instructions"}
     return [
-        replace(run, timed=run.np in counted and run.info["work_unit"] == "cpu_ns")
-        for run in found
+        replace(run, timed=run.np in counted and run.info["work_unit"] == "cpu_ns") for run in found
     ]
 
 

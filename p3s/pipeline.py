@@ -66,8 +66,11 @@ def compute_inputs(study: Study) -> list[Path]:
     """Return the files that the laws of computation time are made from."""
     inputs = [study.model_path, *(study.times_path(np) for np in study.signature_counts())]
     for other in study.others():
-        inputs += [other.manifest_path, *(other.signature_path(np) for np in other.counts()),
-                   *(other.times_path(np) for np in other.counts())]
+        inputs += [
+            other.manifest_path,
+            *(other.signature_path(np) for np in other.counts()),
+            *(other.times_path(np) for np in other.counts()),
+        ]
     return inputs
 
 
@@ -92,8 +95,10 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 raise
             made = build(study.root)
         if made is not None:
-            bar.done(f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
-                     f"processes{_of_others(made)}")
+            bar.done(
+                f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
+                f"processes{_of_others(made)}"
+            )
             if study.others():
                 from p3s.model.stage import load
                 from p3s.small_runs.summary import write as write_far
@@ -138,8 +143,9 @@ def check_times(study: Study) -> None:
 
 def _of_others(made: dict[str, Any]) -> str:
     """Return which other workloads the laws rest on besides the study's own runs."""
-    names = sorted({t["source"] for p in made["phases"] for t in p["turns"]
-                    if t["source"] != "own"})
+    names = sorted(
+        {t["source"] for p in made["phases"] for t in p["turns"] if t["source"] != "own"}
+    )
     return f" and from {', '.join(names)}" if names else ""
 
 
@@ -168,15 +174,20 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
         return
     counts = ensure_signatures(study, bar)
     rested = _rests_on(study.model_path, counts)
-    if again or rested != counts \
-            or is_stale(study.model_path, [study.signature_path(np) for np in counts]) \
-            or _knows_more(study):
+    if (
+        again
+        or rested != counts
+        or is_stale(study.model_path, [study.signature_path(np) for np in counts])
+        or _knows_more(study)
+    ):
         gone = sorted(set(rested) & set(study.gone_counts()))
         if len(counts) < MIN_COUNTS:
             raise P3SError(too_few(study, counts))
         if gone:
-            bar.note(f"{study.root}: the runs at {processes(gone)} were deleted; the model "
-                "no longer rests on them")
+            bar.note(
+                f"{study.root}: the runs at {processes(gone)} were deleted; the model "
+                "no longer rests on them"
+            )
         from p3s.characterize import load_phases
         from p3s.model.stage import build
 
@@ -211,14 +222,18 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
     from p3s.commands import Commands, counts_to_add
 
     commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
-    text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
-            f"{'is' if len(counts) == 1 else 'are'} there ({joined(counts) or 'none'})")
+    text = (
+        f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
+        f"{'is' if len(counts) == 1 else 'are'} there ({joined(counts) or 'none'})"
+    )
     if without:
         them = "it" if len(without) == 1 else "them"
         text += f"; {joined(without)} left out: {commands.take_back(without)} takes {them} back"
     if gone:
-        return (f"{text}; the runs at {processes(gone)} were deleted: to trace them again, run "
-                f"{commands.trace(gone)}")
+        return (
+            f"{text}; the runs at {processes(gone)} were deleted: to trace them again, run "
+            f"{commands.trace(gone)}"
+        )
     more = counts_to_add(study, MIN_COUNTS)
     return text if without or not more else f"{text}; to add some, run {commands.trace(more)}"
 
@@ -272,9 +287,13 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
     from p3s import replay
 
     bar.start(f"n={n}: measuring communication")
-    result = replay.run(study.scaled_dir(n), study.replay_path(n), settings,
-                        machine=study.root / "machine.json",
-                        progress=lambda text: bar.start(f"n={n}: {text}"))
+    result = replay.run(
+        study.scaled_dir(n),
+        study.replay_path(n),
+        settings,
+        machine=study.root / "machine.json",
+        progress=lambda text: bar.start(f"n={n}: {text}"),
+    )
     bar.done(f"n={n}: communication measured")
     return result
 
@@ -313,9 +332,14 @@ def setting_of(settings: ReplaySettings, network: str = "") -> Any:
     """Return what estimators are told of the full run's cluster."""
     from p3s.predict.estimators import Setting
 
-    return Setting(ranks_per_node=settings.cores_per_node, collectives=settings.collectives,
-                   mapping=settings.mapping, rank_file=settings.rank_file,
-                   topology=settings.topology, network=network)
+    return Setting(
+        ranks_per_node=settings.cores_per_node,
+        collectives=settings.collectives,
+        mapping=settings.mapping,
+        rank_file=settings.rank_file,
+        topology=settings.topology,
+        network=network,
+    )
 
 
 def earlier_counts(study: Study, bar: Progress) -> list[int]:

@@ -87,8 +87,11 @@ def work_off(work: Any) -> float | None:
     if not isinstance(work, Mapping):
         return None
     pairs = [(entry.get("share"), entry.get("error")) for entry in work.get("each") or ()]
-    known = [(float(share), abs(float(error))) for share, error in pairs
-             if share is not None and error is not None]  # fmt: skip
+    known = [
+        (float(share), abs(float(error)))
+        for share, error in pairs
+        if share is not None and error is not None
+    ]
     total, whole = abs(float(work.get("total_error") or 0.0)), sum(share for share, _ in known)
     if whole > 0:
         return max(sum(share * error for share, error in known) / whole, total)

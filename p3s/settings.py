@@ -66,27 +66,36 @@ def parse_params(words: Sequence[str], option: str = "--param") -> dict[str, lis
     for word in words:
         name, equals, values = word.partition("=")
         if not equals or not values.strip():
-            raise UsageError(f"{option} {word[:60]}: write NAME=VALUES, as in {option} "
-                             "size=1000,2000,4000")
+            raise UsageError(
+                f"{option} {word[:60]}: write NAME=VALUES, as in {option} size=1000,2000,4000"
+            )
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{option} {word[:60]}: {name[:40]!r} is no name: letters, digits "
-                             "and _, up to 32, no digit first")
+            raise UsageError(
+                f"{option} {word[:60]}: {name[:40]!r} is no name: letters, digits "
+                "and _, up to 32, no digit first"
+            )
         if name == "np":
-            raise UsageError(f"{option} {word[:60]}: np is the process count; give its values "
-                             "with -n")
+            raise UsageError(
+                f"{option} {word[:60]}: np is the process count; give its values with -n"
+            )
         if name in EXTENTS:
-            raise UsageError(f"{option} {word[:60]}: {name} is an extent of the process grid; "
-                             "give its values with --dims")
+            raise UsageError(
+                f"{option} {word[:60]}: {name} is an extent of the process grid; "
+                "give its values with --dims"
+            )
         if name in out:
-            raise UsageError(f"{option} {name}: given twice; give all its values at once, "
-                             "separated by commas")
+            raise UsageError(
+                f"{option} {name}: given twice; give all its values at once, separated by commas"
+            )
         out[name] = sorted({parse_value(v, f"{option} {word[:60]}") for v in values.split(",")})
     combinations = 1
     for each in out.values():
         combinations *= len(each)
     if combinations > MOST_SETTINGS:
-        raise UsageError(f"{option}: {combinations} combinations of values, at most "
-                         f"{MOST_SETTINGS} are traced; name fewer values")
+        raise UsageError(
+            f"{option}: {combinations} combinations of values, at most "
+            f"{MOST_SETTINGS} are traced; name fewer values"
+        )
     return out
 
 
@@ -101,8 +110,9 @@ def one_setting(words: Sequence[str], names: Sequence[str]) -> dict[str, Fractio
             raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
     missing = [name for name in names if name not in found]
     if missing:
-        raise UsageError(f"--param: no value for {', '.join(missing)}; add --param "
-                         f"{missing[0]}=VALUE")
+        raise UsageError(
+            f"--param: no value for {', '.join(missing)}; add --param {missing[0]}=VALUE"
+        )
     return {name: found[name][0] for name in names}
 
 
@@ -115,8 +125,10 @@ def check_command(words: Sequence[str], names: Sequence[str]) -> None:
     """Refuse parameters whose placeholder is not in the launcher command."""
     for name in names:
         if not any(f"{{{name}}}" in word for word in words):
-            raise UsageError(f"--param {name}: the command has no {{{name}}}; write it where the "
-                             f"value goes, as in ./program --{name} {{{name}}}")
+            raise UsageError(
+                f"--param {name}: the command has no {{{name}}}; write it where the "
+                f"value goes, as in ./program --{name} {{{name}}}"
+            )
 
 
 def filled(words: Sequence[str], setting: Setting) -> list[str]:

@@ -30,9 +30,21 @@ from p3s.records import RUN_SCHEMA, RunRecord, failed_in, runs_in
 from p3s.text import differing
 from p3s.version import __version__
 
-__all__ = ["PREDICTION_VERSION", "REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA",
-           "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json", "is_old_replay",
-           "read_json", "write_bytes", "write_json"]  # fmt: skip
+__all__ = [
+    "PREDICTION_VERSION",
+    "REPLAY_SCHEMA",
+    "REPLAY_VERSION",
+    "RUN_SCHEMA",
+    "SCHEMA_VERSION",
+    "STUDY_SCHEMA",
+    "RunRecord",
+    "Study",
+    "as_json",
+    "is_old_replay",
+    "read_json",
+    "write_bytes",
+    "write_json",
+]
 
 STUDY_SCHEMA = "p3s.study"
 REPLAY_SCHEMA = "p3s.replay"
@@ -126,8 +138,9 @@ class Study:
         """Read the measured communication at ``n``; raises P3SError, also for an older version."""
         path = self.replay_path(n)
         if is_old_replay(path):
-            raise P3SError(f"{path}: made by an older P3S; make it again: "
-                           f"p3s replay {self.root} -n {n}")
+            raise P3SError(
+                f"{path}: made by an older P3S; make it again: p3s replay {self.root} -n {n}"
+            )
         return read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
 
     def validate_path(self, n: int) -> Path:
@@ -203,9 +216,13 @@ class Study:
         except OSError as err:
             raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
         lost = [np for np in self._characterized() if np not in self.complete_counts()]
-        self._write_manifest(commands, [
-            {"np": np, "rep": 0, "dir": f"runs/{self.runs_dir(np).name}", "status": "gone"}
-            for np in lost])  # fmt: skip
+        self._write_manifest(
+            commands,
+            [
+                {"np": np, "rep": 0, "dir": f"runs/{self.runs_dir(np).name}", "status": "gone"}
+                for np in lost
+            ],
+        )
         self.update()
         print(
             f"p3s: {self.manifest_path}: {why}; made again from {len(runs)} "
@@ -362,10 +379,14 @@ class Study:
 
     def others(self) -> list[Study]:
         """Return the studies inside this one that have runs: other workloads of its program."""
-        return [Study(path) for where in ("far", "at")
-                for path in sorted((self.root / where).glob("*/"))
-                if not path.name.startswith(".") and (path / "study.json").is_file()
-                and Study(path).counts()]  # fmt: skip
+        return [
+            Study(path)
+            for where in ("far", "at")
+            for path in sorted((self.root / where).glob("*/"))
+            if not path.name.startswith(".")
+            and (path / "study.json").is_file()
+            and Study(path).counts()
+        ]
 
     def complete_counts(self) -> list[int]:
         """Return the distinct process counts that have at least one complete run."""
@@ -383,8 +404,11 @@ class Study:
 
     def gone_counts(self) -> list[int]:
         """Return the process counts whose runs were deleted: study.json still lists them."""
-        listed = {run.get("np") for run in self._entries("runs", dict)
-                  if not (self.root / str(run.get("dir", ""))).is_dir()}
+        listed = {
+            run.get("np")
+            for run in self._entries("runs", dict)
+            if not (self.root / str(run.get("dir", ""))).is_dir()
+        }
         return sorted(np for np in listed - set(self.complete_counts()) if isinstance(np, int))
 
     def _entries(self, key: str, kind: type) -> list[Any]:

@@ -27,8 +27,10 @@ def command_line(words: Sequence[str]) -> str:
 def _quoted(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
-    codes = (f"\\x{byte:02x}" if not 32 <= byte < 127 or chr(byte) in "\\'" else chr(byte)
-             for byte in os.fsencode(word))
+    codes = (
+        f"\\x{byte:02x}" if not 32 <= byte < 127 or chr(byte) in "\\'" else chr(byte)
+        for byte in os.fsencode(word)
+    )
     return f"$'{''.join(codes)}'"
 
 
@@ -76,14 +78,19 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
     """Return a note when work was measured with different clocks (``work_units`` by count)."""
     units = data.get("work_units")
     found: dict[str, list[str]] = {}
-    for count, unit in (units.items() if isinstance(units, Mapping) else ()):
+    for count, unit in units.items() if isinstance(units, Mapping) else ():
         found.setdefault(str(unit), []).append(str(count))
     if len(found) < 2:
         return ""
     names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
-    return "work was measured in " + " and ".join(
-        f"{names.get(unit, unit)} at {joined(counts)} process{'es' * (counts != ['1'])}"
-        for unit, counts in found.items()) + "; both count as time"
+    return (
+        "work was measured in "
+        + " and ".join(
+            f"{names.get(unit, unit)} at {joined(counts)} process{'es' * (counts != ['1'])}"
+            for unit, counts in found.items()
+        )
+        + "; both count as time"
+    )
 
 
 def not_used(model: Mapping[str, Any], back: str = "") -> str:
@@ -96,7 +103,8 @@ def not_used(model: Mapping[str, Any], back: str = "") -> str:
         return ""
     them = "it" if len(without) == 1 else "them"
     return f"traced at {processes(without)}, too, but left out of the model" + (
-        f"; {back} takes {them} back" if back else "")
+        f"; {back} takes {them} back" if back else ""
+    )
 
 
 def left_out(held: Mapping[str, Any]) -> str:

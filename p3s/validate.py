@@ -44,8 +44,10 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     model = load(study.root)
     run = run_files(Path(run_dir))
     if run.np != n:
-        raise P3SError(f"validate: {run_dir} holds a run of {run.np} processes, not {n}; check "
-                       "that the launcher uses {np}")
+        raise P3SError(
+            f"validate: {run_dir} holds a run of {run.np} processes, not {n}; check "
+            "that the launcher uses {np}"
+        )
     problem = run.problems[min(run.problems)] if run.problems else ""
     if not problem:
         # Where the model tells the calls of one site apart, the run's are told apart alike.
@@ -53,11 +55,18 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
         part = join_files(list(run.files.values()), shared)
         problem = part.problem
     if problem:
-        raise P3SError(f"validate: the capture in {run_dir} cannot be compared ({problem}); "
-                       f"run `p3s validate -n {n}` again")
+        raise P3SError(
+            f"validate: the capture in {run_dir} cannot be compared ({problem}); "
+            f"run `p3s validate -n {n}` again"
+        )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
-              "model_crc": crc_of(study.model_path), **compare(model, table)}
+    result = {
+        "schema": "p3s.validation",
+        "schema_version": 1,
+        "counts": model["counts"],
+        "model_crc": crc_of(study.model_path),
+        **compare(model, table),
+    }
     result["run_time"] = run_time(study, Path(run_dir), n)
     result["reasons"] = [reason.to_json() for reason in of_validation(result, Commands(study))]
     write_json(study.validate_path(n), result)
@@ -81,13 +90,16 @@ def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
     high: Any = row.get("model_high_s")
     why_not = _why_no_run(run) or _why_no_prediction(study, prediction, row)
     return {
-        "predicted_s": row.get("model_s"), "low_s": low, "high_s": high,
+        "predicted_s": row.get("model_s"),
+        "low_s": low,
+        "high_s": high,
         "measured_s": run.wall_s if run else None,
         "inside": None if why_not or run is None else bool(low <= run.wall_s <= high),
-        "why_not": why_not, "cores": records[0].info.get("cores") if records else None,
+        "why_not": why_not,
+        "cores": records[0].info.get("cores") if records else None,
         "work_s": row.get("work_s"),
         "measured_work_s": run.work_s if run and math.isfinite(run.work_s) else None,
-    }  # fmt: skip
+    }
 
 
 def _prediction(study: Study) -> dict[str, Any] | None:

@@ -30,8 +30,9 @@ def run(
     """
     from p3s.replay.driver import run as drive
 
-    return drive(scaled_dir, out_json, settings or ReplaySettings(), machine=machine,
-                 progress=progress)
+    return drive(
+        scaled_dir, out_json, settings or ReplaySettings(), machine=machine, progress=progress
+    )
 
 
 __all__ = ["ReplaySettings", "run"]

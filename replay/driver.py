@@ -59,8 +59,13 @@ class Ran:
     wall_s: float
 
 
-def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None = None,
-            say: Say | None = None) -> Prepared:
+def prepare(
+    scaled_dir: Path,
+    settings: ReplaySettings,
+    *,
+    machine: Path | None = None,
+    say: Say | None = None,
+) -> Prepared:
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
     from p3s.host.hosts import allocated_hosts
     from p3s.program.collectives.expand import expand
@@ -87,18 +92,27 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
     trace = read_scaled(scaled_dir)
     sections = read_sections(scaled_dir, turns=settings.turns, trace=trace)
     hosts = settings.hosts or tuple(allocated_hosts())
-    mapping = mapping_of(settings.mapping, trace.n, _ranks_per_node(settings, hosts, trace.n),
-                         settings.rank_file)
+    mapping = mapping_of(
+        settings.mapping, trace.n, _ranks_per_node(settings, hosts, trace.n), settings.rank_file
+    )
     topology = read_topology(settings.topology)
     network = rough(machine)
     node_of, distance = mapping.node_of, distances(mapping, topology)
     plan = make_plan(
-        sections, mapping, topology,
-        PlanSettings(hosts=hosts, budget_s=settings.budget_s, exhaustive=settings.exhaustive,
-                     timed=settings.timed, noise=settings.noise),
+        sections,
+        mapping,
+        topology,
+        PlanSettings(
+            hosts=hosts,
+            budget_s=settings.budget_s,
+            exhaustive=settings.exhaustive,
+            timed=settings.timed,
+            noise=settings.noise,
+        ),
         network,
         expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
-        simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0])
+        simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0],
+    )
     return Prepared(trace, plan, mpi, library, network)
 
 
@@ -126,8 +140,14 @@ def _ranks_per_node(settings: ReplaySettings, hosts: Sequence[str], n: int) -> i
     return min(max((cores - 2) // 4, 2), MOST_LOCAL_RANKS, n)
 
 
-def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
-        machine: Path | None = None, progress: Say | None = None) -> dict[str, Any]:
+def run(
+    scaled_dir: Path,
+    out_json: Path,
+    settings: ReplaySettings,
+    *,
+    machine: Path | None = None,
+    progress: Say | None = None,
+) -> dict[str, Any]:
     """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
     from p3s.replay.costs.evaluate import evaluate, simulated
     from p3s.replay.costs.result import write_result
@@ -138,27 +158,50 @@ def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
     ready = prepare(scaled_dir, settings, machine=machine, say=say)
     plan, trace = ready.plan, ready.trace
     scale = work_scale(plan.programs, plan.world, settings.budget_s)
-    notes = [f"emulated computation is scaled by {scale:.3g} to fit the budget"] \
-        if scale < 1.0 else []
+    notes = (
+        [f"emulated computation is scaled by {scale:.3g} to fit the budget"] if scale < 1.0 else []
+    )
     if settings.again:
         ResultStore(parts_dir(out_json)).clear()
     share = TIMED_SHARE if settings.timed and plan.timed else 0.0
     say(plan.saved())
-    first = _measure(ready, settings, out_json, plan.programs, plan.placement_of,
-                     budget_s=settings.budget_s * (1.0 - share), scale=scale, say=say)
+    first = _measure(
+        ready,
+        settings,
+        out_json,
+        plan.programs,
+        plan.placement_of,
+        budget_s=settings.budget_s * (1.0 - share),
+        scale=scale,
+        say=say,
+    )
     say("simulating")
     simulation = simulated(trace, plan, first.results, work_scale=scale, rough=ready.rough)
     timed: tuple[Program, ...] = ()
     second = Ran({}, (), 0.0)
     if share:
         timed = timed_programs(plan, simulation.begin)
-        second = _measure(ready, settings, out_json, timed,
-                          [entry.placement for entry in plan.timed],
-                          budget_s=settings.budget_s * share, scale=1.0, say=say)
+        second = _measure(
+            ready,
+            settings,
+            out_json,
+            timed,
+            [entry.placement for entry in plan.timed],
+            budget_s=settings.budget_s * share,
+            scale=1.0,
+            say=say,
+        )
     content, table = evaluate(
-        trace, plan, first.results, simulation, first.places, timed=timed,
-        timed_results=second.results, nodes=_nodes(plan.world, first.places),
-        wall_s=first.wall_s + second.wall_s)
+        trace,
+        plan,
+        first.results,
+        simulation,
+        first.places,
+        timed=timed,
+        timed_results=second.results,
+        nodes=_nodes(plan.world, first.places),
+        wall_s=first.wall_s + second.wall_s,
+    )
     content["work_scale"] = scale
     content["notes"] = [*content["notes"], *notes]
     content["collectives"] = str(ready.library)
@@ -190,9 +233,17 @@ def _nodes(world: World, places: Sequence[Place]) -> list[str]:
     return [", ".join(sorted(found)) for found in names]
 
 
-def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
-             programs: Sequence[Program], placement_of: Sequence[int], *, budget_s: float,
-             scale: float, say: Say) -> Ran:
+def _measure(
+    ready: Prepared,
+    settings: ReplaySettings,
+    out_json: Path,
+    programs: Sequence[Program],
+    placement_of: Sequence[int],
+    *,
+    budget_s: float,
+    scale: float,
+    say: Say,
+) -> Ran:
     """Run the programs that are not measured yet, one launch per choice of hosts."""
     from p3s.replay.launch.store import ResultStore
 
@@ -209,22 +260,41 @@ def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
     places: tuple[Place, ...] = ()
     wall_s = 0.0
     for number, placement in enumerate(plan.placements):
-        mine = sorted((i for i, where in enumerate(placement_of) if where == number),
-                      key=lambda i: (FIRST.get(programs[i].what, len(FIRST)), i))
+        mine = sorted(
+            (i for i, where in enumerate(placement_of) if where == number),
+            key=lambda i: (FIRST.get(programs[i].what, len(FIRST)), i),
+        )
         if not mine:
             continue
         hosts = list(placement.hosts) if placement.hosts else None
         part_s = budget_s * len(mine) / len(programs)
-        done = _launch(store, ready, [programs[i] for i in mine], hosts, settings,
-                       budget_s=part_s, scale=scale, say=say)
+        done = _launch(
+            store,
+            ready,
+            [programs[i] for i in mine],
+            hosts,
+            settings,
+            budget_s=part_s,
+            scale=scale,
+            say=say,
+        )
         results.update({mine[i]: result for i, result in done.results.items()})
         places = places or done.places
         wall_s += done.wall_s
     return Ran(results, places, wall_s)
 
 
-def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: list[str] | None,
-            settings: ReplaySettings, *, budget_s: float, scale: float, say: Say) -> Ran:
+def _launch(
+    store: Any,
+    ready: Prepared,
+    programs: Sequence[Program],
+    hosts: list[str] | None,
+    settings: ReplaySettings,
+    *,
+    budget_s: float,
+    scale: float,
+    say: Say,
+) -> Ran:
     """Run programs on four hosts; what is stored is not run again."""
     from p3s.replay.engine.inner import compile_inner
     from p3s.replay.engine.job import JobSettings, write_job
@@ -233,8 +303,13 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
 
     world = ready.plan.world
     assert ready.mpi is not None
-    facts = {"hosts": hosts, "mpi": [ready.mpi.family, ready.mpi.version], "scale": scale,
-             "launcher": list(ready.mpi.words), "pages": settings.pages}
+    facts = {
+        "hosts": hosts,
+        "mpi": [ready.mpi.family, ready.mpi.version],
+        "scale": scale,
+        "launcher": list(ready.mpi.words),
+        "pages": settings.pages,
+    }
     keys = [store.key(program, world, facts) for program in programs]
     known = {i: found for i, key in enumerate(keys) if (found := store.get(key)) is not None}
     places = store.places(keys[0]) if len(known) == len(programs) else ()
@@ -246,9 +321,18 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
     missing = [i for i in range(len(programs)) if i not in known]
     mpi = on_hosts(ready.mpi, hosts, world)
     with store.job([keys[i] for i in missing]) as directory:
-        write_job(directory, [programs[i] for i in missing], world,
-                  JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s,
-                              stall_s=settings.stall_s, pages=settings.pages, work_scale=scale))
+        write_job(
+            directory,
+            [programs[i] for i in missing],
+            world,
+            JobSettings(
+                library=compile_inner(mpi.mpicc),
+                budget_s=budget_s,
+                stall_s=settings.stall_s,
+                pages=settings.pages,
+                work_scale=scale,
+            ),
+        )
         outcome = run_job(directory, mpi, world, hosts=hosts, progress=say)
     fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
     return Ran({**known, **fresh}, outcome.places, outcome.wall_s)

@@ -26,15 +26,20 @@ class Estimate:
 
     def plus(self, ns: float) -> Estimate:
         """Return the estimate moved by a constant; nothing becomes negative."""
-        return Estimate(max(self.cost_ns + ns, 0.0), max(self.low_ns + ns, 0.0),
-                        max(self.high_ns + ns, 0.0), self.n_samples)
+        return Estimate(
+            max(self.cost_ns + ns, 0.0),
+            max(self.low_ns + ns, 0.0),
+            max(self.high_ns + ns, 0.0),
+            self.n_samples,
+        )
 
 
 NOTHING = Estimate(0.0, 0.0, 0.0, 0)
 
 
-def median_interval(values: Sequence[float] | npt.ArrayLike, n_samples: int | None = None
-                    ) -> Estimate:
+def median_interval(
+    values: Sequence[float] | npt.ArrayLike, n_samples: int | None = None
+) -> Estimate:
     """Return the median with the distribution-free 95 % interval of its order statistics.
 
     NaN is left out; of no value at all the estimate is 0 with 0 samples. Below 6 values there is
@@ -48,15 +53,19 @@ def median_interval(values: Sequence[float] | npt.ArrayLike, n_samples: int | No
         return NOTHING
     middle = float(np.median(ordered))
     skip = interval_rank(count)
-    return Estimate(middle, float(ordered[skip]), float(ordered[count - 1 - skip]),
-                    count if n_samples is None else n_samples)
+    return Estimate(
+        middle,
+        float(ordered[skip]),
+        float(ordered[count - 1 - skip]),
+        count if n_samples is None else n_samples,
+    )
 
 
 def interval_rank(count: int) -> int:
     """Return how many values may be cut off each end: P(Binomial(count, 1/2) <= k - 1) <= 2.5 %."""
     if count >= 1000:
-        return int(count / 2 - 0.98 * count ** 0.5) - 1
-    below, term, rank = 0.0, 0.5 ** count, 0
+        return int(count / 2 - 0.98 * count**0.5) - 1
+    below, term, rank = 0.0, 0.5**count, 0
     while rank < count:
         below += term
         if below > 0.025:

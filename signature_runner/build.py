@@ -92,11 +92,7 @@ def ensure_tracer(
     if text is None:
         raise P3SError(f"{install.mpicc} cannot read mpi.h; run `p3s doctor`")
     header, wrappers = generate.generate(text)
-    texts = {
-        **_sources(),
-        "p3s_generated.h": header.encode(),
-        "wrappers.c": wrappers.encode(),
-    }
+    texts = {**_sources(), "p3s_generated.h": header.encode(), "wrappers.c": wrappers.encode()}
     digest = hashlib.sha256(" ".join(_FLAGS).encode())
     for name in sorted(texts):
         digest.update(name.encode() + b"\0" + texts[name] + b"\0")
@@ -116,5 +112,10 @@ def ensure_counter() -> Path:
     no C compiler.
     """
     flags = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-std=gnu11")
-    return compiled("counter.so", [_FOLDER / _COUNTER], flags,
-                    compiler=c_compiler("the instruction counter"), what="the counter")
+    return compiled(
+        "counter.so",
+        [_FOLDER / _COUNTER],
+        flags,
+        compiler=c_compiler("the instruction counter"),
+        what="the counter",
+    )

@@ -158,8 +158,7 @@ def _judge(
         rank = min(set(range(np)) - set(ended))
         return Verdict(
             "partial",
-            f"{shown}: rank {rank} of {np} ended without MPI_Finalize"
-            f"{_last(captures.get(rank))}",
+            f"{shown}: rank {rank} of {np} ended without MPI_Finalize{_last(captures.get(rank))}",
             left=left,
         )
     return Verdict("complete")

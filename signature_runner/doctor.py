@@ -176,9 +176,7 @@ def _counters() -> Check:
         os.close(opened)
         return Check(name, OK, "perf events count instructions: --counters can be used")
     if ctypes.get_errno() in (errno.EACCES, errno.EPERM):
-        return Check(
-            name, INFO, "perf events may not be opened here (kernel.perf_event_paranoid)"
-        )
+        return Check(name, INFO, "perf events may not be opened here (kernel.perf_event_paranoid)")
     return Check(name, INFO, "no hardware counters on this machine (perf_event_open)")
 
 

@@ -41,13 +41,13 @@ _LAUNCHER_TALK = re.compile(
     r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
     r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
     r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
-    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* ",
+    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* "
 )
 # What libraries print of a crash (a line with an address is of a stack); the signal says it all.
 _CRASH_TALK = re.compile(
     r"\b0x[0-9a-fA-F]{6,}|^=+ backtrace|Backtrace for this error|^Error termination\. Backtrace"
     r"|^Program received signal SIG|^#\d+ |^\s+at \S+:\d+$|^Signal(?: code)?: "
-    r"|^Failing at address: ",
+    r"|^Failing at address: "
 )
 _CRASH = re.compile(
     r"^\[[^\]]*\] Caught signal (\d+) \(|^\[[^\]]*\] Signal: [^(\n]*\((\d+)\)$", re.MULTILINE
@@ -59,9 +59,14 @@ _ABOUT_A_RANK = re.compile(
 )
 #: Of a program's last lines the one that says what is wrong: others may follow it. The C and C++
 #: libraries name the function, or what was found.
-_ERROR, _LAST = re.compile(
-    r"\W*(?:fatal |internal |fortran runtime )?error\b|[a-z_]+\(\): |double free or corruption"
-    r"|terminate called |corrupted |.*\bassertion\b.* failed", re.IGNORECASE), 20
+_ERROR, _LAST = (
+    re.compile(
+        r"\W*(?:fatal |internal |fortran runtime )?error\b|[a-z_]+\(\): |double free or corruption"
+        r"|terminate called |corrupted |.*\bassertion\b.* failed",
+        re.IGNORECASE,
+    ),
+    20,
+)
 _SRUN_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
 _HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTILINE)
 
@@ -70,8 +75,11 @@ def program_said(run_dir: Path) -> Words:
     """Return the last line the program itself wrote, stderr first; one that says error, if any."""
     for name in OUTPUTS:
         text = _BLOCKS.sub("", tail(run_dir / name))
-        lines = [line.strip() for line in text.splitlines()
-                 if not _LAUNCHER_TALK.search(line) and not _CRASH_TALK.search(line)]
+        lines = [
+            line.strip()
+            for line in text.splitlines()
+            if not _LAUNCHER_TALK.search(line) and not _CRASH_TALK.search(line)
+        ]
         errors = [line for line in lines[-_LAST:] if _ERROR.match(line)]
         if lines:
             return Words((errors or lines)[-1][:200], name, bool(errors))

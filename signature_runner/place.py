@@ -23,9 +23,18 @@ _VARIABLES: tuple[tuple[str, str, str, str | None], ...] = (
 )
 
 _LAUNCHERS = (
-    "orterun", "orted", "prterun", "prted", "mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.mpich",
-    "mpiexec.openmpi", "mpirun.openmpi", "hydra_pmi_proxy",
-)  # fmt: skip
+    "orterun",
+    "orted",
+    "prterun",
+    "prted",
+    "mpiexec",
+    "mpirun",
+    "mpiexec.hydra",
+    "mpiexec.mpich",
+    "mpiexec.openmpi",
+    "mpirun.openmpi",
+    "hydra_pmi_proxy",
+)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,17 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:I?B)?", re.IGNORECASE)
 #: Those of perf_event_open(2) that the tracer can read (p3s_clock.c).
 COUNTERS = (
-    "instructions", "cycles", "llc-misses", "llc-references", "branches", "branch-misses",
-    "page-faults", "context-switches", "cpu-migrations", "task-clock",
-)  # fmt: skip
+    "instructions",
+    "cycles",
+    "llc-misses",
+    "llc-references",
+    "branches",
+    "branch-misses",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "task-clock",
+)
 
 #: What ranks need that share cores: they must not wait without yielding.
 SHARING = {

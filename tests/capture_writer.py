@@ -31,14 +31,33 @@ def zigzag(value: int) -> int:
 
 
 def chunk_head(
-    kind: int, rank: int, sequence: int, capacity: int, columns: int, first: int, base: int,
-    key: int, payload: bytes, count: int, sealed: int = 1, version: int = 1,
-) -> bytes:  # fmt: skip
+    kind: int,
+    rank: int,
+    sequence: int,
+    capacity: int,
+    columns: int,
+    first: int,
+    base: int,
+    key: int,
+    payload: bytes,
+    count: int,
+    sealed: int = 1,
+    version: int = 1,
+) -> bytes:
     """The 64 bytes before a chunk's payload."""
     head = struct.pack(
-        "<IHHiIIIQqI", 0x4B433350, kind, version, rank, sequence, capacity, columns, first, base,
+        "<IHHiIIIQqI",
+        0x4B433350,
+        kind,
+        version,
+        rank,
+        sequence,
+        capacity,
+        columns,
+        first,
+        base,
         key,
-    )  # fmt: skip
+    )
     state = len(payload) | zlib.crc32(payload) << 32
     return head + struct.pack("<IQII", zlib.crc32(head), state, count, sealed)
 
@@ -152,24 +171,50 @@ class Writer:
         self.record(WINDOW, struct.pack("<iiI", number, comm, kind) + op.encode())
 
     def call(
-        self, op: int, site: int = 0, comm: int = 0, peer: int = -1, tag: int = -1, root: int = -1,
-        nbytes: int = 0, elem: int = 1, count: int = 0, thread: int = 0, depth: int = 0,
-        window: int = -1, more: bytes = b"",
-    ) -> int:  # fmt: skip
+        self,
+        op: int,
+        site: int = 0,
+        comm: int = 0,
+        peer: int = -1,
+        tag: int = -1,
+        root: int = -1,
+        nbytes: int = 0,
+        elem: int = 1,
+        count: int = 0,
+        thread: int = 0,
+        depth: int = 0,
+        window: int = -1,
+        more: bytes = b"",
+    ) -> int:
         number = self.totals["calls"]
         payload = struct.pack(
-            "<IIiiiiqqIIIi", op, site, comm, peer, tag, root, nbytes, count, elem, thread, depth,
+            "<IIiiiiqqIIIi",
+            op,
+            site,
+            comm,
+            peer,
+            tag,
+            root,
+            nbytes,
+            count,
+            elem,
+            thread,
+            depth,
             window,
-        )  # fmt: skip
+        )
         self.record(CALL, payload + more)
         self.totals["calls"] += 1
         return number
 
     # ---- tables
     def event(
-        self, call: int, start: int | None = None, elapsed: int = 10, work: int = 5,
+        self,
+        call: int,
+        start: int | None = None,
+        elapsed: int = 10,
+        work: int = 5,
         counters: tuple[int, ...] = (),
-    ) -> int:  # fmt: skip
+    ) -> int:
         """One event; without ``start`` it begins 5 ns after the one before."""
         ordinal = self.totals["events"]
         if start is None:
@@ -220,36 +265,82 @@ class Writer:
         self.add(
             END,
             struct.pack(
-                "<QQQQQqQQIIIIq", t["events"], t["done"], t["resolved"], len(self.parts) + 1,
-                self.failed_polls, self.failed_poll_ns, t["counted"], self.paused_calls,
-                self.flags, t["records"], t["calls"], t["sites"], self.tracer_ns,
+                "<QQQQQqQQIIIIq",
+                t["events"],
+                t["done"],
+                t["resolved"],
+                len(self.parts) + 1,
+                self.failed_polls,
+                self.failed_poll_ns,
+                t["counted"],
+                self.paused_calls,
+                self.flags,
+                t["records"],
+                t["calls"],
+                t["sites"],
+                self.tracer_ns,
             )
             + (struct.pack("<QQQ", *self.memory) if self.minor >= 2 else b"")
             + more,
-        )  # fmt: skip
+        )
 
     # ---- the file
     def header(self) -> bytes:
         names = b"".join(name.encode().ljust(24, b"\0") for name in self.counters)
         head = struct.pack(
-            "<8sHHIiiqqqqII16s64s144sQ64s64sQI72s", b"P3STRACE", self.major, self.minor, PAGE,
-            self.rank, self.size, 1, 2, 20, self.pid, self.work_source, len(self.counters),
-            b"mpich", b"node", names, self.limit_bytes, b"MPICH 5", b"CLOCK_THREAD_CPUTIME_ID",
-            self.run, self.launched, b"",
-        )  # fmt: skip
+            "<8sHHIiiqqqqII16s64s144sQ64s64sQI72s",
+            b"P3STRACE",
+            self.major,
+            self.minor,
+            PAGE,
+            self.rank,
+            self.size,
+            1,
+            2,
+            20,
+            self.pid,
+            self.work_source,
+            len(self.counters),
+            b"mpich",
+            b"node",
+            names,
+            self.limit_bytes,
+            b"MPICH 5",
+            b"CLOCK_THREAD_CPUTIME_ID",
+            self.run,
+            self.launched,
+            b"",
+        )
         totals = struct.pack(
-            "<QqIIiIQq", self.failed_polls, self.failed_poll_ns, self.in_call, self.flags,
-            self.abort_code, 0, self.paused_calls, self.tracer_ns,
-        )  # fmt: skip
+            "<QqIIiIQq",
+            self.failed_polls,
+            self.failed_poll_ns,
+            self.in_call,
+            self.flags,
+            self.abort_code,
+            0,
+            self.paused_calls,
+            self.tracer_ns,
+        )
         totals += struct.pack("<QQQQ", 0, *self.memory) if self.minor >= 2 else b""
         return (head + struct.pack("<I", zlib.crc32(head)) + totals).ljust(PAGE, b"\0")
 
     def chunk(self, sequence: int, part: Part) -> bytes:
         key = (self.pid ^ 2) & 0xFFFFFFFF
         head = chunk_head(
-            part.kind, self.rank, sequence, part.capacity, part.columns, part.first, part.base,
-            key, part.payload, part.count, part.sealed, part.version,
-        )  # fmt: skip
+            part.kind,
+            self.rank,
+            sequence,
+            part.capacity,
+            part.columns,
+            part.first,
+            part.base,
+            key,
+            part.payload,
+            part.count,
+            part.sealed,
+            part.version,
+        )
         return (head + part.payload).ljust(part.capacity, b"\0")
 
     def data(self) -> bytes:

@@ -37,8 +37,9 @@ def cuts_of(schedule: Schedule, total: int, more: list[int]) -> list[int]:
     return sorted(cuts)
 
 
-def execute(schedule: Schedule, total: int, cuts: list[int], state: State,
-            result: State | None = None) -> Execution:
+def execute(
+    schedule: Schedule, total: int, cuts: list[int], state: State, result: State | None = None
+) -> Execution:
     """Execute; raises AssertionError on deadlock, on wrong sizes, or on data that is not there."""
     s = schedule
     number = {cut: i for i, cut in enumerate(cuts)}
@@ -87,8 +88,9 @@ def execute(schedule: Schedule, total: int, cuts: list[int], state: State,
             if how[i] == STORE:
                 state[me][part] = bits
             else:
-                assert how[i] not in (ADD, ADD_BOTH) or not state[me][part] & bits, \
+                assert how[i] not in (ADD, ADD_BOTH) or not state[me][part] & bits, (
                     f"record {i} adds twice"
+                )
                 if how[i] == ADD_BOTH:
                     result[me][part] |= bits
                 state[me][part] |= bits
@@ -110,7 +112,7 @@ def execute(schedule: Schedule, total: int, cuts: list[int], state: State,
             while place[m] < s.start[m + 1]:
                 i = place[m]
                 if op[i] == int(Op.WAIT):
-                    requests = s.done[s.done_start[i]:s.done_start[i + 1]].tolist()
+                    requests = s.done[s.done_start[i] : s.done_start[i + 1]].tolist()
                     if not all(complete(r) for r in requests):
                         break
                 else:
@@ -168,8 +170,11 @@ def prove(call: str, schedule: Schedule, sizes: list[int], root: int, at: list[i
                 want = everyone
             elif call == "bcast" or (call.startswith("scatter") and owner(lo) == m):
                 want = 1 << root
-            elif call.startswith("allgather") or (call.startswith("gather") and m == root) or (
-                    call.startswith("alltoall") and target(lo) == m):
+            elif (
+                call.startswith("allgather")
+                or (call.startswith("gather") and m == root)
+                or (call.startswith("alltoall") and target(lo) == m)
+            ):
                 want = 1 << owner(lo)
             elif call.startswith("reduce_scatter") and owner(lo) == m:
                 want = everyone

@@ -100,9 +100,7 @@ def mpis() -> dict[str, Installed]:
         found["openmpi4"] = _debian_openmpi("openmpi4")
     mpicc, mpifort = which("mpicc.mpich"), which("mpifort.mpich")
     if which("mpiexec.mpich"):
-        found["mpich4"] = Installed(
-            "mpich4", mpicc, mpifort, which("mpiexec.mpich"), max_ranks=2
-        )
+        found["mpich4"] = Installed("mpich4", mpicc, mpifort, which("mpiexec.mpich"), max_ranks=2)
     hydra = _beside(sys.executable, "mpiexec.hydra")
     library = str(Path(sys.executable).parent.parent / "lib" / "libmpi.so.12")
     if hydra and mpifort and os.path.exists(library):
@@ -164,9 +162,14 @@ def missing(program: Program, tested: Installed) -> str:
 
 def _compile(command: list[str], folder: Path) -> None:
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S,
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=COMPILE_TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
@@ -189,16 +192,22 @@ def build(program: Program, tested: Installed, folder: Path) -> list[str]:
         flags = ["-O1", "-g", "-w"]
         if library:
             _compile(
-                [wrapper, *flags, "-shared", "-fPIC", *_sources(program.library), "-o",
-                 str(library)], folder,
-            )  # fmt: skip
+                [
+                    wrapper,
+                    *flags,
+                    "-shared",
+                    "-fPIC",
+                    *_sources(program.library),
+                    "-o",
+                    str(library),
+                ],
+                folder,
+            )
         link = [str(library), f"-Wl,-rpath,{folder}"] if program.linked else ["-ldl"]
         sources = _sources(program.source)
         if program.language == "c":
             flags += ["-std=gnu11", "-pthread"]
-        _compile(
-            [wrapper, *flags, *program.flags, *sources, "-o", str(target), *link], folder
-        )
+        _compile([wrapper, *flags, *program.flags, *sources, "-o", str(target), *link], folder)
     opened = [str(library)] if library and not program.linked else []
     return [str(target), *opened, *program.args]
 
@@ -231,9 +240,12 @@ def run(
             patch.setenv(name, value)
         try:
             run_traced(
-                [tested.mpiexec, "-n", "{np}", *command], np, run_dir, timeout_s=TIMEOUT_S,
+                [tested.mpiexec, "-n", "{np}", *command],
+                np,
+                run_dir,
+                timeout_s=TIMEOUT_S,
                 trace=traced,
-            )  # fmt: skip
+            )
         except P3SError as error:
             if program.exit_code == 0:
                 raise AssertionError(f"{error}\n{tail(run_dir)}") from error

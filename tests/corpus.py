@@ -35,15 +35,29 @@ class Recorder:
         self.work: list[int] = []
         self.cart: tuple[Any, ...] | None = None
 
-    def comm(self, members: tuple[int, ...], ordinal: int = 0,
-             dims: tuple[int, ...] | None = None, periods: tuple[bool, ...] | None = None) -> int:
+    def comm(
+        self,
+        members: tuple[int, ...],
+        ordinal: int = 0,
+        dims: tuple[int, ...] | None = None,
+        periods: tuple[bool, ...] | None = None,
+    ) -> int:
         """Return the number of a communicator."""
         key = (members, ordinal, dims, periods)
         return self.comms.setdefault(key, len(self.comms))
 
-    def __call__(self, op: str, site: str | None = None, peer: int = -1, nbytes: int = 0,
-                 elem: int = 8, tag: int = 0, root: int = -1, comm: int = 0,
-                 work: float = 1000.0) -> None:
+    def __call__(
+        self,
+        op: str,
+        site: str | None = None,
+        peer: int = -1,
+        nbytes: int = 0,
+        elem: int = 8,
+        tag: int = 0,
+        root: int = -1,
+        comm: int = 0,
+        work: float = 1000.0,
+    ) -> None:
         """Record one event; the site defaults to the operation's name."""
         number = self.sites.setdefault(site or op, len(self.sites))
         call = ("MPI_" + op, number, comm, peer, nbytes, elem, tag, root)
@@ -63,18 +77,47 @@ def run(program: Program, n: int) -> Any:
         program(rec)
         rec("Finalize")
         m = len(rec.events)
-        ranks.append(SimpleNamespace(
-            rank=rank, complete=True, call=np.array(rec.events, dtype=np.int32),
-            start_ns=np.arange(m), elapsed_ns=np.full(m, 500), work=np.array(rec.work),
-            failed_polls=0, failed_poll_ns=0, counted_events=0, thread=None,
-            tracer_ns=0))
+        ranks.append(
+            SimpleNamespace(
+                rank=rank,
+                complete=True,
+                call=np.array(rec.events, dtype=np.int32),
+                start_ns=np.arange(m),
+                elapsed_ns=np.full(m, 500),
+                work=np.array(rec.work),
+                failed_polls=0,
+                failed_poll_ns=0,
+                counted_events=0,
+                thread=None,
+                tracer_ns=0,
+            )
+        )
     return SimpleNamespace(
-        np=n, path="corpus", wall_ns=1000, unmodelled={}, work_unit="cpu_ns",
-        calls=[SimpleNamespace(op=c[0], site=c[1], comm=c[2], peer=c[3], bytes=c[4],
-                               elem_bytes=c[5], tag=c[6], root=c[7]) for c in calls],
-        comms=[SimpleNamespace(members=k[0], ordinal=k[1], op="", parent=-1, dims=k[2],
-                               periods=k[3]) for k in comms],
-        sites=[SimpleNamespace(key=s, frames=(s,)) for s in sites], ranks=ranks)
+        np=n,
+        path="corpus",
+        wall_ns=1000,
+        unmodelled={},
+        work_unit="cpu_ns",
+        calls=[
+            SimpleNamespace(
+                op=c[0],
+                site=c[1],
+                comm=c[2],
+                peer=c[3],
+                bytes=c[4],
+                elem_bytes=c[5],
+                tag=c[6],
+                root=c[7],
+            )
+            for c in calls
+        ],
+        comms=[
+            SimpleNamespace(members=k[0], ordinal=k[1], op="", parent=-1, dims=k[2], periods=k[3])
+            for k in comms
+        ],
+        sites=[SimpleNamespace(key=s, frames=(s,)) for s in sites],
+        ranks=ranks,
+    )
 
 
 def table(program: Program, n: int) -> PointTable:
@@ -99,15 +142,19 @@ def jacobi2d(nx: int = 1003, ny: int = 701, iters: int = 20, cart: bool = True) 
             rec("Cart_create", comm=0)
         rec("Bcast", nbytes=16, root=0)
         lx, ly = block(nx, px, cx), block(ny, py, cy)
-        peers = [(cx - 1, cy, ly, 8), (cx + 1, cy, ly, 8), (cx, cy - 1, lx, 8),
-                 (cx, cy + 1, lx, 8)]
+        peers = [(cx - 1, cy, ly, 8), (cx + 1, cy, ly, 8), (cx, cy - 1, lx, 8), (cx, cy + 1, lx, 8)]
         for _ in range(iters):
             requests = 0
             for op in ("Irecv", "Isend"):
                 for x, y, size, elem in peers:
                     if 0 <= x < px and 0 <= y < py:
-                        rec(op, peer=x * py + y, nbytes=size * elem, comm=grid,
-                            work=2.0 * lx * ly if op == "Irecv" else 10)
+                        rec(
+                            op,
+                            peer=x * py + y,
+                            nbytes=size * elem,
+                            comm=grid,
+                            work=2.0 * lx * ly if op == "Irecv" else 10,
+                        )
                         requests += 1
             rec("Waitall", nbytes=requests)
             rec("Allreduce", nbytes=8, comm=grid, work=lx * ly)
@@ -123,8 +170,13 @@ def ring(bodies: int = 1000, steps: int = 5) -> Program:
         for _ in range(steps):
             for _ in range(rec.n - 1):
                 rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=size)
-                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=size,
-                    work=0)
+                rec(
+                    "Sendrecv_recv",
+                    site="Sendrecv",
+                    peer=(rec.rank - 1) % rec.n,
+                    nbytes=size,
+                    work=0,
+                )
             rec("Allreduce", nbytes=8)
 
     return program
@@ -146,8 +198,13 @@ def halo3d(nx: int = 50, ny: int = 43, nz: int = 37, iters: int = 7, tags: bool 
                     for k, s in enumerate((-1, 1)):
                         to = list(c)
                         to[d] = (to[d] + (s if op == "Isend" else -s)) % dims[d]
-                        rec(op, peer=int(np.ravel_multi_index(to, dims)), nbytes=8 * face,
-                            tag=2 * d + k if tags else 0, comm=grid)
+                        rec(
+                            op,
+                            peer=int(np.ravel_multi_index(to, dims)),
+                            nbytes=8 * face,
+                            tag=2 * d + k if tags else 0,
+                            comm=grid,
+                        )
             rec("Waitall", nbytes=12)
         rec("Reduce", nbytes=8, root=0, comm=grid)
 
@@ -220,7 +277,7 @@ def halo9(nx: int = 331, ny: int = 257, iters: int = 4) -> Program:
     """Periodic 2-D halo with corners, all partners in one neighbour loop, no Cart, squares."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         cx, cy = divmod(rec.rank, p)
         lx, ly = block(nx, p, cx), block(ny, p, cy)
         for _ in range(iters):
@@ -230,8 +287,7 @@ def halo9(nx: int = 331, ny: int = 257, iters: int = 4) -> Program:
                         if dx or dy:
                             size = {(0, 1): lx, (1, 0): ly, (1, 1): 1}[(abs(dx), abs(dy))]
                             s = 1 if op == "Isend" else -1
-                            rec(op, peer=(cx + s * dx) % p * p + (cy + s * dy) % p,
-                                nbytes=8 * size)
+                            rec(op, peer=(cx + s * dx) % p * p + (cy + s * dy) % p, nbytes=8 * size)
             rec("Waitall", nbytes=16)
 
     return program
@@ -247,7 +303,7 @@ def fft2d(size: int = 512, iters: int = 3) -> Program:
         col = rec.comm(tuple(range(cy, rec.n, py)))
         rec("Comm_split", site="split_row")
         rec("Comm_split", site="split_col")
-        local = size ** 3 // rec.n * 16
+        local = size**3 // rec.n * 16
         for _ in range(iters):
             rec("Alltoall", site="row", comm=row, nbytes=local, elem=16)
             rec("Alltoall", site="col", comm=col, nbytes=local, elem=16)
@@ -347,8 +403,12 @@ def packed_halo(nx: int = 150, ny: int = 131, fields: int = 6, iters: int = 3) -
         cx, cy = divmod(rec.rank, py)
         lx, ly = block(nx, px, cx) + 4, block(ny, py, cy) + 4
         for _ in range(iters):
-            for x, y, size, site in ((cx - 1, cy, ly, "w"), (cx + 1, cy, ly, "e"),
-                                     (cx, cy - 1, lx, "s"), (cx, cy + 1, lx, "n")):
+            for x, y, size, site in (
+                (cx - 1, cy, ly, "w"),
+                (cx + 1, cy, ly, "e"),
+                (cx, cy - 1, lx, "s"),
+                (cx, cy + 1, lx, "n"),
+            ):
                 if 0 <= x < px and 0 <= y < py:
                     rec("Irecv", site="r" + site, peer=x * py + y, nbytes=8 * fields * size)
                     rec("Isend", site="s" + site, peer=x * py + y, nbytes=8 * fields * size)

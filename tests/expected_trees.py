@@ -40,8 +40,13 @@ def at(turns: Turns, n: int) -> int | None:
     return turns if turns is None or isinstance(turns, int) else turns[n]
 
 
-def differences(want: Sequence[Loop | str], got: Sequence[Mapping[str, Any]],
-                counts: Sequence[int], ranks: Ranks, where: str = "main") -> list[str]:
+def differences(
+    want: Sequence[Loop | str],
+    got: Sequence[Mapping[str, Any]],
+    counts: Sequence[int],
+    ranks: Ranks,
+    where: str = "main",
+) -> list[str]:
     """Return what differs between an expected body and one of phases.json, in words.
 
     ranks: node -> members that have it. Parts that no rank has both of may come in any order.
@@ -65,11 +70,14 @@ def differences(want: Sequence[Loop | str], got: Sequence[Mapping[str, Any]],
     return out
 
 
-def _arranged(want: Sequence[Loop | str], got: list[Mapping[str, Any]], ranks: Ranks
-              ) -> list[Mapping[str, Any]]:
+def _arranged(
+    want: Sequence[Loop | str], got: list[Mapping[str, Any]], ranks: Ranks
+) -> list[Mapping[str, Any]]:
     """Return the found parts as near to the expected order as their ranks allow."""
-    who = [set().union(*(ranks[c["site"].partition("#")[0], c["op"]] for c in leaves([g])))
-           for g in got]
+    who = [
+        set().union(*(ranks[c["site"].partition("#")[0], c["op"]] for c in leaves([g])))
+        for g in got
+    ]
 
     def place(k: int, left: list[int]) -> list[int] | None:
         if not left:

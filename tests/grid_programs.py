@@ -43,8 +43,12 @@ def _rank(coords: Iterable[int], dims: tuple[int, ...]) -> int:
     return int(np.ravel_multi_index(tuple(coords), dims))
 
 
-def _halo(dims_of: Callable[[int], tuple[int, ...]], layout: str = "row", wrap: bool = False,
-          sites: bool = True) -> Program:
+def _halo(
+    dims_of: Callable[[int], tuple[int, ...]],
+    layout: str = "row",
+    wrap: bool = False,
+    sites: bool = True,
+) -> Program:
     """A halo on extents given as a function of n, in row- or column-major rank order."""
 
     def program(rec: Recorder) -> None:
@@ -62,8 +66,12 @@ def _halo(dims_of: Callable[[int], tuple[int, ...]], layout: str = "row", wrap: 
                             to[d] %= dims[d]
                         if 0 <= to[d] < dims[d] and to[d] != c[d]:
                             way = to if layout == "row" else to[::-1]
-                            rec(op, site=f"{op}{d}{s * sign}" if sites else None,
-                                peer=_rank(way, seen), nbytes=8 * (d + 2))
+                            rec(
+                                op,
+                                site=f"{op}{d}{s * sign}" if sites else None,
+                                peer=_rank(way, seen),
+                                nbytes=8 * (d + 2),
+                            )
             rec("Allreduce", nbytes=8)
 
     return program
@@ -81,9 +89,11 @@ def fixed_plane(layers: int = 2) -> Program:
 
 def fixed_middle(layers: int = 3) -> Program:
     """A 3-D halo with the middle extent given."""
+
     def dims(n: int) -> tuple[int, ...]:
         a, b = dims_balanced(n // layers, 2)
         return (b, layers, a)
+
     return _halo(dims)
 
 
@@ -94,18 +104,22 @@ def column_major() -> Program:
 
 def column_major3() -> Program:
     """A periodic 3-D halo on powers of two, the first coordinate runs fastest and doubles first."""
+
     def dims(n: int) -> tuple[int, ...]:
         k = n.bit_length() - 1
         return tuple(1 << ((k + 2 - d) // 3) for d in range(3))
+
     return _halo(dims, layout="column", wrap=True)
 
 
 def nested_divisors() -> Program:
     """A 3-D halo: the largest divisor below the cube root first, then below the square root."""
+
     def dims(n: int) -> tuple[int, ...]:
         a = max(d for d in range(1, n + 1) if n % d == 0 and d**3 <= n)
         b = max(d for d in range(1, n + 1) if n // a % d == 0 and d * d <= n // a)
         return (a, b, n // a // b)
+
     return _halo(dims)
 
 
@@ -134,8 +148,12 @@ def recursive_bisection(dims: int = 2, tags: bool = True) -> Program:
                         to = list(me)
                         to[d] += s
                         if tuple(to) in where:
-                            rec(op, peer=where[tuple(to)], nbytes=80,
-                                tag=2 * d + (s * sign > 0) if tags else 0)
+                            rec(
+                                op,
+                                peer=where[tuple(to)],
+                                nbytes=80,
+                                tag=2 * d + (s * sign > 0) if tags else 0,
+                            )
             rec("Barrier")
 
     return program
@@ -160,8 +178,13 @@ def reordered_cart(order: str = "reverse") -> Program:
                         to = list(c)
                         to[d] += s
                         if 0 <= to[d] < dims[d]:
-                            rec(op, peer=members[_rank(to, dims)], nbytes=80, comm=grid,
-                                tag=2 * d + (s > 0) if op == "Isend" else 2 * d + (s < 0))
+                            rec(
+                                op,
+                                peer=members[_rank(to, dims)],
+                                nbytes=80,
+                                comm=grid,
+                                tag=2 * d + (s > 0) if op == "Isend" else 2 * d + (s < 0),
+                            )
             rec("Allreduce", nbytes=8, comm=grid)
 
     return program
@@ -202,8 +225,13 @@ def pair_folding(words: int = 32, rounds: int = 3) -> Program:
         low = 1 << (rec.n.bit_length() - 1)
         rest, rank = rec.n - low, rec.rank
         for _ in range(rounds):
-            new = -1 if rank < 2 * rest and rank % 2 == 0 else \
-                rank // 2 if rank < 2 * rest else rank - rest
+            new = (
+                -1
+                if rank < 2 * rest and rank % 2 == 0
+                else rank // 2
+                if rank < 2 * rest
+                else rank - rest
+            )
             if rank < 2 * rest:
                 if rank % 2 == 0:
                     rec("Send", site="in", peer=rank + 1, nbytes=8 * words)
@@ -316,10 +344,20 @@ def node_ring(k: int = 4) -> Program:
                 for dx, dy in ((-1, 0), (1, 0), (0, -1), (0, 1)):
                     if 0 <= x + dx < px and 0 <= y + dy < py:
                         rec(op, site=f"{op}h", peer=(x + dx) * py + y + dy, nbytes=80)
-            rec("Sendrecv", site="ring", peer=first + (rank - first + 1) % size, nbytes=40,
-                comm=node)
-            rec("Sendrecv_recv", site="ring", peer=first + (rank - first - 1) % size, nbytes=40,
-                comm=node)
+            rec(
+                "Sendrecv",
+                site="ring",
+                peer=first + (rank - first + 1) % size,
+                nbytes=40,
+                comm=node,
+            )
+            rec(
+                "Sendrecv_recv",
+                site="ring",
+                peer=first + (rank - first - 1) % size,
+                nbytes=40,
+                comm=node,
+            )
             rec("Reduce", site="local", comm=node, root=first, nbytes=64)
             if rank == first:
                 rec("Allreduce", site="top", comm=leaders, nbytes=64)
@@ -377,7 +415,7 @@ def transpose(two_to_one: bool = False) -> Program:
         return [q] if q != rank else []
 
     def squares(rank: int, n: int) -> list[int]:
-        p = round(n ** 0.5)
+        p = round(n**0.5)
         i, j = divmod(rank, p)
         return [j * p + i] if i != j else []
 
@@ -401,8 +439,10 @@ def pairwise(kind: str) -> Program:
         return both(pairwise_xor)
     if kind == "ranks":
         return both(lambda r, n: [q for q in range(n) if q != r])
-    return messages(lambda r, n: [(r + s) % n for s in range(1, n)],
-                    lambda r, n: [(r - s) % n for s in range(1, n)])
+    return messages(
+        lambda r, n: [(r + s) % n for s in range(1, n)],
+        lambda r, n: [(r - s) % n for s in range(1, n)],
+    )
 
 
 def stage_sizes(kind: str) -> Program:
@@ -551,9 +591,18 @@ def interior_and_border() -> Program:
                     if 0 <= x < p[0] and 0 <= y < p[1]:
                         rec(op, site=f"{op}h", peer=x * p[1] + y, nbytes=80)
             if border:
-                rec("Allreduce", site="border", nbytes=8,
-                    comm=rec.comm(tuple(r for r in range(rec.n) if any(
-                        x in (0, e - 1) for x, e in zip(_grid(r, p), p, strict=True)))))
+                rec(
+                    "Allreduce",
+                    site="border",
+                    nbytes=8,
+                    comm=rec.comm(
+                        tuple(
+                            r
+                            for r in range(rec.n)
+                            if any(x in (0, e - 1) for x, e in zip(_grid(r, p), p, strict=True))
+                        )
+                    ),
+                )
             rec("Barrier", site="all")
 
     return program
@@ -595,10 +644,20 @@ def planes() -> Program:
         c, p = _axes(rec.rank, rec.n, 3)
         ranks = [(r, _grid(r, p)) for r in range(rec.n)]
         for d in range(3):
-            rec("Allreduce", site=f"plane{d}", nbytes=8,
-                comm=rec.comm(tuple(r for r, x in ranks if x[d] == c[d])))
-            rec("Allgather", site=f"line{d}", nbytes=8, comm=rec.comm(tuple(
-                r for r, x in ranks if all(x[e] == c[e] for e in range(3) if e != d))))
+            rec(
+                "Allreduce",
+                site=f"plane{d}",
+                nbytes=8,
+                comm=rec.comm(tuple(r for r, x in ranks if x[d] == c[d])),
+            )
+            rec(
+                "Allgather",
+                site=f"line{d}",
+                nbytes=8,
+                comm=rec.comm(
+                    tuple(r for r, x in ranks if all(x[e] == c[e] for e in range(3) if e != d))
+                ),
+            )
 
     return program
 
@@ -607,7 +666,7 @@ def roots() -> Program:
     """Broadcasts with fixed, last, row and diagonal roots on a 2-D grid of squares."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
         row, col = rec.comm(tuple(range(i * p, i * p + p))), rec.comm(tuple(range(j, rec.n, p)))
         for _ in range(2):
@@ -626,7 +685,7 @@ def gather_on_diagonal() -> Program:
     """Ranks of a row send to the diagonal of the row, diagonals to all of their column."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
         for _ in range(2):
             if i != j:
@@ -712,14 +771,17 @@ def uneven_rows(size: int = 301) -> Program:
     """A bordered 2-D halo whose blocks are uneven, on squares, one neighbour loop."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
         for _ in range(3):
             for op in ("Irecv", "Isend"):
                 for di, dj in ((-1, 0), (1, 0), (0, -1), (0, 1)):
                     if 0 <= i + di < p and 0 <= j + dj < p:
-                        rec(op, peer=(i + di) * p + j + dj,
-                            nbytes=8 * block(size, p, j if di else i))
+                        rec(
+                            op,
+                            peer=(i + di) * p + j + dj,
+                            nbytes=8 * block(size, p, j if di else i),
+                        )
 
     return program
 
@@ -728,10 +790,12 @@ def cannon() -> Program:
     """Cannon's products on a square torus: skew by row and column number, then shifts by one."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
-        for site, to, frm in (("skew_a", (i, j - i), (i, j + i)),
-                              ("skew_b", (i - j, j), (i + j, j))):
+        for site, to, frm in (
+            ("skew_a", (i, j - i), (i, j + i)),
+            ("skew_b", (i - j, j), (i + j, j)),
+        ):
             rec("Sendrecv", site=site, peer=to[0] % p * p + to[1] % p, nbytes=80)
             rec("Sendrecv_recv", site=site, peer=frm[0] % p * p + frm[1] % p, nbytes=80)
         for _ in range(p - 1):
@@ -744,20 +808,25 @@ def cannon() -> Program:
 
 def half_ring() -> Program:
     """All pairs once: partners at distance 1 to n/2 on the ring."""
-    return messages(lambda r, n: [(r + s) % n for s in range(1, n // 2 + 1)],
-                    lambda r, n: [(r - s) % n for s in range(1, n // 2 + 1)])
+    return messages(
+        lambda r, n: [(r + s) % n for s in range(1, n // 2 + 1)],
+        lambda r, n: [(r - s) % n for s in range(1, n // 2 + 1)],
+    )
 
 
 def bitonic() -> Program:
     """Bitonic sorting: for every i the partners across bits i, i - 1, ..., 0."""
-    return both(lambda r, n: [r ^ 1 << j for i in range(n.bit_length() - 1)
-                              for j in range(i, -1, -1)])
+    return both(
+        lambda r, n: [r ^ 1 << j for i in range(n.bit_length() - 1) for j in range(i, -1, -1)]
+    )
 
 
 def scan() -> Program:
     """A prefix sum: to r + 2^s, from r - 2^s."""
-    return messages(lambda r, n: [r + (1 << s) for s in range(8) if r + (1 << s) < n],
-                    lambda r, n: [r - (1 << s) for s in range(8) if r - (1 << s) >= 0])
+    return messages(
+        lambda r, n: [r + (1 << s) for s in range(8) if r + (1 << s) < n],
+        lambda r, n: [r - (1 << s) for s in range(8) if r - (1 << s) >= 0],
+    )
 
 
 def quarter_rings(parts: int = 4) -> Program:
@@ -767,6 +836,7 @@ def quarter_rings(parts: int = 4) -> Program:
         def partners(r: int, n: int) -> list[int]:
             size = n // parts
             return [r // size * size + (r % size + step) % size]
+
         return partners
 
     return messages(ring(1), ring(-1))
@@ -777,9 +847,11 @@ def hexagonal() -> Program:
 
     def partners(r: int, n: int) -> list[int]:
         c, p = _axes(r, n)
-        return [(c[0] + a) * p[1] + c[1] + b
-                for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
-                if 0 <= c[0] + a < p[0] and 0 <= c[1] + b < p[1]]
+        return [
+            (c[0] + a) * p[1] + c[1] + b
+            for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+            if 0 <= c[0] + a < p[0] and 0 <= c[1] + b < p[1]
+        ]
 
     return both(partners)
 
@@ -788,7 +860,7 @@ def wide_halo() -> Program:
     """Neighbours at distances one and two along both dimensions of a torus of squares."""
 
     def partners(r: int, n: int) -> list[int]:
-        p = round(n ** 0.5)
+        p = round(n**0.5)
         i, j = divmod(r, p)
         return [q for s in (1, -1, 2, -2) for q in ((i + s) % p * p + j, i * p + (j + s) % p)]
 
@@ -868,7 +940,7 @@ def idle_ranks(power: bool = False) -> Program:
     """Only the ranks of the largest square (or power of two) work; the others wait."""
 
     def program(rec: Recorder) -> None:
-        p = int(rec.n ** 0.5 + 1e-9)
+        p = int(rec.n**0.5 + 1e-9)
         low = 1 << rec.n.bit_length() - 1
         if power and rec.rank < low:
             for _ in range(3):
@@ -892,7 +964,7 @@ def block_cyclic(panels: int = 131) -> Program:
     """Panel k is sent by the ranks of column k mod p along their rows, on squares."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
         for k in range(panels):
             owner = k % p
@@ -910,7 +982,7 @@ def row_trees() -> Program:
     """Binomial broadcasts along the rows from the diagonal, by hand, on squares."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
         v = (j - i) % p
         for _ in range(2):

@@ -61,8 +61,12 @@ def put_replay(
     types = (pa.int32(), pa.int32(), pa.float64(), pa.float64(), pa.float64())
     table = {k: pa.array(v, t) for k, v, t in zip(names, columns, types, strict=True)}
     nothing = pa.array([0.0] * len(rows), pa.float64())
-    table.update(waiting_ns=nothing, transfer_ns=table["comm_ns"], software_ns=nothing,
-                 thesis_ns=table["comm_ns"])
+    table.update(
+        waiting_ns=nothing,
+        transfer_ns=table["comm_ns"],
+        software_ns=nothing,
+        thesis_ns=table["comm_ns"],
+    )
     pq.write_table(pa.table(table), study.replay_table(n))
     write_json(
         study.replay_path(n),

@@ -11,17 +11,32 @@ from p3s.simulate.steps import SENDS, Floats, Op, Section, Steps
 
 #: One turn: op, offset of the partner's place (rows, columns) or None, place of the partner's
 #: call, requests completed (places of this turn; negative: of the turn before).
-HALO = ([Op.IRECV] * 4 + [Op.ISEND] * 4 + [Op.WAIT],
-        [(-1, 0), (1, 0), (0, -1), (0, 1)] * 2 + [None],
-        [5, 4, 7, 6, 1, 0, 3, 2, -1], [[]] * 8 + [list(range(8))])
-SWEEP = ([Op.RECV, Op.RECV, Op.SEND, Op.SEND], [(-1, 0), (0, -1), (1, 0), (0, 1)], [2, 3, 0, 1],
-         [[]] * 4)
+HALO = (
+    [Op.IRECV] * 4 + [Op.ISEND] * 4 + [Op.WAIT],
+    [(-1, 0), (1, 0), (0, -1), (0, 1)] * 2 + [None],
+    [5, 4, 7, 6, 1, 0, 3, 2, -1],
+    [[]] * 8 + [list(range(8))],
+)
+SWEEP = (
+    [Op.RECV, Op.RECV, Op.SEND, Op.SEND],
+    [(-1, 0), (0, -1), (1, 0), (0, 1)],
+    [2, 3, 0, 1],
+    [[]] * 4,
+)
 #: A receive is posted one turn before it is completed.
 AHEAD = ([Op.WAIT, Op.IRECV, Op.SEND], [None, (0, -1), (0, 1)], [-1, 2, 1], [[-2], [], []])
 
 
-def turns_of(pattern, rows: int, columns: int, turns: int, *, work: Floats, nbytes: int = 1000,
-             periodic: bool = True) -> Steps:
+def turns_of(
+    pattern,
+    rows: int,
+    columns: int,
+    turns: int,
+    *,
+    work: Floats,
+    nbytes: int = 1000,
+    periodic: bool = True,
+) -> Steps:
     """Return the steps of ``turns`` turns of a pattern on a grid of ranks.
 
     ``work``: before the first call of each turn, shape (ranks,) or (ranks, turns), in ns.
@@ -60,13 +75,30 @@ def turns_of(pattern, rows: int, columns: int, turns: int, *, work: Floats, nbyt
     zero, none = np.zeros(total, dtype=np.int64), np.full(total, -1, dtype=np.int64)
     row = np.broadcast_to((at[:, None] * calls + np.arange(calls))[:, None, :], peers.shape)
     return Steps(
-        n=n, ranks=at, start=start, op=ops_all, peer=peers.reshape(-1).copy(), tag=zero, comm=zero,
-        bytes=np.where(peers.reshape(-1) >= 0, nbytes, 0), peer2=none, tag2=none, bytes2=zero,
-        call=zero, work_ns=works.reshape(-1), number=counts.copy(), row=row.reshape(-1).copy(),
-        weight=np.ones(total), turn=turn.reshape(-1).copy(),
-        done_start=np.concatenate(([0], np.cumsum(counts))), done=np.array(done, dtype=np.int64),
-        to=np.where(sends, link, -1), source=np.where(sends, -1, link), calls=("MPI call",),
-        members={0: at})
+        n=n,
+        ranks=at,
+        start=start,
+        op=ops_all,
+        peer=peers.reshape(-1).copy(),
+        tag=zero,
+        comm=zero,
+        bytes=np.where(peers.reshape(-1) >= 0, nbytes, 0),
+        peer2=none,
+        tag2=none,
+        bytes2=zero,
+        call=zero,
+        work_ns=works.reshape(-1),
+        number=counts.copy(),
+        row=row.reshape(-1).copy(),
+        weight=np.ones(total),
+        turn=turn.reshape(-1).copy(),
+        done_start=np.concatenate(([0], np.cumsum(counts))),
+        done=np.array(done, dtype=np.int64),
+        to=np.where(sends, link, -1),
+        source=np.where(sends, -1, link),
+        calls=("MPI call",),
+        members={0: at},
+    )
 
 
 def loop_of(steps: Steps, run_turns: float, entries: float = 1.0) -> Loop:

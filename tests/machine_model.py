@@ -29,8 +29,11 @@ class Machine:
         u = np.log2(np.asarray(x, dtype=float))
         total = np.ones_like(u)
         for height, where, width in self.steps:
-            total = total + height * (np.maximum(0.0, 1.0 - np.exp2(where - u)) if width == 0 else
-                                      1.0 / (1.0 + np.exp(-(u - where) / width)))
+            total = total + height * (
+                np.maximum(0.0, 1.0 - np.exp2(where - u))
+                if width == 0
+                else 1.0 / (1.0 + np.exp(-(u - where) / width))
+            )
         return self.base * (total + self.overhead / np.exp2(u)) * np.exp2(self.slope * u)
 
     def memory(self, x: np.ndarray) -> np.ndarray:
@@ -77,8 +80,7 @@ class Case:
     typical: float = 1.0  # median of repeats over the least, in the mean
 
 
-def runs(machine: Machine, x: np.ndarray, noise: Noise, rng: np.random.Generator
-         ) -> np.ndarray:
+def runs(machine: Machine, x: np.ndarray, noise: Noise, rng: np.random.Generator) -> np.ndarray:
     """Return times per unit of work of ``noise.repeats`` runs: (repeats, len(x)), slower only."""
     # one-sided: a run is as fast as it can be, and a bit slower
     more = 1.0 + machine.wander * machine.memory(x)
@@ -89,8 +91,15 @@ def runs(machine: Machine, x: np.ndarray, noise: Noise, rng: np.random.Generator
     return machine.cost(x) * common * own * factor
 
 
-def points(machine: Machine, program: Program, counts: list[int], noise: Noise,
-           rng: np.random.Generator, source: str = "own", scale: float = 1.0) -> list[Point]:
+def points(
+    machine: Machine,
+    program: Program,
+    counts: list[int],
+    noise: Noise,
+    rng: np.random.Generator,
+    source: str = "own",
+    scale: float = 1.0,
+) -> list[Point]:
     """Return the points of runs at ``counts``; scale: of the workload relative to the original."""
     out = []
     for n in counts:
@@ -100,18 +109,39 @@ def points(machine: Machine, program: Program, counts: list[int], noise: Noise,
         for g in range(groups):
             work = float(x[g] * program.turns)
             least, middle, most = (float(f(cost[:, g])) for f in (np.min, np.median, np.max))
-            out.append(Point(
-                place=("f", "MPI_Send"), phase=1,
-                n=float((program.total * program.imbalance[g] / x[g])
-                        ** (1 / max(1e-9, 1 - program.grow))) if program.grow < 1 else np.nan,
-                work=work, x=float(x[g]), least_ns=least * work, typical_ns=middle * work,
-                spread=most / least - 1.0, ranks=max(1, n // groups), repeats=noise.repeats,
-                source=source, traced=n))
+            out.append(
+                Point(
+                    place=("f", "MPI_Send"),
+                    phase=1,
+                    n=float(
+                        (program.total * program.imbalance[g] / x[g])
+                        ** (1 / max(1e-9, 1 - program.grow))
+                    )
+                    if program.grow < 1
+                    else np.nan,
+                    work=work,
+                    x=float(x[g]),
+                    least_ns=least * work,
+                    typical_ns=middle * work,
+                    spread=most / least - 1.0,
+                    ranks=max(1, n // groups),
+                    repeats=noise.repeats,
+                    source=source,
+                    traced=n,
+                )
+            )
     return out
 
 
-KINDS = {"flat": 0.15, "step": 0.25, "two steps": 0.2, "overhead": 0.1, "random access": 0.15,
-         "random access, two levels": 0.1, "slope": 0.05}
+KINDS = {
+    "flat": 0.15,
+    "step": 0.25,
+    "two steps": 0.2,
+    "overhead": 0.1,
+    "random access": 0.15,
+    "random access, two levels": 0.1,
+    "slope": 0.05,
+}
 
 
 def random_machine(rng: np.random.Generator, low: float, high: float) -> Machine:
@@ -124,24 +154,37 @@ def random_machine(rng: np.random.Generator, low: float, high: float) -> Machine
         if len(where) == 2 and where[1] - where[0] < 2.5:
             where[1] = where[0] + 2.5
         for w in where:
-            steps.append((float(np.exp(rng.uniform(np.log(0.05), np.log(1.5)))), float(w),
-                          float(rng.uniform(0.1, 0.7)) if "random" not in kind else 0.0))
-    overhead = float(2 ** low * rng.uniform(0.02, 0.3)) if kind == "overhead" else 0.0
+            steps.append(
+                (
+                    float(np.exp(rng.uniform(np.log(0.05), np.log(1.5)))),
+                    float(w),
+                    float(rng.uniform(0.1, 0.7)) if "random" not in kind else 0.0,
+                )
+            )
+    overhead = float(2**low * rng.uniform(0.02, 0.3)) if kind == "overhead" else 0.0
     slope = float(rng.uniform(0.01, 0.06)) if kind == "slope" else 0.0
     base = float(np.exp(rng.uniform(np.log(0.15), np.log(2.0))))
     return Machine(base * 2.0 ** (-slope * low), tuple(steps), overhead, slope)
 
 
-def random_case(seed: int, *, counts: tuple[int, ...] = (2, 4, 8, 16), target: int = 64,
-                far: tuple[tuple[float, tuple[int, ...]], ...] = ((1 / 8, (4, 8, 16)),),
-                noise: Noise | None = None) -> tuple[Case, np.random.Generator]:
+def random_case(
+    seed: int,
+    *,
+    counts: tuple[int, ...] = (2, 4, 8, 16),
+    target: int = 64,
+    far: tuple[tuple[float, tuple[int, ...]], ...] = ((1 / 8, (4, 8, 16)),),
+    noise: Noise | None = None,
+) -> tuple[Case, np.random.Generator]:
     """Return a case with points at ``counts`` and of other workloads (scale, counts) in ``far``."""
     rng = np.random.default_rng(seed)
     noise = noise or Noise()
-    program = Program(total=float(np.exp(rng.uniform(np.log(1e8), np.log(1e11)))),
-                      grow=float(rng.choice((0.0, 0.0, 0.2))),
-                      imbalance=(1.0,) if rng.random() < 0.6 else
-                      tuple(np.round(rng.uniform(0.8, 1.2, int(rng.integers(2, 4))), 3)))
+    program = Program(
+        total=float(np.exp(rng.uniform(np.log(1e8), np.log(1e11)))),
+        grow=float(rng.choice((0.0, 0.0, 0.2))),
+        imbalance=(1.0,)
+        if rng.random() < 0.6
+        else tuple(np.round(rng.uniform(0.8, 1.2, int(rng.integers(2, 4))), 3)),
+    )
     top, bottom = program.x(min(counts)).max(), program.x(target).min()
     machine = random_machine(rng, float(np.log2(bottom)), float(np.log2(top)))
     found = points(machine, program, list(counts), noise, rng)

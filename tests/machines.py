@@ -13,8 +13,13 @@ SIZES = tuple(size for k in range(13, 28) for size in (1 << k, 3 << (k - 1)))[:-
 #: ns per operation at 1 GHz.
 CYCLES = {"int_add": 1.0, "fp_add": 3.0, "multiply_add": 0.25, "divide": 13.0, "branch": 9.0}
 #: cycles per access in cache level 1, 2, 3; ns per access in memory is given apart.
-_ACCESS = {"read": (0.4, 0.4, 0.5), "triad": (0.6, 0.8, 1.1), "strided": (1.0, 2.0, 2.7),
-           "gather": (1.5, 2.5, 8.0), "chase": (4.0, 14.0, 50.0)}  # fmt: skip
+_ACCESS = {
+    "read": (0.4, 0.4, 0.5),
+    "triad": (0.6, 0.8, 1.1),
+    "strided": (1.0, 2.0, 2.7),
+    "gather": (1.5, 2.5, 8.0),
+    "chase": (4.0, 14.0, 50.0),
+}
 _MEMORY_NS = {"read": 0.4, "triad": 1.4, "strided": 7.0, "gather": 15.0, "chase": 100.0}
 
 

@@ -48,26 +48,36 @@ def made_prediction(
         "estimator": "simulation",
         "estimator_why": "costs of messages were measured by a replay at every count",
         "residuals": [
-            {"n": row["n"], "what": "run time" if representative else "computation",
-             "measured_s": row["measured_s"] if representative else row["measured_work_s"],
-             "model_s": row["model_s"] if representative else row["work_s"], "ratio": 1.03,
-             "representative": True}
-            for row in rows if row["measured"]],
+            {
+                "n": row["n"],
+                "what": "run time" if representative else "computation",
+                "measured_s": row["measured_s"] if representative else row["measured_work_s"],
+                "model_s": row["model_s"] if representative else row["work_s"],
+                "ratio": 1.03,
+                "representative": True,
+            }
+            for row in rows
+            if row["measured"]
+        ],
         "phase_laws": _laws(rows),
         "limits": _limits(rows, knee_efficiency),
         "interval_how": "root of the summed squares of the logarithms of the five parts' ends, "
-                        "each side for itself",
+        "each side for itself",
         "unknown_share": 0.02,
-        "verdict_share": {"exact": {"events": 0.9, "bytes": 0.95, "work": 0.8},
-                          "fitted": {"events": 0.08, "bytes": 0.03, "work": 0.18},
-                          "unknown": {"events": 0.02, "bytes": 0.02, "work": 0.02}},
+        "verdict_share": {
+            "exact": {"events": 0.9, "bytes": 0.95, "work": 0.8},
+            "fitted": {"events": 0.08, "bytes": 0.03, "work": 0.18},
+            "unknown": {"events": 0.02, "bytes": 0.02, "work": 0.02},
+        },
         "traced_counts": runs,
         "extrapolation_ratio": max(counts) / max(runs) if runs else None,
         "reasons": [] if representative else [_SHARED],
-        "not_modelled": ["what lies before the end of MPI_Init and after the start of MPI_Finalize",
-                         "MPI_File_write_all: 3 events at 16 processes"],
+        "not_modelled": [
+            "what lies before the end of MPI_Init and after the start of MPI_Finalize",
+            "MPI_File_write_all: 3 events at 16 processes",
+        ],
         "notes": ["the largest count is 32 times the largest traced one"],
-    }  # fmt: skip
+    }
     return {**whole, **changes}
 
 
@@ -76,10 +86,11 @@ def reason(code: str, text: str, advice: str = "", untrustworthy: bool = True) -
     return {"code": code, "text": text, "advice": advice, "untrustworthy": untrustworthy}
 
 
-_SHARED = reason("not-representative",
-                 "communication at all counts was not measured as in a run: all nodes are one "
-                 "machine",
-                 "measure messages on nodes with a core for each rank")
+_SHARED = reason(
+    "not-representative",
+    "communication at all counts was not measured as in a run: all nodes are one machine",
+    "measure messages on nodes with a core for each rank",
+)
 
 
 def _phase(n: int, number: int, of: int) -> Json:
@@ -113,15 +124,25 @@ def _phase(n: int, number: int, of: int) -> Json:
         "waiting_s": waiting,
         "transfer_s": transfer,
         "software_s": software,
-        **({} if number < 0 else {"x": [1e8 / n, 1e8 / n], "covered": [1e8 / 64, 1e8 / 4],
-                                  "outside": outside, "below": n > 64}),
-    }  # fmt: skip
+        **(
+            {}
+            if number < 0
+            else {
+                "x": [1e8 / n, 1e8 / n],
+                "covered": [1e8 / 64, 1e8 / 4],
+                "outside": outside,
+                "below": n > 64,
+            }
+        ),
+    }
 
 
 def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
     found = [_phase(n, number, phases) for number in (-1, *range(phases), -2)]
-    total = {key: sum(phase[key] for phase in found)
-             for key in ("time_s", "compute_s", "comm_s", "waiting_s", "transfer_s", "software_s")}
+    total = {
+        key: sum(phase[key] for phase in found)
+        for key in ("time_s", "compute_s", "comm_s", "waiting_s", "transfer_s", "software_s")
+    }
     time = total.pop("time_s")
     measured_s = time * 1.03 if was_run else None
     taken = was_run and representative
@@ -147,25 +168,42 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
         "estimator": "simulation",
         "estimators": {
             "simulation": _estimate(time, total, why, []),
-            "machine": _estimate(time - 0.3 * total["comm_s"],
-                                 {**total, "comm_s": 0.7 * total["comm_s"]},
-                                 "", ["MPI_Comm_split costs nothing"]),
+            "machine": _estimate(
+                time - 0.3 * total["comm_s"],
+                {**total, "comm_s": 0.7 * total["comm_s"]},
+                "",
+                ["MPI_Comm_split costs nothing"],
+            ),
             "simgrid": _estimate(None, {}, "smpirun is not installed", []),
             "typical": _estimate(None, {}, "was not asked for", []),
-            "thesis": _estimate(time - total["waiting_s"], {
-                "compute_s": total["compute_s"], "comm_s": total["comm_s"] - total["waiting_s"]},
-                why, ["waiting for ranks that are not loaded is lost"]),
+            "thesis": _estimate(
+                time - total["waiting_s"],
+                {"compute_s": total["compute_s"], "comm_s": total["comm_s"] - total["waiting_s"]},
+                why,
+                ["waiting for ranks that are not loaded is lost"],
+            ),
         },
-        "interval_parts": {"work": [0.97, 1.03], "cost": [0.95, 1.08], "replay": [0.99, 1.02],
-                           "model": [0.94, 1.0], "residual": [1.0, 1.03] if was_run else None},
+        "interval_parts": {
+            "work": [0.97, 1.03],
+            "cost": [0.95, 1.08],
+            "replay": [0.99, 1.02],
+            "model": [0.94, 1.0],
+            "residual": [1.0, 1.03] if was_run else None,
+        },
         "phases": found,
-    }  # fmt: skip
+    }
 
 
 def _estimate(time: float | None, total: Json, why: str, notes: list[str]) -> Json:
     keys = ("compute_s", "comm_s", "waiting_s", "transfer_s", "software_s")
-    return {"time_s": time, "low_s": time and time * 0.92, "high_s": time and time * 1.1,
-            **{key: total.get(key) for key in keys}, "why_not": why, "notes": notes}
+    return {
+        "time_s": time,
+        "low_s": time and time * 0.92,
+        "high_s": time and time * 1.1,
+        **{key: total.get(key) for key in keys},
+        "why_not": why,
+        "notes": notes,
+    }
 
 
 def _relate(row: Json, base: Json) -> None:
@@ -189,19 +227,36 @@ def _recommended(rows: Sequence[Json], threshold: float) -> Json | None:
     if len(rows) < 2 or not good:
         return None
     best = good[-1]
-    return {"n": best["n"], "efficiency": best["efficiency"],
-            "why": f"the largest count with an efficiency of {100 * threshold:.0f} % or more"}
+    return {
+        "n": best["n"],
+        "efficiency": best["efficiency"],
+        "why": f"the largest count with an efficiency of {100 * threshold:.0f} % or more",
+    }
 
 
 def _laws(rows: Sequence[Json]) -> list[Json]:
     counts = [row["n"] for row in rows]
-    law = {"text": "635.2/n + 0.62*log2(n)", "latex": r"635.2 \, n^{-1} + 0.62 \, \log_{2} n",
-           "error": 0.012, "counts": counts}
+    law = {
+        "text": "635.2/n + 0.62*log2(n)",
+        "latex": r"635.2 \, n^{-1} + 0.62 \, \log_{2} n",
+        "error": 0.012,
+        "counts": counts,
+    }
     none = {"text": "", "latex": "", "error": None, "counts": counts}
-    return [{"phase": phase["phase"], "name": phase["name"],
-             "parts": {"time": law, "compute": {**law, "text": "635.2/n", "latex": "635.2 n^{-1}"},
-                       "transfer": law, "waiting": none, "software": law}}
-            for phase in rows[-1]["phases"]]  # fmt: skip
+    return [
+        {
+            "phase": phase["phase"],
+            "name": phase["name"],
+            "parts": {
+                "time": law,
+                "compute": {**law, "text": "635.2/n", "latex": "635.2 n^{-1}"},
+                "transfer": law,
+                "waiting": none,
+                "software": law,
+            },
+        }
+        for phase in rows[-1]["phases"]
+    ]
 
 
 def _limits(rows: Sequence[Json], threshold: float) -> list[Json]:
@@ -211,16 +266,22 @@ def _limits(rows: Sequence[Json], threshold: float) -> list[Json]:
     found = []
     for phase in last["phases"]:
         old = before[phase["phase"]]
-        lost = {part: last["n"] * phase[f"{part}_s"] - first["n"] * old[f"{part}_s"]
-                for part in PARTS}
+        lost = {
+            part: last["n"] * phase[f"{part}_s"] - first["n"] * old[f"{part}_s"] for part in PARTS
+        }
         if (total := sum(lost.values())) > 0:
             found.append((total, max(lost, key=lambda part: lost[part]), phase))
     whole = sum(entry[0] for entry in found)
     spare = first["n"] * first["model_s"] * (1 / threshold - 1)
     return [
-        {"phase": phase["phase"], "name": phase["name"], "share": total / whole,
-         "n": rows[-1]["n"] if total > spare else None, "because": because,
-         "text": f"{phase['name']}: {100 * total / whole:.0f} % of the lost core time at "
-                 f"{last['n']} processes, mostly {because}"}
+        {
+            "phase": phase["phase"],
+            "name": phase["name"],
+            "share": total / whole,
+            "n": rows[-1]["n"] if total > spare else None,
+            "because": because,
+            "text": f"{phase['name']}: {100 * total / whole:.0f} % of the lost core time at "
+            f"{last['n']} processes, mostly {because}",
+        }
         for total, because, phase in sorted(found, key=lambda entry: -entry[0])
-    ]  # fmt: skip
+    ]

@@ -11,12 +11,24 @@ import corpus
 from p3s.model.fit import build_model
 
 HOSTILE = [
-    "</script><script>alert(1)</script>", "\"'><svg onload=alert(1)>", "{{ 7*7 }}{% raw %}",
-    "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "\ud800lone", "a\x00b\nc\rd",
-    "\\input{/etc/passwd}", "\\end{longtable}\\immediate\\write18{id}", "$x^2_3 & 50% #1 {~}",
-    '"""\nraise SystemExit(7)\n#', "'+__import__('os').system('id')+'", "\u00e9\u4e2d\U0001f600",
-    "x" * 5000, "class", "", "%s %d {0}",
-]  # fmt: skip
+    "</script><script>alert(1)</script>",
+    "\"'><svg onload=alert(1)>",
+    "{{ 7*7 }}{% raw %}",
+    "\x1b[31mred\x1b]0;title\x07",
+    "abc\u202egnp.exe",
+    "\ud800lone",
+    "a\x00b\nc\rd",
+    "\\input{/etc/passwd}",
+    "\\end{longtable}\\immediate\\write18{id}",
+    "$x^2_3 & 50% #1 {~}",
+    '"""\nraise SystemExit(7)\n#',
+    "'+__import__('os').system('id')+'",
+    "\u00e9\u4e2d\U0001f600",
+    "x" * 5000,
+    "class",
+    "",
+    "%s %d {0}",
+]
 
 
 def _one_phase(rec: Any) -> None:
@@ -40,11 +52,15 @@ def _turned(rec: Any) -> None:
 
 @cache
 def _built(name: str) -> Any:
-    programs = {"one-phase": (_one_phase, (2, 4, 8)), "turned": (_turned, (4, 9, 16, 25)),
-                "jacobi2d": (corpus.jacobi2d(97, 61, 3), (2, 4, 6, 9, 12)),
-                "ring": (corpus.ring(), (2, 4, 8, 16)), "cg": (corpus.cg(), (2, 4, 8, 16)),
-                "halo3d": (corpus.halo3d(), (2, 4, 8)),
-                "wavefront": (corpus.wavefront(), (4, 6, 9, 16))}  # fmt: skip
+    programs = {
+        "one-phase": (_one_phase, (2, 4, 8)),
+        "turned": (_turned, (4, 9, 16, 25)),
+        "jacobi2d": (corpus.jacobi2d(97, 61, 3), (2, 4, 6, 9, 12)),
+        "ring": (corpus.ring(), (2, 4, 8, 16)),
+        "cg": (corpus.cg(), (2, 4, 8, 16)),
+        "halo3d": (corpus.halo3d(), (2, 4, 8)),
+        "wavefront": (corpus.wavefront(), (4, 6, 9, 16)),
+    }
     program, counts = programs[name]
     return build_model([corpus.table(program, n) for n in counts])
 
@@ -58,8 +74,15 @@ def built(name: str) -> dict[str, Any]:
 def empty() -> dict[str, Any]:
     """Return a model of a program without a call."""
     model = built("ring")
-    model.update(items=[], sites={}, next=[], first_seen={}, not_modelled=[], unmodelled_ops={},
-                 shares={v: dict.fromkeys(s, 0.0) for v, s in model["shares"].items()})
+    model.update(
+        items=[],
+        sites={},
+        next=[],
+        first_seen={},
+        not_modelled=[],
+        unmodelled_ops={},
+        shares={v: dict.fromkeys(s, 0.0) for v, s in model["shares"].items()},
+    )
     first = model["phases"][0]
     model["phases"] = [{**first, "items": [], "work": {**first["work"], "places": []}}]
     return model
@@ -83,8 +106,11 @@ def many(calls: int = 300) -> dict[str, Any]:
     while len(model["items"]) < calls:
         item = copy.deepcopy(model["items"][first])
         item["site"] = f"copy{len(model['items'])}"
-        item["slots"][0]["elements"] = {"expr": ["num", len(model["items"]), 1], "points": 5,
-                                        "free": 1}
+        item["slots"][0]["elements"] = {
+            "expr": ["num", len(model["items"]), 1],
+            "points": 5,
+            "free": 1,
+        }
         item["share"] = {"events": 1e-4, "bytes": 1e-4, "time": 1e-4}
         model["sites"][item["site"]] = [f"prog+0x{len(model['items']):x}"]
         model["phases"][k]["items"].append(len(model["items"]))
@@ -100,8 +126,11 @@ def hostile(name: str = "jacobi2d") -> dict[str, Any]:
     model["sites"] = {}
     for i, item in enumerate(model["items"]):
         item["site"] = f"{words[i]}#{i}"
-        model["sites"][item["site"]] = [words[i + 1], f"{words[i + 2]}:{words[i + 3]}:7",
-                                        f"{words[i + 4]}+0x1f"]
+        model["sites"][item["site"]] = [
+            words[i + 1],
+            f"{words[i + 2]}:{words[i + 3]}:7",
+            f"{words[i + 4]}+0x1f",
+        ]
         item["op"] = "MPI_" + words[i + 5]
         item["why"] = [words[i + 6]]
         item["notes"] = [words[i + 7]]
@@ -115,8 +144,15 @@ def hostile(name: str = "jacobi2d") -> dict[str, Any]:
     return model
 
 
-ALL = {"empty": empty, "one-phase": one_phase, "300-calls": many, "hostile": hostile,
-       "turned": turned,
-       "jacobi2d": lambda: built("jacobi2d"), "ring": lambda: built("ring"),
-       "cg": lambda: built("cg"), "halo3d": lambda: built("halo3d"),
-       "wavefront": lambda: built("wavefront")}  # fmt: skip
+ALL = {
+    "empty": empty,
+    "one-phase": one_phase,
+    "300-calls": many,
+    "hostile": hostile,
+    "turned": turned,
+    "jacobi2d": lambda: built("jacobi2d"),
+    "ring": lambda: built("ring"),
+    "cg": lambda: built("cg"),
+    "halo3d": lambda: built("halo3d"),
+    "wavefront": lambda: built("wavefront"),
+}

@@ -72,8 +72,9 @@ class Nest:
     walk: str | None = None
 
 
-def nest(name: str, trips: int | Callable[[At], int], *body: Call | Nest,
-         walk: str | None = None) -> Nest:
+def nest(
+    name: str, trips: int | Callable[[At], int], *body: Call | Nest, walk: str | None = None
+) -> Nest:
     """Return a loop around calls and loops."""
     return Nest(name, trips, body, walk)
 
@@ -83,8 +84,12 @@ def main(*body: Call | Nest) -> Nest:
     return Nest("main", 1, body)
 
 
-def sendrecv(site: str, to: Callable[[At], int], source: Callable[[At], int],
-             when: Callable[[At], bool] | None = None) -> tuple[Call, Call]:
+def sendrecv(
+    site: str,
+    to: Callable[[At], int],
+    source: Callable[[At], int],
+    when: Callable[[At], bool] | None = None,
+) -> tuple[Call, Call]:
     """Return the two halves of an MPI_Sendrecv."""
     return Call("Sendrecv", site, when, to), Call("Sendrecv_recv", site, when, source)
 
@@ -126,8 +131,9 @@ class Tree:
         return max((t for (m, _), t in self.turns.items() if m == n), default=0)
 
 
-def _walk(node: Nest, at: At, leaves: Callable[[Call], None],
-          turn: Callable[[Nest, int], None]) -> bool:
+def _walk(
+    node: Nest, at: At, leaves: Callable[[Call], None], turn: Callable[[Nest, int], None]
+) -> bool:
     """Run a nest on one rank; tell whether it did anything."""
     trips = node.trips if isinstance(node.trips, int) else node.trips(at)
     outer = at.get(node.name)
@@ -170,13 +176,15 @@ def sequences(top: Nest, counts: Iterable[int]) -> tuple[dict[Member, list[int]]
     out = {}
     for n in counts:
         for rank in range(n):
-            out[n, rank] = [number.setdefault(c.node, len(number))
-                            for c, _, _ in calls(top, n, rank)]
+            out[n, rank] = [
+                number.setdefault(c.node, len(number)) for c, _, _ in calls(top, n, rank)
+            ]
     return out, list(number)
 
 
-def transitions(sequence: Sequence[int], start: int = -1, end: int = -2
-                ) -> dict[tuple[int, int], int]:
+def transitions(
+    sequence: Sequence[int], start: int = -1, end: int = -2
+) -> dict[tuple[int, int], int]:
     """Return the transitions of one sequence with counts, start and end included."""
     walk = [start, *sequence, end]
     return dict(Counter(zip(walk[:-1], walk[1:], strict=True)))
@@ -204,22 +212,26 @@ def program(top: Nest) -> corpus.Program:
 # -- the true tree
 
 
-def _begun(top: Nest, members: Iterable[Member]
-           ) -> tuple[dict[Nest, dict[Member, int]], dict[Nest, int]]:
+def _begun(
+    top: Nest, members: Iterable[Member]
+) -> tuple[dict[Nest, dict[Member, int]], dict[Nest, int]]:
     """Return the turns begun per loop and member, and the most in one entry."""
     stated: dict[Nest, dict[Member, int]] = {}
     most: dict[Nest, int] = {}
     for member in members:
+
         def turn(node: Nest, begun: int, member: Member = member) -> None:
             mine = stated.setdefault(node, {})
             mine[member] = mine.get(member, 0) + begun
             most[node] = max(most.get(node, 0), begun)
+
         _walk(top, At(*member), lambda _call: None, turn)
     return stated, most
 
 
-def _shape(node: Nest, most: Mapping[Nest, int], call_of: dict[int, Call], done: set[Call]
-           ) -> list[Leaf | Tree]:
+def _shape(
+    node: Nest, most: Mapping[Nest, int], call_of: dict[int, Call], done: set[Call]
+) -> list[Leaf | Tree]:
     """Return the children of a loop in normal form; leaves get their calls in ``call_of``."""
     out: list[Leaf | Tree] = []
     for child in node.body:
@@ -268,9 +280,13 @@ def truth(top: Nest, counts: Iterable[int]) -> Tree:
     return root
 
 
-def _count(member: Member, done: Sequence[Call],
-           tree_of: Mapping[Call, tuple[Leaf, list[Tree]]], place: Mapping[Call, int],
-           turns_of: dict[int, list[tuple[Member, list[list[set[int]]]]]]) -> None:
+def _count(
+    member: Member,
+    done: Sequence[Call],
+    tree_of: Mapping[Call, tuple[Leaf, list[Tree]]],
+    place: Mapping[Call, int],
+    turns_of: dict[int, list[tuple[Member, list[list[set[int]]]]]],
+) -> None:
     """Count turns, entries and events of one member, by transitions as the definition says."""
     entries: dict[int, list[list[set[int]]]] = {}  # loop -> entry -> turn -> leaves done in it
     loop_of: dict[int, Tree] = {}
@@ -300,8 +316,12 @@ def _count(member: Member, done: Sequence[Call],
 
 def _when(leaf: Leaf, members: Sequence[tuple[Member, list[list[set[int]]]]]) -> str:
     """Say in which turns of an entry the ranks that do a call at all do it."""
-    done = [[id(leaf) in turn for turn in entry] for member, entries in members
-            if member in leaf.count for entry in entries]
+    done = [
+        [id(leaf) in turn for turn in entry]
+        for member, entries in members
+        if member in leaf.count
+        for entry in entries
+    ]
     if all(all(entry) for entry in done):
         return "always"
     if all(entry[0] and not any(entry[1:]) for entry in done):
@@ -312,8 +332,9 @@ def _when(leaf: Leaf, members: Sequence[tuple[Member, list[list[set[int]]]]]) ->
     at = [i for i, yes in enumerate(longest) if yes]
     if len(at) > 1:
         step = at[1] - at[0]
-        if step > 1 and all(entry == [i % step == at[0] % step for i in range(len(entry))]
-                            for entry in done):
+        if step > 1 and all(
+            entry == [i % step == at[0] % step for i in range(len(entry))] for entry in done
+        ):
             return f"every {step}"
     return "some"
 
@@ -347,14 +368,24 @@ def plain(tree: Tree, with_when: bool = True) -> Plain:
 
 def plain_fold(loop: Any, nodes: Sequence[Node]) -> Plain:
     """Return a fold's result (``children``: node numbers or loops; ``turns``) likewise."""
-    return Plain(loop.turns, [(f"{nodes[c][1]} {nodes[c][0]}", nodes[c]) if isinstance(c, int)
-                              else plain_fold(c, nodes) for c in loop.children])
+    return Plain(
+        loop.turns,
+        [
+            (f"{nodes[c][1]} {nodes[c][0]}", nodes[c])
+            if isinstance(c, int)
+            else plain_fold(c, nodes)
+            for c in loop.children
+        ],
+    )
 
 
 def plain_json(loop: Mapping[str, Any]) -> Plain:
     """Return the tree of signature/phases.json likewise; turns are the fewest and the most."""
-    turns = {(int(n), which): t[key] for n, t in loop["trips"].items()
-             for which, key in enumerate(("turns_min", "turns"))}
+    turns = {
+        (int(n), which): t[key]
+        for n, t in loop["trips"].items()
+        for which, key in enumerate(("turns_min", "turns"))
+    }
     out: list[Plain | tuple[str, Node]] = []
     for c in loop["body"]:
         if "call" in c:
@@ -375,22 +406,33 @@ def ranks_of(top: Nest, counts: Iterable[int]) -> dict[Node, set[Member]]:
     return out
 
 
-def lines(loop: Plain, counts: Sequence[int], ranks: Mapping[Node, set[Member]],
-          depth: int = 0) -> list[str]:
+def lines(
+    loop: Plain, counts: Sequence[int], ranks: Mapping[Node, set[Member]], depth: int = 0
+) -> list[str]:
     """Return a tree as text; parts that no rank has both of come in alphabetical order."""
     parts = []
     for child in loop.children:
         pad = "  " * depth
         if isinstance(child, Plain):
             who = set().union(*(ranks[v] for v in child.nodes()))
-            parts.append((who, [f"{pad}loop {turns_text(child.turns, counts)}",
-                                *lines(child, counts, ranks, depth + 1)]))
+            parts.append(
+                (
+                    who,
+                    [
+                        f"{pad}loop {turns_text(child.turns, counts)}",
+                        *lines(child, counts, ranks, depth + 1),
+                    ],
+                )
+            )
         else:
             parts.append((ranks[child[1]], [pad + child[0]]))
     out = []
     while parts:
-        free = [i for i, (who, _) in enumerate(parts)
-                if not any(who & earlier for earlier, _ in parts[:i])]
+        free = [
+            i
+            for i, (who, _) in enumerate(parts)
+            if not any(who & earlier for earlier, _ in parts[:i])
+        ]
         out += parts.pop(min(free, key=lambda i: [line.split() for line in parts[i][1]][::-1]))[1]
     return out
 
@@ -406,9 +448,12 @@ def turns_text(turns: Mapping[Any, int], counts: Sequence[int]) -> str:
     return ", ".join(parts)
 
 
-def compare(top: Nest, counts: Sequence[int], loop: Any, nodes: Sequence[Node]
-            ) -> tuple[list[str], list[str]]:
+def compare(
+    top: Nest, counts: Sequence[int], loop: Any, nodes: Sequence[Node]
+) -> tuple[list[str], list[str]]:
     """Return (true lines, lines of a fold's result): equal where the fold is right."""
     ranks = ranks_of(top, counts)
-    return (lines(plain(truth(top, counts), with_when=False), counts, ranks),
-            lines(plain_fold(loop, nodes), counts, ranks))
+    return (
+        lines(plain(truth(top, counts), with_when=False), counts, ranks),
+        lines(plain_fold(loop, nodes), counts, ranks),
+    )

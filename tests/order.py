@@ -26,10 +26,18 @@ def traced(run: Any) -> Any:
                 done += [(i, posted) for posted in waiting]
                 waiting = []
         assert not waiting, "a request of the program is never completed"
-        ranks.append(RankTrace(
-            rank.rank, True, rank.call, rank.start_ns, rank.elapsed_ns, rank.work,
-            done=np.array(done, dtype=np.int64).reshape(-1, 2),
-            cancelled=np.zeros(len(done), dtype=bool)))
+        ranks.append(
+            RankTrace(
+                rank.rank,
+                True,
+                rank.call,
+                rank.start_ns,
+                rank.elapsed_ns,
+                rank.work,
+                done=np.array(done, dtype=np.int64).reshape(-1, 2),
+                cancelled=np.zeros(len(done), dtype=bool),
+            )
+        )
     return SimpleNamespace(**{**vars(run), "ranks": ranks})
 
 
@@ -63,8 +71,10 @@ def violations(run: Any) -> tuple[Matching, LogicalTime, dict[str, int]]:
         at, peer, _ = matching.received(rank)
         done = np.full(len(trace.call), -1)
         done[trace.done[:, 1]] = trace.done[:, 0]
-        posted = np.isin([run.calls[c].op for c in trace.call[at]],
-                         ["MPI_Irecv", "MPI_Recv_init", "MPI_Imrecv", "MPI_Isendrecv_recv"])
+        posted = np.isin(
+            [run.calls[c].op for c in trace.call[at]],
+            ["MPI_Irecv", "MPI_Recv_init", "MPI_Imrecv", "MPI_Isendrecv_recv"],
+        )
         for i, source, later in zip(at.tolist(), peer.tolist(), posted.tolist(), strict=True):
             send = int(partners[rank].index[i])
             assert partners[rank].rank[i] == source

@@ -13,13 +13,24 @@ def halo(side: int, nbytes: int = 32768, turns: int = 2, work_ns: float = 0.0) -
     for turn in range(turns):
         for rank in range(side * side):
             x, y = rank % side, rank // side
-            near = [(x + 1) % side + y * side, (x - 1) % side + y * side,
-                    x + (y + 1) % side * side, x + (y - 1) % side * side]
+            near = [
+                (x + 1) % side + y * side,
+                (x - 1) % side + y * side,
+                x + (y + 1) % side * side,
+                x + (y - 1) % side * side,
+            ]
             for peer in near:
                 b.add(rank, "MPI_Irecv", peer, nbytes, turn=turn, weight=10)
             for k, peer in enumerate(near):
-                b.add(rank, "MPI_Isend", peer, nbytes, turn=turn, weight=10,
-                      work_ns=0.0 if k else work_ns)
+                b.add(
+                    rank,
+                    "MPI_Isend",
+                    peer,
+                    nbytes,
+                    turn=turn,
+                    weight=10,
+                    work_ns=0.0 if k else work_ns,
+                )
             b.add(rank, "MPI_Waitall", turn=turn, weight=10)
     return b.build()
 

@@ -18,8 +18,12 @@ from p3s.model.grid.grids import dims_balanced, dims_greedy
 
 #: Counts to learn from and to check at, of programs that run at any count, powers of two, squares.
 COUNTS = {
-    "any": (((4, 8, 12, 16), (24, 36, 64)), ((4, 6, 9, 16), (36, 48, 64)),
-            ((2, 4, 8, 16), (32, 48, 64)), ((3, 4, 6, 8, 12), (20, 37, 60))),
+    "any": (
+        ((4, 8, 12, 16), (24, 36, 64)),
+        ((4, 6, 9, 16), (36, 48, 64)),
+        ((2, 4, 8, 16), (32, 48, 64)),
+        ((3, 4, 6, 8, 12), (20, 37, 60)),
+    ),
     "powers": (((4, 8, 16), (32, 64)), ((2, 4, 8, 16), (32, 64, 128))),
     "squares": (((4, 9, 16), (25, 36, 64)), ((4, 9, 16, 25), (36, 49, 100))),
 }
@@ -77,13 +81,19 @@ def _size(rng: random.Random, ndims: int, extents: list[int], cut: str) -> tuple
     kind = rng.choice(("constant", "block", "product", "share", "ghost", "hash"))
     if kind == "product" and ndims > 1:
         d2, e2 = (d + 1) % ndims, extents[1]
-        return f"{factor}*{e}/p{d}*{e2}/p{d2}", lambda rec, dims, c: factor * _block(
-            cut, e, dims[d], c[d]) * _block(cut, e2, dims[d2], c[d2])
+        return (
+            f"{factor}*{e}/p{d}*{e2}/p{d2}",
+            lambda rec, dims, c: (
+                factor * _block(cut, e, dims[d], c[d]) * _block(cut, e2, dims[d2], c[d2])
+            ),
+        )
     if kind == "share":
         return f"{factor}*{e}//n", lambda rec, dims, c: factor * (e // rec.n)
     if kind == "ghost":
-        return f"{factor}*({e}/p{d}+2)", lambda rec, dims, c: factor * (
-            _block(cut, e, dims[d], c[d]) + 2)
+        return (
+            f"{factor}*({e}/p{d}+2)",
+            lambda rec, dims, c: factor * (_block(cut, e, dims[d], c[d]) + 2),
+        )
     if kind == "hash" and rng.random() < 0.5:
         salt = rng.random()
         return "hash", lambda rec, dims, c: 100 + chance(salt, rec.n, rec.rank) % 50
@@ -95,8 +105,12 @@ def _size(rng: random.Random, ndims: int, extents: list[int], cut: str) -> tuple
 def _turns(rng: random.Random, powers: bool) -> tuple[str, Callable[[int], int]]:
     k = rng.randrange(2, 9)
     options: list[tuple[str, Callable[[int], int]]] = [
-        (str(k), lambda n: k), (str(k), lambda n: k), (f"{k}n", lambda n: k * n),
-        ("n-1", lambda n: n - 1), (f"{600 + k}//n", lambda n: (600 + k) // n)]
+        (str(k), lambda n: k),
+        (str(k), lambda n: k),
+        (f"{k}n", lambda n: k * n),
+        ("n-1", lambda n: n - 1),
+        (f"{600 + k}//n", lambda n: (600 + k) // n),
+    ]
     if powers:
         options.append((f"{k}+log2 n", lambda n: k + n.bit_length() - 1))
     if rng.random() < 0.2:
@@ -107,19 +121,25 @@ def _turns(rng: random.Random, powers: bool) -> tuple[str, Callable[[int], int]]
 
 def _guard(rng: random.Random, ndims: int) -> tuple[str, Callable[..., bool]]:
     d = rng.randrange(ndims)
-    return rng.choice([
-        ("", lambda rec, dims, c: True), ("", lambda rec, dims, c: True),
-        (f" if c{d} > 0", lambda rec, dims, c: c[d] > 0),
-        (f" if c{d} is last", lambda rec, dims, c: c[d] == dims[d] - 1),
-        (" if r is even", lambda rec, dims, c: rec.rank % 2 == 0),
-        (" if r > 0", lambda rec, dims, c: rec.rank > 0)])
+    return rng.choice(
+        [
+            ("", lambda rec, dims, c: True),
+            ("", lambda rec, dims, c: True),
+            (f" if c{d} > 0", lambda rec, dims, c: c[d] > 0),
+            (f" if c{d} is last", lambda rec, dims, c: c[d] == dims[d] - 1),
+            (" if r is even", lambda rec, dims, c: rec.rank % 2 == 0),
+            (" if r > 0", lambda rec, dims, c: rec.rank > 0),
+        ]
+    )
 
 
-def _loop(rng: random.Random, k: int, ndims: int, extents: list[int], cut: str, powers: bool
-          ) -> tuple[str, Part]:
+def _loop(
+    rng: random.Random, k: int, ndims: int, extents: list[int], cut: str, powers: bool
+) -> tuple[str, Part]:
     name, turns = _turns(rng, powers)
-    inside = [_call(rng, f"{k}.{j}", ndims, extents, cut, powers)
-              for j in range(rng.randrange(1, 4))]
+    inside = [
+        _call(rng, f"{k}.{j}", ndims, extents, cut, powers) for j in range(rng.randrange(1, 4))
+    ]
 
     def part(rec: Recorder, dims: tuple[int, ...], c: tuple[int, ...]) -> None:
         for _ in range(turns(rec.n)):
@@ -130,12 +150,22 @@ def _loop(rng: random.Random, k: int, ndims: int, extents: list[int], cut: str, 
     return f"{name} x [{', '.join(w for w, _ in inside)}]", part
 
 
-def _call(rng: random.Random, site: str, ndims: int, extents: list[int], cut: str, powers: bool
-          ) -> tuple[str, Part]:
+def _call(
+    rng: random.Random, site: str, ndims: int, extents: list[int], cut: str, powers: bool
+) -> tuple[str, Part]:
     text, size = _size(rng, ndims, extents, cut)
     where, takes = _guard(rng, ndims)
-    kinds = ["shift", "shift", "ring", "root", "collective", "collective", "row", "hash",
-             "neighbours"]
+    kinds = [
+        "shift",
+        "shift",
+        "ring",
+        "root",
+        "collective",
+        "collective",
+        "row",
+        "hash",
+        "neighbours",
+    ]
     kind = rng.choice([*kinds, *(("xor", "xor") if powers else ())])
     if kind in ("shift", "neighbours"):
         return _shift(rng, site, ndims, text, size, kind == "neighbours")
@@ -163,8 +193,11 @@ def _call(rng: random.Random, site: str, ndims: int, extents: list[int], cut: st
                 rec("Isend", site=site, peer=q, nbytes=nbytes)
                 rec("Wait", site=site + "w", nbytes=1)
         elif kind == "row" and ndims > 1:
-            members = tuple(q for q in range(n) if all(
-                a == b for a, b in list(zip(np.unravel_index(q, dims), c, strict=True))[1:]))
+            members = tuple(
+                q
+                for q in range(n)
+                if all(a == b for a, b in list(zip(np.unravel_index(q, dims), c, strict=True))[1:])
+            )
             rec("Allreduce", site=site, nbytes=nbytes, comm=rec.comm(members))
         else:
             rec("Bcast", site=site, nbytes=nbytes, root=0)
@@ -172,8 +205,9 @@ def _call(rng: random.Random, site: str, ndims: int, extents: list[int], cut: st
     return f"{kind}({text}){where if kind == 'root' else ''}", part
 
 
-def _shift(rng: random.Random, site: str, ndims: int, text: str, size: Size, both: bool
-           ) -> tuple[str, Part]:
+def _shift(
+    rng: random.Random, site: str, ndims: int, text: str, size: Size, both: bool
+) -> tuple[str, Part]:
     d, periodic = rng.randrange(ndims), rng.random() < 0.4
     step = rng.choice((1, 1, 1, -1, 2))
     where, takes = _guard(rng, ndims)
@@ -185,8 +219,12 @@ def _shift(rng: random.Random, site: str, ndims: int, text: str, size: Size, bot
             if periodic:
                 to[d] %= dims[d]
             if 0 <= to[d] < dims[d] and takes(rec, dims, c):
-                rec("Isend", site=site, peer=int(np.ravel_multi_index(to, dims)),
-                    nbytes=8 * size(rec, dims, c))
+                rec(
+                    "Isend",
+                    site=site,
+                    peer=int(np.ravel_multi_index(to, dims)),
+                    nbytes=8 * size(rec, dims, c),
+                )
                 rec("Wait", site=site + "w", nbytes=1)
 
     kind = f"{'+-' if both else ''}{step} in {d}{' periodic' if periodic else ''}"

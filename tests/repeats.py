@@ -43,9 +43,9 @@ def _fold(items: list[Item], period: int) -> list[Item]:
     out: list[Item] = []
     i = 0
     while i < len(items):
-        body = items[i:i + period]
+        body = items[i : i + period]
         times = 1
-        while items[i + times * period:i + (times + 1) * period] == body:
+        while items[i + times * period : i + (times + 1) * period] == body:
             times += 1
         if times == 1 or len(body) < period:
             out.append(items[i])
@@ -97,5 +97,8 @@ def regular(items: Sequence[Item]) -> dict[frozenset[int], int]:
                 mine[item] = mine.get(item, 0) + factor
 
     walk(items, 1, ())
-    return {nodes: turns for nodes, turns in total.items()
-            if nodes not in twice and inside[nodes] == {v: count[v] for v in nodes}}
+    return {
+        nodes: turns
+        for nodes, turns in total.items()
+        if nodes not in twice and inside[nodes] == {v: count[v] for v in nodes}
+    }

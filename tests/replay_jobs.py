@@ -55,33 +55,47 @@ class Script:
         return len(self.persistent) - 1
 
 
-def program_of(scripts: Sequence[Script], *, name: str = "by hand", what: str = "trace",
-               comms: Sequence[Sequence[int]] = (), pairing: Pairing | None = None,
-               timed: bool = False) -> Program:
+def program_of(
+    scripts: Sequence[Script],
+    *,
+    name: str = "by hand",
+    what: str = "trace",
+    comms: Sequence[Sequence[int]] = (),
+    pairing: Pairing | None = None,
+    timed: bool = False,
+) -> Program:
     """Return the program of some scripts, one per process."""
+
     def ends(sizes: Sequence[int]) -> np.ndarray:
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
     lists = [np.asarray(script.lists, dtype=np.int64) for script in scripts]
     count = len([row for script in scripts for row in script.rows])
     return Program(
-        what=what, name=name, section=0,
+        what=what,
+        name=name,
+        section=0,
         events=np.array([row for script in scripts for row in script.rows], dtype=EVENT),
         start=ends([len(script.rows) for script in scripts]),
         step=np.full(count, -1, dtype=np.int64),
-        lists=np.concatenate(lists), list_start=ends([len(one) for one in lists]),
+        lists=np.concatenate(lists),
+        list_start=ends([len(one) for one in lists]),
         slots=np.array([script.slots for script in scripts], dtype=np.int64),
         in_bytes=np.zeros(len(scripts), dtype=np.int64),
         out_bytes=np.zeros(len(scripts), dtype=np.int64),
         comms=tuple(tuple(members) for members in comms),
         persistent=tuple(np.array(script.persistent, dtype=EVENT) for script in scripts),
-        pairing=pairing, timed=timed, noise=False)
+        pairing=pairing,
+        timed=timed,
+        noise=False,
+    )
 
 
 def world_of(size: int) -> World:
     """Return a world of measured processes, half of them on either node."""
-    return World(tuple(Process(MEASURED, 2 * rank // size, 2 * rank // size, rank)
-                       for rank in range(size)))
+    return World(
+        tuple(Process(MEASURED, 2 * rank // size, 2 * rank // size, rank) for rank in range(size))
+    )
 
 
 @dataclass(frozen=True)
@@ -100,8 +114,9 @@ def mpis() -> list[Mpi]:
     found: dict[str, Mpi] = {}
     for install in mpi.find_mpi():
         if install.mpiexec and install.usable_oversubscribed:
-            found.setdefault(install.family, Mpi(install.family, str(install.mpiexec),
-                                                 install.mpicc))
+            found.setdefault(
+                install.family, Mpi(install.family, str(install.mpiexec), install.mpicc)
+            )
     return list(found.values())
 
 
@@ -118,8 +133,11 @@ class Ended:
     @property
     def marked(self) -> list[str]:
         """Return the lines that say what went wrong."""
-        return [line[line.index("p3s replay: "):] for line in self.stderr.splitlines()
-                if "p3s replay: " in line]
+        return [
+            line[line.index("p3s replay: ") :]
+            for line in self.stderr.splitlines()
+            if "p3s replay: " in line
+        ]
 
 
 def settings_of(mpi: Mpi, **values: object) -> JobSettings:
@@ -127,26 +145,54 @@ def settings_of(mpi: Mpi, **values: object) -> JobSettings:
     return JobSettings(library=compile_inner(mpi.mpicc), **{"budget_s": 0.5, **values})
 
 
-def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
-            timeout_s: float = 60.0, sharing: bool = True) -> Ended:
+def run_job(
+    directory: Path,
+    mpi: Mpi,
+    size: int,
+    *,
+    worker: Sequence[str] = (),
+    timeout_s: float = 60.0,
+    sharing: bool = True,
+) -> Ended:
     """Start the processes of a job that is written, and wait for their end."""
     from p3s.host.mpi import library_of
     from p3s.signature_runner.launch import _environment
 
     library = library_of(str(compile_inner(mpi.mpicc)))
-    env = {**_environment(sharing, "replay-jobs"), "PYTHONPATH": str(ROOT),
-           "P3S_REPLAY_MPI": mpi.family}
+    env = {
+        **_environment(sharing, "replay-jobs"),
+        "PYTHONPATH": str(ROOT),
+        "P3S_REPLAY_MPI": mpi.family,
+    }
     if library and library[1]:
         env["MPI4PY_LIBMPI"] = library[1]
-    words = [mpi.mpiexec, "-n", str(size), "/usr/bin/env",
-             *(f"{name}={env[name]}" for name in ("PYTHONPATH", "P3S_REPLAY_MPI",
-                                                  "MPI4PY_LIBMPI") if name in env),
-             sys.executable, "-P", *(worker or ("-m", "p3s.replay.engine.worker")), str(directory),
-             str(size)]
+    words = [
+        mpi.mpiexec,
+        "-n",
+        str(size),
+        "/usr/bin/env",
+        *(
+            f"{name}={env[name]}"
+            for name in ("PYTHONPATH", "P3S_REPLAY_MPI", "MPI4PY_LIBMPI")
+            if name in env
+        ),
+        sys.executable,
+        "-P",
+        *(worker or ("-m", "p3s.replay.engine.worker")),
+        str(directory),
+        str(size),
+    ]
     with Witness(directory, size) as witness:
-        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   errors="replace", start_new_session=True)
+        process = subprocess.Popen(
+            words,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         out, err, timed_out = _wait(process, timeout_s)
     return Ended(process.returncode, out, err, timed_out, witness.first)
 
@@ -167,8 +213,9 @@ def _wait(process: subprocess.Popen[str], timeout_s: float) -> tuple[str, str, b
     return out, err, timed_out
 
 
-def measure(directory: Path, mpi: Mpi, programs: Sequence[Program], size: int,
-            **values: object) -> list[ProgramResult]:
+def measure(
+    directory: Path, mpi: Mpi, programs: Sequence[Program], size: int, **values: object
+) -> list[ProgramResult]:
     """Run programs; return what they measured."""
     write_job(directory, programs, world_of(size), settings_of(mpi, **values))
     ended = run_job(directory, mpi, size)

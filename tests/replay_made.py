@@ -18,8 +18,11 @@ from p3s.simulate.network import Network
 def world_of(slots: int) -> World:
     """Return measured processes on nodes 0 and 1 and their black holes on nodes 3 and 2."""
     processes = [Process(MEASURED, side, side, slot) for side in (0, 1) for slot in range(slots)]
-    processes += [Process(BLACK_HOLE, BLACK_HOLE_NODE[side], side, slot)
-                  for side in (1, 0) for slot in range(slots)]
+    processes += [
+        Process(BLACK_HOLE, BLACK_HOLE_NODE[side], side, slot)
+        for side in (1, 0)
+        for slot in range(slots)
+    ]
     return World(tuple(processes))
 
 
@@ -29,8 +32,12 @@ def event(code: Code, peer: int = -1, **rest: int) -> dict[str, int]:
 
 
 def program_of(
-    world: World, lists: Mapping[int, Sequence[Mapping[str, Any]]], *, what: str = "trace",
-    section: int = 0, pairing: Sequence[tuple[int, ...]] = (),
+    world: World,
+    lists: Mapping[int, Sequence[Mapping[str, Any]]],
+    *,
+    what: str = "trace",
+    section: int = 0,
+    pairing: Sequence[tuple[int, ...]] = (),
 ) -> Program:
     """Return a program.
 
@@ -57,19 +64,46 @@ def program_of(
     nothing = np.zeros(world.size, dtype=np.int64)
     begin = np.array(start, dtype=np.int64)
     return Program(
-        what=what, name=what, section=section, events=np.array(events, dtype=EVENT),
-        start=begin, step=np.array(steps, dtype=np.int64),
-        lists=np.array(waits, dtype=np.int64), list_start=np.array(wait_start, dtype=np.int64),
-        slots=nothing, in_bytes=nothing, out_bytes=nothing, comms=(),
+        what=what,
+        name=what,
+        section=section,
+        events=np.array(events, dtype=EVENT),
+        start=begin,
+        step=np.array(steps, dtype=np.int64),
+        lists=np.array(waits, dtype=np.int64),
+        list_start=np.array(wait_start, dtype=np.int64),
+        slots=nothing,
+        in_bytes=nothing,
+        out_bytes=nothing,
+        comms=(),
         persistent=tuple(np.zeros(0, dtype=EVENT) for _ in world.processes),
-        pairing=Pairing(columns[0], columns[1], columns[2], columns[3], columns[3], columns[4],
-                        columns[5], columns[6]) if len(pairing) else None,
-        timed=what == "timed", noise=False)
+        pairing=Pairing(
+            columns[0],
+            columns[1],
+            columns[2],
+            columns[3],
+            columns[3],
+            columns[4],
+            columns[5],
+            columns[6],
+        )
+        if len(pairing)
+        else None,
+        timed=what == "timed",
+        noise=False,
+    )
 
 
 def result_of(
-    program: Program, world: World, network: Network, simulate: Any, *, passes: int = 12,
-    noise: float = 0.0, seed: int = 0, classes: Sequence[Any] = (),
+    program: Program,
+    world: World,
+    network: Network,
+    simulate: Any,
+    *,
+    passes: int = 12,
+    noise: float = 0.0,
+    seed: int = 0,
+    classes: Sequence[Any] = (),
 ) -> ProgramResult:
     """Return what a program would have measured on a network; ``noise``: relative, lognormal."""
     rng = np.random.default_rng(seed)
@@ -90,12 +124,13 @@ def result_of(
         posted = done.first[program.start[p.receiver] + p.posted]
         received = done.last[program.start[p.receiver] + p.received]
         transfer = end[received] - np.maximum(begin[sent], begin[posted])
-        transfer = np.where((posted == received) | (end[received] - begin[received] > 1.0),
-                            transfer, np.nan)
+        transfer = np.where(
+            (posted == received) | (end[received] - begin[received] > 1.0), transfer, np.nan
+        )
     link = np.zeros(0)
     if program.what in ("link", "trunk"):
         receives = np.flatnonzero(program.events["code"] == Code.LINK_RECV)
-        link = np.concatenate([end[done.first[i]:done.last[i] + 1] for i in receives])
+        link = np.concatenate([end[done.first[i] : done.last[i] + 1] for i in receives])
         sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
         link = link - begin[done.first[sends]].min()
     finish = np.array([end[done.steps.of(p)].max(initial=0.0) for p in range(world.size)])
@@ -105,5 +140,14 @@ def result_of(
     for p in range(world.size):
         comm[:, p] = event_ns[:, process == p].sum(axis=1)
     return ProgramResult(
-        passes, np.tile(finish, (passes, 1)), comm, sampled, event_ns, begin[done.first[sampled]],
-        noisy(transfer), noisy(link), 0.0, np.zeros(0))
+        passes,
+        np.tile(finish, (passes, 1)),
+        comm,
+        sampled,
+        event_ns,
+        begin[done.first[sampled]],
+        noisy(transfer),
+        noisy(link),
+        0.0,
+        np.zeros(0),
+    )

@@ -13,11 +13,23 @@ import pyarrow.parquet as pq
 from p3s.study import write_json
 
 KINDS = {
-    "MPI_Send": "send", "MPI_Ssend": "send", "MPI_Isend": "send", "MPI_Sendrecv": "send",
-    "MPI_Send_init": "send", "MPI_Recv": "recv", "MPI_Irecv": "recv", "MPI_Recv_init": "recv",
-    "MPI_Sendrecv_recv": "recv", "MPI_Wait": "completion", "MPI_Waitall": "completion",
-    "MPI_Waitany": "completion", "MPI_Comm_split": "comm", "MPI_Init": "other",
-    "MPI_Finalize": "other", "MPI_Isendrecv": "send", "MPI_Isendrecv_recv": "recv",
+    "MPI_Send": "send",
+    "MPI_Ssend": "send",
+    "MPI_Isend": "send",
+    "MPI_Sendrecv": "send",
+    "MPI_Send_init": "send",
+    "MPI_Recv": "recv",
+    "MPI_Irecv": "recv",
+    "MPI_Recv_init": "recv",
+    "MPI_Sendrecv_recv": "recv",
+    "MPI_Wait": "completion",
+    "MPI_Waitall": "completion",
+    "MPI_Waitany": "completion",
+    "MPI_Comm_split": "comm",
+    "MPI_Init": "other",
+    "MPI_Finalize": "other",
+    "MPI_Isendrecv": "send",
+    "MPI_Isendrecv_recv": "recv",
 }
 
 
@@ -31,45 +43,98 @@ class Trace:
         self.phases = phases
         self._index: dict[tuple[int, int], int] = defaultdict(int)
 
-    def add(self, rank: int, op: str, peer: int = -1, nbytes: int = 0, *, tag: int | None = None,
-            comm: int = 0, root: int = -1, phase: int = 0, repeat: int | None = None,
-            work: float = 0.0, verdict: str = "exact") -> None:
+    def add(
+        self,
+        rank: int,
+        op: str,
+        peer: int = -1,
+        nbytes: int = 0,
+        *,
+        tag: int | None = None,
+        comm: int = 0,
+        root: int = -1,
+        phase: int = 0,
+        repeat: int | None = None,
+        work: float = 0.0,
+        verdict: str = "exact",
+    ) -> None:
         """Append an event of a rank."""
         kind = KINDS.get(op, "collective")
         if tag is None:
             tag = 0 if kind in ("send", "recv") else -1
         index = self._index[rank, phase]
         self._index[rank, phase] += 1
-        self.rows.append({
-            "rank": rank, "phase": phase, "index": index, "op": op, "kind": kind, "peer": peer,
-            "bytes": nbytes, "comm": comm, "tag": tag, "root": root,
-            "repeat": self.weight if repeat is None else repeat, "work": work,
-            "work_unit": "cpu_ns", "slot": index, "verdict": verdict,
-        })
+        self.rows.append(
+            {
+                "rank": rank,
+                "phase": phase,
+                "index": index,
+                "op": op,
+                "kind": kind,
+                "peer": peer,
+                "bytes": nbytes,
+                "comm": comm,
+                "tag": tag,
+                "root": root,
+                "repeat": self.weight if repeat is None else repeat,
+                "work": work,
+                "work_unit": "cpu_ns",
+                "slot": index,
+                "verdict": verdict,
+            }
+        )
 
     def write(self, directory: Path) -> Path:
         """Write the files of a scaled trace and return their directory."""
         directory.mkdir(parents=True, exist_ok=True)
         rows = sorted(self.rows, key=lambda row: (row["rank"], row["phase"], row["index"]))
-        schema = pa.schema([
-            ("rank", pa.int32()), ("phase", pa.int32()), ("index", pa.int32()),
-            ("op", pa.string()), ("kind", pa.string()), ("peer", pa.int32()),
-            ("bytes", pa.int64()), ("comm", pa.int32()), ("tag", pa.int32()),
-            ("root", pa.int32()), ("repeat", pa.int64()), ("work", pa.float64()),
-            ("work_unit", pa.string()), ("slot", pa.int32()), ("verdict", pa.string()),
-        ])
+        schema = pa.schema(
+            [
+                ("rank", pa.int32()),
+                ("phase", pa.int32()),
+                ("index", pa.int32()),
+                ("op", pa.string()),
+                ("kind", pa.string()),
+                ("peer", pa.int32()),
+                ("bytes", pa.int64()),
+                ("comm", pa.int32()),
+                ("tag", pa.int32()),
+                ("root", pa.int32()),
+                ("repeat", pa.int64()),
+                ("work", pa.float64()),
+                ("work_unit", pa.string()),
+                ("slot", pa.int32()),
+                ("verdict", pa.string()),
+            ]
+        )
         half = len(rows) // 2
         for part, piece in enumerate((rows[:half], rows[half:])):
             table = pa.Table.from_pylist(piece, schema)
             pq.write_table(table, directory / f"part-{part:04d}.parquet")
-        write_json(directory / "comms.json", {
-            "schema": "p3s.comms", "schema_version": 1, "comms": self.comms})
-        write_json(directory / "scaled.json", {
-            "schema": "p3s.scaled", "schema_version": 1, "n": self.n, "work_unit": "cpu_ns",
-            "grid": [self.n], "share": {},
-            "phases": [{"phase": p, "name": f"phase {p}", "weight": self.weight,
-                        "events_per_iteration": 1} for p in range(self.phases)],
-        })
+        write_json(
+            directory / "comms.json",
+            {"schema": "p3s.comms", "schema_version": 1, "comms": self.comms},
+        )
+        write_json(
+            directory / "scaled.json",
+            {
+                "schema": "p3s.scaled",
+                "schema_version": 1,
+                "n": self.n,
+                "work_unit": "cpu_ns",
+                "grid": [self.n],
+                "share": {},
+                "phases": [
+                    {
+                        "phase": p,
+                        "name": f"phase {p}",
+                        "weight": self.weight,
+                        "events_per_iteration": 1,
+                    }
+                    for p in range(self.phases)
+                ],
+            },
+        )
         return directory
 
 
@@ -99,10 +164,15 @@ def halo(n: int, *, nbytes: int = 2048, work: float = 0.0) -> Trace:
     trace = Trace(n)
     for rank in range(n):
         row, col = divmod(rank, cols)
-        around = [(row + dr, col + dc, tag) for tag, (dr, dc) in
-                  enumerate(((-1, 0), (1, 0), (0, -1), (0, 1)))]
-        near = [(r * cols + c, tag, nbytes if tag < 2 else nbytes // 2 + 8 * (row % 2))
-                for r, c, tag in around if 0 <= r < rows and 0 <= c < cols]
+        around = [
+            (row + dr, col + dc, tag)
+            for tag, (dr, dc) in enumerate(((-1, 0), (1, 0), (0, -1), (0, 1)))
+        ]
+        near = [
+            (r * cols + c, tag, nbytes if tag < 2 else nbytes // 2 + 8 * (row % 2))
+            for r, c, tag in around
+            if 0 <= r < rows and 0 <= c < cols
+        ]
         for peer, tag, size in near:
             trace.add(rank, "MPI_Irecv", peer, size, tag=tag ^ 1)
         for peer, tag, size in near:
@@ -147,14 +217,18 @@ def butterfly(n: int, *, nbytes: int = 512) -> Trace:
 
 def transpose(n: int, *, nbytes: int = 3000) -> Trace:
     """Irecv, Send, Wait with the transpose partner and in a row of a square grid."""
-    side = round(n ** 0.5)
+    side = round(n**0.5)
     trace = Trace(side * side)
     for rank in range(side * side):
         row, col = divmod(rank, side)
         partner = col * side + row
         for peer, tag in ((partner, 5), (row * side + (col ^ 1), 6)):
-            if peer != rank and peer // side < side and peer < side * side and (
-                    tag == 5 or (col ^ 1) < side):
+            if (
+                peer != rank
+                and peer // side < side
+                and peer < side * side
+                and (tag == 5 or (col ^ 1) < side)
+            ):
                 trace.add(rank, "MPI_Irecv", peer, nbytes, tag=tag)
                 trace.add(rank, "MPI_Send", peer, nbytes, tag=tag)
                 trace.add(rank, "MPI_Wait", nbytes=1)
@@ -182,8 +256,14 @@ def collectives(n: int) -> Trace:
     for rank in range(n):
         trace.add(rank, "MPI_Init", repeat=1)
         trace.add(rank, "MPI_Comm_split", repeat=1)
-        for op in ("MPI_Barrier", "MPI_Allreduce", "MPI_Allgather", "MPI_Alltoall", "MPI_Scan",
-                   "MPI_Reduce_scatter"):
+        for op in (
+            "MPI_Barrier",
+            "MPI_Allreduce",
+            "MPI_Allgather",
+            "MPI_Alltoall",
+            "MPI_Scan",
+            "MPI_Reduce_scatter",
+        ):
             trace.add(rank, op, nbytes=0 if op == "MPI_Barrier" else 256)
         trace.add(rank, "MPI_Allreduce", nbytes=100_000)
         for op in ("MPI_Bcast", "MPI_Reduce", "MPI_Gather", "MPI_Scatterv"):

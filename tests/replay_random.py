@@ -14,14 +14,33 @@ from steps_builder import Builder
 
 from p3s.simulate.steps import Steps
 
-_SENDS = ("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Isend", "MPI_Issend",
-          "MPI_Send_init", "MPI_Ssend_init")
+_SENDS = (
+    "MPI_Send",
+    "MPI_Ssend",
+    "MPI_Bsend",
+    "MPI_Rsend",
+    "MPI_Isend",
+    "MPI_Issend",
+    "MPI_Send_init",
+    "MPI_Ssend_init",
+)
 _RECEIVES = ("MPI_Recv", "MPI_Irecv", "MPI_Recv_init")
-_OPEN = ("MPI_Isend", "MPI_Issend", "MPI_Send_init", "MPI_Ssend_init", "MPI_Irecv",
-         "MPI_Recv_init")
-_COLLECTIVES = ("MPI_Barrier", "MPI_Bcast", "MPI_Reduce", "MPI_Allreduce", "MPI_Gather",
-                "MPI_Scatter", "MPI_Allgather", "MPI_Alltoall", "MPI_Scan", "MPI_Exscan",
-                "MPI_Reduce_scatter_block", "MPI_Allgatherv", "MPI_Gatherv")
+_OPEN = ("MPI_Isend", "MPI_Issend", "MPI_Send_init", "MPI_Ssend_init", "MPI_Irecv", "MPI_Recv_init")
+_COLLECTIVES = (
+    "MPI_Barrier",
+    "MPI_Bcast",
+    "MPI_Reduce",
+    "MPI_Allreduce",
+    "MPI_Gather",
+    "MPI_Scatter",
+    "MPI_Allgather",
+    "MPI_Alltoall",
+    "MPI_Scan",
+    "MPI_Exscan",
+    "MPI_Reduce_scatter_block",
+    "MPI_Allgatherv",
+    "MPI_Gatherv",
+)
 _ROOTED = ("MPI_Bcast", "MPI_Reduce", "MPI_Gather", "MPI_Scatter", "MPI_Gatherv")
 _SIZES = (0, 1, 8, 100, 1000, 4096, 5000, 70_000)
 
@@ -45,11 +64,15 @@ class Story:
         self.rows, self.columns = rng.randint(1, 4), rng.randint(2, 4)
         self.n = self.rows * self.columns
         self.members = {
-            **{1 + r: [r * self.columns + c for c in range(self.columns)]
-               for r in range(self.rows)},
-            **{100 + c: [r * self.columns + c for r in range(self.rows)]
-               for c in range(self.columns)},
-            200: sorted(rng.sample(range(self.n), rng.randint(1, self.n)))}
+            **{
+                1 + r: [r * self.columns + c for c in range(self.columns)] for r in range(self.rows)
+            },
+            **{
+                100 + c: [r * self.columns + c for r in range(self.rows)]
+                for c in range(self.columns)
+            },
+            200: sorted(rng.sample(range(self.n), rng.randint(1, self.n))),
+        }
         self.builder = Builder(self.n, self.members)
         self.open: list[list[int]] = [[] for _ in range(self.n)]
         self.said: list[str] = []
@@ -59,8 +82,16 @@ class Story:
         work = self.rng.choice((0.0, 0.0, 1e3, 2.5e5))
         return self.builder.add(rank, name, *args, work_ns=work, **named)
 
-    def message(self, source: int, target: int, nbytes: int, tag: int, comm: int = 0,
-                send: str = "", receive: str = "") -> None:
+    def message(
+        self,
+        source: int,
+        target: int,
+        nbytes: int,
+        tag: int,
+        comm: int = 0,
+        send: str = "",
+        receive: str = "",
+    ) -> None:
         """Add both ends of a message; one of them is nonblocking if it stays on its rank."""
         rng = self.rng
         send = send or rng.choice(_SENDS)
@@ -113,8 +144,13 @@ class Story:
         for _ in range(rng.randint(1, 8)):
             comm = rng.choice((0, 0, *self.members))
             members = self.members.get(comm, range(self.n))
-            self.message(rng.choice(list(members)), rng.choice(list(members)),
-                         rng.choice(_SIZES), rng.randint(0, 3), comm)
+            self.message(
+                rng.choice(list(members)),
+                rng.choice(list(members)),
+                rng.choice(_SIZES),
+                rng.randint(0, 3),
+                comm,
+            )
             if rng.random() < 0.3:
                 self.complete(rng.randrange(self.n), everything=False)
 
@@ -135,8 +171,9 @@ class Story:
         for rank in range(self.n):
             to, source = near(rank, step), near(rank, -step)
             if to >= 0 and source >= 0:
-                self.call(rank, "MPI_Sendrecv", to, nbytes, tag=tag, peer2=source,
-                          bytes2=nbytes, tag2=tag)
+                self.call(
+                    rank, "MPI_Sendrecv", to, nbytes, tag=tag, peer2=source, bytes2=nbytes, tag2=tag
+                )
             elif to >= 0:
                 self.call(rank, "MPI_Send", to, nbytes, tag=tag)
             elif source >= 0:
@@ -146,17 +183,23 @@ class Story:
         """Receives, sends, one wait for all with the neighbours of a periodic grid."""
         rng, columns = self.rng, self.columns
         persistent, nbytes = rng.random() < 0.4, rng.choice(_SIZES)
-        send, receive = ("MPI_Send_init", "MPI_Recv_init") if persistent else (
-            "MPI_Isend", "MPI_Irecv")
+        send, receive = (
+            ("MPI_Send_init", "MPI_Recv_init") if persistent else ("MPI_Isend", "MPI_Irecv")
+        )
         for _ in range(rng.randint(1, 3)):
             for rank in range(self.n):
                 row, column = divmod(rank, columns)
-                near = [(row + a) % self.rows * columns + (column + b) % columns
-                        for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0))]
-                mine = [self.call(rank, receive, peer, nbytes, tag=10 + (d ^ 1))
-                        for d, peer in enumerate(near)]
-                mine += [self.call(rank, send, peer, nbytes, tag=10 + d)
-                         for d, peer in enumerate(near)]
+                near = [
+                    (row + a) % self.rows * columns + (column + b) % columns
+                    for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0))
+                ]
+                mine = [
+                    self.call(rank, receive, peer, nbytes, tag=10 + (d ^ 1))
+                    for d, peer in enumerate(near)
+                ]
+                mine += [
+                    self.call(rank, send, peer, nbytes, tag=10 + d) for d, peer in enumerate(near)
+                ]
                 self.call(rank, "MPI_Waitall", done=mine)
 
     def ring(self) -> None:
@@ -205,8 +248,17 @@ class Story:
 
     def write(self) -> None:
         """Write a few parts, one after the other."""
-        parts = (self.messages, self.messages, self.shift, self.halo, self.ring, self.pipeline,
-                 self.wildcard, self.collective, self.collective)
+        parts = (
+            self.messages,
+            self.messages,
+            self.shift,
+            self.halo,
+            self.ring,
+            self.pipeline,
+            self.wildcard,
+            self.collective,
+            self.collective,
+        )
         for part in self.rng.choices(parts, k=self.rng.randint(2, 6)):
             part()
             self.said.append(part.__name__)
@@ -225,5 +277,9 @@ def pattern(seed: int) -> Pattern:
     """Return a pattern; equal seeds give equal ones."""
     story = Story(seed)
     story.write()
-    return Pattern(seed, story.builder.build(), story.rng.randint(1, 4),
-                   f"{story.rows}x{story.columns}: " + ", ".join(story.said))
+    return Pattern(
+        seed,
+        story.builder.build(),
+        story.rng.randint(1, 4),
+        f"{story.rows}x{story.columns}: " + ", ".join(story.said),
+    )

@@ -38,7 +38,7 @@ HOSTILE = [
     "x" * 5000,
     "</title><math><mi href='javascript:alert(1)'>",
     "--><a href=http://example.org>x</a><!--",
-]  # fmt: skip
+]
 
 
 def put_study(
@@ -71,7 +71,8 @@ def hostile_prediction() -> dict[str, Any]:
             phase["name"] = HOSTILE[k % len(HOSTILE)]
         row["estimators"] = {
             name: {**entry, "why_not": HOSTILE[0], "notes": HOSTILE}
-            for name, entry in zip(HOSTILE, row["estimators"].values(), strict=False)}
+            for name, entry in zip(HOSTILE, row["estimators"].values(), strict=False)
+        }
         row["estimator"] = HOSTILE[1]
         row["interval_parts"] = {name: [0.9, 1.1] for name in HOSTILE}
     for k, entry in enumerate([*made["limits"], *made["phase_laws"], *made["residuals"]]):

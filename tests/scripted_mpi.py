@@ -59,12 +59,18 @@ class World:
         self.program, self.rng, self.temper, self.buffering = program, rng, temper, buffering
         self.processes = len(program.start) - 1
         self.names = program.events.dtype.names
-        self.events = [[dict(zip(self.names, event, strict=True))
-                        for event in program.of(p).tolist()] for p in range(self.processes)]
-        self.steps = [program.step[a:b].tolist() for a, b in
-                      zip(program.start[:-1], program.start[1:], strict=True)]
-        self.lists = [program.lists[a:b].tolist() for a, b in
-                      zip(program.list_start[:-1], program.list_start[1:], strict=True)]
+        self.events = [
+            [dict(zip(self.names, event, strict=True)) for event in program.of(p).tolist()]
+            for p in range(self.processes)
+        ]
+        self.steps = [
+            program.step[a:b].tolist()
+            for a, b in zip(program.start[:-1], program.start[1:], strict=True)
+        ]
+        self.lists = [
+            program.lists[a:b].tolist()
+            for a, b in zip(program.list_start[:-1], program.list_start[1:], strict=True)
+        ]
         self.at = [0] * self.processes
         self.pending: list[list[Request] | None] = [None] * self.processes
         self.slots: list[dict[int, Request]] = [{} for _ in range(self.processes)]
@@ -74,8 +80,9 @@ class World:
         self.unexpected: list[list[tuple[bool, Request]]] = [[] for _ in range(self.processes)]
         self.posted: list[list[tuple[bool, Request]]] = [[] for _ in range(self.processes)]
         self.moving: list[tuple[Request, Request]] = []
-        self.calls: dict[tuple[int, int], list[tuple[int, tuple[int, ...], Request]]] = \
-            defaultdict(list)
+        self.calls: dict[tuple[int, int], list[tuple[int, tuple[int, ...], Request]]] = defaultdict(
+            list
+        )
         self.ordinal: dict[tuple[int, int], int] = defaultdict(int)
         self.asleep: set[int] = set()
         self.outcome = Outcome([[0] * len(e) for e in self.events])
@@ -91,8 +98,16 @@ class World:
             return e["bytes"] <= SMALL_BYTES
         return self.buffering == "all" or self.rng.random() < 0.5
 
-    def post(self, process: int, at: int, e: dict[str, int], *, sends: bool,
-             synchronous: bool = False, control: bool = False) -> Request:
+    def post(
+        self,
+        process: int,
+        at: int,
+        e: dict[str, int],
+        *,
+        sends: bool,
+        synchronous: bool = False,
+        control: bool = False,
+    ) -> Request:
         """Post one end of a message; it meets the first other end that fits."""
         mine = self.request(process, at, e, sends)
         if not 0 <= mine.peer < self.processes:
@@ -108,8 +123,12 @@ class World:
         target = mine.peer if sends else process
         queue = self.posted[target] if sends else self.unexpected[target]
         for k, (other_control, other) in enumerate(queue):
-            if other_control == control and other.peer == process \
-                    and other.process == mine.peer and (control or other.tag == mine.tag):
+            if (
+                other_control == control
+                and other.peer == process
+                and other.process == mine.peer
+                and (control or other.tag == mine.tag)
+            ):
                 del queue[k]
                 self.meet(mine, other, control)
                 return mine
@@ -119,12 +138,16 @@ class World:
     def meet(self, mine: Request, other: Request, control: bool) -> None:
         send, receive = (mine, other) if mine.sends else (other, mine)
         if control and (send.bytes, send.tag) != (receive.bytes, receive.tag):
-            raise ScriptError(f"black hole {receive.process} event {receive.event} is asked for "
-                              f"{send.bytes} B tag {send.tag} by event {send.event}, expects "
-                              f"{receive.bytes} B tag {receive.tag}")
+            raise ScriptError(
+                f"black hole {receive.process} event {receive.event} is asked for "
+                f"{send.bytes} B tag {send.tag} by event {send.event}, expects "
+                f"{receive.bytes} B tag {receive.tag}"
+            )
         if send.bytes > receive.bytes:
-            raise ScriptError(f"message of {send.bytes} B from {send.process} event {send.event} "
-                              f"is truncated at {receive.process} event {receive.event}")
+            raise ScriptError(
+                f"message of {send.bytes} B from {send.process} event {send.event} "
+                f"is truncated at {receive.process} event {receive.event}"
+            )
         send.other, receive.other = receive, send
         self.moving.append((send, receive))
         if not control:
@@ -148,22 +171,35 @@ class World:
         if code == Code.RECV:
             return [self.post(process, at, e, sends=False)]
         if code in (Code.ISEND, Code.ISSEND, Code.IRECV, Code.BUFFERED):
-            self.keep(process, e["slot"], self.post(
-                process, at, e, sends=code != Code.IRECV, synchronous=code == Code.ISSEND))
+            self.keep(
+                process,
+                e["slot"],
+                self.post(
+                    process, at, e, sends=code != Code.IRECV, synchronous=code == Code.ISSEND
+                ),
+            )
         elif code == Code.START:
-            record = dict(zip(self.names, self.program.persistent[process][e["arg"]].tolist(),
-                              strict=True))
+            record = dict(
+                zip(self.names, self.program.persistent[process][e["arg"]].tolist(), strict=True)
+            )
             if e["arg"] in self.active[process]:
                 raise ScriptError(f"process {process} event {at}: starts an active request")
-            mine = self.post(process, at, record, sends=record["code"] != Code.IRECV,
-                             synchronous=record["code"] == Code.ISSEND)
+            mine = self.post(
+                process,
+                at,
+                record,
+                sends=record["code"] != Code.IRECV,
+                synchronous=record["code"] == Code.ISSEND,
+            )
             mine.persistent = e["arg"]
             self.active[process].add(e["arg"])
             self.keep(process, e["slot"], mine)
         elif code == Code.SENDRECV:
             second = self.events[process][at + 1]
-            return [self.post(process, at, e, sends=True),
-                    self.post(process, at + 1, second, sends=False)]
+            return [
+                self.post(process, at, e, sends=True),
+                self.post(process, at + 1, second, sends=False),
+            ]
         elif code == Code.ASK:
             return [self.post(process, at, e, sends=True, control=True)]
         elif code == Code.ANSWER:
@@ -176,8 +212,9 @@ class World:
         elif code == Code.WAIT:
             return self.listed(process, e)
         elif code in (Code.LINK_SEND, Code.LINK_RECV):
-            return [self.post(process, at, e, sends=code == Code.LINK_SEND)
-                    for _ in range(e["number"])]
+            return [
+                self.post(process, at, e, sends=code == Code.LINK_SEND) for _ in range(e["number"])
+            ]
         elif code == Code.END:
             return list(self.slots[process].values())
         elif code in (Code.WAITANY, Code.WAITSOME):
@@ -195,7 +232,7 @@ class World:
         self.slots[process][slot] = mine
 
     def listed(self, process: int, e: dict[str, int]) -> list[Request]:
-        entries = self.lists[process][e["first"]:e["first"] + e["number"]]
+        entries = self.lists[process][e["first"] : e["first"] + e["number"]]
         if len(entries) != e["number"] or len(set(entries)) != len(entries):
             raise ScriptError(f"process {process}: damaged request list")
         try:
@@ -236,8 +273,11 @@ class World:
             return True
         if not ready:
             return False
-        number = 1 if e["code"] == Code.WAITANY else self.rng.randint(
-            1, min(len(ready), self.some[process]))
+        number = (
+            1
+            if e["code"] == Code.WAITANY
+            else self.rng.randint(1, min(len(ready), self.some[process]))
+        )
         for request in self.rng.sample(ready, number):
             self.take(request)
         self.some[process] -= number
@@ -278,9 +318,14 @@ class World:
                 self.deliver()
                 continue
             if not awake:
-                raise ScriptError("deadlock: " + "; ".join(
-                    f"process {p} event {self.at[p]} "
-                    f"{Code(self.events[p][self.at[p]]['code']).name}" for p in alive))
+                raise ScriptError(
+                    "deadlock: "
+                    + "; ".join(
+                        f"process {p} event {self.at[p]} "
+                        f"{Code(self.events[p][self.at[p]]['code']).name}"
+                        for p in alive
+                    )
+                )
             if self.temper == "stubborn" and last in awake:
                 process = last
             elif self.temper in ("lowest", "highest"):
@@ -308,7 +353,8 @@ class World:
             raise ScriptError("a message was never complete")
 
 
-def execute(program: Program, seed: int, temper: str = "random",
-            buffering: str = "random") -> Outcome:
+def execute(
+    program: Program, seed: int, temper: str = "random", buffering: str = "random"
+) -> Outcome:
     """Execute a program; raise ScriptError when it does not end as it should."""
     return World(program, random.Random(seed), temper, buffering).run()

@@ -14,16 +14,22 @@ def exchange(rec: Recorder, site: str, to: int, frm: int, sent: int, got: int) -
     rec("Sendrecv_recv", site=site, peer=frm, nbytes=8 * got, work=0)
 
 
-def multipartition(extents: tuple[int, int, int] = (36, 36, 36), trim: int = 1,
-                   faces: int = 10, forth: int = 22, back: int = 10, steps: int = 2,
-                   buffers: bool = False) -> Program:
+def multipartition(
+    extents: tuple[int, int, int] = (36, 36, 36),
+    trim: int = 1,
+    faces: int = 10,
+    forth: int = 22,
+    back: int = 10,
+    steps: int = 2,
+    buffers: bool = False,
+) -> Program:
     """An ADI solver on a diagonal multi-partition, as NPB SP: faces, three sweeps.
 
     buffers: the sweeps send whole buffers, one wider than any cell, as NPB BT.
     """
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         row, col = divmod(rec.rank, p)
         cells = [((col + j) % p, (row - j) % p, j) for j in range(p)]
 
@@ -77,8 +83,14 @@ def allgather_ring(size: int = 1001, rounds: int = 2) -> Program:
         n, r = rec.n, rec.rank
         for _ in range(rounds):
             for t in range(n - 1):
-                exchange(rec, "ring", (r + 1) % n, (r - 1) % n, block(size, n, (r - t) % n),
-                         block(size, n, (r - t - 1) % n))
+                exchange(
+                    rec,
+                    "ring",
+                    (r + 1) % n,
+                    (r - 1) % n,
+                    block(size, n, (r - t) % n),
+                    block(size, n, (r - t - 1) % n),
+                )
             rec("Barrier")
 
     return program
@@ -113,7 +125,7 @@ def summa(m: int = 301, k: int = 203, rounds: int = 2) -> Program:
     """Matrix product: in each turn one column and one row of blocks are broadcast."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         row, col = divmod(rec.rank, p)
         mine = rec.comm(tuple(range(row * p, row * p + p)))
         down = rec.comm(tuple(range(col, rec.n, p)))
@@ -121,10 +133,20 @@ def summa(m: int = 301, k: int = 203, rounds: int = 2) -> Program:
         rec("Comm_split", site="columns")
         for _ in range(rounds):
             for t in range(p):
-                rec("Bcast", site="a", comm=mine, root=row * p + t,
-                    nbytes=8 * block(m, p, row) * block(k, p, t))
-                rec("Bcast", site="b", comm=down, root=t * p + col,
-                    nbytes=8 * block(k, p, t) * block(m, p, col))
+                rec(
+                    "Bcast",
+                    site="a",
+                    comm=mine,
+                    root=row * p + t,
+                    nbytes=8 * block(m, p, row) * block(k, p, t),
+                )
+                rec(
+                    "Bcast",
+                    site="b",
+                    comm=down,
+                    root=t * p + col,
+                    nbytes=8 * block(k, p, t) * block(m, p, col),
+                )
             rec("Allreduce", nbytes=8)
 
     return program
@@ -134,7 +156,7 @@ def cannon(size: int = 203, rounds: int = 2) -> Program:
     """Matrix product: blocks of A go left, blocks of B go up, each turn another one."""
 
     def program(rec: Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         i, j = divmod(rec.rank, p)
         left, right = i * p + (j - 1) % p, i * p + (j + 1) % p
         up, down = (i - 1) % p * p + j, (i + 1) % p * p + j
@@ -142,10 +164,22 @@ def cannon(size: int = 203, rounds: int = 2) -> Program:
         for _ in range(rounds):
             for t in range(p):
                 k = (i + j + t) % p
-                exchange(rec, "a", left, right, mine * block(size, p, k),
-                         mine * block(size, p, (k + 1) % p))
-                exchange(rec, "b", up, down, block(size, p, k) * block(size, p, j),
-                         block(size, p, (k + 1) % p) * block(size, p, j))
+                exchange(
+                    rec,
+                    "a",
+                    left,
+                    right,
+                    mine * block(size, p, k),
+                    mine * block(size, p, (k + 1) % p),
+                )
+                exchange(
+                    rec,
+                    "b",
+                    up,
+                    down,
+                    block(size, p, k) * block(size, p, j),
+                    block(size, p, (k + 1) % p) * block(size, p, j),
+                )
             rec("Barrier")
 
     return program
@@ -161,10 +195,22 @@ def vcycle(size: int = 4099, cycles: int = 2, levels: int = 4) -> Program:
             for site, order in (("down", range(levels)), ("up", range(levels - 1, -1, -1))):
                 for level in order:
                     lx, ly = block(size >> level, px, cx), block(size >> level, py, cy)
-                    exchange(rec, site + "x", (cx + 1) % px * py + cy, (cx - 1) % px * py + cy,
-                             ly + 2, ly + 2)
-                    exchange(rec, site + "y", cx * py + (cy + 1) % py, cx * py + (cy - 1) % py,
-                             lx + 2, lx + 2)
+                    exchange(
+                        rec,
+                        site + "x",
+                        (cx + 1) % px * py + cy,
+                        (cx - 1) % px * py + cy,
+                        ly + 2,
+                        ly + 2,
+                    )
+                    exchange(
+                        rec,
+                        site + "y",
+                        cx * py + (cy + 1) % py,
+                        cx * py + (cy - 1) % py,
+                        lx + 2,
+                        lx + 2,
+                    )
             rec("Allreduce", nbytes=8)
 
     return program
@@ -181,10 +227,20 @@ def pencils(nx: int = 65, ny: int = 50, nz: int = 43, steps: int = 2) -> Program
         rec("Comm_split", site="rows")
         rec("Comm_split", site="columns")
         for _ in range(steps):
-            rec("Alltoallv", site="xy", comm=row, elem=16,
-                nbytes=16 * block(nx, px, cx) * block(ny, py, cy) * nz)
-            rec("Alltoallv", site="yz", comm=col, elem=16,
-                nbytes=16 * block(nx, px, cx) * block(nz, py, cy) * ny)
+            rec(
+                "Alltoallv",
+                site="xy",
+                comm=row,
+                elem=16,
+                nbytes=16 * block(nx, px, cx) * block(ny, py, cy) * nz,
+            )
+            rec(
+                "Alltoallv",
+                site="yz",
+                comm=col,
+                elem=16,
+                nbytes=16 * block(nx, px, cx) * block(nz, py, cy) * ny,
+            )
         rec("Gatherv", nbytes=8 * block(nx, px, cx) * block(ny, py, cy), root=0)
 
     return program
@@ -197,8 +253,14 @@ def fused(outer: int = 4, inner: int = 3) -> Program:
         rec("Barrier", site="start")
         for _ in range(outer):
             for j in range(inner):
-                exchange(rec, "ring", (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n,
-                         100 * (j + 1), 100 * (j + 1))
+                exchange(
+                    rec,
+                    "ring",
+                    (rec.rank + 1) % rec.n,
+                    (rec.rank - 1) % rec.n,
+                    100 * (j + 1),
+                    100 * (j + 1),
+                )
         rec("Barrier", site="end")
 
     return program
@@ -241,8 +303,12 @@ def trimmed_halo(nx: int = 131, ny: int = 101, iters: int = 3) -> Program:
         lx = block(nx, px, cx) - (cx == 0) - (cx == px - 1)
         ly = block(ny, py, cy) - (cy == 0) - (cy == py - 1)
         for _ in range(iters):
-            for x, y, size, site in ((cx - 1, cy, ly, "w"), (cx + 1, cy, ly, "e"),
-                                     (cx, cy - 1, lx, "s"), (cx, cy + 1, lx, "n")):
+            for x, y, size, site in (
+                (cx - 1, cy, ly, "w"),
+                (cx + 1, cy, ly, "e"),
+                (cx, cy - 1, lx, "s"),
+                (cx, cy + 1, lx, "n"),
+            ):
                 if 0 <= x < px and 0 <= y < py:
                     rec("Irecv", site="r" + site, peer=x * py + y, nbytes=8 * size)
                     rec("Isend", site="s" + site, peer=x * py + y, nbytes=8 * size)
@@ -283,8 +349,13 @@ def faces3d(size: int = 32, iters: int = 2) -> Program:
                     to, frm = list(c), list(c)
                     to[d], frm[d] = (c[d] + s) % p[d], (c[d] - s) % p[d]
                     for op, q in (("Irecv", frm), ("Send", to)):
-                        rec(op, site=f"{op}{d}{s}", comm=grid, nbytes=8 * face,
-                            peer=int(np.ravel_multi_index(q, p)))
+                        rec(
+                            op,
+                            site=f"{op}{d}{s}",
+                            comm=grid,
+                            nbytes=8 * face,
+                            peer=int(np.ravel_multi_index(q, p)),
+                        )
                     rec("Wait", nbytes=1)
 
     return program

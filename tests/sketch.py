@@ -11,19 +11,38 @@ from capture_writer import Writer
 from p3s.trace import RunTrace, read_run
 
 NAMES = (
-    "MPI_Init", "MPI_Finalize", "MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv", "MPI_Wait",
-    "MPI_Waitall", "MPI_Sendrecv", "MPI_Sendrecv_recv", "MPI_Mprobe", "MPI_Mrecv",
-    "MPI_Allreduce", "MPI_Iallreduce", "MPI_Barrier", "MPI_Bcast", "MPI_Send_init",
-    "MPI_Recv_init", "MPI_Comm_create_group", "MPI_Ibarrier",
-)  # fmt: skip
+    "MPI_Init",
+    "MPI_Finalize",
+    "MPI_Send",
+    "MPI_Recv",
+    "MPI_Isend",
+    "MPI_Irecv",
+    "MPI_Wait",
+    "MPI_Waitall",
+    "MPI_Sendrecv",
+    "MPI_Sendrecv_recv",
+    "MPI_Mprobe",
+    "MPI_Mrecv",
+    "MPI_Allreduce",
+    "MPI_Iallreduce",
+    "MPI_Barrier",
+    "MPI_Bcast",
+    "MPI_Send_init",
+    "MPI_Recv_init",
+    "MPI_Comm_create_group",
+    "MPI_Ibarrier",
+)
 #: Communicators beside the world: id -> members.
 Comms = dict[int, list[int]]
 
 
 def rank_file(
-    rank: int, size: int, events: Sequence[tuple[Any, ...]], comms: Comms | None = None,
+    rank: int,
+    size: int,
+    events: Sequence[tuple[Any, ...]],
+    comms: Comms | None = None,
     **settings: Any,
-) -> Writer:  # fmt: skip
+) -> Writer:
     """Return the capture of one rank.
 
     An event is (name without MPI_, settings as a dict); settings are those of Writer.call, and
@@ -56,9 +75,11 @@ def rank_file(
 
 
 def sketched(
-    folder: Path, *ranks: Sequence[tuple[Any, ...]] | None, comms: Comms | None = None,
+    folder: Path,
+    *ranks: Sequence[tuple[Any, ...]] | None,
+    comms: Comms | None = None,
     ends: bool = True,
-) -> RunTrace:  # fmt: skip
+) -> RunTrace:
     """Write a run and read it back; None is a rank without a file.
 
     Events are in ``folder``; MPI_Init is not added, MPI_Finalize and the end of the capture are.

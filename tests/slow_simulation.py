@@ -22,8 +22,15 @@ STARTED_RECEIVES = {Op.IRECV, Op.START_RECV}
 class Simulation:
     """All ranks of some steps on a network; ``run`` returns begin, end and waiting per step."""
 
-    def __init__(self, steps: Any, node_of: Any, network: Any, distance: Any = None,
-                 collective_ns: Any = None, extra_ns: Any = None) -> None:
+    def __init__(
+        self,
+        steps: Any,
+        node_of: Any,
+        network: Any,
+        distance: Any = None,
+        collective_ns: Any = None,
+        extra_ns: Any = None,
+    ) -> None:
         self.s, self.node_of, self.net, self.distance = steps, node_of, network, distance
         self.extra = np.zeros(len(steps)) if extra_ns is None else extra_ns
         self.collective_ns = np.zeros(len(steps)) if collective_ns is None else collective_ns
@@ -204,8 +211,9 @@ class Simulation:
         path, nbytes = self.message(i)
         into = ("in", int(self.node_of[int(self.s.peer[i])]))
         here, _ = self.bucket(into, ns, nbytes)
-        least = max(max(nbytes - burst, 0) / rate
-                    for rate, burst in map(self.carries, [into, *self.way(i)]))
+        least = max(
+            max(nbytes - burst, 0) / rate for rate, burst in map(self.carries, [into, *self.way(i)])
+        )
         delay = max(max(here, self.gone[i]) - (self.began[i] + least), 0)
         self.arrive(i, self.began[i] + self.taken(i) + delay)
 
@@ -218,8 +226,10 @@ class Simulation:
     def rid(self, i: int) -> float:
         path, nbytes = self.message(i)
         held = self.net.sender_buffer / self.net.rate if path.linked else 0
-        return max(self.began[i] + float(path.send.at(nbytes)),
-                   self.arrival[i] - float(path.transfer.at(0)) - held)
+        return max(
+            self.began[i] + float(path.send.at(nbytes)),
+            self.arrival[i] - float(path.transfer.at(0)) - held,
+        )
 
     def receive(self, j: int) -> tuple[float, float, float] | None:
         """When the message was begun, is here, and what taking it in costs; None: not known."""
@@ -227,8 +237,11 @@ class Simulation:
         if i < 0:
             peer = int((self.s.peer2 if half else self.s.peer)[j])
             nbytes = float((self.s.bytes2 if half else self.s.bytes)[j])
-            cost = self.net.post if peer < 0 else float(
-                self.path(peer, self.rank_of[j]).receive.at(nbytes))
+            cost = (
+                self.net.post
+                if peer < 0
+                else float(self.path(peer, self.rank_of[j]).receive.at(nbytes))
+            )
             return self.begin[j], self.begin[j], cost
         if i not in self.arrival:
             return None
@@ -254,7 +267,7 @@ class Simulation:
         receives, ends = [], []
         if op in (Op.WAIT, Op.WAITANY, Op.WAITSOME):
             least = float(self.net.post)
-            listed = [int(q) for q in self.s.done[self.s.done_start[i]:self.s.done_start[i + 1]]]
+            listed = [int(q) for q in self.s.done[self.s.done_start[i] : self.s.done_start[i + 1]]]
             active = [q for q in dict.fromkeys(listed) if q not in self.used]
             known = [q for q in active if self.done(q) is not None]
             chosen = active
@@ -330,11 +343,16 @@ class Simulation:
         full = len(group) == len(members)
         if name in ("bcast", "scatter", "ibcast"):
             if root is not None:
-                ends = {k: (max(begin[k], begin[root]), max(begin[k], begin[root]) + cost[k])
-                        for k in group}
+                ends = {
+                    k: (max(begin[k], begin[root]), max(begin[k], begin[root]) + cost[k])
+                    for k in group
+                }
         elif name in ("reduce", "gather", "ireduce"):
-            ends = {k: (begin[k], begin[k] + float(self.message(k)[0].send.at(self.s.bytes[k])))
-                    for k in group if k != root}
+            ends = {
+                k: (begin[k], begin[k] + float(self.message(k)[0].send.at(self.s.bytes[k])))
+                for k in group
+                if k != root
+            }
             if full:
                 latest = max(begin[k] for k in group)
                 ends[root] = (latest, latest + cost[root])

@@ -179,7 +179,6 @@ class Cluster:
                 process.wait()
         self._running.clear()
 
-
     def _end_jobs(self) -> None:
         """What serves a step outlives its slurmd: no job may be left when that ends."""
         scancel = _find("scancel")

@@ -16,9 +16,22 @@ from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Ints, Op, Steps
 from p3s.trace.ops import ISENDRECV_RECV
 
 #: Columns of Steps that a call fills, with their values where nothing is said.
-_DEFAULTS = {"op": 0, "peer": -1, "tag": -1, "comm": 0, "bytes": 0, "peer2": -1, "tag2": -1,
-             "bytes2": 0, "call": 0, "work_ns": 0.0, "number": 0, "row": -1, "weight": 1.0,
-             "turn": 0}
+_DEFAULTS = {
+    "op": 0,
+    "peer": -1,
+    "tag": -1,
+    "comm": 0,
+    "bytes": 0,
+    "peer2": -1,
+    "tag2": -1,
+    "bytes2": 0,
+    "call": 0,
+    "work_ns": 0.0,
+    "number": 0,
+    "row": -1,
+    "weight": 1.0,
+    "turn": 0,
+}
 
 
 class Builder:
@@ -36,12 +49,17 @@ class Builder:
         steps = b.build()
     """
 
-    def __init__(self, n: int, members: Mapping[int, Sequence[int]] | None = None,
-                 ranks: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        n: int,
+        members: Mapping[int, Sequence[int]] | None = None,
+        ranks: Sequence[int] | None = None,
+    ) -> None:
         self.n = n
         self.members = {0: np.arange(n, dtype=np.int64)}
-        self.members.update({comm: np.asarray(them, dtype=np.int64)
-                             for comm, them in (members or {}).items()})
+        self.members.update(
+            {comm: np.asarray(them, dtype=np.int64) for comm, them in (members or {}).items()}
+        )
         self.ranks = sorted(set(range(n) if ranks is None else ranks))
         self._rows: dict[int, list[dict[str, float]]] = {rank: [] for rank in self.ranks}
         self._done: dict[int, list[list[int]]] = {rank: [] for rank in self.ranks}
@@ -49,11 +67,25 @@ class Builder:
         self._halves: dict[int, int] = {}
         self._calls: dict[str, int] = {}
 
-    def add(self, rank: int, call: str, peer: int = -1, nbytes: int = 0, *, tag: int | None = None,
-            comm: int = 0, work_ns: float = 0.0, peer2: int = -1, tag2: int | None = None,
-            bytes2: int | None = None, number: int | None = None,
-            done: Sequence[int] | None = None, row: int = -1, weight: float = 1.0,
-            turn: int = 0) -> int:
+    def add(
+        self,
+        rank: int,
+        call: str,
+        peer: int = -1,
+        nbytes: int = 0,
+        *,
+        tag: int | None = None,
+        comm: int = 0,
+        work_ns: float = 0.0,
+        peer2: int = -1,
+        tag2: int | None = None,
+        bytes2: int | None = None,
+        number: int | None = None,
+        done: Sequence[int] | None = None,
+        row: int = -1,
+        weight: float = 1.0,
+        turn: int = 0,
+    ) -> int:
         """Append a call and return its number on its rank (for ``done``).
 
         peer: destination, source, or root of a collective. The receive half of MPI_Sendrecv:
@@ -71,12 +103,23 @@ class Builder:
         message = op in RECEIVES or op.name.endswith("SEND")
         tag = (0 if message else -1) if tag is None else tag
         row_: dict[str, float] = {
-            **_DEFAULTS, "peer": peer, "tag": tag, "comm": comm, "bytes": nbytes,
-            "call": self._calls.setdefault(call, len(self._calls)), "work_ns": work_ns,
-            "row": row, "weight": weight, "turn": turn}
+            **_DEFAULTS,
+            "peer": peer,
+            "tag": tag,
+            "comm": comm,
+            "bytes": nbytes,
+            "call": self._calls.setdefault(call, len(self._calls)),
+            "work_ns": work_ns,
+            "row": row,
+            "weight": weight,
+            "turn": turn,
+        }
         if op == Op.SENDRECV:
-            row_ |= {"peer2": peer if peer2 < 0 else peer2, "tag2": tag if tag2 is None else tag2,
-                     "bytes2": nbytes if bytes2 is None else bytes2}
+            row_ |= {
+                "peer2": peer if peer2 < 0 else peer2,
+                "tag2": tag if tag2 is None else tag2,
+                "bytes2": nbytes if bytes2 is None else bytes2,
+            }
         found: list[int] = []
         if op in WAITS:
             op, many, found = self._complete(rank, op, call, number, done)
@@ -85,24 +128,30 @@ class Builder:
         if call.startswith("MPI_Isendrecv") and call != ISENDRECV_RECV:
             self._halves[rank] = here
         elif requests_of(call):
-            both = [self._halves.pop(rank)] if call == ISENDRECV_RECV and rank in self._halves \
-                else []
+            both = (
+                [self._halves.pop(rank)] if call == ISENDRECV_RECV and rank in self._halves else []
+            )
             open_.post(here, [] if call in AT_ONCE else [*both, here], op in RECEIVES)
         rows.append(row_)
         self._done[rank].append(found)
         return here
 
-    def _complete(self, rank: int, op: Op, call: str, number: int | None,
-                  done: Sequence[int] | None) -> tuple[Op, int, list[int]]:
+    def _complete(
+        self, rank: int, op: Op, call: str, number: int | None, done: Sequence[int] | None
+    ) -> tuple[Op, int, list[int]]:
         open_ = self._open[rank]
         if done is None:
             most = open_.number() if call in ("MPI_Waitall", "MPI_Testall") else 1
             return open_.complete(op, most if number is None else number)
         for step in done:
-            if not 0 <= step < len(self._rows[rank]) \
-                    or self._rows[rank][step]["op"] not in REQUESTS:
-                raise P3SError(f"steps: rank {rank}: {call} completes step {step}, which leaves "
-                               "no request behind")
+            if (
+                not 0 <= step < len(self._rows[rank])
+                or self._rows[rank][step]["op"] not in REQUESTS
+            ):
+                raise P3SError(
+                    f"steps: rank {rank}: {call} completes step {step}, which leaves "
+                    "no request behind"
+                )
         if op == Op.WAIT:
             for step in done:
                 open_.free.pop(step, None)
@@ -116,18 +165,33 @@ class Builder:
         rows = [row for rank in self.ranks for row in self._rows[rank]]
         lengths = [len(self._rows[rank]) for rank in self.ranks]
         start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        done = [step + int(start[i]) for i, rank in enumerate(self.ranks)
-                for them in self._done[rank] for step in them]
+        done = [
+            step + int(start[i])
+            for i, rank in enumerate(self.ranks)
+            for them in self._done[rank]
+            for step in them
+        ]
         counts = [len(them) for rank in self.ranks for them in self._done[rank]]
         columns: dict[str, Any] = {
-            name: np.asarray([row[name] for row in rows],
-                             dtype=np.float64 if isinstance(value, float) else np.int64)
-            for name, value in _DEFAULTS.items()}
+            name: np.asarray(
+                [row[name] for row in rows],
+                dtype=np.float64 if isinstance(value, float) else np.int64,
+            )
+            for name, value in _DEFAULTS.items()
+        }
         none = np.full(len(rows), -1, dtype=np.int64)
         steps = Steps(
-            n=self.n, ranks=np.asarray(self.ranks, dtype=np.int64), start=start, **columns,
-            done_start=_sums(counts), done=np.asarray(done, dtype=np.int64), to=none, source=none,
-            calls=tuple(self._calls), members=self.members)
+            n=self.n,
+            ranks=np.asarray(self.ranks, dtype=np.int64),
+            start=start,
+            **columns,
+            done_start=_sums(counts),
+            done=np.asarray(done, dtype=np.int64),
+            to=none,
+            source=none,
+            calls=tuple(self._calls),
+            members=self.members,
+        )
         to, source = pair(steps)
         return replace(steps, to=to, source=source)
 
@@ -136,13 +200,18 @@ def _sums(counts: Sequence[int]) -> Ints:
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
-def steps_of_lists(n: int, lists: Mapping[int, Sequence[tuple[Any, ...]]], *,
-                   members: Mapping[int, Sequence[int]] | None = None) -> Steps:
+def steps_of_lists(
+    n: int,
+    lists: Mapping[int, Sequence[tuple[Any, ...]]],
+    *,
+    members: Mapping[int, Sequence[int]] | None = None,
+) -> Steps:
     """Return the steps of ranks from lists of (call, peer, bytes[, tag[, work_ns]])."""
     builder = Builder(n, members)
     for rank, calls in lists.items():
         for call, peer, nbytes, *rest in calls:
             tag = rest[0] if rest else None
-            builder.add(rank, call, peer, nbytes, tag=tag,
-                        work_ns=rest[1] if len(rest) > 1 else 0.0)
+            builder.add(
+                rank, call, peer, nbytes, tag=tag, work_ns=rest[1] if len(rest) > 1 else 0.0
+            )
     return builder.build()

@@ -37,8 +37,9 @@ SHAPES = {
 def test_geometry_is_found_without_noise(name):
     amount = fitted(SHAPES[name])
     for n, dims in LARGE.items():
-        assert float(amount.value(env(n, dims))) == pytest.approx(SHAPES[name](env(n, dims)),
-                                                                  rel=1e-4)
+        assert float(amount.value(env(n, dims))) == pytest.approx(
+            SHAPES[name](env(n, dims)), rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -61,15 +62,15 @@ def test_a_rim_of_the_program_steadies_the_others():
     true = SHAPES["corner"]
     at = env(64, LARGE[64])
     free = [abs(float(fitted(true, 0.04, seed=s).value(at)) / true(at) - 1) for s in range(12)]
-    known = [abs(float(fitted(true, 0.04, (0.21,), s).value(at)) / true(at) - 1)
-             for s in range(12)]
+    known = [abs(float(fitted(true, 0.04, (0.21,), s).value(at)) / true(at) - 1) for s in range(12)]
     assert np.median(known) < np.median(free)
 
 
 def test_a_rim_that_does_not_fit_is_not_taken():
     amount = fitted(SHAPES["corner"], rims=(0.9,))
     assert float(amount.value(env(64, LARGE[64]))) == pytest.approx(
-        SHAPES["corner"](env(64, LARGE[64])), rel=1e-4)
+        SHAPES["corner"](env(64, LARGE[64])), rel=1e-4
+    )
 
 
 def test_nothing_one_count_and_zeros():
@@ -91,28 +92,42 @@ def test_plain_data_and_back():
 def test_rims_are_shared_by_the_sizes_of_a_program():
     def points(true, noise):
         rng = np.random.default_rng(7)
-        return [[n, true(env(n, d)) * (1 + noise * rng.standard_normal()), 10 * n]
-                for n, d in DIMS.items()]
+        return [
+            [n, true(env(n, d)) * (1 + noise * rng.standard_normal()), 10 * n]
+            for n, d in DIMS.items()
+        ]
 
-    entries = [{"slots": [{"elements": {"stat": None, "means": points(SHAPES["corner"], 0.0)}}]},
-               {"slots": [{"elements": {"stat": None, "means": points(SHAPES["corner"], 0.04)}},
-                          {"elements": {"expr": ["num", 1, 1]}}]}]
+    entries = [
+        {"slots": [{"elements": {"stat": None, "means": points(SHAPES["corner"], 0.0)}}]},
+        {
+            "slots": [
+                {"elements": {"stat": None, "means": points(SHAPES["corner"], 0.04)}},
+                {"elements": {"expr": ["num", 1, 1]}},
+            ]
+        },
+    ]
     fit_amounts(entries, DIMS)
     sure, loose = (e["slots"][0]["elements"]["stat"] for e in entries)
     assert sure["rel_half_width"] < 1e-6 < loose["rel_half_width"]
     assert entries[1]["slots"][1] == {"elements": {"expr": ["num", 1, 1]}}
     assert sure["points"] == loose["points"] == len(DIMS)
     at = env(64, LARGE[64])
-    assert float(Amount.from_json(loose).value(at)) == pytest.approx(SHAPES["corner"](at),
-                                                                     rel=0.05)
+    assert float(Amount.from_json(loose).value(at)) == pytest.approx(SHAPES["corner"](at), rel=0.05)
 
 
 def test_both_ways_along_a_line_have_one_law():
     """Planes of atoms fall to one side or the other; what goes both ways follows the geometry."""
+
     def shifted(sign):
-        slot = {"elements": {"stat": None, "means": [
-            [n, SHAPES["face"](env(n, d)) * (1 + sign * 0.1 * (d[0] > 2)), 10 * n]
-            for n, d in DIMS.items()]}}
+        slot = {
+            "elements": {
+                "stat": None,
+                "means": [
+                    [n, SHAPES["face"](env(n, d)) * (1 + sign * 0.1 * (d[0] > 2)), 10 * n]
+                    for n, d in DIMS.items()
+                ],
+            }
+        }
         return {"node": 3, "relation": {"kind": "shift", "vec": [0, 0, sign]}, "slots": [slot]}
 
     entries = [shifted(1), shifted(-1)]

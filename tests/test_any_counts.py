@@ -56,13 +56,17 @@ def idle(rec: corpus.Recorder) -> None:
 
 
 PROGRAMS: dict[str, corpus.Program] = {
-    "late-loop": late_loop, "quiet": quiet_on_one_rank, "idle": idle}
+    "late-loop": late_loop,
+    "quiet": quiet_on_one_rank,
+    "idle": idle,
+}
 for cases in (MODELS, SIZES, GRIDS):
     for case in cases:
         values = getattr(case, "values", case)
         PROGRAMS[values[0]] = values[1]
-PROGRAMS |= {f"nest-{name}": nests.program(nest)
-             for name, (nest, _) in nest_programs.PROGRAMS.items()}
+PROGRAMS |= {
+    f"nest-{name}": nests.program(nest) for name, (nest, _) in nest_programs.PROGRAMS.items()
+}
 #: Those that `make test` runs, one of them at all counts.
 QUICK = ("late-loop", "quiet", "idle", "ring", "jacobi2d", "null-borders", "cg")
 
@@ -71,8 +75,12 @@ def _cases():
     for name in PROGRAMS:
         for counts in COUNTS:
             quick = name in QUICK and (counts == COUNTS[0] or name == "quiet")
-            yield pytest.param(name, counts, id=f"{name}-{'-'.join(map(str, counts))}",
-                               marks=() if quick else pytest.mark.slow)
+            yield pytest.param(
+                name,
+                counts,
+                id=f"{name}-{'-'.join(map(str, counts))}",
+                marks=() if quick else pytest.mark.slow,
+            )
 
 
 def runs_at(program: corpus.Program, counts: tuple[int, ...]) -> bool:
@@ -122,8 +130,9 @@ def test_what_is_not_known_of_a_cost_has_a_code_and_a_sentence(tmp_path):
     assert each[2]["unknown"] == NOT_LEFT and each[2]["error"] is None
     assert each[1]["unknown"] is None and abs(each[1]["error"]) < 0.1
     assert [p["unknown"] for p in made["phases"]] == [None] * 3
-    assert any(line.startswith("phase 2 (") and "at 4 processes only" in line
-               for line in remarks(made))
+    assert any(
+        line.startswith("phase 2 (") and "at 4 processes only" in line for line in remarks(made)
+    )
 
     model = load_model(study.root)
     for place in model["phases"][2]["work"]["places"]:

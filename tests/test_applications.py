@@ -74,24 +74,58 @@ ref-t = 300
 
 def _tool(folder: Path, *command: str) -> None:
     subprocess.run(
-        command, cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S,
-        stdin=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _water(folder: Path) -> None:
     (folder / "topol.top").write_text(WATER)
     (folder / "md.mdp").write_text(STEPS)
-    _tool(folder, "gmx_mpi", "solvate", "-cs", "spc216.gro", "-box", "3", "3", "3",
-          "-o", "box.gro", "-p", "topol.top")  # fmt: skip
-    _tool(folder, "gmx_mpi", "grompp", "-f", "md.mdp", "-c", "box.gro", "-p", "topol.top",
-          "-o", "run.tpr", "-maxwarn", "5")  # fmt: skip
+    _tool(
+        folder,
+        "gmx_mpi",
+        "solvate",
+        "-cs",
+        "spc216.gro",
+        "-box",
+        "3",
+        "3",
+        "3",
+        "-o",
+        "box.gro",
+        "-p",
+        "topol.top",
+    )
+    _tool(
+        folder,
+        "gmx_mpi",
+        "grompp",
+        "-f",
+        "md.mdp",
+        "-c",
+        "box.gro",
+        "-p",
+        "topol.top",
+        "-o",
+        "run.tpr",
+        "-maxwarn",
+        "5",
+    )
 
 
 def _linpack(folder: Path, np: int) -> None:
     text = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text()
-    for old, new in (("1000         Ns", "200 Ns"), ("2            Ps", "2 Ps"),
-                     ("2            Qs", f"{np // 2} Qs")):  # fmt: skip
+    for old, new in (
+        ("1000         Ns", "200 Ns"),
+        ("2            Ps", "2 Ps"),
+        ("2            Qs", f"{np // 2} Qs"),
+    ):
         assert old in text
         text = text.replace(old, new)
     (folder / "hpccinf.txt").write_text(text)
@@ -118,40 +152,83 @@ class Application:
 
 
 APPLICATIONS = (
-    Application("lammps", ("lmp", "/usr/share/lammps/examples/melt/in.melt"),
-                ("lmp", "-in", "in.melt", "-log", "none"), _melt),
-    Application("gromacs", ("gmx_mpi", "/usr/share/gromacs/top/oplsaa.ff"),
-                ("gmx_mpi", "mdrun", "-s", "run.tpr", "-ntomp", "1", "-pin", "off", "-dlb", "no",
-                 "-notunepme", "-reprod"), _water),
-    Application("hpcc", ("hpcc", "/usr/share/doc/hpcc/examples/_hpccinf.txt"), ("hpcc",),
-                _linpack, varies=frozenset(
-                    "MPI_Iprobe MPI_Test MPI_Testany MPI_Wait MPI_Waitall MPI_Waitany MPI_Recv"
-                    " MPI_Irecv MPI_Send MPI_Isend MPI_Start MPI_Sendrecv MPI_Sendrecv_recv"
-                    # A rank drawn by lot does the tests of a single one.
-                    " MPI_Barrier MPI_Allreduce MPI_Gather".split())),
-    Application("cp2k", ("cp2k.psmp", "/usr/share/doc/cp2k/examples/argon.inp.gz"),
-                ("cp2k.psmp", "-i", "argon.inp"), _argon),
-)  # fmt: skip
+    Application(
+        "lammps",
+        ("lmp", "/usr/share/lammps/examples/melt/in.melt"),
+        ("lmp", "-in", "in.melt", "-log", "none"),
+        _melt,
+    ),
+    Application(
+        "gromacs",
+        ("gmx_mpi", "/usr/share/gromacs/top/oplsaa.ff"),
+        (
+            "gmx_mpi",
+            "mdrun",
+            "-s",
+            "run.tpr",
+            "-ntomp",
+            "1",
+            "-pin",
+            "off",
+            "-dlb",
+            "no",
+            "-notunepme",
+            "-reprod",
+        ),
+        _water,
+    ),
+    Application(
+        "hpcc",
+        ("hpcc", "/usr/share/doc/hpcc/examples/_hpccinf.txt"),
+        ("hpcc",),
+        _linpack,
+        varies=frozenset(
+            "MPI_Iprobe MPI_Test MPI_Testany MPI_Wait MPI_Waitall MPI_Waitany MPI_Recv"
+            " MPI_Irecv MPI_Send MPI_Isend MPI_Start MPI_Sendrecv MPI_Sendrecv_recv"
+            # A rank drawn by lot does the tests of a single one.
+            " MPI_Barrier MPI_Allreduce MPI_Gather".split()
+        ),
+    ),
+    Application(
+        "cp2k",
+        ("cp2k.psmp", "/usr/share/doc/cp2k/examples/argon.inp.gz"),
+        ("cp2k.psmp", "-i", "argon.inp"),
+        _argon,
+    ),
+)
 
 
 def cases() -> list[object]:
     """Each program at 4 and 8 ranks; only LAMMPS at 4 is quick."""
     return [
         pytest.param(
-            app, np, id=f"{app.name}-{np}",
+            app,
+            np,
+            id=f"{app.name}-{np}",
             marks=() if (app.name, np) == ("lammps", 4) else pytest.mark.slow,
         )
         for app in APPLICATIONS
         for np in (4, 8)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture(scope="module")
 def counter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("counting") / "count.so"
     assert MPICC is not None
-    _tool(target.parent, MPICC, "-std=gnu11", "-O1", "-w", "-shared", "-fPIC", str(COUNTER), "-o",
-          str(target), "-ldl")  # fmt: skip
+    _tool(
+        target.parent,
+        MPICC,
+        "-std=gnu11",
+        "-O1",
+        "-w",
+        "-shared",
+        "-fPIC",
+        str(COUNTER),
+        "-o",
+        str(target),
+        "-ldl",
+    )
     return target
 
 
@@ -173,15 +250,21 @@ def run(app: Application, np: int, folder: Path, run_dir: Path, *preload: Path) 
     assert MPIEXEC is not None
     run_dir.mkdir()
     settings = [
-        "LD_PRELOAD=" + ":".join(map(str, preload)), f"P3S_TRACE_DIR={run_dir}",
-        f"COUNT_DIR={run_dir}", "OMP_NUM_THREADS=1", "CP2K_DATA_DIR=/usr/share/cp2k",
-    ]  # fmt: skip
+        "LD_PRELOAD=" + ":".join(map(str, preload)),
+        f"P3S_TRACE_DIR={run_dir}",
+        f"COUNT_DIR={run_dir}",
+        "OMP_NUM_THREADS=1",
+        "CP2K_DATA_DIR=/usr/share/cp2k",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run_traced(
-            [MPIEXEC, "-n", "{np}", "env", *settings, *app.command], np, run_dir,
-            timeout_s=TIMEOUT_S, trace=False,
-        )  # fmt: skip
+            [MPIEXEC, "-n", "{np}", "env", *settings, *app.command],
+            np,
+            run_dir,
+            timeout_s=TIMEOUT_S,
+            trace=False,
+        )
 
 
 def counted(run_dir: Path, np: int) -> list[Counts]:
@@ -229,8 +312,12 @@ def check_dump(run_dir: Path, ranks: list[Counts]) -> None:
     """Assert that `p3s dump --summary` prints the sums over the ranks of what was counted."""
     done = subprocess.run(
         [sys.executable, "-m", "p3s", "dump", str(run_dir), "--summary", "--json"],
-        capture_output=True, text=True, timeout=TIMEOUT_S, start_new_session=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        start_new_session=True,
+        check=True,
+    )
     (shown,) = json.loads(done.stdout)["runs"]
     assert shown["complete"] is True
     for name in {name for rank in ranks for name in rank}:

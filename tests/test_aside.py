@@ -13,7 +13,9 @@ from p3s.model.aside import Aside
 def test_the_result_is_that_of_the_function():
     numbers = list(range(200_000))  # more than a pipe holds
     assert Aside(lambda: {"sum": sum(numbers), "numbers": numbers}).result() == {
-        "sum": sum(numbers), "numbers": numbers}
+        "sum": sum(numbers),
+        "numbers": numbers,
+    }
 
 
 def test_errors_are_raised_here():

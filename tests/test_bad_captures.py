@@ -339,10 +339,19 @@ def captured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 def run_info(np: int) -> dict[str, Any]:
     return {
-        "schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "np": np, "exit_code": 0,
-        "argv": ["mpiexec", "-n", str(np), "./app"], "wall_s": 1.0, "oversubscribed": False,
-        "cores": 2, "mpi": "mpich 5", "traced": True, "status": "complete", "work_unit": "cpu_ns",
-    }  # fmt: skip
+        "schema": RUN_SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "np": np,
+        "exit_code": 0,
+        "argv": ["mpiexec", "-n", str(np), "./app"],
+        "wall_s": 1.0,
+        "oversubscribed": False,
+        "cores": 2,
+        "mpi": "mpich 5",
+        "traced": True,
+        "status": "complete",
+        "work_unit": "cpu_ns",
+    }
 
 
 def command(capsys: pytest.CaptureFixture[str], *args: str, lines: int = 1) -> tuple[int, str, str]:
@@ -359,9 +368,11 @@ def command(capsys: pytest.CaptureFixture[str], *args: str, lines: int = 1) -> t
 
 
 @pytest.mark.parametrize(
-    ("captured", "case"), [(case, case) for case in CASES], ids=names.values(),
+    ("captured", "case"),
+    [(case, case) for case in CASES],
+    ids=names.values(),
     indirect=["captured"],
-)  # fmt: skip
+)
 def test_every_command_says_what_is_wrong(
     captured: Path, case: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,9 +401,11 @@ def test_every_command_says_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    "captured", [case for case in CASES if not CASES[case][2]], ids=lambda c: names[c],
+    "captured",
+    [case for case in CASES if not CASES[case][2]],
+    ids=lambda c: names[c],
     indirect=True,
-)  # fmt: skip
+)
 def test_odd_counts_do_not_spoil_a_study(
     captured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

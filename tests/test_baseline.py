@@ -40,8 +40,9 @@ def test_counts_by_rule() -> None:
     assert split([4, 8, 64, 16], 16) == ([4, 8, 16], [64])
 
 
-@pytest.mark.parametrize("text", ["", "4x", "0", "4n:9-2", "2^n:1-99", "n^4:1-2", "-3", "1.5",
-                                  "99999999999999999999"])
+@pytest.mark.parametrize(
+    "text", ["", "4x", "0", "4n:9-2", "2^n:1-99", "n^4:1-2", "-3", "1.5", "99999999999999999999"]
+)
 def test_no_counts(text: str) -> None:
     with pytest.raises(UsageError):
         by_rule(text)
@@ -60,19 +61,31 @@ def test_repeats_are_reduced_and_their_spread_is_told() -> None:
 
 
 def test_invalid_runs_are_set_aside() -> None:
-    runs = [RunTime(4, 2.0), RunTime(8, 1.0), RunTime(8, 0.1, 1, why="exit code 1"),
-            RunTime(16, None, why="no time")]
+    runs = [
+        RunTime(4, 2.0),
+        RunTime(8, 1.0),
+        RunTime(8, 0.1, 1, why="exit code 1"),
+        RunTime(16, None, why="no time"),
+    ]
     found = series_of(runs)
     assert [(p.n, p.seconds) for p in found.points] == [(4, 2.0), (8, 1.0)]
     assert len(found.aside) == 2
     assert any("2 runs set aside" in note for note in fit_series(found).notes)
 
 
-@pytest.mark.parametrize(("times", "word"), [
-    ({}, "no run times"), ({4: [1.0]}, "one count only"), ({4: [1.0, 1.1, 1.2]}, "3 times"),
-    ({4: 1.0, 8: -1.0}, "negative"), ({4: 1.0, 8: 0.0}, "zero"),
-    ({4: 1.0, 8: float("nan")}, "no number"), ({4: 1.0, 8: 1e-300}, "shorter than any"),
-    ({4: 1.0, 8: float("inf")}, "no finite")])
+@pytest.mark.parametrize(
+    ("times", "word"),
+    [
+        ({}, "no run times"),
+        ({4: [1.0]}, "one count only"),
+        ({4: [1.0, 1.1, 1.2]}, "3 times"),
+        ({4: 1.0, 8: -1.0}, "negative"),
+        ({4: 1.0, 8: 0.0}, "zero"),
+        ({4: 1.0, 8: float("nan")}, "no number"),
+        ({4: 1.0, 8: 1e-300}, "shorter than any"),
+        ({4: 1.0, 8: float("inf")}, "no finite"),
+    ],
+)
 def test_times_that_cannot_be_fitted(times: dict, word: str) -> None:
     with pytest.raises(P3SError, match=word):
         from_mapping(times)
@@ -89,15 +102,17 @@ def test_exact_times_give_the_coefficients_by_both_solvers(kind: str) -> None:
     other = threeterm.by_levenberg_marquardt(Q, seconds, w)
     np.testing.assert_allclose(one, ABC, rtol=1e-6)
     np.testing.assert_allclose(other, one, rtol=1e-6)
-    np.testing.assert_allclose(threeterm.value(one, TARGETS), threeterm.value(ABC, TARGETS),
-                               rtol=1e-9)
+    np.testing.assert_allclose(
+        threeterm.value(one, TARGETS), threeterm.value(ABC, TARGETS), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_solvers_agree_on_noisy_times_with_and_without_terms_at_zero(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    abc = np.array([10.0 ** rng.uniform(-5, 0), 10.0 ** rng.uniform(0, 5),
-                    10.0 ** rng.uniform(-2, 3)]) * rng.integers(0, 2, 3)
+    abc = np.array(
+        [10.0 ** rng.uniform(-5, 0), 10.0 ** rng.uniform(0, 5), 10.0 ** rng.uniform(-2, 3)]
+    ) * rng.integers(0, 2, 3)
     abc[1] = abc[1] or 100.0
     seconds = noisy(threeterm.value(abc, Q), 0.05, seed)
     for kind in ("relative", "absolute"):
@@ -110,8 +125,9 @@ def test_no_coefficient_is_negative_and_the_fit_is_the_best_of_those() -> None:
     found = threeterm.by_nnls(Q, seconds, ones)
     assert found[0] == 0.0 and (found >= 0).all()
     least = np.sum((threeterm.value(found, Q) - seconds) ** 2)
-    grid = np.array(np.meshgrid(np.linspace(0, 1e-2, 11), np.linspace(800, 1000, 81),
-                                np.linspace(0, 40, 81))).reshape(3, -1)
+    grid = np.array(
+        np.meshgrid(np.linspace(0, 1e-2, 11), np.linspace(800, 1000, 81), np.linspace(0, 40, 81))
+    ).reshape(3, -1)
     others = np.sum((threeterm.design(Q) @ grid - seconds[:, None]) ** 2, axis=0)
     assert least <= others.min()
 
@@ -122,10 +138,12 @@ def test_slope_curvature_turnover_and_speedup() -> None:
         at = np.array([q - h, q + h])
         low, high = threeterm.value(ABC, at)
         slopes = threeterm.slope(ABC, at)
-        assert threeterm.slope(ABC, np.array([q]))[0] == pytest.approx((high - low) / (2 * h),
-                                                                      rel=1e-6, abs=1e-8)
+        assert threeterm.slope(ABC, np.array([q]))[0] == pytest.approx(
+            (high - low) / (2 * h), rel=1e-6, abs=1e-8
+        )
         assert threeterm.curvature(ABC, np.array([q]))[0] == pytest.approx(
-            (slopes[1] - slopes[0]) / (2 * h), rel=1e-6)
+            (slopes[1] - slopes[0]) / (2 * h), rel=1e-6
+        )
     assert threeterm.turnover(ABC) == pytest.approx(728.685, abs=5e-4)
     assert threeterm.turnover(np.array([0.0, 900.0, 12.0])) is None
     assert threeterm.turnover(np.array([1.0, 0.0, 0.0])) is None
@@ -161,8 +179,9 @@ def test_weights_of_ones_own_and_small_counts_left_out() -> None:
     with_outlier[0] *= 3
     own = np.ones_like(Q)
     own[0] = 0.0
-    np.testing.assert_allclose(threeterm.by_nnls(Q, with_outlier, weights_of(list(own), seconds)),
-                               ABC, rtol=1e-6)
+    np.testing.assert_allclose(
+        threeterm.by_nnls(Q, with_outlier, weights_of(list(own), seconds)), ABC, rtol=1e-6
+    )
     runs = [RunTime(int(n), float(t)) for n, t in zip(Q, with_outlier, strict=True)]
     kept = fit_series(series_of(runs, least=20), ["three-term"])
     assert kept.counts[0] == 20
@@ -186,9 +205,10 @@ def hpl(n: float, q: np.ndarray) -> np.ndarray:
     return work + words + 2e-6 * n * (129 * np.log2(p) + p) / 128
 
 
-@pytest.mark.parametrize(("n", "weights"), [
-    (16384.0, "relative"), (25600.0, "relative"), (50000.0, "relative"),
-    (25600.0, "absolute")])  # the size both machines ran, as the paper fits it
+@pytest.mark.parametrize(
+    ("n", "weights"),
+    [(16384.0, "relative"), (25600.0, "relative"), (50000.0, "relative"), (25600.0, "absolute")],
+)  # the size both machines ran, as the paper fits it
 def test_linpack_without_noise_is_predicted_as_well_as_the_form_can(n: float, weights: str) -> None:
     seconds = hpl(n, Q)
     found = fit("three-term", data(seconds), weights_of(weights, seconds))
@@ -224,10 +244,14 @@ def test_regression_on_logarithms_finds_its_own_law() -> None:
 def test_simple_laws_are_found() -> None:
     power = fit("power-law", data(3.0 * Q**-0.7), np.ones_like(Q))
     assert (power.parameters["factor"], power.parameters["exponent"]) == (
-        pytest.approx(3.0), pytest.approx(-0.7))
+        pytest.approx(3.0),
+        pytest.approx(-0.7),
+    )
     amdahl = fit("amdahl", data(0.5 + 40.0 / Q), np.ones_like(Q))
     assert (amdahl.parameters["serial"], amdahl.parameters["parallel"]) == (
-        pytest.approx(0.5), pytest.approx(40.0))
+        pytest.approx(0.5),
+        pytest.approx(40.0),
+    )
     assert text_of(amdahl) == "0.5 + 40/n"
 
 
@@ -286,6 +310,7 @@ def linpack_series(noise: float, seed: int) -> explicit.Design:
     rng = np.random.default_rng(seed)
     small, targets, sizes = [], [], []
     for speed, n in ((1.0, 16384.0), (1.0, 25600.0), (0.35, 25600.0), (0.35, 50000.0)):
+
         def times(q: np.ndarray, n: float = n, speed: float = speed) -> dict[int, float]:
             seconds = speed * hpl(n, q) * (1 + noise * np.abs(rng.standard_normal(len(q))))
             return dict(zip(q.astype(int).tolist(), seconds.tolist(), strict=True))

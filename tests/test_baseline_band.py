@@ -22,8 +22,9 @@ def falling(n: int) -> float:
 def flat_band(told: dict[int, float], turnover: float | None = None) -> Band:
     """Return a band of no width."""
     values = tuple(told.values())
-    return Band(tuple(told), values, values, values, "made.", "amdahl", "", (4, 8, 16), 0.01,
-                turnover)
+    return Band(
+        tuple(told), values, values, values, "made.", "amdahl", "", (4, 8, 16), 0.01, turnover
+    )
 
 
 def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> dict[str, Any]:
@@ -31,15 +32,26 @@ def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> dict[st
     rows = []
     for n, time in times.items():
         second = parts.get("second", {}).get(n, 0.1 * time)
-        rows.append({
-            "n": n, "time_s": time, "low_s": time, "high_s": time, "model_s": time,
-            "measured": n <= 16, "measured_s": time if n <= 16 else None, "representative": True,
-            "time_from": "measured" if n <= 16 else "model",
-            "compute_s": parts.get("compute", {}).get(n, 100.0 / n),
-            "comm_s": time - parts.get("compute", {}).get(n, 100.0 / n),
-            "waiting_s": parts.get("waiting", {}).get(n, 0.0),
-            "phases": [{"phase": 0, "name": "halo", "time_s": time - second},
-                       {"phase": 1, "name": "Allreduce", "time_s": second}]})
+        rows.append(
+            {
+                "n": n,
+                "time_s": time,
+                "low_s": time,
+                "high_s": time,
+                "model_s": time,
+                "measured": n <= 16,
+                "measured_s": time if n <= 16 else None,
+                "representative": True,
+                "time_from": "measured" if n <= 16 else "model",
+                "compute_s": parts.get("compute", {}).get(n, 100.0 / n),
+                "comm_s": time - parts.get("compute", {}).get(n, 100.0 / n),
+                "waiting_s": parts.get("waiting", {}).get(n, 0.0),
+                "phases": [
+                    {"phase": 0, "name": "halo", "time_s": time - second},
+                    {"phase": 1, "name": "Allreduce", "time_s": second},
+                ],
+            }
+        )
     return {"counts": rows, "traced_counts": [4, 8, 16]}
 
 
@@ -67,8 +79,9 @@ def test_a_band_is_wide_where_forms_cannot_be_told_apart() -> None:
     assert few.high[0] / few.low[0] > many.high[0] / many.low[0]
 
 
-@pytest.mark.parametrize("times", [{}, {4: 1.0}, {4: [1.0, 1.0]}, {4: 1.0, 8: -1.0},
-                                   {4: 1.0, 8: math.nan}])
+@pytest.mark.parametrize(
+    "times", [{}, {4: 1.0}, {4: [1.0, 1.0]}, {4: 1.0, 8: -1.0}, {4: 1.0, 8: math.nan}]
+)
 def test_no_band(times: dict) -> None:
     with pytest.raises(P3SError):
         band(times)
@@ -87,9 +100,16 @@ def test_beside_made_predictions(phases: int, representative: bool) -> None:
     assert all(text.endswith(".") for text in found.sentences)
 
 
-@pytest.mark.parametrize("prediction", [
-    {}, {"counts": []}, made_prediction((4,), measured=[4]), made_prediction((4, 64), measured=[4]),
-    made_prediction((64, 128), measured=[])])
+@pytest.mark.parametrize(
+    "prediction",
+    [
+        {},
+        {"counts": []},
+        made_prediction((4,), measured=[4]),
+        made_prediction((4, 64), measured=[4]),
+        made_prediction((64, 128), measured=[]),
+    ],
+)
 def test_beside_predictions_with_too_little(prediction: dict) -> None:
     found = beside(prediction)
     assert found.band is None and found.disagreements == ()
@@ -115,11 +135,13 @@ def test_where_the_two_agree() -> None:
 def test_a_phase_that_grows() -> None:
     times = {n: falling(n) + (0.02 * n if n > 16 else 0.0) for n in (4, 8, 16, 32, 64)}
     prediction = prediction_of(times, second={64: 1.6})
-    (at_64,) = [d for d in disagreements(prediction, flat_band({n: falling(n) for n in times}))
-                if d.n == 64]
+    (at_64,) = [
+        d for d in disagreements(prediction, flat_band({n: falling(n) for n in times})) if d.n == 64
+    ]
     assert at_64.ratio > 1.25 and not at_64.overlap
-    assert "phase 1 (Allreduce) grows from 10 % of the time at 16 processes to 53 %" \
-        in at_64.sentence
+    assert (
+        "phase 1 (Allreduce) grows from 10 % of the time at 16 processes to 53 %" in at_64.sentence
+    )
 
 
 def test_waiting_that_grows() -> None:
@@ -143,8 +165,9 @@ def test_a_knee_outside_the_form() -> None:
 
 def test_a_turn_that_only_the_regression_makes() -> None:
     times = {4: 25.2, 16: 6.45, 64: 1.76, 256: 0.6}
-    found = disagreements(prediction_of(times),
-                          flat_band({4: 25.2, 16: 6.45, 64: 1.76, 256: 2.6}, turnover=100.0))
+    found = disagreements(
+        prediction_of(times), flat_band({4: 25.2, 16: 6.45, 64: 1.76, 256: 2.6}, turnover=100.0)
+    )
     assert [d.n for d in found] == [256] and found[0].ratio < 0.75
     assert "the regression turns at 100 processes" in found[0].sentence
     assert "shorter" in found[0].sentence
@@ -152,13 +175,16 @@ def test_a_turn_that_only_the_regression_makes() -> None:
 
 def test_computation_that_takes_less_core_time() -> None:
     times = {4: 25.2, 16: 6.45, 64: 1.0}
-    found = disagreements(prediction_of(times, compute={4: 25.0, 16: 6.25, 64: 0.8}),
-                          flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
+    found = disagreements(
+        prediction_of(times, compute={4: 25.0, 16: 6.25, 64: 0.8}),
+        flat_band({4: 25.2, 16: 6.45, 64: 1.76}),
+    )
     assert "the computation takes 49 % less core time" in found[0].sentence
 
 
 def test_without_a_reason_the_reach_is_told() -> None:
     times = {4: 25.2, 16: 6.45, 256: 0.43}
     found = disagreements(prediction_of(times), flat_band({4: 25.2, 16: 6.45, 256: 0.3}))
-    assert "16 times beyond its largest run, such regressions were tried up to 8" in \
-        found[0].sentence
+    assert (
+        "16 times beyond its largest run, such regressions were tried up to 8" in found[0].sentence
+    )

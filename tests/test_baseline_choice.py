@@ -21,11 +21,16 @@ from p3s.errors import P3SError, UsageError
 # ---- choice, parts, intervals --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("family", "exact"), [
-    ("three-term", threeterm.value(np.array([5e-2, 900.0, 12.0]), Q)),
-    ("barnes-2", 2.0 ** (12 - 2.2 * np.log2(Q) + 0.16 * np.log2(Q) ** 2))])
+@pytest.mark.parametrize(
+    ("family", "exact"),
+    [
+        ("three-term", threeterm.value(np.array([5e-2, 900.0, 12.0]), Q)),
+        ("barnes-2", 2.0 ** (12 - 2.2 * np.log2(Q) + 0.16 * np.log2(Q) ** 2)),
+    ],
+)
 def test_the_largest_counts_choose_the_family_the_times_come_from(
-        family: str, exact: np.ndarray) -> None:
+    family: str, exact: np.ndarray
+) -> None:
     chosen = [choose(data(noisy(exact, 0.01, seed)), hold=3).fitted.family for seed in range(20)]
     assert chosen.count(family) >= 18
 
@@ -53,12 +58,15 @@ def test_parts_extrapolated_by_themselves_beat_the_total() -> None:
     for seed in range(20):
         compute = noisy(900 / Q, 0.01, seed)
         comm = noisy(0.3 * np.sqrt(Q), 0.01, seed + 1000)
-        each = {"compute": dict(zip(Q, compute, strict=True)),
-                "comm": dict(zip(Q, comm, strict=True))}
+        each = {
+            "compute": dict(zip(Q, compute, strict=True)),
+            "comm": dict(zip(Q, comm, strict=True)),
+        }
         parts = fit_parts(each, ["power-law"]).predict(far)[0]
-        whole = [abs(fit(name, data(compute + comm), 1 / (compute + comm)).predict(far)[0]
-                     / truth - 1)
-                 for name in ("three-term", "amdahl", "power-law", "barnes-2")]
+        whole = [
+            abs(fit(name, data(compute + comm), 1 / (compute + comm)).predict(far)[0] / truth - 1)
+            for name in ("three-term", "amdahl", "power-law", "barnes-2")
+        ]
         won += abs(parts / truth - 1) < min(whole)
     assert won >= 19
 
@@ -112,8 +120,10 @@ def test_no_interval_where_nothing_is_left_to_tell() -> None:
 
 def test_repeats_are_drawn_too() -> None:
     rng = np.random.default_rng(0)
-    times = {int(n): (t * (1 + 0.3 * rng.random(4))).tolist()
-             for n, t in zip(Q, threeterm.value(ABC, Q), strict=True)}
+    times = {
+        int(n): (t * (1 + 0.3 * rng.random(4))).tolist()
+        for n, t in zip(Q, threeterm.value(ABC, Q), strict=True)
+    }
     series = from_mapping(times)
     found = fit("three-term", Data.of_series(series), np.ones_like(Q))
     with_repeats = interval(series.points, found, [16], method="configurations")
@@ -130,8 +140,9 @@ def test_repeats_are_drawn_too() -> None:
 def test_a_saved_baseline_predicts_the_same_to_the_last_bit(family: str, tmp_path: Path) -> None:
     if family in ("mlp", "forest", "svm", "rbf"):
         pytest.importorskip("sklearn", reason="scikit-learn is not there")
-    times = {int(n): [float(t)] for n, t in zip(Q, noisy(threeterm.value(ABC, Q), 0.02, 5),
-                                                strict=True)}
+    times = {
+        int(n): [float(t)] for n, t in zip(Q, noisy(threeterm.value(ABC, Q), 0.02, 5), strict=True)
+    }
     made = fit_series(from_mapping(times), [family])
     made.save(tmp_path / "b.json")
     again = Baseline.load(tmp_path / "b.json")
@@ -144,8 +155,11 @@ def test_a_saved_baseline_predicts_the_same_to_the_last_bit(family: str, tmp_pat
 
 
 def test_inputs_are_asked_for() -> None:
-    runs = [RunTime(int(n), x * 100 / n, 0, (("size", x),)) for n in (4, 8, 16, 32)
-            for x in (1.0, 2.0, 3.0)]
+    runs = [
+        RunTime(int(n), x * 100 / n, 0, (("size", x),))
+        for n in (4, 8, 16, 32)
+        for x in (1.0, 2.0, 3.0)
+    ]
     made = fit_series(series_of(runs))
     assert made.inputs == ("size",) and made.fitted.family == "barnes-2"
     assert made.say([64], {"size": 5.0})[0].seconds == pytest.approx(500 / 64)
@@ -158,8 +172,9 @@ def test_inputs_are_asked_for() -> None:
 
 def test_the_interval_covers_forms_that_the_counts_do_not_tell_apart() -> None:
     truth = np.array([5e-3, 900.0, 12.0])
-    times = {int(n): float(t) for n, t in zip(Q, noisy(threeterm.value(truth, Q), 0.02, 1),
-                                              strict=True)}
+    times = {
+        int(n): float(t) for n, t in zip(Q, noisy(threeterm.value(truth, Q), 0.02, 1), strict=True)
+    }
     made = fit_series(from_mapping(times))
     said = made.say([1024])[0]
     assert said.low is not None and said.high is not None

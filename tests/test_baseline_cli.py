@@ -35,16 +35,25 @@ def given(tmp_path: Path, text: str, name: str = "bad.csv") -> Path:
 # ---- reading -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("a.csv", "n,seconds\n4,1.5\n4,1.25\n8,0.75\n"),
-    ("a.csv", "np;repeat;time [ms]\n4;0;1500\n4;1;1250\n8;0;750\n"),
-    ("a.csv", "# by hand\nranks\ttime_us\n4\t1.5e6\n\n4\t1250000\n8\t750000\n"),
-    ("a.csv", "q,time\n4,1.5 s\n4,1.25 s\n8,0.75 s\n"),
-    ("a.csv", "q,time,unit\n4,1500,ms\n4,1250,ms\n8,750,ms\n"),
-    ("a.txt", "p time_s\n4 1.5\n4 1.25\n8 0.75\n"),
-    ("a.json", '[{"n": 4, "seconds": 1.5}, {"n": 4, "seconds": 1.25}, {"n": 8, "seconds": 0.75}]'),
-    ("a.json", '{"runs": [{"np": 4, "ms": 1500}, {"np": 4, "ms": 1250}, {"np": 8, "ms": 750}]}'),
-])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "n,seconds\n4,1.5\n4,1.25\n8,0.75\n"),
+        ("a.csv", "np;repeat;time [ms]\n4;0;1500\n4;1;1250\n8;0;750\n"),
+        ("a.csv", "# by hand\nranks\ttime_us\n4\t1.5e6\n\n4\t1250000\n8\t750000\n"),
+        ("a.csv", "q,time\n4,1.5 s\n4,1.25 s\n8,0.75 s\n"),
+        ("a.csv", "q,time,unit\n4,1500,ms\n4,1250,ms\n8,750,ms\n"),
+        ("a.txt", "p time_s\n4 1.5\n4 1.25\n8 0.75\n"),
+        (
+            "a.json",
+            '[{"n": 4, "seconds": 1.5}, {"n": 4, "seconds": 1.25}, {"n": 8, "seconds": 0.75}]',
+        ),
+        (
+            "a.json",
+            '{"runs": [{"np": 4, "ms": 1500}, {"np": 4, "ms": 1250}, {"np": 8, "ms": 750}]}',
+        ),
+    ],
+)
 def test_many_ways_to_write_the_same_times(tmp_path: Path, name: str, text: str) -> None:
     runs = read(given(tmp_path, text, name)).runs
     assert [(r.n, r.repeat) for r in runs] == [(4, 0), (4, 1), (8, 0)]
@@ -52,8 +61,10 @@ def test_many_ways_to_write_the_same_times(tmp_path: Path, name: str, text: str)
 
 
 def test_inputs_labels_and_runs_that_do_not_count(tmp_path: Path) -> None:
-    text = ("machine,n,size,seconds,exit_code,valid\nold,4,100,2,0,1\nold,8,100,x,0,1\n"
-            "old,8,200,1,139,1\nold,16,200,1,0,no\n")
+    text = (
+        "machine,n,size,seconds,exit_code,valid\nold,4,100,2,0,1\nold,8,100,x,0,1\n"
+        "old,8,200,1,139,1\nold,16,200,1,0,no\n"
+    )
     runs = read(given(tmp_path, text)).runs
     assert [r.labels for r in runs] == [(("machine", "old"),)] * 4
     assert [r.inputs for r in runs] == [(("size", v),) for v in (100.0, 100.0, 200.0, 200.0)]
@@ -62,17 +73,29 @@ def test_inputs_labels_and_runs_that_do_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.json", "t.parquet"])
 def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
-    runs = (RunTime(4, 1.5, 0, (("size", 2.0),), exit_code=0, started="2020-01-01T00:00:00Z"),
-            RunTime(8, None, 0, (("size", 2.0),), why="exit code 1", exit_code=1))
+    runs = (
+        RunTime(4, 1.5, 0, (("size", 2.0),), exit_code=0, started="2020-01-01T00:00:00Z"),
+        RunTime(8, None, 0, (("size", 2.0),), why="exit code 1", exit_code=1),
+    )
     path = tmp_path / name
     if name.endswith("parquet"):
         import pyarrow as arrow
         import pyarrow.parquet as parquet
 
-        parquet.write_table(arrow.table({
-            "n": [4, 8], "repeat": [0, 0], "seconds": [1.5, None], "inputs": ['{"size": 2}'] * 2,
-            "exit_code": [0, 1], "started": ["2020-01-01T00:00:00Z", ""],
-            "why": ["", "exit code 1"]}), path)
+        parquet.write_table(
+            arrow.table(
+                {
+                    "n": [4, 8],
+                    "repeat": [0, 0],
+                    "seconds": [1.5, None],
+                    "inputs": ['{"size": 2}'] * 2,
+                    "exit_code": [0, 1],
+                    "started": ["2020-01-01T00:00:00Z", ""],
+                    "why": ["", "exit code 1"],
+                }
+            ),
+            path,
+        )
     else:
         write(path, Times(runs))
     assert read(path).runs == runs
@@ -109,7 +132,8 @@ BAD = [
 
 @pytest.mark.parametrize(("text", "word"), BAD)
 def test_bad_times_end_in_one_line_and_exit_code_1(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, word: str) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, word: str
+) -> None:
     path = given(tmp_path, text)
     assert run(["baseline", "fit", str(path), "-o", str(tmp_path / "b.json")]) == 1
     err = capsys.readouterr().err
@@ -118,12 +142,22 @@ def test_bad_times_end_in_one_line_and_exit_code_1(
     assert run(["baseline", "predict", str(path), "-n", "64"]) == 1
 
 
-@pytest.mark.parametrize(("text", "word"), [
-    ("{", "is not JSON"), ("[1, 2]", "no list of runs"), ('{"runs": 3}', "no list of runs"),
-    ("[]", "holds no run"), ('{"schema": "p3s.prediction", "runs": []}', "is no p3s.times file"),
-    ('[{"n": 4, "seconds": NaN}]', "is not JSON"), ('[{"n": 4, "seconds": true}]', "is no time"),
-    ('[{"n": {}, "seconds": 1}]', "no number"), ('[{"n": 1e300, "seconds": 1}]', "no whole"),
-    ('[{"n": 4, "seconds": [1]}]', "is no time"), ("[" * 100_000, "is not JSON")])
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{", "is not JSON"),
+        ("[1, 2]", "no list of runs"),
+        ('{"runs": 3}', "no list of runs"),
+        ("[]", "holds no run"),
+        ('{"schema": "p3s.prediction", "runs": []}', "is no p3s.times file"),
+        ('[{"n": 4, "seconds": NaN}]', "is not JSON"),
+        ('[{"n": 4, "seconds": true}]', "is no time"),
+        ('[{"n": {}, "seconds": 1}]', "no number"),
+        ('[{"n": 1e300, "seconds": 1}]', "no whole"),
+        ('[{"n": 4, "seconds": [1]}]', "is no time"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
 def test_bad_json(tmp_path: Path, text: str, word: str) -> None:
     with pytest.raises(P3SError, match=word):
         read(given(tmp_path, text, "bad.json"))
@@ -165,10 +199,24 @@ def test_far_out_is_of_low_confidence(times: Path, capsys: pytest.CaptureFixture
 
 
 def test_errors_against_runs_at_the_targets(
-        tmp_path: Path, times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path: Path, times: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     large = given(tmp_path, "n,seconds\n64,2.5625\n64,3\n128,x\n256,1.25\n", "large.csv")
-    assert run(["baseline", "predict", str(times), "-n", "64,128,200,256", "--against",
-                str(large), "--json"]) == 0
+    assert (
+        run(
+            [
+                "baseline",
+                "predict",
+                str(times),
+                "-n",
+                "64,128,200,256",
+                "--against",
+                str(large),
+                "--json",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)["compared"]
     errors = [row["error"] for row in found["targets"]]
     assert errors[0] == pytest.approx(0.0, abs=0.05) and errors[1] is None and errors[2] is None
@@ -188,14 +236,38 @@ def test_forms_with_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "size" in capsys.readouterr().err
     assert run(["baseline", "predict", str(path), "-n", "64", "--family", "three-term"]) == 1
     assert "--where size=VALUE" in capsys.readouterr().err
-    assert run(["baseline", "predict", str(path), "-n", "64", "--family", "three-term",
-                "--where", "size=2"]) == 0
+    assert (
+        run(
+            [
+                "baseline",
+                "predict",
+                str(path),
+                "-n",
+                "64",
+                "--family",
+                "three-term",
+                "--where",
+                "size=2",
+            ]
+        )
+        == 0
+    )
 
 
-@pytest.mark.parametrize("words", [
-    ["-n", "64", "--family", "magic"], ["-n", "64", "--weights", "heavy"], ["-n", "x"],
-    ["-n", "64", "--reduce", "mode"], ["-n", "64", "--where", "size"], ["-n", "64", "--hold", "3"],
-    ["-n", "64", "--input", "size=big"], ["-n", "64", "--interval", "guess"], []])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-n", "64", "--family", "magic"],
+        ["-n", "64", "--weights", "heavy"],
+        ["-n", "x"],
+        ["-n", "64", "--reduce", "mode"],
+        ["-n", "64", "--where", "size"],
+        ["-n", "64", "--hold", "3"],
+        ["-n", "64", "--input", "size=big"],
+        ["-n", "64", "--interval", "guess"],
+        [],
+    ],
+)
 def test_usage(times: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert run(["baseline", "predict", str(times), *words]) == 2
     err = capsys.readouterr().err
@@ -206,16 +278,42 @@ def test_nothing_else_is_overwritten(times: Path, capsys: pytest.CaptureFixture[
     assert run(["baseline", "fit", str(times), "-o", str(times)]) == 2
     assert times.read_text() == GOOD
     assert run(["baseline", "fit", str(times), "-o", str(times.parent)]) == 2
-    assert run(["baseline", "run", "-n", "2", "-o", str(times.parent), "--", "mpiexec", "-n",
-                "{np}", "true"]) == 2
+    assert (
+        run(
+            [
+                "baseline",
+                "run",
+                "-n",
+                "2",
+                "-o",
+                str(times.parent),
+                "--",
+                "mpiexec",
+                "-n",
+                "{np}",
+                "true",
+            ]
+        )
+        == 2
+    )
 
 
-@pytest.mark.parametrize("change", [
-    {"parameters": {}}, {"family": "magic"}, {"points": []}, {"points": [{"n": 4}]},
-    {"parameters": {"serial": "a", "parallel": 1, "n_params": 2}}, {"trials": [{}]}, {"inputs": 3},
-    {"schema_version": 9}])
-def test_damaged_baselines(tmp_path: Path, times: Path, change: dict,
-                           capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parameters": {}},
+        {"family": "magic"},
+        {"points": []},
+        {"points": [{"n": 4}]},
+        {"parameters": {"serial": "a", "parallel": 1, "n_params": 2}},
+        {"trials": [{}]},
+        {"inputs": 3},
+        {"schema_version": 9},
+    ],
+)
+def test_damaged_baselines(
+    tmp_path: Path, times: Path, change: dict, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "b.json"
     assert run(["baseline", "fit", str(times), "--family", "amdahl", "-o", str(file)]) == 0
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
@@ -231,25 +329,52 @@ def test_damaged_baselines(tmp_path: Path, times: Path, change: dict,
 def trace_of(wall_s: float, work_s: float, origin: str = "cpu") -> RunTrace:
     """Return a run of one rank: MPI_Init, computation, MPI_Finalize."""
     ends = np.array([-5, round(wall_s * 1e9)], dtype=np.int64)
-    rank = RankTrace(rank=0, complete=True, call=np.array([0, 1], dtype=np.int32), start_ns=ends,
-                     elapsed_ns=np.array([5, 0], dtype=np.int64),
-                     work=np.array([0, round(work_s * 1e9)], dtype=np.int64), failed_poll_ns=0)
-    return RunTrace(np=1, path=Path("."), comms=(), sites=(), ranks=(rank,), work_origin=origin,
-                    calls=tuple(Call(op, 0, 0, -1, 0, 1, -1, -1)
-                                for op in ("MPI_Init", "MPI_Finalize")))
+    rank = RankTrace(
+        rank=0,
+        complete=True,
+        call=np.array([0, 1], dtype=np.int32),
+        start_ns=ends,
+        elapsed_ns=np.array([5, 0], dtype=np.int64),
+        work=np.array([0, round(work_s * 1e9)], dtype=np.int64),
+        failed_poll_ns=0,
+    )
+    return RunTrace(
+        np=1,
+        path=Path("."),
+        comms=(),
+        sites=(),
+        ranks=(rank,),
+        work_origin=origin,
+        calls=tuple(Call(op, 0, 0, -1, 0, 1, -1, -1) for op in ("MPI_Init", "MPI_Finalize")),
+    )
 
 
-def study_of(root: Path, monkeypatch: pytest.MonkeyPatch,
-             runs: dict[tuple[int, int], tuple[RunTrace, str]], *, shared: bool) -> Study:
+def study_of(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: dict[tuple[int, int], tuple[RunTrace, str]],
+    *,
+    shared: bool,
+) -> Study:
     """Return a study whose captures read as these runs."""
     study = Study.create(root, ["mpiexec", "-n", "{np}", "./a"])
     traces = {}
     for (n, rep), (trace, status) in runs.items():
         directory = study.runs_dir(n, rep)
         directory.mkdir(parents=True)
-        write_json(directory / "run.json", {
-            "schema": "p3s.run", "schema_version": 1, "np": n, "status": status, "exit_code": 0,
-            "wall_s": 9.0, "oversubscribed": shared, "cores": 2})
+        write_json(
+            directory / "run.json",
+            {
+                "schema": "p3s.run",
+                "schema_version": 1,
+                "np": n,
+                "status": status,
+                "exit_code": 0,
+                "wall_s": 9.0,
+                "oversubscribed": shared,
+                "cores": 2,
+            },
+        )
         traces[directory] = trace
     monkeypatch.setattr("p3s.trace.read_run", lambda path: traces[path])
     return study
@@ -257,17 +382,33 @@ def study_of(root: Path, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_times_of_a_study(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool,
-        capsys: pytest.CaptureFixture[str]) -> None:
-    runs = {(4, 0): (trace_of(2.0, 1.5), "complete"), (4, 1): (trace_of(2.5, 1.5), "complete"),
-            (8, 0): (trace_of(1.25, 0.75), "complete"), (16, 0): (trace_of(0.1, 0.05), "partial"),
-            (16, 1): (trace_of(0.75, 0.5), "complete")}
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shared: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = {
+        (4, 0): (trace_of(2.0, 1.5), "complete"),
+        (4, 1): (trace_of(2.5, 1.5), "complete"),
+        (8, 0): (trace_of(1.25, 0.75), "complete"),
+        (16, 0): (trace_of(0.1, 0.05), "partial"),
+        (16, 1): (trace_of(0.75, 0.5), "complete"),
+    }
     study = study_of(tmp_path / "study", monkeypatch, runs, shared=shared)
     found = times_of_study(study)
     assert [(r.n, r.seconds, r.valid) for r in found.runs if r.component == "total"] == [
-        (4, 2.0, True), (4, 2.5, True), (8, 1.25, True), (16, None, False), (16, 0.75, True)]
+        (4, 2.0, True),
+        (4, 2.5, True),
+        (8, 1.25, True),
+        (16, None, False),
+        (16, 0.75, True),
+    ]
     assert [(r.n, r.seconds) for r in found.runs if r.component == "comm"] == [
-        (4, 0.5), (4, 1.0), (8, 0.5), (16, 0.25)]
+        (4, 0.5),
+        (4, 1.0),
+        (8, 0.5),
+        (16, 0.25),
+    ]
     assert any("ranks shared cores" in note for note in found.notes) == shared
     assert run(["baseline", "predict", str(study.root), "-n", "64", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -275,8 +416,9 @@ def test_times_of_a_study(
     assert any("set aside" in note for note in told["notes"])
 
 
-def test_a_study_without_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                               capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_without_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = {(4, 0): (trace_of(2.0, 1.5, "qemu 7.2"), "complete")}
     study = study_of(tmp_path / "study", monkeypatch, runs, shared=False)
     assert run(["baseline", "predict", str(study.root), "-n", "64"]) == 1
@@ -286,7 +428,8 @@ def test_a_study_without_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_run_that_fails_is_set_aside_and_the_others_count(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from p3s.baseline import collect as module
 
     def once(command: object, n: int, timeout: object, pattern: object) -> RunTime:
@@ -334,14 +477,52 @@ def test_a_time_that_the_program_prints(tmp_path: Path) -> None:
 def test_a_real_program_is_run_untraced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t.csv"
     words = ["mpiexec", "-n", "{np}", "sh", "-c", "sleep 0.2; echo took 0.$((8 / {np}))"]
-    assert run(["baseline", "run", "-n", "1,2", "-r", "2", "-o", str(path), "--timeout", "60",
-                "--time-from", r"took ([0-9.]+)", "--", *words]) == 0
+    assert (
+        run(
+            [
+                "baseline",
+                "run",
+                "-n",
+                "1,2",
+                "-r",
+                "2",
+                "-o",
+                str(path),
+                "--timeout",
+                "60",
+                "--time-from",
+                r"took ([0-9.]+)",
+                "--",
+                *words,
+            ]
+        )
+        == 0
+    )
     runs = read(path).runs
     assert [(r.n, r.seconds, r.exit_code) for r in runs] == [
-        (1, 0.8, 0), (2, 0.4, 0), (1, 0.8, 0), (2, 0.4, 0)]
+        (1, 0.8, 0),
+        (2, 0.4, 0),
+        (1, 0.8, 0),
+        (2, 0.4, 0),
+    ]
     failing = ["mpiexec", "-n", "{np}", "sh", "-c", "exit 7"]
-    assert run(["baseline", "run", "-n", "1", "-r", "1", "-o", str(tmp_path / "f.json"), "--",
-                *failing]) == 1
+    assert (
+        run(
+            [
+                "baseline",
+                "run",
+                "-n",
+                "1",
+                "-r",
+                "1",
+                "-o",
+                str(tmp_path / "f.json"),
+                "--",
+                *failing,
+            ]
+        )
+        == 1
+    )
     assert not read(tmp_path / "f.json").runs[0].valid
 
 

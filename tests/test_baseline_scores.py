@@ -6,14 +6,7 @@ import math
 
 import pytest
 
-from p3s.scores import (
-    against_least,
-    by_target,
-    median_range,
-    relative_error,
-    scores,
-    spread,
-)
+from p3s.scores import against_least, by_target, median_range, relative_error, scores, spread
 
 TARGETS = (144, 256, 400, 576, 784, 1024)
 #: Relative errors in percent as printed: HPL (Table 1) and BT (Table 2); None: blank or x.
@@ -36,10 +29,17 @@ def test_the_ranges_of_table_3_come_out_of_table_1() -> None:
     assert median_range([*HPL.values(), *BT.values()]) == pytest.approx((5.76, 18.64), abs=1e-9)
 
 
-@pytest.mark.parametrize(("name", "median"), [
-    ("Lomonosov, N=16384", 14.06), ("Lomonosov, N=25600", 15.24),
-    ("Lomonosov-2, N=25600", 10.825), ("Lomonosov-2, N=50000", 5.76),
-    ("Lomonosov-2, class A", 18.64), ("Lomonosov-2, class C", 12.605)])
+@pytest.mark.parametrize(
+    ("name", "median"),
+    [
+        ("Lomonosov, N=16384", 14.06),
+        ("Lomonosov, N=25600", 15.24),
+        ("Lomonosov-2, N=25600", 10.825),
+        ("Lomonosov-2, N=50000", 5.76),
+        ("Lomonosov-2, class A", 18.64),
+        ("Lomonosov-2, class C", 12.605),
+    ],
+)
 def test_medians_of_the_series(name: str, median: float) -> None:
     assert scores({**HPL, **BT}[name]).median == pytest.approx(median, abs=1e-9)
 

@@ -20,8 +20,12 @@ from p3s.report.html import write_html
 from p3s.report.view import view_of
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = os.environ.get("P3S_CHROMIUM") or shutil.which("chromium") or \
-    shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    os.environ.get("P3S_CHROMIUM")
+    or shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH")
 
 
@@ -58,8 +62,11 @@ class Opened:
 
     def colour(self, selector: str, what: str = "background-color") -> str:
         """Return a computed colour."""
-        return str(self.page.eval_on_selector(
-            selector, f"e => getComputedStyle(e).getPropertyValue('{what}')"))
+        return str(
+            self.page.eval_on_selector(
+                selector, f"e => getComputedStyle(e).getPropertyValue('{what}')"
+            )
+        )
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +79,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "one": (made_prediction((8,), 1), models.one_phase()),
         "huge": (made_prediction(many, 500), models.many()),
         "hostile": (hostile_prediction(), models.hostile()),
-        "doubtful": (made_prediction(representative=False,
-                                     reasons=[reason("wide", "nobody knows", "run it")]), None),
+        "doubtful": (
+            made_prediction(
+                representative=False, reasons=[reason("wide", "nobody knows", "run it")]
+            ),
+            None,
+        ),
     }
     found = {}
     for name, (prediction, model) in made.items():
@@ -88,8 +99,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_report_shows_without_a_request_and_without_a_message(
     browser: Any, pages: dict[str, Path], name: str, theme: str
 ) -> None:
-    opened = Opened(browser, pages[name], color_scheme=theme,
-                    viewport={"width": 1280, "height": 900})
+    opened = Opened(
+        browser, pages[name], color_scheme=theme, viewport={"width": 1280, "height": 900}
+    )
     page = opened.page
     assert page.locator("h2").count() >= 8
     assert page.locator("svg.chart").count() >= (6 if name == "one" else 8)
@@ -135,13 +147,16 @@ def test_the_switch_beats_the_theme_of_the_system(browser: Any, pages: dict[str,
 def test_measures_switch_and_numbers_show_on_hover(browser: Any, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["few"], viewport={"width": 1280, "height": 900})
     page = opened.page
-    shown = "() => [...document.querySelectorAll('.panel')].filter(e => e.offsetHeight)" \
-            ".map(e => e.id)"
+    shown = (
+        "() => [...document.querySelectorAll('.panel')].filter(e => e.offsetHeight).map(e => e.id)"
+    )
     assert page.evaluate(shown) == ["panel-core"]
     page.click("label[for=measure-time]")
     assert page.evaluate(shown) == ["panel-time"]
-    tips = "() => [...document.querySelectorAll('.tip')].filter(" \
-           "e => getComputedStyle(e).visibility == 'visible').map(e => e.textContent)"
+    tips = (
+        "() => [...document.querySelectorAll('.tip')].filter("
+        "e => getComputedStyle(e).visibility == 'visible').map(e => e.textContent)"
+    )
     assert page.evaluate(tips) == []
     page.locator("svg.chart").first.locator(".catch").nth(3).hover()
     found = page.evaluate(tips)

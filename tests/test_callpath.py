@@ -37,37 +37,57 @@ HIDDEN, DEEPER = at(LIBRARY, offset=0xE95895), at(LIBRARY, offset=0x7BC2B8)
         ([HIDDEN, SOLVE, STEP, MAIN], ["KSPSolve", "step app.c:28"]),
         ([DEEPER, DOT, HIDDEN, SOLVE, STEP, MAIN], ["VecTDot", "KSPSolve", "step app.c:28"]),
         ([DOT, SOLVE, STEP, MAIN], ["VecTDot+0x10", "KSPSolve", "step app.c:28"]),
-        ([DOT, at(LIBRARY, "KSPStep"), HIDDEN, SOLVE, STEP, MAIN],
-         ["VecTDot+0x10", "KSPStep", "KSPSolve", "step app.c:28"]),
+        (
+            [DOT, at(LIBRARY, "KSPStep"), HIDDEN, SOLVE, STEP, MAIN],
+            ["VecTDot+0x10", "KSPStep", "KSPSolve", "step app.c:28"],
+        ),
         # a second library below the first
-        ([at("libblas.so", "dot"), DOT, SOLVE, STEP], ["dot+0x10", "VecTDot", "KSPSolve",
-                                                       "step app.c:28"]),
-        ([at("libblas.so", offset=5), HIDDEN, SOLVE, STEP],
-         ["libblas.so+0x5", "KSPSolve", "step app.c:28"]),
+        (
+            [at("libblas.so", "dot"), DOT, SOLVE, STEP],
+            ["dot+0x10", "VecTDot", "KSPSolve", "step app.c:28"],
+        ),
+        (
+            [at("libblas.so", offset=5), HIDDEN, SOLVE, STEP],
+            ["libblas.so+0x5", "KSPSolve", "step app.c:28"],
+        ),
         # a program without symbols says nothing that people know, unless it is all there is
         ([DOT, SOLVE, at("app")], ["VecTDot+0x10", "KSPSolve"]),
         ([HIDDEN, at("app", offset=5)], [f"{LIBRARY}+0xe95895", "app+0x5"]),
         ([at("app", offset=5), at("app", offset=6), at("app", offset=7)], ["app+0x5", "app+0x6"]),
         ([at("app", offset=5), at("app", "main", offset=6)], ["main"]),
         # a callback, and what calls it
-        ([at("app", "mult", 12), at(LIBRARY, "MatMult"), HIDDEN, SOLVE, STEP, MAIN],
-         ["mult app.c:12", "MatMult", "KSPSolve", "step app.c:28"]),
+        (
+            [at("app", "mult", 12), at(LIBRARY, "MatMult"), HIDDEN, SOLVE, STEP, MAIN],
+            ["mult app.c:12", "MatMult", "KSPSolve", "step app.c:28"],
+        ),
         # what begins threads and sorts is not what the program called
-        ([DOT, SOLVE, at("app", "worker", 7), at("libgomp.so.1", "GOMP_run")],
-         ["VecTDot+0x10", "KSPSolve", "worker app.c:7"]),
-        ([at("app", "compare", 3), at("libc.so.6", "qsort"), MAIN],
-         ["compare app.c:3", "main app.c:50"]),
+        (
+            [DOT, SOLVE, at("app", "worker", 7), at("libgomp.so.1", "GOMP_run")],
+            ["VecTDot+0x10", "KSPSolve", "worker app.c:7"],
+        ),
+        (
+            [at("app", "compare", 3), at("libc.so.6", "qsort"), MAIN],
+            ["compare app.c:3", "main app.c:50"],
+        ),
         # Python: the library that an extension module calls, and the script
-        ([DOT, HIDDEN, SOLVE, parse("run.py:solve:5"), parse("run.py:<module>:9")],
-         ["VecTDot+0x10", "KSPSolve", "solve run.py:5"]),
-        ([HIDDEN, SOLVE, at("libffi.so.8", "ffi_call"), parse("run.py:solve:5")],
-         ["KSPSolve", "solve run.py:5"]),
+        (
+            [DOT, HIDDEN, SOLVE, parse("run.py:solve:5"), parse("run.py:<module>:9")],
+            ["VecTDot+0x10", "KSPSolve", "solve run.py:5"],
+        ),
+        (
+            [HIDDEN, SOLVE, at("libffi.so.8", "ffi_call"), parse("run.py:solve:5")],
+            ["KSPSolve", "solve run.py:5"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_frames_that_matter(frames: list[Where], wanted: list[str]) -> None:
     # Texts of made frames are not what a capture holds; those without a name show themselves.
-    shown = [Where(f"{w.module}+{w.offset:#x}", w.module, w.function, w.file, w.line, w.offset)
-             if not (w.function or w.python) else w for w in frames]  # fmt: skip
+    shown = [
+        Where(f"{w.module}+{w.offset:#x}", w.module, w.function, w.file, w.line, w.offset)
+        if not (w.function or w.python)
+        else w
+        for w in frames
+    ]
     assert named(*shown) == wanted
 
 
@@ -98,8 +118,10 @@ def test_a_caller_goes_before_an_entry_without_a_program() -> None:
     path = call_path([DOT, at(LIBRARY, "KSPStep"), SOLVE, at("app")])
     assert path is not None
     assert [path.within(room) for room in (40, 30, 20)] == [
-        "VecTDot+0x10 < KSPStep < KSPSolve", "VecTDot+0x10 < KSPStep", "VecTDot+0x10",
-    ]  # fmt: skip
+        "VecTDot+0x10 < KSPStep < KSPSolve",
+        "VecTDot+0x10 < KSPStep",
+        "VecTDot+0x10",
+    ]
     assert CallPath(MAIN, "main").within(0) == "main"
 
 

@@ -61,9 +61,17 @@ def test_every_collective_has_its_twins() -> None:
     for name in table.CALLS:
         kind = ops.kind_of("MPI_" + name)
         assert kind != ops.OTHER or name in (
-            "Start", "Startall", "Parrived", "Request_free", "Type_free", "Cancel",
-            "Request_get_status", "Request_get_status_any", "Request_get_status_all",
-            "Request_get_status_some")  # fmt: skip
+            "Start",
+            "Startall",
+            "Parrived",
+            "Request_free",
+            "Type_free",
+            "Cancel",
+            "Request_get_status",
+            "Request_get_status_any",
+            "Request_get_status_all",
+            "Request_get_status_some",
+        )
         if kind in (ops.COLLECTIVE, ops.NEIGHBOR):
             blocking = ops.blocking_of("MPI_" + name)
             assert ops.leaves_request("MPI_" + name) == ("MPI_" + name != blocking)

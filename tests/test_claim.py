@@ -90,9 +90,11 @@ class TestLaunches:
         script = f"read x < {go}; exec {program} none 1"
         waits = [*P3S, "exec", "-o", "out", "--", "sh", "-c", script]
         with subprocess.Popen(
-            [install.mpiexec, "-n", "1", *waits], cwd=tmp_path, env={**SHARING, **os.environ},
+            [install.mpiexec, "-n", "1", *waits],
+            cwd=tmp_path,
+            env={**SHARING, **os.environ},
             stdin=subprocess.DEVNULL,
-        ) as first:  # fmt: skip
+        ) as first:
             with open(go, "w") as file:  # opened when the first is there
                 second = launch(2, tmp_path, "-o", "out", "--", program, "none", "2")
                 file.write("go\n")

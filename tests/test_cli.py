@@ -20,11 +20,37 @@ from p3s.study import Study
 from p3s.text import one_line, table
 
 COMMANDS = [
-    "characterize", "exec", "add", "model", "scale", "replay", "predict", "report", "validate",
-    "phases", "matrix", "check", "recover", "dump", "doctor", "submit", "gate", "compare",
-]  # fmt: skip
-HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil",
-         "elftools"]
+    "characterize",
+    "exec",
+    "add",
+    "model",
+    "scale",
+    "replay",
+    "predict",
+    "report",
+    "validate",
+    "phases",
+    "matrix",
+    "check",
+    "recover",
+    "dump",
+    "doctor",
+    "submit",
+    "gate",
+    "compare",
+]
+HEAVY = [
+    "numpy",
+    "scipy",
+    "sympy",
+    "pyarrow",
+    "mpi4py",
+    "matplotlib",
+    "jinja2",
+    "rich",
+    "psutil",
+    "elftools",
+]
 
 
 def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -262,7 +288,9 @@ def test_counts_that_failed_alike_are_one_reason() -> None:
     from p3s.cli.runs import reasons
 
     text = "rank 1{} died; what was captured is kept in s/runs/np{}.r0.failed"
-    rows = [{"np": n, "exit_code": 9, "reason": f"np={n}: " + text.format(f" of {n}", f"{n:04d}")}
-            for n in (2, 3)]
+    rows = [
+        {"np": n, "exit_code": 9, "reason": f"np={n}: " + text.format(f" of {n}", f"{n:04d}")}
+        for n in (2, 3)
+    ]
     assert reasons(rows) == "np=2, 3: " + text.format("", "*")
     assert reasons(rows[:1]) == "np=2: " + text.format(" of 2", "0002")

@@ -100,8 +100,12 @@ def test_check_names_what_is_wrong_with_each_rank(
     ranks = found["runs"][0]["ranks"]
     assert code == 3 and found["runs"][0]["status"] == "damaged"
     assert [rank["status"] for rank in ranks] == [
-        "complete", "partial", "unreadable", "damaged", "missing",
-    ]  # fmt: skip
+        "complete",
+        "partial",
+        "unreadable",
+        "damaged",
+        "missing",
+    ]
     assert ranks[1]["problem"] == "ends before MPI_Finalize, after MPI_Waitall"
     assert ranks[1]["events"] == 10
     assert "5 intact chunks can be recovered" in ranks[2]["problem"]
@@ -120,9 +124,7 @@ def test_messages_that_do_not_match_are_noted_not_refused(
     ]
 
 
-def test_cancelled_receives_are_no_messages(
-    ring: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cancelled_receives_are_no_messages(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
     w = messages(1)
     w.parts.pop()
     posted = w.event(w.call(2, peer=0, nbytes=8))
@@ -141,9 +143,9 @@ def test_receives_from_nobody_knows_whom_are_not_compared(
     w.end()
     w.save(ring)
     notes = as_json(["check", str(ring)], capsys)[1]["runs"][0]["notes"]
-    assert notes == [
-        "messages do not match: rank 1 sent 4 to rank 0, which received 3"
-    ], "what rank 0 received is clear, what rank 1 did is not"
+    assert notes == ["messages do not match: rank 1 sent 4 to rank 0, which received 3"], (
+        "what rank 0 received is clear, what rank 1 did is not"
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,10 +309,7 @@ def test_recover_refuses_to_overwrite(ring: Path, capsys: pytest.CaptureFixture[
     code, data = as_json(["recover", str(ring), "-o", str(new), "--force"], capsys)
     assert (code, data["schema"]) == (0, "p3s.recover")
     assert [rank["events"] for rank in data["ranks"]] == [10, 10]
-    assert sorted(path.name for path in new.glob("*.p3t")) == [
-        "rank-000000.p3t",
-        "rank-000001.p3t",
-    ]
+    assert sorted(path.name for path in new.glob("*.p3t")) == ["rank-000000.p3t", "rank-000001.p3t"]
     for rank in (0, 1):  # nothing was wrong: nothing is other than before
         name = f"rank-{rank:06d}.p3t"
         assert (new / name).read_bytes() == (ring / name).read_bytes()
@@ -519,18 +518,24 @@ def test_streams_that_are_closed(closing: str, ring: Path) -> None:
 def test_output_that_does_not_fit(words: list[str], ring: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            _command(words[0], str(ring), *words[1:]), stdout=full, stderr=subprocess.PIPE,
-            text=True, timeout=60, check=False,
-        )  # fmt: skip
+            _command(words[0], str(ring), *words[1:]),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 1
     assert done.stderr == "p3s: the output cannot be written: No space left on device\n"
 
 
 def test_ctrl_c_ends_quietly(long_run: Path) -> None:
     with subprocess.Popen(
-        _command("dump", str(long_run)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        _command("dump", str(long_run)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
         time.sleep(0.2)  # it now waits for its reader

@@ -103,8 +103,14 @@ def alive(word: str) -> list[int]:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory with the examples and a program of which one rank dies, compiled."""
     folder = tmp_path_factory.mktemp("programs")
-    examples = ["make", "-s", "-C", str(ROOT / "examples"), f"MPICC={tool('mpicc')}",
-                f"BIN={folder}"]  # fmt: skip
+    examples = [
+        "make",
+        "-s",
+        "-C",
+        str(ROOT / "examples"),
+        f"MPICC={tool('mpicc')}",
+        f"BIN={folder}",
+    ]
     done = run(examples, folder)
     assert done.code == 0, done.out + done.err
     (folder / "dies.c").write_text(DIES)
@@ -191,8 +197,10 @@ def test_program_is_found_from_another_directory(study: Path, tmp_path: Path) ->
 def test_refused_counts_are_named_and_the_others_kept(programs: Path) -> None:
     done = p3s(programs, "characterize", "-n", "2,3,4,8", "-o", "cg-study", *launch("./cg"))
     assert done.code == 3, done.err
-    assert any("np=3" in line and "exit code" in line and "power of two" in line
-               for line in done.err.splitlines()[-2:])  # fmt: skip
+    assert any(
+        "np=3" in line and "exit code" in line and "power of two" in line
+        for line in done.err.splitlines()[-2:]
+    )
     runs = json.loads((programs / "cg-study" / "study.json").read_text())["runs"]
     assert [run["np"] for run in runs] == [2, 4, 8]
     done = p3s(programs, "characterize", "-n", "3,5,6", "-o", "cg-none", *launch("./cg"))
@@ -224,9 +232,12 @@ def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
 
 @pytest.mark.parametrize(
     ("program", "says"),
-    [("./no-such-program", "not found"), ("/bin/true", "no MPI call seen"),
-     ("./dies.c", "not executable")],
-)  # fmt: skip
+    [
+        ("./no-such-program", "not found"),
+        ("/bin/true", "no MPI call seen"),
+        ("./dies.c", "not executable"),
+    ],
+)
 def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: str) -> None:
     done = p3s(programs, "characterize", "-n", "2,4,8", "-o", "wrong", *launch(program))
     assert done.code == 1 and done.out == ""

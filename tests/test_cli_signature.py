@@ -22,10 +22,7 @@ from p3s.study import Study
 from p3s.trace.capture import read_header
 from p3s.trace.recording_plan import Enough
 
-needs_mpi = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+needs_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 OUTER, INNER = 40, 12
 #: At this count the steps of turns.c have no end.
 ENDLESS = 4
@@ -37,8 +34,23 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     program = compile_c(PROGRAMS / "turns.c", folder / "turns")
     with contextlib.chdir(folder):
-        assert run(["characterize", "-n", "2,3,5", "-o", "study", "--work", "cpu", "--timeout",
-                    "60", *command(program)]) == 0  # fmt: skip
+        assert (
+            run(
+                [
+                    "characterize",
+                    "-n",
+                    "2,3,5",
+                    "-o",
+                    "study",
+                    "--work",
+                    "cpu",
+                    "--timeout",
+                    "60",
+                    *command(program),
+                ]
+            )
+            == 0
+        )
         assert run(["model", "study"]) in (0, 3)
     return folder / "study"
 
@@ -46,8 +58,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(program: Path) -> list[str]:
     install = the_mpi()
     assert install is not None and install.mpiexec is not None
-    return ["--", install.mpiexec, "-n", "{np}", str(program), str(OUTER),
-            str(INNER), str(ENDLESS)]  # fmt: skip
+    return ["--", install.mpiexec, "-n", "{np}", str(program), str(OUTER), str(INNER), str(ENDLESS)]
 
 
 def of(study: Path) -> list[str]:
@@ -60,8 +71,19 @@ def signature(
     """Run a signature; return exit code, what is on stdout and what was said."""
     capsys.readouterr()
     with contextlib.chdir(study.parent):
-        code = run(["characterize", "--signature", "-o", str(study), "--json", "--timeout", "60",
-                    *options, *of(study)])  # fmt: skip
+        code = run(
+            [
+                "characterize",
+                "--signature",
+                "-o",
+                str(study),
+                "--json",
+                "--timeout",
+                "60",
+                *options,
+                *of(study),
+            ]
+        )
     said = capsys.readouterr()
     return code, json.loads(said.out), said.err
 
@@ -117,8 +139,19 @@ class TestWithMpi:
     def test_the_text(self, study: Path, capsys: pytest.CaptureFixture[str]) -> None:
         capsys.readouterr()
         with contextlib.chdir(study.parent):
-            code = run(["characterize", "--signature", "-o", str(study), "-n", "3", "--turns",
-                        "10-10", *of(study)])  # fmt: skip
+            code = run(
+                [
+                    "characterize",
+                    "--signature",
+                    "-o",
+                    str(study),
+                    "-n",
+                    "3",
+                    "--turns",
+                    "10-10",
+                    *of(study),
+                ]
+            )
         out = capsys.readouterr().out
         assert code == 0
         assert "full detail for" in out and "by the turns in full detail alone" in out
@@ -157,8 +190,9 @@ class TestWithMpi:
         assert len(plan.loops) == 3 and plan.loops[0].parent == -1
         assert [row.phase for row in plan.loops] == [0, 1, 2]
         assert {call.op for call in plan.calls if call.phase == 2} == {
-            "MPI_Sendrecv", "MPI_Sendrecv_recv",
-        }  # fmt: skip
+            "MPI_Sendrecv",
+            "MPI_Sendrecv_recv",
+        }
         assert not plan.relevant[0]
         assert too_rare(phases, 2, plan_of(phases, 2, Enough(smallest=1000))) != []
         weights = traced_weights(phases, 3)
@@ -167,8 +201,21 @@ class TestWithMpi:
 
 
 def test_no_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = run(["characterize", "--signature", "-n", "2", "-o", str(tmp_path / "none"), "--",
-                "mpiexec", "-n", "{np}", "true"])  # fmt: skip
+    code = run(
+        [
+            "characterize",
+            "--signature",
+            "-n",
+            "2",
+            "-o",
+            str(tmp_path / "none"),
+            "--",
+            "mpiexec",
+            "-n",
+            "{np}",
+            "true",
+        ]
+    )
     said = capsys.readouterr().err
     assert code == 1 and "no study here" in said and said.count("\n") == 1
 
@@ -177,8 +224,21 @@ def test_no_study_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_options_of_a_signature_need_it(
     option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run(["characterize", "-n", "1,2,3", "-o", str(tmp_path / "s"), *option, "--",
-                "mpiexec", "-n", "{np}", "true"])  # fmt: skip
+    code = run(
+        [
+            "characterize",
+            "-n",
+            "1,2,3",
+            "-o",
+            str(tmp_path / "s"),
+            *option,
+            "--",
+            "mpiexec",
+            "-n",
+            "{np}",
+            "true",
+        ]
+    )
     said = capsys.readouterr().err
     assert code == 2 and f"{option[0]} belongs to --signature" in said
     assert not (tmp_path / "s").exists()
@@ -186,10 +246,7 @@ def test_options_of_a_signature_need_it(
 
 @pytest.mark.parametrize(
     ("width", "confidence", "turns", "wanted"),
-    [
-        ("2%", "95%", "20-1000", (0.02, 0.95, 20, 1000)),
-        ("0.05", "99 %", "2-2", (0.05, 0.99, 2, 2)),
-    ],
+    [("2%", "95%", "20-1000", (0.02, 0.95, 20, 1000)), ("0.05", "99 %", "2-2", (0.05, 0.99, 2, 2))],
 )
 def test_settings(width: str, confidence: str, turns: str, wanted: tuple[float, ...]) -> None:
     found = enough(width, confidence, turns)
@@ -198,9 +255,15 @@ def test_settings(width: str, confidence: str, turns: str, wanted: tuple[float, 
 
 @pytest.mark.parametrize(
     ("width", "confidence", "turns"),
-    [("2", "95%", "20-30"), ("-1%", "95%", "20-30"), ("2%", "100%", "20-30"),
-     ("2%", "95%", "1-30"), ("2%", "95%", "20"), ("nan", "95%", "20-30")],
-)  # fmt: skip
+    [
+        ("2", "95%", "20-30"),
+        ("-1%", "95%", "20-30"),
+        ("2%", "100%", "20-30"),
+        ("2%", "95%", "1-30"),
+        ("2%", "95%", "20"),
+        ("nan", "95%", "20-30"),
+    ],
+)
 def test_settings_that_are_none(width: str, confidence: str, turns: str) -> None:
     with pytest.raises(UsageError):
         enough(width, confidence, turns)

@@ -111,8 +111,9 @@ class Stages:
         put_scaled(study, n, [(r, 0, 10, 64e6 / n) for r in range(n)], [phase(0)])
         return {"schema": "p3s.scaled", "n": n, "grid": [n], "phases": [phase(0)]}
 
-    def replay(self, scaled_dir: Path, out_json: Path, settings: ReplaySettings,
-               **more: Any) -> dict[str, Any]:
+    def replay(
+        self, scaled_dir: Path, out_json: Path, settings: ReplaySettings, **more: Any
+    ) -> dict[str, Any]:
         n = int(out_json.stem[2:])
         more["progress"]("measuring")
         self.calls.append(("replay", n, settings))
@@ -282,8 +283,7 @@ def test_dead_rank_is_named(stages: Stages, root: Path, capsys: pytest.CaptureFi
     assert characterize(root, "2,4,8,16", "--json") == 3
     result = json.loads(capsys.readouterr().out)
     assert result["failed"] == [
-        {"np": 8, "rep": 0, "exit_code": None,
-         "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
+        {"np": 8, "rep": 0, "exit_code": None, "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
     ]
 
 
@@ -513,13 +513,22 @@ def test_model_that_misses_its_held_out_count_is_3(
 def test_model_whose_work_was_off_at_its_held_out_count_is_3(
     stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = {"possible": True, "n": 8, "work": {"each": [{"share": 1.0, "error": -0.3}],
-                                               "mean_abs_error": 0.3, "max_abs_error": 0.3}}
+    held = {
+        "possible": True,
+        "n": 8,
+        "work": {
+            "each": [{"share": 1.0, "error": -0.3}],
+            "mean_abs_error": 0.3,
+            "max_abs_error": 0.3,
+        },
+    }
     stages.holdout = held
     characterize(root, "2,4,8")
     assert run(["model", str(root)]) == 3
-    assert "(holdout-work): fitted without 8 processes the model's computation there is off by " \
+    assert (
+        "(holdout-work): fitted without 8 processes the model's computation there is off by "
         "30 % (limit 25 %)" in capsys.readouterr().err
+    )
 
 
 def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -544,8 +553,12 @@ def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixt
         (
             "replay",
             32,
-            ReplaySettings(hosts=("a", "b", "c", "d"), cores_per_node=4, budget_s=5.0,
-                           launcher=("mpiexec", "-x", "y z")),
+            ReplaySettings(
+                hosts=("a", "b", "c", "d"),
+                cores_per_node=4,
+                budget_s=5.0,
+                launcher=("mpiexec", "-x", "y z"),
+            ),
         )
     ]
     streams = capsys.readouterr()
@@ -602,14 +615,17 @@ def test_a_prediction_that_is_not_to_be_trusted_is_3(
     characterize(root, "2,4,8")
     assert run(["predict", str(root), "-n", "300", *REPLAYED]) == 3
     streams = capsys.readouterr()
-    assert "no trustworthy prediction: communication was not measured as in a run, and" in \
-        streams.err
+    assert (
+        "no trustworthy prediction: communication was not measured as in a run, and" in streams.err
+    )
     assert "extrapolated: the largest count is 38 times the largest traced one" in streams.out
     assert run(["predict", str(root), "-n", "300", *REPLAYED, "--json"]) == 3
     streams = capsys.readouterr()
     assert "p3s: no trustworthy prediction (extrapolated): the largest" in streams.err
     assert {each["code"] for each in json.loads(streams.out)["reasons"]} == {
-        "not-representative", "extrapolated"}
+        "not-representative",
+        "extrapolated",
+    }
     assert run(["report", str(root)]) == 3
     streams = capsys.readouterr()
     assert str(root / "report.html") in streams.out

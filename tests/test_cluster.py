@@ -26,10 +26,18 @@ from p3s.study import write_json
 
 #: Figures of a file, each of which needs a source.
 FIGURES = {
-    "cores_per_node", "levels", "between.one_way_ns", "between.call_ns", "between.eager_bytes",
-    "inside.one_way_ns", "inside.call_ns", "inside.eager_bytes", "link_ns_per_byte", "post_ns",
+    "cores_per_node",
+    "levels",
+    "between.one_way_ns",
+    "between.call_ns",
+    "between.eager_bytes",
+    "inside.one_way_ns",
+    "inside.call_ns",
+    "inside.eager_bytes",
+    "link_ns_per_byte",
+    "post_ns",
     "background",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", names())
@@ -66,8 +74,9 @@ def test_times_grow_with_bytes_and_distance_and_ends_enclose(name: str) -> None:
         assert all((a <= b).all() for a, b in zip(at[1:], at[2:], strict=False))
         assert at[0][0] < at[1][0], "shorter inside of a node"
         assert large / network.rate <= 1.05 * at[1][1], "not faster than the link"
-        assert [network.paths[d].linked for d in sorted(network.paths)] == \
-            [d > 0 for d in sorted(network.paths)]
+        assert [network.paths[d].linked for d in sorted(network.paths)] == [
+            d > 0 for d in sorted(network.paths)
+        ]
     for distance, path in usual.paths.items():
         assert (fast.paths[distance].transfer.at([0, large]) <= path.transfer.at([0, large])).all()
         assert (path.transfer.at([0, large]) <= slow.paths[distance].transfer.at([0, large])).all()
@@ -94,23 +103,26 @@ def _set(data: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, A
     return changed
 
 
-@pytest.mark.parametrize(("path", "value", "says"), [
-    (("link_ns_per_byte",), 3, "link_ns_per_byte is 3, not object"),
-    (("link_ns_per_byte", "typical"), 99, "typical is not between low and high"),
-    (("link_ns_per_byte",), {"low": 0, "typical": 0, "high": 0}, "link_ns_per_byte is 0"),
-    (("between", "bytes", 3), 1e9, "bytes do not ascend"),
-    (("between", "bytes"), [1, 2], "has not 2 values"),
-    (("between", "one_way_ns", "typical", 2), 1.0, "not between low and high"),
-    (("inside", "call_ns", "low"), [], "has 0 entries"),
-    (("levels", 0, "nodes"), None, "the last one, and no other"),
-    (("levels", 1, "nodes"), 17, "not made of whole smaller ones"),
-    (("levels", 0, "switches"), 4, "switches do not ascend"),
-    (("levels", 1, "uplink_share", "high"), 0, "nothing leaves a group"),
-    (("levels", 1, "uplink_share", "typical"), 2, "typical is not between"),
-    (("background", "low"), "yes", "not boolean"),
-    (("sources", 0, "how"), "guessed", "not one of"),
-    (("cores",), 3, None),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("link_ns_per_byte",), 3, "link_ns_per_byte is 3, not object"),
+        (("link_ns_per_byte", "typical"), 99, "typical is not between low and high"),
+        (("link_ns_per_byte",), {"low": 0, "typical": 0, "high": 0}, "link_ns_per_byte is 0"),
+        (("between", "bytes", 3), 1e9, "bytes do not ascend"),
+        (("between", "bytes"), [1, 2], "has not 2 values"),
+        (("between", "one_way_ns", "typical", 2), 1.0, "not between low and high"),
+        (("inside", "call_ns", "low"), [], "has 0 entries"),
+        (("levels", 0, "nodes"), None, "the last one, and no other"),
+        (("levels", 1, "nodes"), 17, "not made of whole smaller ones"),
+        (("levels", 0, "switches"), 4, "switches do not ascend"),
+        (("levels", 1, "uplink_share", "high"), 0, "nothing leaves a group"),
+        (("levels", 1, "uplink_share", "typical"), 2, "typical is not between"),
+        (("background", "low"), "yes", "not boolean"),
+        (("sources", 0, "how"), "guessed", "not one of"),
+        (("cores",), 3, None),
+    ],
+)
 def test_a_damaged_file_is_refused_in_one_line(path: Any, value: Any, says: str | None) -> None:
     data = _set(dict(typical("slingshot").data), path, value)
     if says is None:  # keys may be added within a version
@@ -152,19 +164,22 @@ def test_a_message_costs_what_is_published(tmp_path: Path) -> None:
     assert available(study, 2)[TYPICAL] == ""
     cluster = typical(DEFAULT)
     at = cluster.inside.nbytes.index(4096.0)
-    for setting, messages in ((Setting(), cluster.inside),
-                              (Setting(ranks_per_node=1), cluster.between)):
+    for setting, messages in (
+        (Setting(), cluster.inside),
+        (Setting(ranks_per_node=1), cluster.between),
+    ):
         one_way = messages.one_way["typical"][at]
         call = float(np.interp(4096, messages.call_bytes, messages.call["typical"]))
         found = estimate(TYPICAL, study, 2, setting=setting)
-        assert found.comm[:, 0] * 1e9 == pytest.approx(
-            [10 * call, 10 * 3000 + 9 * call + one_way])
+        assert found.comm[:, 0] * 1e9 == pytest.approx([10 * call, 10 * 3000 + 9 * call + one_way])
         assert found.why_not == ""
         ends = [messages.one_way[end][at] for end in ("low", "high")]
         assert found.low[1, 0] < found.comm[1, 0] < found.high[1, 0]
         assert (found.high - found.low)[1, 0] * 1e9 == pytest.approx(ends[1] - ends[0], abs=9000)
-    assert any("typical InfiniBand HDR fat tree (infiniband-hdr), 120 cores a node" in note
-               for note in found.notes)
+    assert any(
+        "typical InfiniBand HDR fat tree (infiniband-hdr), 120 cores a node" in note
+        for note in found.notes
+    )
 
 
 @pytest.mark.parametrize("name", names())
@@ -183,8 +198,11 @@ def test_links_that_leave_a_group_hold_up_many_messages(tmp_path: Path) -> None:
     """By hand: three messages of each of four nodes share a link as fast as that of one node."""
     trace, size = Trace(8, weight=1), 1 << 20
     for rank in [*range(8)] * 3:
-        (trace.add(rank, "MPI_Send", rank + 4, size) if rank < 4
-         else trace.add(rank, "MPI_Recv", rank - 4, size))
+        (
+            trace.add(rank, "MPI_Send", rank + 4, size)
+            if rank < 4
+            else trace.add(rank, "MPI_Recv", rank - 4, size)
+        )
     data = _set(dict(typical(DEFAULT).data), ("levels", 0, "nodes"), 4)
     study = study_of(tmp_path / "s", trace, machine=False)
     times = []
@@ -205,9 +223,16 @@ def test_variation_measured_on_shared_cores_is_not_in_the_low_end(tmp_path: Path
     study = study_of(tmp_path / "s", trace, machine=False)
     put_spread(study)
     quiet = estimate(TYPICAL, study, 8)
-    write_json(study.runs_dir(4) / "run.json", {
-        "schema": "p3s.run", "schema_version": 1, "np": 4, "status": "partial",
-        "oversubscribed": True})
+    write_json(
+        study.runs_dir(4) / "run.json",
+        {
+            "schema": "p3s.run",
+            "schema_version": 1,
+            "np": 4,
+            "status": "partial",
+            "oversubscribed": True,
+        },
+    )
     shared = estimate(TYPICAL, study, 8)
     even = estimate(TYPICAL, study, 8, setting=Setting(vary=False))
     assert shared.comm == pytest.approx(quiet.comm)

@@ -31,7 +31,8 @@ from p3s.study import Study
 WORDS = ["mpiexec", "--oversubscribe", "-n", "{np}", "./app", "in put"]
 #: What the user would have to replace in a command.
 _OPEN = re.compile(
-    r"p3s [a-z]+\b[^.;]*(?:\b(?:STUDY|LAUNCHER|COUNTS?|SMALLER_INPUT|NEW_DIR)\b|-n \.\.\.)")
+    r"p3s [a-z]+\b[^.;]*(?:\b(?:STUDY|LAUNCHER|COUNTS?|SMALLER_INPUT|NEW_DIR)\b|-n \.\.\.)"
+)
 
 
 @pytest.fixture
@@ -50,16 +51,29 @@ def test_no_command_in_a_message_leaves_words_to_be_replaced() -> None:
     found = []
     for path in package.rglob("*.py"):
         tree = ast.parse(path.read_text())
-        docs = {id(node.body[0].value) for node in ast.walk(tree)
-                if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
-                and node.body and isinstance(node.body[0], ast.Expr)}
-        helps = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.keyword)
-                 and node.arg in ("help", "metavar") for inner in ast.walk(node)}
+        docs = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        helps = {
+            id(inner)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.keyword) and node.arg in ("help", "metavar")
+            for inner in ast.walk(node)
+        }
         for node in ast.walk(tree):
             if isinstance(node, (ast.JoinedStr, ast.Constant)) and id(node) not in docs | helps:
-                text = "".join(part.value if isinstance(part, ast.Constant) else "X"
-                               for part in node.values) \
-                    if isinstance(node, ast.JoinedStr) else node.value
+                text = (
+                    "".join(
+                        part.value if isinstance(part, ast.Constant) else "X"
+                        for part in node.values
+                    )
+                    if isinstance(node, ast.JoinedStr)
+                    else node.value
+                )
                 if isinstance(text, str) and _OPEN.search(text):
                     found.append(f"{path.name}: {text[:90]}")
     assert not found
@@ -83,18 +97,29 @@ def test_commands_have_the_study_as_it_was_typed_and_its_launcher(study: Study) 
 
 def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
     """All that can be wrong at once."""
-    times = {n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
-             for n in (2, 4, 8, 400)}  # fmt: skip
-    held = {"n": 8, "possible": True, "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
-            "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4}}  # fmt: skip
+    times = {
+        n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
+        for n in (2, 4, 8, 400)
+    }
+    held = {
+        "n": 8,
+        "possible": True,
+        "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
+        "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4},
+    }
     for each in times.values():
         each.head.update(share={"unknown": {"events": 1}})
         each.phases[0].update(outside=99.0, below=True)
-    checked = {"n": 16, "counts": [2, 4, 8], "unmodelled": {"share_of_time": 0.2},
-               "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]}}
+    checked = {
+        "n": 16,
+        "counts": [2, 4, 8],
+        "unmodelled": {"share_of_time": 0.2},
+        "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]},
+    }
     runs = {n: replace(run_of(n, 1.0), off_core=0.5) for n in (2, 4)}
-    result = compose(times, runs, {}, [2, 4, 8], holdout=held, validations=[checked],
-                     commands=Commands(study))  # fmt: skip
+    result = compose(
+        times, runs, {}, [2, 4, 8], holdout=held, validations=[checked], commands=Commands(study)
+    )
     reasons = reasons_in(result)
     assert len(reasons) > 8
     for each in reasons:
@@ -116,8 +141,10 @@ def test_a_deleted_run_is_to_be_traced_again(study: Study) -> None:
     study.runs_dir(8).rmdir()
     study.update()
     text = too_few(study, study.counts())
-    assert "the runs at 8 processes were deleted: to trace them again, run p3s characterize -n 8 " \
+    assert (
+        "the runs at 8 processes were deleted: to trace them again, run p3s characterize -n 8 "
         in text
+    )
 
 
 def test_another_value_of_a_parameter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,11 +185,17 @@ def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.Monkey
         assert capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize(("words", "hint"), [
-    (["characterize", "-n", "2,4", "--grid", "2"], "--grid, which belongs to p3s model;"),
-    (["predict", "x", "-n", "4", "--picture", "a"],
-     "--picture, which belongs to p3s report and compare;"),
-    (["model", "x", "--nonsense"], "--nonsense;")])
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["characterize", "-n", "2,4", "--grid", "2"], "--grid, which belongs to p3s model;"),
+        (
+            ["predict", "x", "-n", "4", "--picture", "a"],
+            "--picture, which belongs to p3s report and compare;",
+        ),
+        (["model", "x", "--nonsense"], "--nonsense;"),
+    ],
+)
 def test_an_option_of_another_command(words: list[str], hint: str, capsys: Any) -> None:
     assert run(words) == 2
     assert f"No such option: {hint} see p3s {words[0]} --help" in capsys.readouterr().err

@@ -30,8 +30,11 @@ def times(by_count: dict[int, float], **changes: Any) -> Prediction:
     for row in data["counts"]:
         time = by_count[row["n"]]
         row.update(time_s=time, low_s=0.9 * time, high_s=1.1 * time)
-        for key, value in (("speedup", time), ("speedup_low", 1.1 * time),
-                           ("speedup_high", 0.9 * time)):  # fmt: skip
+        for key, value in (
+            ("speedup", time),
+            ("speedup_low", 1.1 * time),
+            ("speedup_high", 0.9 * time),
+        ):
             row[key] = base / value if value else 0.0
         row["efficiency"] = row["speedup"] * first / row["n"]
     return Prediction.of(data)
@@ -162,10 +165,15 @@ def test_counts_of_one_of_them_only_and_none_in_common() -> None:
 
 
 def test_what_else_differs_is_named() -> None:
-    other = Prediction.of(made_prediction(
-        COUNTS, estimator="machine", knee=None, recommended=None,
-        machine={"target": {"name": "new\x1b[1m"}},
-    ))  # fmt: skip
+    other = Prediction.of(
+        made_prediction(
+            COUNTS,
+            estimator="machine",
+            knee=None,
+            recommended=None,
+            machine={"target": {"name": "new\x1b[1m"}},
+        )
+    )
     commands = (["mpiexec", "-n", "{np}", "./app", "100"], ["mpiexec", "-n", "{np}", "./app", "2"])
     found = compare(Prediction.of(made_prediction(COUNTS)), other, commands=commands)
     rows = {what: (one, two) for what, one, two in found.differences}
@@ -178,8 +186,12 @@ def test_what_else_differs_is_named() -> None:
 
 
 def test_many_phases_are_summed_up() -> None:
-    text = as_text(compare(Prediction.of(made_prediction(COUNTS, 500)),
-                           Prediction.of(made_prediction((4, 512), 500))))  # fmt: skip
+    text = as_text(
+        compare(
+            Prediction.of(made_prediction(COUNTS, 500)),
+            Prediction.of(made_prediction((4, 512), 500)),
+        )
+    )
     assert "490 more phases change by 0 s together" in text and text.count("\n") < 50
 
 

@@ -38,8 +38,19 @@ def times_of(compute: Any, comm: Any, n: int | None = None, **more: Any) -> Phas
     phases = [{**phase(k), "kind": "loop"} for k in range(work.shape[1])]
     head = {"share": {"exact": {"events": 1, "bytes": 1, "work": 1}}}
     return replace(
-        PhaseTimes(n or len(work), phases, work, talk, talk, talk, np.zeros(work.shape[1]), head,
-                   why_not=""), **more)  # fmt: skip
+        PhaseTimes(
+            n or len(work),
+            phases,
+            work,
+            talk,
+            talk,
+            talk,
+            np.zeros(work.shape[1]),
+            head,
+            why_not="",
+        ),
+        **more,
+    )
 
 
 # ---- the run time ----------------------------------------------------------------------------
@@ -76,8 +87,14 @@ def test_parts_are_joined_by_the_squares_of_their_logarithms_side_by_side() -> N
 def test_work_and_cost_are_told_apart() -> None:
     """The interval of a phase's time joined both in quadrature; work_error says the work's part."""
     told = {"compute_low": 0.5, "compute_high": 2.0, "work_error": 0.3}
-    times = times_of([[8.0]], [[2.0]], phases=[{**phase(0), **told}],
-                     comm_low=np.array([[1.0]]), comm_high=np.array([[4.0]]), n=2)  # fmt: skip
+    times = times_of(
+        [[8.0]],
+        [[2.0]],
+        phases=[{**phase(0), **told}],
+        comm_low=np.array([[1.0]]),
+        comm_high=np.array([[4.0]]),
+        n=2,
+    )
     parts = own_parts(times) or {}
     assert parts["work"] == pytest.approx(((5.6 + 2) / 10, (10.4 + 2) / 10))
     below, above = math.sqrt(0.25 - 0.09), math.sqrt(1 - 0.09)
@@ -92,8 +109,13 @@ def test_work_and_cost_are_told_apart() -> None:
 
 def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None:
     waiting = np.array([[0.0], [4.0]])
-    chosen = times_of([[9.0], [5.0]], [[1.0], [5.0]], waiting=waiting, transfer=waiting * 0 + 1,
-                      software=waiting * 0)  # fmt: skip
+    chosen = times_of(
+        [[9.0], [5.0]],
+        [[1.0], [5.0]],
+        waiting=waiting,
+        transfer=waiting * 0 + 1,
+        software=waiting * 0,
+    )
     thesis = replace(chosen, estimator="thesis", comm=np.array([[1.5], [1.0]]), waiting=None)
     assert model_part(chosen, {"thesis": thesis}) == pytest.approx((1.0, 1.05))
     machine = replace(chosen, estimator="machine", comm=np.array([[0.5], [4.0]]))
@@ -136,8 +158,9 @@ def test_residuals_beyond_the_other_parts_widen_their_own_side() -> None:
 def test_on_shared_cores_the_computation_is_compared() -> None:
     """Half of the time is computation, which takes 40 % longer; run times do not tell."""
     half = times_at(4, 1.0)
-    times = {4: replace(half, comm=half.comm + 1.0, comm_low=half.comm + 1.0,
-                        comm_high=half.comm + 1.0)}  # fmt: skip
+    times = {
+        4: replace(half, comm=half.comm + 1.0, comm_low=half.comm + 1.0, comm_high=half.comm + 1.0)
+    }
     result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, {4: REPLAYED}, [4])
     row = result["counts"][0]
     assert [e["representative"] for e in result["residuals"]] == [False, True]
@@ -154,8 +177,9 @@ def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
     def against(wall: float, work: float = 1.0, why_not: str = "") -> list[str]:
         times = {4: replace(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
         result = compose(times, {4: measured(4, wall, work)}, {}, [4])
-        return [reason.text for reason in untrusted(reasons_in(result)) if
-                reason.code == "model-off"]  # fmt: skip
+        return [
+            reason.text for reason in untrusted(reasons_in(result)) if reason.code == "model-off"
+        ]
 
     assert against(1.4) == [] == against(0.7)
     assert len(against(1.6)) == 1 and "program took 3 times as long" in against(3.0)[0]
@@ -167,8 +191,11 @@ def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
 def test_computation_counts_by_its_part_of_the_time() -> None:
     """Twice the computation, where it is a tenth of the run, is not much of it."""
     small = times_at(4, 0.1)
-    times = {4: replace(small, comm=small.comm + 0.9, comm_low=small.comm + 0.9,
-                        comm_high=small.comm + 0.9)}  # fmt: skip
+    times = {
+        4: replace(
+            small, comm=small.comm + 0.9, comm_low=small.comm + 0.9, comm_high=small.comm + 0.9
+        )
+    }
     result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, {4: REPLAYED}, [4])
     assert not untrusted(reasons_in(result))
 
@@ -177,8 +204,10 @@ def test_computation_counts_by_its_part_of_the_time() -> None:
 
 
 def curve(*points: tuple[int, float]) -> list[dict[str, Any]]:
-    return [{"n": n, "efficiency": e, "time_from": "model", "model_representative": True}
-            for n, e in points]  # fmt: skip
+    return [
+        {"n": n, "efficiency": e, "time_from": "model", "model_representative": True}
+        for n, e in points
+    ]
 
 
 def test_the_recommended_count_is_the_largest_efficient_one() -> None:
@@ -229,10 +258,25 @@ def test_limits_say_which_phase_by_what_and_from_which_count() -> None:
 
 def test_limits_without_the_parts_of_communication_and_of_weak_scaling() -> None:
     def rows(comm: float) -> list[dict[str, Any]]:
-        return [{"n": n, "model_s": 1.0, "phases": [
-            {"phase": 0, "name": "x", "time_s": 1.0 + more, "compute_s": 1.0, "comm_s": more,
-             "transfer_s": None, "waiting_s": None, "software_s": None}]}
-            for n, more in ((2, 0.0), (8, comm))]  # fmt: skip
+        return [
+            {
+                "n": n,
+                "model_s": 1.0,
+                "phases": [
+                    {
+                        "phase": 0,
+                        "name": "x",
+                        "time_s": 1.0 + more,
+                        "compute_s": 1.0,
+                        "comm_s": more,
+                        "transfer_s": None,
+                        "waiting_s": None,
+                        "software_s": None,
+                    }
+                ],
+            }
+            for n, more in ((2, 0.0), (8, comm))
+        ]
 
     (strong,) = limits(rows(0.1), 0.5)
     assert strong["because"] == "compute" and strong["n"] is not None
@@ -278,27 +322,45 @@ def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [(rank, number, repeat, ns * (rank + 1)) for rank in range(n)
-            for number, repeat, ns in ((0, 3, 1e9 / 3), (1, 10, 1e9), (0, 1, 2e9), (2, 20, 1e9),
-                                       (0, 1, 4e9))]  # fmt: skip
-    phases = [{**phase(0, 1), "parent": None, "crm_i_ns": 5.0}, {**phase(1), "parent": 0},
-              {**phase(2, 20), "parent": 0}]  # fmt: skip
+    rows = [
+        (rank, number, repeat, ns * (rank + 1))
+        for rank in range(n)
+        for number, repeat, ns in (
+            (0, 3, 1e9 / 3),
+            (1, 10, 1e9),
+            (0, 1, 2e9),
+            (2, 20, 1e9),
+            (0, 1, 4e9),
+        )
+    ]
+    phases = [
+        {**phase(0, 1), "parent": None, "crm_i_ns": 5.0},
+        {**phase(1), "parent": 0},
+        {**phase(2, 20), "parent": 0},
+    ]
     put_scaled(study, n, rows, phases)
     part = next(study.scaled_dir(n).glob("*.parquet"))
     table = pq.read_table(part)
     table = table.append_column("slot", pa.array(list(range(5)) * n, pa.int32()))
     kinds = ["collective", "send", "other", "send", "collective"]
     pq.write_table(table.append_column("kind", pa.array(kinds * n)), part)
-    loops = [{"loop": 1, "parent": 0, "at": [3], "walk": None},
-             {"loop": 2, "parent": 0, "at": [5], "walk": None},
-             {"loop": 3, "parent": 0, "at": [1], "walk": {"by": "peer"}}]  # fmt: skip
-    items = [{"op": "MPI_Bcast", "at": [1], "slots": [{}]}, {"op": "MPI_Send", "at": [3, 0],
-             "slots": [{}]}, {"op": "MPI_Wtime", "at": [4], "slots": [{}]}, {"op": "MPI_Send",
-             "at": [5, 1], "slots": [{}]}, {"op": "MPI_Reduce", "at": [6], "slots": [{}]}]
+    loops = [
+        {"loop": 1, "parent": 0, "at": [3], "walk": None},
+        {"loop": 2, "parent": 0, "at": [5], "walk": None},
+        {"loop": 3, "parent": 0, "at": [1], "walk": {"by": "peer"}},
+    ]
+    items = [
+        {"op": "MPI_Bcast", "at": [1], "slots": [{}]},
+        {"op": "MPI_Send", "at": [3, 0], "slots": [{}]},
+        {"op": "MPI_Wtime", "at": [4], "slots": [{}]},
+        {"op": "MPI_Send", "at": [5, 1], "slots": [{}]},
+        {"op": "MPI_Reduce", "at": [6], "slots": [{}]},
+    ]
     if order:
-        write_json(study.scaled_dir(n) / "order.json", {
-            "schema": "p3s.order", "schema_version": 1, "n": n, "loops": loops,
-            "items": items})  # fmt: skip
+        write_json(
+            study.scaled_dir(n) / "order.json",
+            {"schema": "p3s.order", "schema_version": 1, "n": n, "loops": loops, "items": items},
+        )
 
 
 def said(n: int = 2) -> Communication:
@@ -317,7 +379,10 @@ def test_start_end_and_rest_are_told_apart_and_nothing_is_lost(tmp_path: Path) -
     row = compose({2: times}, {}, {}, [2])["counts"][0]
     kinds = {entry["kind"]: entry for entry in row["phases"] if entry["kind"] != "loop"}
     assert {kind: entry["time_s"] for kind, entry in kinds.items()} == {
-        "start": 8.0, "rest": 4.0, "end": 10.0}  # fmt: skip
+        "start": 8.0,
+        "rest": 4.0,
+        "end": 10.0,
+    }
     assert kinds["start"]["crm_i_s"] is None, "the thesis's law is of the whole of phase 0"
     assert row["time_s"] == sum(e["time_s"] for e in row["phases"]) == 8 + 4 + 21 + 42 + 10
 
@@ -359,8 +424,12 @@ def test_what_is_not_of_the_trace_is_refused(tmp_path: Path) -> None:
 def made(**why: str | None) -> dict[str, Any]:
     """Return estimates of one count: a text is why it tells nothing, None that it does."""
     base = times_of([[1.0], [1.0]], [[1.0], [1.0]])
-    return {name: replace(base, estimator=name, why_not=why[name] or "")
-            if name in why else "is not there" for name in ESTIMATORS}  # fmt: skip
+    return {
+        name: replace(base, estimator=name, why_not=why[name] or "")
+        if name in why
+        else "is not there"
+        for name in ESTIMATORS
+    }
 
 
 def test_the_first_that_tells_at_every_count_is_chosen() -> None:
@@ -396,8 +465,10 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
     timed = {"x": [1.0, 1.0], "covered": [1.0, 1.0], "outside": 1.0, "below": False}
     for one in times.values():
         one.phases[:] = [{**entry, **timed} for entry in one.phases]
-    others = {n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
-              for n, one in times.items()}  # fmt: skip
+    others = {
+        n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
+        for n, one in times.items()
+    }
     real = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], others=others)
     like = made_prediction((4, 8, 16, 32), 3, measured=[4], representative=representative)
     assert set(real) == set(like)
@@ -406,8 +477,11 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
     assert set(real["counts"][0]["phases"][0]) == set(loop)
     for key in ("residuals", "phase_laws", "limits"):
         assert {k for entry in real[key] for k in entry} == {k for e in like[key] for k in e}, key
-    for one, other in zip(real["counts"][0]["estimators"].values(),
-                          like["counts"][0]["estimators"].values(), strict=True):  # fmt: skip
+    for one, other in zip(
+        real["counts"][0]["estimators"].values(),
+        like["counts"][0]["estimators"].values(),
+        strict=True,
+    ):
         assert set(one) == set(other)
     assert (real["recommended"] is None) is not representative
     text = json.dumps(real, allow_nan=False)
@@ -429,8 +503,11 @@ def test_a_law_of_a_phase_has_no_term_below_what_is_shown() -> None:
     def row(n: int) -> dict[str, Any]:
         time = 1.2e-3 / n + 2.273e-12 * n
         parts = {f"{part}_s": 0.0 for part in ("transfer", "waiting", "software")}
-        return {"n": n, "model_s": time, "phases": [
-            {"phase": 0, "name": "x", "time_s": time, "compute_s": time, **parts}]}
+        return {
+            "n": n,
+            "model_s": time,
+            "phases": [{"phase": 0, "name": "x", "time_s": time, "compute_s": time, **parts}],
+        }
 
     laws = phase_laws([row(n) for n in (2, 4, 8, 16)])[0]["parts"]
     assert laws["time"]["text"] == laws["compute"]["text"] == "0.0012/n"

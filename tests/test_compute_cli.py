@@ -30,8 +30,9 @@ def put_times(study: Study, tables: list[Any], factor: float = 1.0) -> None:
 
 @pytest.fixture(scope="module")
 def timed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Any]]:
-    study, tables = ts.put_study(tmp_path_factory.mktemp("s") / "study", ts.sweeps(CELLS, 5),
-                                 (4, 8, 16, 32))
+    study, tables = ts.put_study(
+        tmp_path_factory.mktemp("s") / "study", ts.sweeps(CELLS, 5), (4, 8, 16, 32)
+    )
     put_times(study, tables)
     return study, tables
 
@@ -47,8 +48,15 @@ def test_the_table_says_what_each_phase_rests_on(
     study, _ = timed
     assert run(["model", str(study.root), "--compute", "-n", "64"]) == 0
     page = capsys.readouterr().out
-    for words in ("phase 1: Sendrecv+Allreduce", "CRM_i", "ns per instruction", "work per turn",
-                  "x2 outside", "fitted without 32 processes", "no run of a smaller workload"):
+    for words in (
+        "phase 1: Sendrecv+Allreduce",
+        "CRM_i",
+        "ns per instruction",
+        "work per turn",
+        "x2 outside",
+        "fitted without 32 processes",
+        "no run of a smaller workload",
+    ):
         assert words in page
     assert run(["model", str(study.root), "--compute", "--csv", "-n", "64,128"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -67,8 +75,15 @@ def test_the_table_says_what_each_phase_rests_on(
     assert json.loads(capsys.readouterr().out) == read_json(study.compute_path, "p3s.compute")
 
 
-@pytest.mark.parametrize("words", [["--compute", "--scic"], ["--csv", "--compute", "--json"],
-                                   ["-n", "64"], ["--compute", "-n", "x"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--compute", "--scic"],
+        ["--csv", "--compute", "--json"],
+        ["-n", "64"],
+        ["--compute", "-n", "x"],
+    ],
+)
 def test_options_that_do_not_go_together_are_a_usage_error(
     timed: tuple[Study, list[Any]], words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,15 +92,17 @@ def test_options_that_do_not_go_together_are_a_usage_error(
 
 
 def test_compute_json_is_made_again_when_its_inputs_are_newer(
-    timed: tuple[Study, list[Any]]
+    timed: tuple[Study, list[Any]],
 ) -> None:
     study, tables = timed
     bar = Progress()
     ensure_model(study, bar)
     ensure_compute(study, bar)
     ensure_scaled(study, 64, bar)
-    model, compute, scaled = (path.stat().st_mtime_ns for path in (
-        study.model_path, study.compute_path, study.scaled_path(64)))
+    model, compute, scaled = (
+        path.stat().st_mtime_ns
+        for path in (study.model_path, study.compute_path, study.scaled_path(64))
+    )
     before = read_json(study.scaled_path(64), "p3s.scaled")["phases"][1]["compute_ns"]
     ensure_compute(study, bar)
     ensure_scaled(study, 64, bar)
@@ -122,8 +139,10 @@ def test_damaged_times_are_one_line(
 def test_a_study_without_times_is_told_how_to_add_them(
     untimed: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in (["predict", str(untimed.root), "-n", "64"],
-                  ["model", str(untimed.root), "--compute"]):
+    for words in (
+        ["predict", str(untimed.root), "-n", "64"],
+        ["model", str(untimed.root), "--compute"],
+    ):
         assert run(words) == 1
         last = capsys.readouterr().err.strip().splitlines()[-1]
         assert "characterize -n 4,8,16 --work cpu" in last and "instructions" in last
@@ -149,8 +168,9 @@ def test_laws_that_were_given_to_a_study_without_times_are_kept(
 
 
 def test_a_fault_of_the_costs_leaves_the_equations(
-    timed: tuple[Study, list[Any]], capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch
+    timed: tuple[Study, list[Any]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     study, _ = timed
 

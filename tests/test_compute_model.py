@@ -43,9 +43,16 @@ def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) 
     """Write compute.json from measured times that no file holds."""
     key = str(study.root), len(far or [])
     if key not in _MADE:
-        _MADE[key] = {"schema": "p3s.compute", "schema_version": 1, "time_unit": "cpu_ns",
-                      "runs": [], "refused": [], "unmatched": {}, "outside_model": {},
-                      **compute_json(load_model(study.root), found, far or [])}
+        _MADE[key] = {
+            "schema": "p3s.compute",
+            "schema_version": 1,
+            "time_unit": "cpu_ns",
+            "runs": [],
+            "refused": [],
+            "unmatched": {},
+            "outside_model": {},
+            **compute_json(load_model(study.root), found, far or []),
+        }
     write_json(study.compute_path, _MADE[key])
     return _MADE[key]
 
@@ -72,8 +79,7 @@ def make(root: Path, grows: float) -> tuple[Study, list[Any], float]:
     """Return a study in instructions, its measured times, and how its total grows."""
     study, tables = ts.put_study(root, ts.sweeps(CELLS, ITERS, grows), (4, 8, 16, 32, 64))
     model = load_model(study.root)
-    found = [measured_at(model, ts.times_of(t, spent(t, grows=grows), noise=0.01))
-             for t in tables]
+    found = [measured_at(model, ts.times_of(t, spent(t, grows=grows), noise=0.01)) for t in tables]
     return study, found, grows
 
 
@@ -99,17 +105,21 @@ def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
         phase = main_phase(head)
         expected = truth(n, grows=grows)
         assert phase["compute_ns"] == pytest.approx(expected, rel=0.05)
-        assert phase["compute_low"] * phase["compute_ns"] <= expected \
+        assert (
+            phase["compute_low"] * phase["compute_ns"]
+            <= expected
             <= phase["compute_high"] * phase["compute_ns"]
+        )
         assert (phase["outside"] < 1.001) == (n == 32)
         table = pq.read_table(sorted(study.scaled_dir(n).glob("part-*.parquet")))
         once, repeat = table["compute_ns"].to_numpy(), table["repeat"].to_numpy()
-        mine = (table["phase"].to_numpy() == phase["phase"])
+        mine = table["phase"].to_numpy() == phase["phase"]
         assert (once * repeat)[mine].sum() == pytest.approx(phase["compute_ns"])
         slots = {p["phase"]: k for k, p in enumerate(head["phases"])}
         seconds = compute_seconds(study.scaled_dir(n), n, slots)
         assert seconds.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
-            phase["compute_ns"] / 1e9)
+            phase["compute_ns"] / 1e9
+        )
     # the power law of the thesis does not know of the step
     one = phase["crm_i_ns"] * 512
     assert abs(one - truth(512, grows=grows)) > 0.2 * truth(512, grows=grows)
@@ -120,26 +130,34 @@ def test_what_is_outside_of_the_measured_work_is_said_and_less_sure(timed: Any) 
     put_compute(study, found)
     inside, beyond = (main_phase(write_scaled(study.root, n)) for n in (32, 512))
     assert beyond["outside"] == pytest.approx(
-        ts.x_of(CELLS, 64, grows) / ts.x_of(CELLS, 512, grows), rel=0.02)
+        ts.x_of(CELLS, 64, grows) / ts.x_of(CELLS, 512, grows), rel=0.02
+    )
     assert beyond["below"] and beyond["x"][1] < beyond["covered"][0]
-    assert beyond["compute_high"] - beyond["compute_low"] > \
-        inside["compute_high"] - inside["compute_low"]
+    assert (
+        beyond["compute_high"] - beyond["compute_low"]
+        > inside["compute_high"] - inside["compute_low"]
+    )
 
 
 def test_runs_of_a_smaller_workload_tell_the_cost_beyond_the_counts(tmp_path: Path) -> None:
     """Own runs at 4 to 16 never fit the cache; far runs at the work of 64 and 256 do."""
     study, tables = ts.put_study(tmp_path / "study", ts.sweeps(CELLS, ITERS), (4, 8, 16))
     model = load_model(study.root)
-    found = [measured_at(model, ts.times_of(t, t.segments[:, 4] * ts.cache_step(
-        ts.x_of(CELLS, t.np), where=8e6))) for t in tables]
+    found = [
+        measured_at(
+            model, ts.times_of(t, t.segments[:, 4] * ts.cache_step(ts.x_of(CELLS, t.np), where=8e6))
+        )
+        for t in tables
+    ]
     far = []
     for n, traced in ((64.0, 4), (256.0, 8)):
         x = ts.x_of(CELLS, int(n))
         for p in own_points(found[0]):
             work = p.work * x / p.x
             ns = float(work * ts.cache_step(x, where=8e6))
-            far.append(Point(p.place, p.phase, n, work, x, ns, ns, 0.0, traced, 1, "far/small",
-                             traced))
+            far.append(
+                Point(p.place, p.phase, n, work, x, ns, ns, 0.0, traced, 1, "far/small", traced)
+            )
     expected = 64 * ITERS * ts.x_of(CELLS, 64) * ts.cache_step(ts.x_of(CELLS, 64), where=8e6)
     put_compute(study, found)
     without = main_phase(write_scaled(study.root, 64))
@@ -163,18 +181,27 @@ def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
         rng = np.random.default_rng(rec.n * 100 + rec.rank)
         rec("Bcast", nbytes=16, root=0, work=5000)
         for _ in range(ITERS):
-            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096,
-                work=x * cost * (1 + 0.01 * rng.random()))
+            rec(
+                "Sendrecv",
+                peer=(rec.rank + 1) % rec.n,
+                nbytes=4096,
+                work=x * cost * (1 + 0.01 * rng.random()),
+            )
             rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
         rec("Reduce", nbytes=8, root=0, work=700)
 
     study, tables = ts.put_study(tmp_path / "study", program, (4, 8, 16, 32, 64), "cpu_ns")
     model = load_model(study.root)
-    found = [measured_at(model, ts.times_of(t, t.segments[:, 4].astype(float), noise=0.01))
-             for t in tables]
+    found = [
+        measured_at(model, ts.times_of(t, t.segments[:, 4].astype(float), noise=0.01))
+        for t in tables
+    ]
     made = put_compute(study, found)
-    law = next(CostLaw.from_json(e["law"]) for e in made["laws"] if e["kind"] == "phase"
-               and e["share"] > 0.5)
+    law = next(
+        CostLaw.from_json(e["law"])
+        for e in made["laws"]
+        if e["kind"] == "phase" and e["share"] > 0.5
+    )
     x = ts.x_of(CELLS, 16) * float(ts.cache_step(ts.x_of(CELLS, 16)))
     assert 0.5 < float(law.typical(x)) < 2.0
     for n in (16, 64):
@@ -185,8 +212,9 @@ def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
         assert phase["compute_low"] <= truth(n) / phase["compute_ns"] <= phase["compute_high"]
     far_out = main_phase(write_scaled(study.root, 1024))
     assert far_out["compute_low"] <= truth(1024) / far_out["compute_ns"] <= far_out["compute_high"]
-    assert far_out["compute_high"] - far_out["compute_low"] > \
-        3 * (phase["compute_high"] - phase["compute_low"])
+    assert far_out["compute_high"] - far_out["compute_low"] > 3 * (
+        phase["compute_high"] - phase["compute_low"]
+    )
 
 
 def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
@@ -198,7 +226,8 @@ def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
     together = pooled(points, dict.fromkeys(small, ("", "small")))
     for name in ("work", "least_ns", "typical_ns"):
         assert sum(getattr(p, name) * p.ranks for p in together) == pytest.approx(
-            sum(getattr(p, name) * p.ranks for p in points))
+            sum(getattr(p, name) * p.ranks for p in points)
+        )
     assert len([p for p in together if p.place == ("", "small")]) == 1
     # what was measured is all there but MPI_Init
     run = found[0]
@@ -210,25 +239,46 @@ def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
 
 def test_ranks_with_different_work_are_points_of_their_own() -> None:
     """A place on few ranks of a group counts in the pool with their share of them."""
-    points = [Point(("a", "MPI_Send"), 0, 4.0, 100.0, 10.0, 50.0, 60.0, 0.1, 4, 3, "own", 4),
-              Point(("b", "MPI_Recv"), 0, 4.0, 40.0, 10.0, 8.0, 8.0, 0.0, 1, 3, "own", 4),
-              Point(("a", "MPI_Send"), 0, 4.0, 70.0, 7.0, 35.0, 36.0, 0.0, 2, 3, "own", 4)]
+    points = [
+        Point(("a", "MPI_Send"), 0, 4.0, 100.0, 10.0, 50.0, 60.0, 0.1, 4, 3, "own", 4),
+        Point(("b", "MPI_Recv"), 0, 4.0, 40.0, 10.0, 8.0, 8.0, 0.0, 1, 3, "own", 4),
+        Point(("a", "MPI_Send"), 0, 4.0, 70.0, 7.0, 35.0, 36.0, 0.0, 2, 3, "own", 4),
+    ]
     one, other = pooled(points, {("a", "MPI_Send"): ("", "x"), ("b", "MPI_Recv"): ("", "x")})
     assert (one.work, one.least_ns, one.typical_ns, one.ranks) == (110.0, 52.0, 62.0, 4)
     assert (other.work, other.x, other.ranks) == (70.0, 7.0, 2)
-    assert one.spread == pytest.approx(55.0 / 50.0 * 50.0 / 52.0 + 2.0 / 52.0 - 1.0 + 6.0 / 52.0
-                                       - 5.0 / 52.0, abs=0.02)
+    assert one.spread == pytest.approx(
+        55.0 / 50.0 * 50.0 / 52.0 + 2.0 / 52.0 - 1.0 + 6.0 / 52.0 - 5.0 / 52.0, abs=0.02
+    )
 
 
 def test_where_every_rank_has_work_of_its_own_groups_are_few() -> None:
-    points = [Point((place, "MPI_Send"), 0, 4.0, 100.0 * r, 10.0 * r, 50.0 * r, 60.0 * r, 0.1, 1, 3,
-                    source, 4) for r in range(1, 101) for place in "ab" for source in ("own", "x")]
+    points = [
+        Point(
+            (place, "MPI_Send"),
+            0,
+            4.0,
+            100.0 * r,
+            10.0 * r,
+            50.0 * r,
+            60.0 * r,
+            0.1,
+            1,
+            3,
+            source,
+            4,
+        )
+        for r in range(1, 101)
+        for place in "ab"
+        for source in ("own", "x")
+    ]
     few = thinned(points)
     assert len({p.x for p in few}) == 8 and len(few) == 32
     for name in ("work", "least_ns", "typical_ns"):
         for place in "ab":
-            assert sum(getattr(p, name) * p.ranks for p in few if p.place[0] == place) == \
-                pytest.approx(sum(getattr(p, name) for p in points if p.place[0] == place))
+            assert sum(
+                getattr(p, name) * p.ranks for p in few if p.place[0] == place
+            ) == pytest.approx(sum(getattr(p, name) for p in points if p.place[0] == place))
     assert sum(p.x * p.ranks for p in few) == pytest.approx(sum(p.x for p in points))
     assert sorted(thinned(points[:8]), key=repr) == sorted(points[:8], key=repr)
 
@@ -238,8 +288,14 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
     study, found, _ = timed
     points = own_points(found[0])
     k = max(points, key=lambda p: p.work).phase
-    far = [Point(p.place, p.phase, n, p.work, p.x / 7, p.least_ns, p.least_ns, 0.0, 4, 1, "far/a",
-                 traced) for p in points if p.phase == k for n, traced in ((100.0, 2), (np.nan, 4))]
+    far = [
+        Point(
+            p.place, p.phase, n, p.work, p.x / 7, p.least_ns, p.least_ns, 0.0, 4, 1, "far/a", traced
+        )
+        for p in points
+        if p.phase == k
+        for n, traced in ((100.0, 2), (np.nan, 4))
+    ]
     weight = turned([*points, *far])
     assert weight[k, "own", 4] == pytest.approx(ITERS)
     assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
@@ -268,10 +324,12 @@ def test_some_ranks_cost_the_same_as_in_the_whole_trace(timed: Any) -> None:
     write_scaled(study.root, 128)
     write_scaled(study.root, 128, [3, 77])
     whole = pq.read_table(sorted(study.scaled_dir(128).glob("part-*.parquet"))).to_pylist()
-    some = pq.read_table(sorted(study.scaled_dir(128).with_name("np000128.ranks").glob(
-        "part-*.parquet"))).to_pylist()
+    some = pq.read_table(
+        sorted(study.scaled_dir(128).with_name("np000128.ranks").glob("part-*.parquet"))
+    ).to_pylist()
     assert some and [r["compute_ns"] for r in some] == pytest.approx(
-        [r["compute_ns"] for r in whole if r["rank"] in (3, 77)])
+        [r["compute_ns"] for r in whole if r["rank"] in (3, 77)]
+    )
 
 
 def test_without_times_everything_is_as_before(tmp_path: Path) -> None:
@@ -282,7 +340,8 @@ def test_without_times_everything_is_as_before(tmp_path: Path) -> None:
     table = pq.read_table(sorted(study.scaled_dir(32).glob("part-*.parquet")))
     assert "compute_ns" not in table.column_names
     assert read_scaled(study.scaled_dir(32)).work.sum() == pytest.approx(
-        table["work"].to_numpy().sum())
+        table["work"].to_numpy().sum()
+    )
     with pytest.raises(P3SError, match="instructions.*-n [0-9,]+ --work cpu") as caught:
         read_head(study.scaled_dir(32), 32)
     assert "\n" not in str(caught.value)
@@ -356,13 +415,15 @@ def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
     made = put_compute(study, found)
     model = load_model(study.root)
     rows = generate(model, 128)
-    work = rank_work(model, rows.grid, {c: getattr(rows, c) for c in (
-        "rank", "item", "nbytes", "repeat")})
+    work = rank_work(
+        model, rows.grid, {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
+    )
     timed_ = Costs(made, model).of(rows.grid, work)
     big = int(np.argmax(timed_.ns.sum(axis=1)))
     half = work.half_width[big] / work.work[big]
-    assert timed_.high[big] == pytest.approx(timed_.ns[big] * (
-        1 + np.sqrt(half ** 2 + (timed_.cost_high[big] / timed_.ns[big]) ** 2)))
+    assert timed_.high[big] == pytest.approx(
+        timed_.ns[big] * (1 + np.sqrt(half**2 + (timed_.cost_high[big] / timed_.ns[big]) ** 2))
+    )
     assert (timed_.low <= timed_.ns).all() and (timed_.ns <= timed_.high).all()
     assert (timed_.low >= 0).all()
     phase = main_phase(write_scaled(study.root, 128))

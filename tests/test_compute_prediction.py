@@ -17,9 +17,17 @@ from p3s.predict.outside import LIMIT
 from p3s.predict.times import PhaseTimes
 from p3s.study import Study, write_json
 
-TIMED: dict[str, Any] = {"compute_ns": 8e9, "compute_low": 0.7, "compute_high": 1.2,
-                         "crm_i_ns": 3e9, "crm_c_ns": None, "x": [10.0, 12.0],
-                         "covered": [60.0, 900.0], "outside": 6.0, "below": True}
+TIMED: dict[str, Any] = {
+    "compute_ns": 8e9,
+    "compute_low": 0.7,
+    "compute_high": 1.2,
+    "crm_i_ns": 3e9,
+    "crm_c_ns": None,
+    "x": [10.0, 12.0],
+    "covered": [60.0, 900.0],
+    "outside": 6.0,
+    "below": True,
+}
 
 
 def timed_at(n: int, seconds: float, **more: Any) -> PhaseTimes:
@@ -65,9 +73,14 @@ def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
     times = {4: timed_at(4, 1.0, outside=50.0)}
     assert compose(times, {}, {4: REPLAYED}, [4])["reasons"] == []
     small = timed_at(64, 1.0, outside=1.0)
-    both = replace(small, phases=[*small.phases, {**phase(1), **TIMED, "outside": 99.0}],
-                   compute=np.tile([1.0, 0.01], (64, 1)), comm=np.zeros((64, 2)),
-                   comm_low=np.zeros((64, 2)), comm_high=np.zeros((64, 2)))
+    both = replace(
+        small,
+        phases=[*small.phases, {**phase(1), **TIMED, "outside": 99.0}],
+        compute=np.tile([1.0, 0.01], (64, 1)),
+        comm=np.zeros((64, 2)),
+        comm_low=np.zeros((64, 2)),
+        comm_high=np.zeros((64, 2)),
+    )
     assert compose({64: both}, {}, {64: REPLAYED}, [4])["reasons"] == []
 
 
@@ -76,8 +89,13 @@ def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> No
 
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None})
-    put_scaled(study, 2, [(0, 0, 10, 5e6), (1, 0, 10, 7e6), (1, 0, 1, 9e9, "MPI_Init")],
-               [{**phase(0), **TIMED, "outside": 1.0}], work_unit="instructions")
+    put_scaled(
+        study,
+        2,
+        [(0, 0, 10, 5e6), (1, 0, 10, 7e6), (1, 0, 1, 9e9, "MPI_Init")],
+        [{**phase(0), **TIMED, "outside": 1.0}],
+        work_unit="instructions",
+    )
     part = next(study.scaled_dir(2).glob("*.parquet"))
     table = pq.read_table(part)
     pq.write_table(table.append_column("compute_ns", [[1e6, 3e6, 8e9]]), part)

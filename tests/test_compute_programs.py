@@ -33,18 +33,43 @@ def mpiexec() -> str:
 
 
 def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "p3s", *map(str, words)], capture_output=True,
-                          text=True, timeout=LIMIT_S)
+    return subprocess.run(
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
-    program = compile_c(PROGRAMS / "compute" / f"{name}.c", tmp_path / name, "-std=c11",
-                        "-D_XOPEN_SOURCE=700", "-Wall", "-Werror", "-lm")
+    program = compile_c(
+        PROGRAMS / "compute" / f"{name}.c",
+        tmp_path / name,
+        "-std=c11",
+        "-D_XOPEN_SOURCE=700",
+        "-Wall",
+        "-Werror",
+        "-lm",
+    )
     study = tmp_path / "study"
-    done = p3s("characterize", "-n", "2,4,8,16", "--work", "cpu", "-o", study, "--",
-               mpiexec, "-n", "{np}", program, *CASES[name].split())
+    done = p3s(
+        "characterize",
+        "-n",
+        "2,4,8,16",
+        "--work",
+        "cpu",
+        "-o",
+        study,
+        "--",
+        mpiexec,
+        "-n",
+        "{np}",
+        program,
+        *CASES[name].split(),
+    )
     assert done.returncode == 0, done.stderr
     done = p3s("model", study)
     assert done.returncode in (0, 3), done.stderr
@@ -60,11 +85,24 @@ def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_wrong_numbers_are_refused_in_one_line(name, mpiexec, tmp_path):
-    program = compile_c(PROGRAMS / "compute" / f"{name}.c", tmp_path / name, "-std=c11",
-                        "-D_XOPEN_SOURCE=700", "-lm")
-    rooted = {f"{mpi}_ALLOW_RUN_AS_ROOT{more}": "1" for mpi in ("OMPI", "PRTE")
-              for more in ("", "_CONFIRM")}
-    done = subprocess.run([mpiexec, "-n", "1", str(program), "--steps", "0"], capture_output=True,
-                          text=True, timeout=LIMIT_S, env={**os.environ, **rooted})
+    program = compile_c(
+        PROGRAMS / "compute" / f"{name}.c",
+        tmp_path / name,
+        "-std=c11",
+        "-D_XOPEN_SOURCE=700",
+        "-lm",
+    )
+    rooted = {
+        f"{mpi}_ALLOW_RUN_AS_ROOT{more}": "1"
+        for mpi in ("OMPI", "PRTE")
+        for more in ("", "_CONFIRM")
+    }
+    done = subprocess.run(
+        [mpiexec, "-n", "1", str(program), "--steps", "0"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, **rooted},
+    )
     assert done.returncode != 0
     assert f"{name}: --steps: 0 is smaller than 1" in done.stderr

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.mpi
 
 
 def test_the_ring_is_timed_modelled_and_predicted(
-    programs: Path, launcher: list[str], tmp_path: Path  # noqa: F811
+    programs: Path,  # noqa: F811
+    launcher: list[str],  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     study = tmp_path / "study"
     command = [*launcher, str(programs / "ring"), "--bodies", "3000", "--steps", "2"]

@@ -35,15 +35,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, list[Any]]
     root: Path = tmp_path_factory.mktemp("s") / "study"
     study, tables = ts.put_study(root, program, COUNTS, "cpu_ns")
     model = load_model(study.root)
-    return study, model, [measured_at(model, ts.times_of(t, t.segments[:, 4].astype(float)))
-                          for t in tables]
+    return (
+        study,
+        model,
+        [measured_at(model, ts.times_of(t, t.segments[:, 4].astype(float))) for t in tables],
+    )
 
 
 def test_what_is_shared_out_is_told_from_what_is_not(made: Any) -> None:
     _, model, found = made
     shared = shared_work(model)
     assert {op for _, op in shared} == {"MPI_Sendrecv"}
-    (place, work), = shared.items()
+    ((place, work),) = shared.items()
     row = found[0].places.index(place)
     assert work == pytest.approx(4 * found[0].work[row].mean() / 5)
     factor = factors_at(model, shared, 256)
@@ -67,8 +70,11 @@ def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:
     assert [op for _, op, _ in compute["shared"]] == ["MPI_Sendrecv"]
     for n in (32, 128):
         x = BLOCK / n
-        expected = 5 * (n * x * float(ts.cache_step(x, where=3e7, high=1.0, low=0.5))
-                        + n * CONTROL + (n + 8) * 1e7 / n)
+        expected = 5 * (
+            n * x * float(ts.cache_step(x, where=3e7, high=1.0, low=0.5))
+            + n * CONTROL
+            + (n + 8) * 1e7 / n
+        )
         phase = main_phase(write_scaled(study.root, n))
         assert phase["compute_ns"] == pytest.approx(expected, rel=0.03)
         assert phase["compute_low"] <= expected / phase["compute_ns"] <= phase["compute_high"]
@@ -81,13 +87,18 @@ def test_every_instruction_group_has_power_laws_of_its_own(tmp_path: Path) -> No
 
     def two_groups(rec: Any) -> None:
         for _ in range(5):
-            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096,
-                work=(2.0 if rec.rank == 0 else 1.0) * BLOCK / rec.n)
+            rec(
+                "Sendrecv",
+                peer=(rec.rank + 1) % rec.n,
+                nbytes=4096,
+                work=(2.0 if rec.rank == 0 else 1.0) * BLOCK / rec.n,
+            )
             rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
 
     study, tables = ts.put_study(tmp_path / "study", two_groups, COUNTS)
-    found = [measured_at(load_model(study.root), ts.times_of(t, 0.5 * t.segments[:, 4]))
-             for t in tables]
+    found = [
+        measured_at(load_model(study.root), ts.times_of(t, 0.5 * t.segments[:, 4])) for t in tables
+    ]
     phase = max(put_compute(study, found)["phases"], key=lambda p: p["x"][1] if p["x"] else 0.0)
     first, second = phase["groups"]
     assert (first["where"], second["where"]) == ("0", "1-31")

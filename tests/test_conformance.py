@@ -17,10 +17,14 @@ pytestmark = pytest.mark.mpi
 
 #: Completions of no and of some requests from each Fortran binding.
 COMPLETIONS = tuple(
-    Program(f"completions-{name}", "completions.F90", counts_vary=True,
-            flags=(f"-DBINDING={k}", "-fallow-argument-mismatch"))
+    Program(
+        f"completions-{name}",
+        "completions.F90",
+        counts_vary=True,
+        flags=(f"-DBINDING={k}", "-fallow-argument-mismatch"),
+    )
     for k, name in enumerate(("mpif", "mpi", "f08"))
-)  # fmt: skip
+)
 PROGRAMS = (
     Program("blocking", "blocking.c"),
     Program("waits", "waits.c", counts_vary=True),
@@ -52,12 +56,18 @@ PROGRAMS = (
     Program("requests", "requests.c"),
     Program("pcontrol", "pcontrol.c"),
     Program("own-wrappers", "own_wrappers.c"),
-    Program("linked-wrappers", "own_wrappers.c", flags=("-DWRAPPERS_ELSEWHERE",),
-            library="wrappers.c", linked=True),
+    Program(
+        "linked-wrappers",
+        "own_wrappers.c",
+        flags=("-DWRAPPERS_ELSEWHERE",),
+        library="wrappers.c",
+        linked=True,
+    ),
     Program("opened", "opened.c", library="opened_library.c"),
     Program("plugin", "plugin_host.c", library="plugin.c", flags=("-Wl,--as-needed",)),
-    Program("fortran-plugin", "plugin_host.c", library="plugin_fortran.f90",
-            flags=("-Wl,--as-needed",)),
+    Program(
+        "fortran-plugin", "plugin_host.c", library="plugin_fortran.f90", flags=("-Wl,--as-needed",)
+    ),
     Program("forks", "forks.c"),
     Program("mpif-p2p", "mpif_p2p.f"),
     Program("mpif-collectives", "mpif_collectives.f", flags=("-fallow-argument-mismatch",)),
@@ -97,10 +107,13 @@ def cases() -> list[object]:
                 quick = np in QUICK.get((tested.name, program.language), ())
                 made.append(
                     pytest.param(
-                        program, tested, np, id=f"{tested.name}-{program.name}-{np}",
+                        program,
+                        tested,
+                        np,
+                        id=f"{tested.name}-{program.name}-{np}",
                         marks=() if quick else pytest.mark.slow,
                     )
-                )  # fmt: skip
+                )
     return made
 
 

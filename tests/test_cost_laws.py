@@ -58,8 +58,10 @@ def test_three_points_have_no_law_of_three_columns():
     """A step and an overhead meet any three points; of these it said 65 and 250 at 1,024."""
     for costs in ((0.97, 0.44, 0.57), (0.98, 0.87, 1.36)):
         found = study(Machine(1.0), counts=(1, 2, 4))
-        found = [replace(p, least_ns=p.work * cost, typical_ns=p.work * cost)
-                 for p, cost in zip(sorted(found, key=lambda p: p.traced), costs, strict=True)]
+        found = [
+            replace(p, least_ns=p.work * cost, typical_ns=p.work * cost)
+            for p, cost in zip(sorted(found, key=lambda p: p.traced), costs, strict=True)
+        ]
         law = fit_cost(found, unit="cpu_ns")
         assert law.kind != "step+overhead"
         assert law.cost(law.covered[1] / 1024) < 3 * max(costs)
@@ -67,8 +69,9 @@ def test_three_points_have_no_law_of_three_columns():
 
 def test_a_disturbed_run_does_not_pull_and_is_named():
     found = study(Machine(0.5), counts=(2, 4, 8, 16, 32))
-    found[2] = replace(found[2], least_ns=found[2].least_ns * 1.25,
-                       typical_ns=found[2].typical_ns * 1.25)
+    found[2] = replace(
+        found[2], least_ns=found[2].least_ns * 1.25, typical_ns=found[2].typical_ns * 1.25
+    )
     law = fit_cost(found, unit="instruction")
     assert law.cost(5e8) == pytest.approx(0.5, rel=0.01)
     assert law.disturbed == ("own@8",)
@@ -83,11 +86,14 @@ def test_typical_is_above_the_least_as_it_is_at_the_points():
 
 def test_what_waits_for_memory_is_slowed_more_than_what_does_not():
     """The typical time is that of the points around, not of all."""
+
     def more(x):
         return np.interp(np.log2(x), [27.0, 31.0], [1.02, 1.40])
 
-    found = [replace(p, typical_ns=p.least_ns * float(more(p.x)), spread=0.3, repeats=5)
-             for p in study(Machine(0.5), counts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))]
+    found = [
+        replace(p, typical_ns=p.least_ns * float(more(p.x)), spread=0.3, repeats=5)
+        for p in study(Machine(0.5), counts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))
+    ]
     law = fit_cost(found, unit="instruction")
     x = np.array([found[0].x, found[len(found) // 2].x, found[-1].x])
     assert law.typical(x) == pytest.approx(0.5 * more(x), rel=0.05)
@@ -97,11 +103,21 @@ def test_what_waits_for_memory_is_slowed_more_than_what_does_not():
 def test_one_repeat_is_a_typical_time():
     """Of several repeats the least is lower; a smaller workload is often run once only."""
     slow = 1.04
-    found = [replace(p, typical_ns=p.least_ns * slow, spread=0.08, repeats=5)
-             for p in study(Machine(0.5), counts=(2, 4, 8, 16))]
-    found += [replace(p, least_ns=p.least_ns * slow, typical_ns=p.least_ns * slow, spread=0.0,
-                      repeats=1, source="far/w1")
-              for p in study(Machine(0.5), counts=(32, 64, 128, 256), seed=2)]
+    found = [
+        replace(p, typical_ns=p.least_ns * slow, spread=0.08, repeats=5)
+        for p in study(Machine(0.5), counts=(2, 4, 8, 16))
+    ]
+    found += [
+        replace(
+            p,
+            least_ns=p.least_ns * slow,
+            typical_ns=p.least_ns * slow,
+            spread=0.0,
+            repeats=1,
+            source="far/w1",
+        )
+        for p in study(Machine(0.5), counts=(32, 64, 128, 256), seed=2)
+    ]
     law = fit_cost(found, unit="instruction")
     x = np.array([p.x for p in found])
     assert law.typical(x) == pytest.approx(0.5 * slow, rel=0.015)
@@ -113,8 +129,7 @@ def test_order_of_the_points_changes_nothing():
     assert one == other
 
 
-@pytest.mark.parametrize(("change", "word"), [
-    ({"work": 0.0}, "work"), ({"least_ns": 0.0}, "time")])
+@pytest.mark.parametrize(("change", "word"), [({"work": 0.0}, "work"), ({"least_ns": 0.0}, "time")])
 def test_points_that_tell_nothing_are_refused(change, word):
     law = fit_cost([replace(p, **change) for p in study(Machine(0.5))], unit="instruction")
     assert law.refused and word in law.refused and "\n" not in law.refused
@@ -152,10 +167,20 @@ def test_json_gives_the_same_law():
     assert lawtext.latex(law).count("{") == lawtext.latex(law).count("}")
 
 
-@pytest.mark.parametrize("change", [
-    {"at": "x"}, {"low": [1.0]}, {"at": [2.0, 1.0]}, {"typical": None}, {"columns": [["evil", 1]]},
-    {"covered": [1.0]}, {"least": [float("nan")]}, {"columns": [["evil", 1.0, 1.0]]},
-    {"coefficients": []}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"at": "x"},
+        {"low": [1.0]},
+        {"at": [2.0, 1.0]},
+        {"typical": None},
+        {"columns": [["evil", 1]]},
+        {"covered": [1.0]},
+        {"least": [float("nan")]},
+        {"columns": [["evil", 1.0, 1.0]]},
+        {"coefficients": []},
+    ],
+)
 def test_damaged_data_is_refused_in_one_line(change):
     data = fit_cost(study(Machine(0.5)), unit="instruction").to_json()
     data.update(change)
@@ -170,7 +195,8 @@ def test_groups_of_ranks_of_a_run_are_joined_where_x_is_alike():
     program = Program(imbalance=tuple(np.linspace(0.98, 1.02, 9)))
     found = study(Machine(0.5), program, noise=Noise())
     assert len(usable_points(found)) == 6 and sum(p.ranks for p in usable_points(found)) == sum(
-        p.ranks for p in found)
+        p.ranks for p in found
+    )
     wide = study(Machine(0.5), Program(imbalance=tuple(np.linspace(0.2, 2.0, 60))))
     assert len(usable_points(wide)) <= 6 * 7
     assert fit_cost(wide, unit="instruction").cost(1e8) == pytest.approx(0.5, rel=0.01)
@@ -180,8 +206,10 @@ def test_groups_of_ranks_of_a_run_are_joined_where_x_is_alike():
 
 def test_a_cost_that_is_a_factor_around_one():
     """Work in CPU time: the cost is a factor, and x the same for all ranks of a run."""
-    found = [replace(p, x=1e6 / p.traced) for p in study(
-        Machine(1.0), Program(imbalance=(0.9, 1.1)), noise=Noise())]
+    found = [
+        replace(p, x=1e6 / p.traced)
+        for p in study(Machine(1.0), Program(imbalance=(0.9, 1.1)), noise=Noise())
+    ]
     law = fit_cost(found, unit="ns")
     assert law.cost(1e5) == pytest.approx(1.0, rel=0.02)
     low, high = law.interval(1e5)

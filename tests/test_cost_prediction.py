@@ -43,12 +43,22 @@ def studies(seeds: range, *, target: int = 64, noise: Noise | None = None, **how
         law = fit_cost(case.points, unit="instruction")
         low, high = law.interval(x)
         own = [p for p in case.points if p.source == "own"]
-        crm = [float(fit_power([p.n for p in of], [p.typical_ns for p in of]).value(target))
-               / float((there * x).mean() * case.program.turns) - 1 for of in (case.points, own)]
+        crm = [
+            float(fit_power([p.n for p in of], [p.typical_ns for p in of]).value(target))
+            / float((there * x).mean() * case.program.turns)
+            - 1
+            for of in (case.points, own)
+        ]
         value = law.typical(x)
         assert np.all(low <= value) and np.all(value <= high) and np.all(low > 0)
-        rows.append((value[0] / there[0] - 1, low[0] <= there[0] <= high[0],
-                     (high[0] - low[0]) / 2 / value[0], *crm))
+        rows.append(
+            (
+                value[0] / there[0] - 1,
+                low[0] <= there[0] <= high[0],
+                (high[0] - low[0]) / 2 / value[0],
+                *crm,
+            )
+        )
     return Outcome(*np.array(rows, dtype=float).T)
 
 
@@ -78,8 +88,10 @@ def test_three_counts_and_a_target_eight_times_outside():
     assert np.abs(found.error).mean() < np.abs(found.crm_c).mean()
 
 
-@pytest.mark.parametrize("noise", [Noise(run=0.02), Noise(repeats=1, outlier=0.1),
-                                   Noise(run=0.005, row=0.003, repeats=5)])
+@pytest.mark.parametrize(
+    "noise",
+    [Noise(run=0.02), Noise(repeats=1, outlier=0.1), Noise(run=0.005, row=0.003, repeats=5)],
+)
 def test_other_noise(noise):
     found = studies(range(300, 360), noise=noise)
     assert abs(np.median(found.error)) < 0.01
@@ -111,8 +123,11 @@ def test_memory_that_wanders_from_run_to_run():
 
 def test_more_points_make_narrower_intervals_and_nearer_values():
     few = studies(range(400, 440), counts=(4, 16), far=((1 / 8, (16,)),))
-    many = studies(range(400, 440), counts=(2, 3, 4, 6, 8, 12, 16),
-                   far=((1 / 4, (4, 8, 12, 16)), (1 / 16, (2, 4, 8, 16))))
+    many = studies(
+        range(400, 440),
+        counts=(2, 3, 4, 6, 8, 12, 16),
+        far=((1 / 4, (4, 8, 12, 16)), (1 / 16, (2, 4, 8, 16))),
+    )
     assert np.median(many.half) < np.median(few.half)
     assert np.abs(many.error).mean() < np.abs(few.error).mean()
     assert many.held.mean() >= 0.85 and few.held.mean() >= 0.85

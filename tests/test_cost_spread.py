@@ -22,8 +22,9 @@ DRAWS = {
     "normal": lambda rng, size: np.maximum(rng.normal(1.0, 0.05, size), 0.01),
     "lognormal": lambda rng, size: rng.lognormal(0.0, 0.4, size),
     "exponential above a floor": lambda rng, size: 1.0 + rng.exponential(0.3, size),
-    "rare interruptions": lambda rng, size: rng.normal(1.0, 0.01, size)
-    + 8.0 * (rng.random(size) < 0.004),
+    "rare interruptions": lambda rng, size: (
+        rng.normal(1.0, 0.01, size) + 8.0 * (rng.random(size) < 0.004)
+    ),
 }
 
 
@@ -39,7 +40,7 @@ def test_mean_quantiles_and_the_largest_of_many(name):
     for p in (0.05, 0.25, 0.5, 0.75, 0.95):
         assert np.quantile(draws, p) == pytest.approx(np.quantile(truth, p), rel=0.03)
     for n in (4, 64, 1024):
-        expected = truth[:400_000 // n * n].reshape(-1, n).max(axis=1).mean()
+        expected = truth[: 400_000 // n * n].reshape(-1, n).max(axis=1).mean()
         # never clearly less than the truth; no more than twice its excess and a bit
         assert spread.expected_largest(n) > 1 + 0.8 * (expected - 1)
         assert spread.expected_largest(n) < 1 + 2.2 * (expected - 1) + 0.03
@@ -66,8 +67,9 @@ def test_rows_with_few_occurrences_tell_nothing():
 
 def test_turns_with_zero_quantiles_and_a_heavy_mean():
     # most occurrences too short for the clock: quantiles zero, the mean is not
-    spread, _ = between_turns(np.array([[0, 0, 0, 0, 0, 10.0]]), np.array([1000.0]),
-                              np.array([1000]))
+    spread, _ = between_turns(
+        np.array([[0, 0, 0, 0, 0, 10.0]]), np.array([1000.0]), np.array([1000])
+    )
     assert spread.mean == pytest.approx(1.0)
     assert np.all(spread.quantile([0.1, 0.5]) == 0) and spread.quantile(0.999) > 5
 
@@ -81,30 +83,47 @@ def test_ranks_without_the_run_and_the_law():
     spread = between_ranks(time, expected, run)
     assert spread.mean == pytest.approx(1.0, abs=1e-9)
     assert np.quantile(own, 0.75) / np.quantile(own, 0.25) == pytest.approx(
-        float(spread.quantile(0.75) / spread.quantile(0.25)), rel=0.03)
+        float(spread.quantile(0.75) / spread.quantile(0.25)), rel=0.03
+    )
     assert between_ranks([5.0], [4.0], [1]) == EVEN  # one rank differs from no other
     assert between_ranks([], [], []) == EVEN
 
 
 def test_json():
-    spread = Spread(between_ranks([1.0, 1.2, 0.9, 1.0], [1.0] * 4, [2] * 4),
-                    between_turns(*made(DRAWS["lognormal"]))[0], 4, 8)
+    spread = Spread(
+        between_ranks([1.0, 1.2, 0.9, 1.0], [1.0] * 4, [2] * 4),
+        between_turns(*made(DRAWS["lognormal"]))[0],
+        4,
+        8,
+    )
     again = Spread.from_json(json.loads(json.dumps(spread.to_json(), allow_nan=False)))
     assert again.to_json() == spread.to_json()
-    assert again.turns.quantile(0.999) == pytest.approx(float(spread.turns.quantile(0.999)),
-                                                        rel=1e-4)
+    assert again.turns.quantile(0.999) == pytest.approx(
+        float(spread.turns.quantile(0.999)), rel=1e-4
+    )
     assert Spread.from_json(Spread().to_json()) == Spread()
 
 
-@pytest.mark.parametrize("change", [
-    {"levels": []}, {"values": [1.0]}, {"tail": -1.0}, {"tail": float("nan")}, {"levels": None},
-    {"values": [3.0, 3.0, 3.0, 3.0, 3.0, 3.0]}, {"values": [2, 1, 1, 1, 1, 1]}, {"tail": "x"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"levels": []},
+        {"values": [1.0]},
+        {"tail": -1.0},
+        {"tail": float("nan")},
+        {"levels": None},
+        {"values": [3.0, 3.0, 3.0, 3.0, 3.0, 3.0]},
+        {"values": [2, 1, 1, 1, 1, 1]},
+        {"tail": "x"},
+    ],
+)
 def test_damaged_distributions(change):
     data = between_turns(*made(DRAWS["normal"]))[0].to_json()
     with pytest.raises(P3SError, match="damaged"):
         Distribution.from_json({**data, **change})
     with pytest.raises(P3SError, match="damaged"):
-        Spread.from_json({"ranks": data, "turns": {**data, **change}, "ranks_seen": 1,
-                          "rows_seen": 1})
+        Spread.from_json(
+            {"ranks": data, "turns": {**data, **change}, "ranks_seen": 1, "rows_seen": 1}
+        )
     with pytest.raises(P3SError, match="damaged"):
         Spread.from_json([])

@@ -26,8 +26,17 @@ from p3s.errors import P3SError
 from p3s.small_runs.points import Point
 
 #: Table 6.2: processes, weight, shift of the weight.
-TABLE_6_2 = ((4, 251, 1), (9, 753, 2), (16, 1255, 3), (25, 1506, 4), (36, 1757, 5), (49, 2008, 6),
-             (64, 2259, 7), (81, 2510, 8), (100, 2761, 9))
+TABLE_6_2 = (
+    (4, 251, 1),
+    (9, 753, 2),
+    (16, 1255, 3),
+    (25, 1506, 4),
+    (36, 1757, 5),
+    (49, 2008, 6),
+    (64, 2259, 7),
+    (81, 2510, 8),
+    (100, 2761, 9),
+)
 #: Table 6.3: instructions, processes, weight, shift, total instructions; measured, then predicted.
 TABLE_6_3_MEASURED = (
     (1_539_358_893, 16, 1255, 3, 30_910_326_571_440),
@@ -36,7 +45,8 @@ TABLE_6_3_MEASURED = (
     (314_154_733, 49, 2008, 6, 30_910_312_489_336),
     (213_799_791, 64, 2259, 7, 30_910_318_583_616),
     (152_035_493, 81, 2510, 8, 30_910_336_081_830),
-    (111_953_973, 100, 2761, 9, 30_910_491_945_300))
+    (111_953_973, 100, 2761, 9, 30_910_491_945_300),
+)
 TABLE_6_3_PREDICTED = (
     (1_539_358_780, 16, 1255, 3, 30_910_324_302_400),
     (820_993_140, 25, 1506, 4, 30_910_391_721_000),
@@ -50,34 +60,41 @@ TABLE_6_3_PREDICTED = (
     (1_877_266, 1600, 10291, 39, 30_910_315_829_644),
     (1_744_266, 1681, 10542, 40, 30_910_315_829_644),
     (1_623_539, 1764, 10793, 41, 30_910_315_829_644),
-    (1_513_701, 1849, 11044, 42, 30_910_315_829_644))
+    (1_513_701, 1849, 11044, 42, 30_910_315_829_644),
+)
 #: Table 6.4, class B: processes, instructions, cycles, L2 misses, CPI, ns.
-TABLE_6_4 = ((16, 34_356_426, 27_621_512, 20_241, 0.803, 17_263_445),
-             (25, 17_836_224, 14_324_977, 10_275, 0.803, 8_953_111),
-             (36, 9_915_863, 7_861_580, 5_479, 0.792, 4_913_488),
-             (64, 4_027_761, 3_104_163, 1_467, 0.770, 1_940_102),
-             (81, 2_392_021, 1_721_033, 865, 0.719, 1_075_646),
-             (100, 1_759_558, 1_265_527, 695, 0.719, 790_954))
+TABLE_6_4 = (
+    (16, 34_356_426, 27_621_512, 20_241, 0.803, 17_263_445),
+    (25, 17_836_224, 14_324_977, 10_275, 0.803, 8_953_111),
+    (36, 9_915_863, 7_861_580, 5_479, 0.792, 4_913_488),
+    (64, 4_027_761, 3_104_163, 1_467, 0.770, 1_940_102),
+    (81, 2_392_021, 1_721_033, 865, 0.719, 1_075_646),
+    (100, 1_759_558, 1_265_527, 695, 0.719, 790_954),
+)
 #: Tables 6.5 and 6.7: name, count, measured ns, predicted ns, printed error in percent,
 #: coefficient (digit, power of ten), exponent.
-TABLE_6_5 = (("BT 1", 1024, 1_941_784, 1_982_934, 2.11, 9, 10, -1.547),
-             ("BT 2", 1024, 35_960_361, 39_114_740, 8.77, 1, 11, -1.132),
-             ("BT 3", 1024, 165_862_020, 160_857_620, 3.01, 2, 11, -1.028),
-             ("BT 4", 1024, 451_140, 480_522, 6.51, 3, 10, -1.593),
-             ("BT 5", 1024, 2_214_673, 2_096_107, 5.35, 8, 10, -1.522),
-             ("BT 6", 1024, 36_062_311, 39_114_740, 8.46, 1, 11, -1.132))
-TABLE_6_7 = (("CG 1", 4096, 2_698_523, 2_796_674, 3.63, 2, 10, -1.067),
-             ("CG 2", 4096, 137_928, 149_985, 8.74, 3, 7, -0.637),
-             ("CG 3", 4096, 344_297, 375_251, 8.99, 2, 7, -0.478),
-             ("CG 4", 4096, 601_238, 562_501, 6.44, 8, 7, -0.596),
-             ("LU 1", 4096, 51_549, 49_647, 3.83, 2, 8, -0.998),
-             ("LU 2", 4096, 34_645, 32_573, 6.36, 4, 8, -1.132),
-             ("SP 1", 1024, 165_110_327, 163_103_109, 1.21, 4, 11, -0.926),
-             ("SP 2", 1024, 561_715, 598_590, 6.56, 4, 10, -1.635),
-             ("SP 3", 1024, 240_359, 260_203, 8.25, 2, 10, -1.623),
-             ("N-Body 1", 4096, 449_150, 430_921, 4.23, 2, 10, -0.975),
-             ("QCDMPI 1", 2048, 16_428_976, 17_724_522, 7.88, 3, 13, -2.039),
-             ("QCDMPI 2", 2048, 26_478_907, 25_170_124, 4.94, 5, 10, -0.996))
+TABLE_6_5 = (
+    ("BT 1", 1024, 1_941_784, 1_982_934, 2.11, 9, 10, -1.547),
+    ("BT 2", 1024, 35_960_361, 39_114_740, 8.77, 1, 11, -1.132),
+    ("BT 3", 1024, 165_862_020, 160_857_620, 3.01, 2, 11, -1.028),
+    ("BT 4", 1024, 451_140, 480_522, 6.51, 3, 10, -1.593),
+    ("BT 5", 1024, 2_214_673, 2_096_107, 5.35, 8, 10, -1.522),
+    ("BT 6", 1024, 36_062_311, 39_114_740, 8.46, 1, 11, -1.132),
+)
+TABLE_6_7 = (
+    ("CG 1", 4096, 2_698_523, 2_796_674, 3.63, 2, 10, -1.067),
+    ("CG 2", 4096, 137_928, 149_985, 8.74, 3, 7, -0.637),
+    ("CG 3", 4096, 344_297, 375_251, 8.99, 2, 7, -0.478),
+    ("CG 4", 4096, 601_238, 562_501, 6.44, 8, 7, -0.596),
+    ("LU 1", 4096, 51_549, 49_647, 3.83, 2, 8, -0.998),
+    ("LU 2", 4096, 34_645, 32_573, 6.36, 4, 8, -1.132),
+    ("SP 1", 1024, 165_110_327, 163_103_109, 1.21, 4, 11, -0.926),
+    ("SP 2", 1024, 561_715, 598_590, 6.56, 4, 10, -1.635),
+    ("SP 3", 1024, 240_359, 260_203, 8.25, 2, 10, -1.623),
+    ("N-Body 1", 4096, 449_150, 430_921, 4.23, 2, 10, -0.975),
+    ("QCDMPI 1", 2048, 16_428_976, 17_724_522, 7.88, 3, 13, -2.039),
+    ("QCDMPI 2", 2048, 26_478_907, 25_170_124, 4.94, 5, 10, -0.996),
+)
 #: Table 9.5, the phase of N-Body at 512 processes, likewise.
 TABLE_9_5 = ("N-Body 9.5", 512, 3_761_982_365, 3_825_096_457, 1.65, 8, 16, -2.702)
 ROWS = {row[0]: row for row in (*TABLE_6_5, *TABLE_6_7, TABLE_9_5)}
@@ -87,35 +104,42 @@ NOT_BY_EQUATION = {"SP 1": 1.0e11, "SP 2": 5.0e10, "N-Body 1": 1.434e9, "QCDMPI 
 #: Printed errors that are relative to the predicted time; all others are to the measured one.
 OF_PREDICTED = {"LU 1", "LU 2", "N-Body 1", "N-Body 9.5"}
 #: Table 9.3: instructions, processes, weight, total; measured, then predicted.
-TABLE_9_3_MEASURED = ((4_191_198_656_832, 16, 159, 10_654_209_382_980_600),
-                      (1_047_799_783_673, 32, 318, 10_654_220_598_654_600),
-                      (261_949_999_372, 64, 636, 10_654_212_774_452_900))
-TABLE_9_3_PREDICTED = ((4_187_985_222_656, 16, 159, 10_654_234_406_346_129),
-                       (1_046_996_305_664, 32, 318, 10_654_234_406_494_345),
-                       (261_749_076_416, 64, 636, 10_654_234_406_501_233),
-                       (65_437_269_104, 128, 1272, 10_654_234_406_436_900),
-                       (16_359_008_832, 256, 2544, 10_654_234_406_411_368),
-                       (4_089_829_319, 512, 5088, 10_654_234_406_499_643),
-                       (1_022_457_330, 1024, 10176, 10_654_234_406_500_004),
-                       (255_614_332, 2048, 20352, 10_654_234_406_503_753),
-                       (63_903_583, 4096, 40704, 10_654_234_406_500_432),
-                       (15_975_896, 8192, 81408, 10_654_234_406_532_397))
+TABLE_9_3_MEASURED = (
+    (4_191_198_656_832, 16, 159, 10_654_209_382_980_600),
+    (1_047_799_783_673, 32, 318, 10_654_220_598_654_600),
+    (261_949_999_372, 64, 636, 10_654_212_774_452_900),
+)
+TABLE_9_3_PREDICTED = (
+    (4_187_985_222_656, 16, 159, 10_654_234_406_346_129),
+    (1_046_996_305_664, 32, 318, 10_654_234_406_494_345),
+    (261_749_076_416, 64, 636, 10_654_234_406_501_233),
+    (65_437_269_104, 128, 1272, 10_654_234_406_436_900),
+    (16_359_008_832, 256, 2544, 10_654_234_406_411_368),
+    (4_089_829_319, 512, 5088, 10_654_234_406_499_643),
+    (1_022_457_330, 1024, 10176, 10_654_234_406_500_004),
+    (255_614_332, 2048, 20352, 10_654_234_406_503_753),
+    (63_903_583, 4096, 40704, 10_654_234_406_500_432),
+    (15_975_896, 8192, 81408, 10_654_234_406_532_397),
+)
 #: Table 9.2: total of the instructions of the phase.
 NBODY_TOTAL = 10_654_234_406_436_900
 
 
 def law_of(name: str) -> PowerLaw:
     _, _, _, _, _, digit, ten, b = ROWS[name]
-    return PowerLaw(digit * 10.0 ** ten, b)
+    return PowerLaw(digit * 10.0**ten, b)
 
 
 def allowed(digit: float, ten: int, b: float, n: int) -> tuple[float, float]:
     """Return the values at ``n`` that the rounding of "d*10^t" and of three decimals allows."""
-    return ((digit - 0.5) * 10.0 ** ten * n ** (b - 0.0005),
-            (digit + 0.5) * 10.0 ** ten * n ** (b + 0.0005))
+    return (
+        (digit - 0.5) * 10.0**ten * n ** (b - 0.0005),
+        (digit + 0.5) * 10.0**ten * n ** (b + 0.0005),
+    )
 
 
 # ------------------------------------------------------------------ BT: weights and the far point
+
 
 def test_weight_law_of_table_6_2():
     shift = np.array([s for n, _, s in TABLE_6_2 if n >= 16])
@@ -125,8 +149,10 @@ def test_weight_law_of_table_6_2():
         assert w == 251 * s + 502 and s == math.isqrt(n) - 1
     # The source contradicts itself: the printed weights at 4 and 9 processes are not on the law
     # (R-square 1) it gives for the table. No signature was run at these counts.
-    assert [(n, w, 251 * s + 502) for n, w, s in TABLE_6_2 if w != 251 * s + 502] == \
-        [(4, 251, 753), (9, 753, 1004)]
+    assert [(n, w, 251 * s + 502) for n, w, s in TABLE_6_2 if w != 251 * s + 502] == [
+        (4, 251, 753),
+        (9, 753, 1004),
+    ]
 
 
 def test_totals_of_table_6_3_are_constant():
@@ -164,6 +190,7 @@ def test_the_far_point_is_1681_processes():
 
 
 # ------------------------------------------------------------------ BT: the regressions
+
 
 def test_crm_i_and_crm_c_at_1024_processes():
     # Table 6.6 gives the measured time as 1,941,754, Table 6.5 as 1,941,784: the source contradicts
@@ -212,7 +239,7 @@ def test_printed_predictions_and_errors(name):
     low, high = allowed(digit, ten, b, n)
     if name in NOT_BY_EQUATION:
         assert not low <= predicted <= high
-        assert predicted * n ** -b == pytest.approx(NOT_BY_EQUATION[name], rel=0.002)
+        assert predicted * n**-b == pytest.approx(NOT_BY_EQUATION[name], rel=0.002)
     else:
         # The thesis predicted with the rounded coefficients it printed: every digit is met, cut off
         # at whole nanoseconds (in Table 9.5 six of the ten digits).
@@ -229,6 +256,7 @@ def test_printed_predictions_and_errors(name):
 
 # ------------------------------------------------------------------ N-Body, section 9.2.1
 
+
 def test_weights_and_instructions_of_table_9_3():
     """The weight is 9.9375 n: with the printed 9.375 n no row follows."""
     for instructions, n, weight, total in (*TABLE_9_3_MEASURED, *TABLE_9_3_PREDICTED):
@@ -238,9 +266,11 @@ def test_weights_and_instructions_of_table_9_3():
         assert instructions == pytest.approx(by_law, rel=8e-4)  # measured rows: within 0.08 %
         assert abs(NBODY_TOTAL / n / (9.375 * n) / instructions - 1) > 0.05
     assert total_is_constant([row[3] for row in TABLE_9_3_MEASURED])[0]
-    off = [(n, round(1e5 * abs(instructions * n * weight / total - 1)))
-           for instructions, n, weight, total in (*TABLE_9_3_MEASURED, *TABLE_9_3_PREDICTED)
-           if abs(instructions * n * weight / total - 1) > 1e-7]
+    off = [
+        (n, round(1e5 * abs(instructions * n * weight / total - 1)))
+        for instructions, n, weight, total in (*TABLE_9_3_MEASURED, *TABLE_9_3_PREDICTED)
+        if abs(instructions * n * weight / total - 1) > 1e-7
+    ]
     # the source contradicts itself: totals that are not the product of their row (parts in 1e5)
     assert off == [(16, 77), (32, 77), (64, 77), (256, 2)]
 
@@ -262,8 +292,9 @@ def test_crm_c_of_n_body_at_512_processes():
 
 # ------------------------------------------------------------------ the method
 
+
 def test_a_power_law_is_found_and_kept():
-    law = fit_power([2, 4, 8, 16], [3e9 * n ** -1.25 for n in (2, 4, 8, 16)])
+    law = fit_power([2, 4, 8, 16], [3e9 * n**-1.25 for n in (2, 4, 8, 16)])
     assert (law.a, law.b) == pytest.approx((3e9, -1.25))
     assert PowerLaw.from_json(law.to_json()) == law
     assert law.text() == "3e+09 * n**-1.25" and law.latex() == r"3 \cdot 10^{9} \, n^{-1.25}"
@@ -271,17 +302,35 @@ def test_a_power_law_is_found_and_kept():
     assert fit_power([4, 8], [1.0, 0.0]) is None and fit_power([], []) is None
 
 
-@pytest.mark.parametrize("data", [None, {}, {"a": "x", "b": 1.0}, {"a": -1.0, "b": 0.0}, [1, 2],
-                                  {"a": float("inf"), "b": 0.0}, {"a": True, "b": 0.0}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"a": "x", "b": 1.0},
+        {"a": -1.0, "b": 0.0},
+        [1, 2],
+        {"a": float("inf"), "b": 0.0},
+        {"a": True, "b": 0.0},
+    ],
+)
 def test_damaged_power_laws(data):
     with pytest.raises(P3SError, match="damaged"):
         PowerLaw.from_json(data)
 
 
-@pytest.mark.parametrize(("costs", "index", "reached"), [
-    ((1.0, 0.9, 0.8), 2, False), ((1.0, 0.9, 0.9), 2, True), ((1.0, 0.8, 0.85), 1, True),
-    ((1.0,), 0, False), ((0.5, 0.502, 0.499), 2, True), ((0.8, 0.9, 1.0), 0, True),
-    ((1.0, 1.0, 0.9, 0.7), 3, False)])
+@pytest.mark.parametrize(
+    ("costs", "index", "reached"),
+    [
+        ((1.0, 0.9, 0.8), 2, False),
+        ((1.0, 0.9, 0.9), 2, True),
+        ((1.0, 0.8, 0.85), 1, True),
+        ((1.0,), 0, False),
+        ((0.5, 0.502, 0.499), 2, True),
+        ((0.8, 0.9, 1.0), 0, True),
+        ((1.0, 1.0, 0.9, 0.7), 3, False),
+    ],
+)
 def test_the_walk_says_when_the_minimum_was_reached(costs, index, reached):
     found = minimum_cost_point([(4 * (i + 1), c) for i, c in enumerate(costs)])
     assert (found.index, found.reached) == (index, reached)
@@ -306,8 +355,10 @@ def _point(n, y, source="own", traced=None, work=1e9, ranks=1):
 
 def test_crm_of_a_phase_takes_the_farthest_minimum():
     own = [_point(n, 8e9 / n, work=1e10 / n) for n in (4, 8, 16)]
-    far = [_point(n, y, "far/w1", traced, 1e10 / n)
-           for n, y, traced in ((32, 2.3e8, 4), (64, 1.0e8, 8), (128, 5.0e7, 16))]
+    far = [
+        _point(n, y, "far/w1", traced, 1e10 / n)
+        for n, y, traced in ((32, 2.3e8, 4), (64, 1.0e8, 8), (128, 5.0e7, 16))
+    ]
     found = crm([*own, *far])
     assert (found.initial.a, found.initial.b) == pytest.approx((8e9, -1.0))
     assert found.far == ("far/w1", 16, 128.0, 5.0e7) and found.reached and found.why is None

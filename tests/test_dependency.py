@@ -91,8 +91,9 @@ def test_rendezvous_waits_for_a_late_sender() -> None:
     assert found.waiting_ns.tolist() == [0, 4900]
 
 
-@pytest.mark.parametrize("call, end", [("MPI_Ssend", 5000.0 + 50), ("MPI_Send", S),
-                                       ("MPI_Bsend", S)])
+@pytest.mark.parametrize(
+    "call, end", [("MPI_Ssend", 5000.0 + 50), ("MPI_Send", S), ("MPI_Bsend", S)]
+)
 def test_synchronous_and_buffered_sends(call: str, end: float) -> None:
     b = Builder(2)
     b.add(0, call, 1, 100)
@@ -201,9 +202,13 @@ def test_token_bucket_lets_a_burst_pass() -> None:
 def test_small_messages_keep_a_link_busy_for_longer_than_their_bytes() -> None:
     """At rate 1: 100 bytes that keep a link busy for 400 ns, and 1,000 that do not."""
     plain = network(rate=1.0)
-    held = replace(plain, paths={
-        d: replace(path, busy=Curve((100.0, 1000.0), (400.0, 0.0)))
-        for d, path in plain.paths.items()})
+    held = replace(
+        plain,
+        paths={
+            d: replace(path, busy=Curve((100.0, 1000.0), (400.0, 0.0)))
+            for d, path in plain.paths.items()
+        },
+    )
     nodes = [0, 0, 0, 0, 1, 2, 3, 4]
     for nbytes, apart in ((100, 400.0), (1000, 1000.0)):
         steps, found = run(fan_out(4, nbytes), nodes, held)
@@ -355,13 +360,16 @@ def test_start_times_and_schedule() -> None:
     assert schedule(steps, np.zeros(2, int), network()).tolist() == [5, 3, 33]
 
 
-@pytest.mark.parametrize("call, ends_at", [
-    ("MPI_Barrier", [400, 400, 400, 400]),
-    ("MPI_Alltoall", [400, 400, 400, 400]),
-    ("MPI_Bcast", [300, 300, 300, 400]),  # root: rank 1, at 200
-    ("MPI_Reduce", [0 + S, 400, 100 + S, 300 + S]),
-    ("MPI_Scan", [100, 300, 400, 500]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, ends_at",
+    [
+        ("MPI_Barrier", [400, 400, 400, 400]),
+        ("MPI_Alltoall", [400, 400, 400, 400]),
+        ("MPI_Bcast", [300, 300, 300, 400]),  # root: rank 1, at 200
+        ("MPI_Reduce", [0 + S, 400, 100 + S, 300 + S]),
+        ("MPI_Scan", [100, 300, 400, 500]),
+    ],
+)
 def test_collectives(call: str, ends_at: list[float]) -> None:
     """Members begin at 0, 200, 100, 300; each call costs 100."""
     b = Builder(4)
@@ -396,10 +404,16 @@ def test_nonblocking_collective_goes_on_beside_work() -> None:
     assert found.waiting_ns[1] == 700 - (POST + 200)
 
 
-@pytest.mark.parametrize("call, cost", [
-    ("MPI_Barrier", 2 * L), ("MPI_Allreduce", 2 * L + 200 * G), ("MPI_Bcast", 2 * L + 100 * G),
-    ("MPI_Allgather", 2 * L + 300 * G), ("MPI_Alltoall", 2 * L + 300 * G),
-])
+@pytest.mark.parametrize(
+    "call, cost",
+    [
+        ("MPI_Barrier", 2 * L),
+        ("MPI_Allreduce", 2 * L + 200 * G),
+        ("MPI_Bcast", 2 * L + 100 * G),
+        ("MPI_Allgather", 2 * L + 300 * G),
+        ("MPI_Alltoall", 2 * L + 300 * G),
+    ],
+)
 def test_rough_cost_of_collectives_without_one(call: str, cost: float) -> None:
     b = Builder(4)
     for rank in range(4):
@@ -437,15 +451,35 @@ def test_distances_choose_the_path() -> None:
     np.testing.assert_allclose(took, [L, 10 * L, 10 * L, 7e4, 7e4])
 
 
-@pytest.mark.parametrize("make, words", [
-    ("sends", ["in a circle", "rank 0 in MPI_Send (step 0) for a message to rank 1, tag 7",
-               "rank 1 in MPI_Send (step 0) for a message to rank 0", "2 of 3 cannot go on"]),
-    ("receives", ["rank 0 in MPI_Recv (step 0) for a message from rank 1, tag 7"]),
-    ("wait", ["rank 0 in MPI_Waitall (step 1) for a message from rank 1, tag 7",
-              "rank 1 in MPI_Recv (step 0) for a message from rank 0"]),
-    ("barrier", ["rank 0 in MPI_Barrier (step 0) for rank 1",
-                 "rank 1 in MPI_Recv (step 0) for a message from rank 0, tag 7"]),
-])
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (
+            "sends",
+            [
+                "in a circle",
+                "rank 0 in MPI_Send (step 0) for a message to rank 1, tag 7",
+                "rank 1 in MPI_Send (step 0) for a message to rank 0",
+                "2 of 3 cannot go on",
+            ],
+        ),
+        ("receives", ["rank 0 in MPI_Recv (step 0) for a message from rank 1, tag 7"]),
+        (
+            "wait",
+            [
+                "rank 0 in MPI_Waitall (step 1) for a message from rank 1, tag 7",
+                "rank 1 in MPI_Recv (step 0) for a message from rank 0",
+            ],
+        ),
+        (
+            "barrier",
+            [
+                "rank 0 in MPI_Barrier (step 0) for rank 1",
+                "rank 1 in MPI_Recv (step 0) for a message from rank 0, tag 7",
+            ],
+        ),
+    ],
+)
 def test_ranks_that_wait_for_ever_are_named(make: str, words: list[str]) -> None:
     b = Builder(3)
     if make == "sends":
@@ -487,10 +521,19 @@ def test_sends_in_a_circle_go_on_as_if_buffered() -> None:
         b.add(rank, "MPI_Send", (rank + 1) % n, 5000)
         b.add(rank, "MPI_Wait")
     found, notes = simulate_anyway(b.build(), np.zeros(n, int), network())
-    assert notes == ("10 MPI_Send of ranks 0, 1, 2, 3 and 1 more wait for their receivers for "
-                     "ever: taken as buffered",)
-    assert found.end_ns[:7].tolist() == [S, way, way + S, 2 * way, 2 * way + POST,
-                                         2 * way + POST + 2500, 3 * way + POST]
+    assert notes == (
+        "10 MPI_Send of ranks 0, 1, 2, 3 and 1 more wait for their receivers for "
+        "ever: taken as buffered",
+    )
+    assert found.end_ns[:7].tolist() == [
+        S,
+        way,
+        way + S,
+        2 * way,
+        2 * way + POST,
+        2 * way + POST + 2500,
+        3 * way + POST,
+    ]
     links, notes = simulate_anyway(b.build(), np.arange(n), network(rate=1.0))
     assert len(notes) == 1 and np.isfinite(links.end_ns).all()
 
@@ -527,8 +570,9 @@ def test_waits_and_collectives_in_a_circle_end() -> None:
     b.add(1, "MPI_Recv", 0, 10)
     b.add(1, "MPI_Barrier")
     steps = b.build()
-    found, notes = simulate_anyway(steps, np.zeros(2, int), network(),
-                                   collective_ns=np.full(4, 7.0))
+    found, notes = simulate_anyway(
+        steps, np.zeros(2, int), network(), collective_ns=np.full(4, 7.0)
+    )
     assert notes == ("1 MPI_Barrier of rank 0 cannot end in this order: taken as not waiting",)
     assert ends(steps, found, 1) == [L + 5, L + 5 + 7]
 
@@ -604,6 +648,8 @@ def test_handshake_waits_at_busy_links() -> None:
     alone.add(0, "MPI_Send", 1, 1000)
     alone.add(1, "MPI_Recv", 0, 1000)
     one = alone.build()
-    ends = [simulate(one, np.array([0, 1]), net).end_ns
-            for net in (plain, replace(plain, handshake=True))]
+    ends = [
+        simulate(one, np.array([0, 1]), net).end_ns
+        for net in (plain, replace(plain, handshake=True))
+    ]
     assert (ends[0] == ends[1]).all()

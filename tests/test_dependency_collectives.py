@@ -11,12 +11,24 @@ from p3s.program.collectives.library import library_of
 from p3s.simulate.network import Network, Path, line
 from p3s.simulate.simulate import simulate
 
-CALLS = ("Barrier", "Bcast", "Reduce", "Allreduce", "Gather", "Scatter", "Allgather", "Alltoall",
-         "Reduce_scatter_block", "Scan", "Exscan")
+CALLS = (
+    "Barrier",
+    "Bcast",
+    "Reduce",
+    "Allreduce",
+    "Gather",
+    "Scatter",
+    "Allgather",
+    "Alltoall",
+    "Reduce_scatter_block",
+    "Scan",
+    "Exscan",
+)
 
 
-@pytest.mark.parametrize("family, version", [("openmpi", "4.1.4"), ("openmpi", "5.0.3"),
-                                             ("mpich", "4.2.0")])
+@pytest.mark.parametrize(
+    "family, version", [("openmpi", "4.1.4"), ("openmpi", "5.0.3"), ("mpich", "4.2.0")]
+)
 def test_they_end_when_every_message_is_synchronous(family: str, version: str) -> None:
     own = line(10.0)
     paths = {d: Path(line(1000.0 + 4000 * d, 0.5), own, own, -1, d > 0) for d in (0, 1)}

@@ -19,14 +19,28 @@ RANKS = 8
 
 def network(rng: np.random.Generator, *, links: bool, background: bool = True) -> Network:
     """Return a network of random costs, rising in the bytes."""
+
     def curve(scale: float) -> Curve:
         return Curve((0.0, 1000.0, 50000.0), tuple(np.cumsum(rng.uniform(0.1, 1, 3)) * scale))
 
-    paths = {d: Path(curve(500.0 * (d + 1)), curve(50.0), curve(80.0),
-                     float(rng.choice([0, 3000, 20000])), d > 0) for d in (0, 1, 2)}
-    return Network(paths, rate=float(rng.uniform(0.5, 20)) if links else math.inf,
-                   burst=float(rng.choice([0, 5000, 30000])), post=float(rng.uniform(1, 20)),
-                   sender_buffer=float(rng.choice([0, 4000])), background=background)
+    paths = {
+        d: Path(
+            curve(500.0 * (d + 1)),
+            curve(50.0),
+            curve(80.0),
+            float(rng.choice([0, 3000, 20000])),
+            d > 0,
+        )
+        for d in (0, 1, 2)
+    }
+    return Network(
+        paths,
+        rate=float(rng.uniform(0.5, 20)) if links else math.inf,
+        burst=float(rng.choice([0, 5000, 30000])),
+        post=float(rng.uniform(1, 20)),
+        sender_buffer=float(rng.choice([0, 4000])),
+        background=background,
+    )
 
 
 def pattern(rng: np.random.Generator, *, choices: bool = True, collectives: bool = True):
@@ -36,12 +50,15 @@ def pattern(rng: np.random.Generator, *, choices: bool = True, collectives: bool
 
     def add(rank: int, call: str, *args, **more) -> int:
         costs.append((rank, float(rng.uniform(10, 3000))))
-        return b.add(rank, call, *args, work_ns=float(rng.choice([0, 1]) * rng.exponential(2000)),
-                     **more)
+        return b.add(
+            rank, call, *args, work_ns=float(rng.choice([0, 1]) * rng.exponential(2000)), **more
+        )
 
     for turn in range(int(rng.integers(2, 7))):
-        kind = rng.choice(["nonblocking", "sendrecv", "blocking", "collective", "absent"],
-                          p=[0.5, 0.15, 0.15, 0.15, 0.05])
+        kind = rng.choice(
+            ["nonblocking", "sendrecv", "blocking", "collective", "absent"],
+            p=[0.5, 0.15, 0.15, 0.15, 0.05],
+        )
         if kind == "nonblocking":
             mine: dict[int, list[int]] = {r: [] for r in range(RANKS)}
             ops: list[tuple[int, str, int, int]] = []
@@ -49,8 +66,10 @@ def pattern(rng: np.random.Generator, *, choices: bool = True, collectives: bool
                 a, c = (int(r) for r in rng.choice(RANKS, 2, replace=bool(rng.random() < 0.1)))
                 size = int(rng.integers(0, 40000))
                 send = str(rng.choice(["MPI_Isend", "MPI_Isend", "MPI_Issend", "MPI_Start"]))
-                ops += [(a, "MPI_Isend" if send == "MPI_Start" else send, c, size),
-                        (c, "MPI_Irecv", a, size)]
+                ops += [
+                    (a, "MPI_Isend" if send == "MPI_Start" else send, c, size),
+                    (c, "MPI_Irecv", a, size),
+                ]
             for k in rng.permutation(len(ops)):
                 rank, call, peer, size = ops[k]
                 mine[rank].append(add(rank, call, peer, size, tag=100 * turn + int(k) // 2))
@@ -60,22 +79,37 @@ def pattern(rng: np.random.Generator, *, choices: bool = True, collectives: bool
                     if choices and rng.random() < 0.3:
                         add(rank, "MPI_Waitany", done=them, number=1)
                         if rng.random() < 0.3:
-                            add(rank, "MPI_Waitsome", done=them,
-                                number=int(rng.integers(1, len(them) + 1)))
+                            add(
+                                rank,
+                                "MPI_Waitsome",
+                                done=them,
+                                number=int(rng.integers(1, len(them) + 1)),
+                            )
                     cut = int(rng.integers(1, len(them) + 1))
                     add(rank, "MPI_Waitall", done=them[:cut])
                     them = them[cut:]
         elif kind == "sendrecv":
             shift, size = int(rng.integers(0, RANKS)), int(rng.integers(0, 40000))
             for rank in range(RANKS):
-                add(rank, "MPI_Sendrecv", (rank + shift) % RANKS, size,
-                    peer2=(rank - shift) % RANKS, tag=100 * turn)
+                add(
+                    rank,
+                    "MPI_Sendrecv",
+                    (rank + shift) % RANKS,
+                    size,
+                    peer2=(rank - shift) % RANKS,
+                    tag=100 * turn,
+                )
         elif kind == "blocking":
             for k in range(6):
                 a, c = (int(r) for r in rng.choice(RANKS, 2, replace=False))
                 size = int(rng.integers(0, 40000))
-                add(a, str(rng.choice(["MPI_Send", "MPI_Ssend", "MPI_Bsend"])), c, size,
-                    tag=100 * turn + k)
+                add(
+                    a,
+                    str(rng.choice(["MPI_Send", "MPI_Ssend", "MPI_Bsend"])),
+                    c,
+                    size,
+                    tag=100 * turn + k,
+                )
                 add(c, "MPI_Recv", a, size, tag=100 * turn + k)
         elif kind == "absent":
             add(int(rng.integers(RANKS)), "MPI_Send", -1, 100)
@@ -111,8 +145,11 @@ def test_agrees_with_the_plain_simulation(part: int) -> None:
         extra = rng.normal(0, 500, len(steps)) if seed % 5 == 0 else None
         found = simulate(steps, nodes, net, distance=table, collective_ns=costs, extra_ns=extra)
         begin, end, waiting = Simulation(steps, nodes, net, table, costs, extra).run()
-        for name, ours, theirs in (("begin", found.begin_ns, begin), ("end", found.end_ns, end),
-                                   ("waiting", found.waiting_ns, waiting)):
+        for name, ours, theirs in (
+            ("begin", found.begin_ns, begin),
+            ("end", found.end_ns, end),
+            ("waiting", found.waiting_ns, waiting),
+        ):
             off = np.flatnonzero(~np.isclose(ours, theirs, rtol=1e-9, atol=1e-3))
             assert not len(off), (seed, name, off[:5], ours[off[:5]], theirs[off[:5]])
 
@@ -152,9 +189,17 @@ def test_more_cost_ends_no_call_earlier() -> None:
             costs = costs + rng.uniform(0, 100, len(costs))
         else:
             name = ("receive", "transfer")[what - 2]
-            paths = {d: replace(p, **{name: Curve(getattr(p, name).nbytes,
-                                                  tuple(y + 40 for y in getattr(p, name).ns))})
-                     for d, p in net.paths.items()}
+            paths = {
+                d: replace(
+                    p,
+                    **{
+                        name: Curve(
+                            getattr(p, name).nbytes, tuple(y + 40 for y in getattr(p, name).ns)
+                        )
+                    },
+                )
+                for d, p in net.paths.items()
+            }
             slower = replace(net, paths=paths)
         after = simulate(steps, nodes, slower, collective_ns=costs).end_ns
         assert (after >= before - 1e-6).all(), seed
@@ -185,8 +230,15 @@ def test_any_order_of_calls_ends_anyway() -> None:
             for k in rng.permutation(len(calls)):
                 call, peer, tag = calls[k]
                 more = {"peer2": peer, "tag2": 10**6 + tag} if call == "Sendrecv" else {}
-                q = b.add(rank, "MPI_" + call, peer, int(rng.integers(0, 9000)), tag=tag,
-                          work_ns=float(rng.uniform(0, 100)), **more)
+                q = b.add(
+                    rank,
+                    "MPI_" + call,
+                    peer,
+                    int(rng.integers(0, 9000)),
+                    tag=tag,
+                    work_ns=float(rng.uniform(0, 100)),
+                    **more,
+                )
                 open_ += [q] if call[0] == "I" else []
                 if open_ and rng.random() < 0.3:
                     b.add(rank, str(rng.choice(["MPI_Waitany", "MPI_Wait"])), done=open_)

@@ -18,10 +18,7 @@ from p3s.host import mpi
 from p3s.signature_runner import doctor, trials
 from p3s.signature_runner.launch import run_traced
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 STATUSES = ("ok", "info", "warn", "fail")
 # What Debian's static MPICH needs of other libraries, as files: their development packages
 # need not be there.
@@ -175,9 +172,7 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root can write everywhere")
-def test_places_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_places_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o500)
     try:

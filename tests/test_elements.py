@@ -42,17 +42,20 @@ def observe(law, dims_of, counts, turns=None, stages=None):
     rows, value = [], []
     for n in counts:
         dims = dims_of(n)
-        for r, t, s in itertools.product(range(n), range(turns(n) if turns else 1),
-                                         range(stages(n) if stages else 1)):
+        for r, t, s in itertools.product(
+            range(n), range(turns(n) if turns else 1), range(stages(n) if stages else 1)
+        ):
             c = tuple(int(x) for x in np.unravel_index(r, dims))
-            rows.append([n, r, s, t, *dims, *c, *((x + 1) % p for x, p in zip(c, dims,
-                                                                             strict=True))])
+            rows.append(
+                [n, r, s, t, *dims, *c, *((x + 1) % p for x, p in zip(c, dims, strict=True))]
+            )
             value.append(law(dims, c, r, n, t, s))
     d = len(dims_of(counts[0]))
     names = ["n", "r", "s", "t", *(f"{k}{i}" for k in "pcq" for i in range(d))]
     columns = np.array(rows, dtype=np.int64).T
-    return Observations(dict(zip(names, columns, strict=True)), np.array(value, dtype=np.int64), d,
-                        whole=True)
+    return Observations(
+        dict(zip(names, columns, strict=True)), np.array(value, dtype=np.int64), d, whole=True
+    )
 
 
 def wrong_at(found, truth):
@@ -97,29 +100,45 @@ def cells(c, p):
 
 def west(extents, factor, border=lambda x, p: x != 0):
     def law(p, c, r, n, t, s):
-        return factor * sum(block(extents[1], p[0], y) * block(extents[2], p[0], z)
-                            for x, y, z in cells(c, p[0]) if border(x, p[0]))
+        return factor * sum(
+            block(extents[1], p[0], y) * block(extents[2], p[0], z)
+            for x, y, z in cells(c, p[0])
+            if border(x, p[0])
+        )
+
     return law
 
 
 def south(extents, factor, at=0):
     def law(p, c, r, n, t, s):
-        return factor * sum(block(extents[0], p[0], x) * block(extents[2], p[0], z)
-                            for x, y, z in cells(c, p[0]) if y != (at if at >= 0 else p[0] - 1))
+        return factor * sum(
+            block(extents[0], p[0], x) * block(extents[2], p[0], z)
+            for x, y, z in cells(c, p[0])
+            if y != (at if at >= 0 else p[0] - 1)
+        )
+
     return law
 
 
 def top(extents, factor):
     def law(p, c, r, n, t, s):
-        return factor * sum(block(extents[0], p[0], x) * block(extents[1], p[0], y)
-                            for x, y, z in cells(c, p[0]) if z != p[0] - 1)
+        return factor * sum(
+            block(extents[0], p[0], x) * block(extents[1], p[0], y)
+            for x, y, z in cells(c, p[0])
+            if z != p[0] - 1
+        )
+
     return law
 
 
 def bottom(extents, factor):
     def law(p, c, r, n, t, s):
-        return factor * sum(block(extents[0], p[0], x) * block(extents[1], p[0], y)
-                            for x, y, z in cells(c, p[0]) if z)
+        return factor * sum(
+            block(extents[0], p[0], x) * block(extents[1], p[0], y)
+            for x, y, z in cells(c, p[0])
+            if z
+        )
+
     return law
 
 
@@ -147,17 +166,21 @@ def test_sums_over_the_cells_of_a_multi_partition(law, counts):
 
 def sweep(extent, factor, trim, axis=0, back=False, later=0):
     """What a sweep hands on after stage t: the face of the cell at t along the axis."""
+
     def law(p, c, r, n, t, s):
         at = p[0] - 1 - t - later if back else t + later
         (cell,) = (x for x in cells(c, p[0]) if x[axis] == at)
         y, z = (k for d, k in enumerate(cell) if d != axis)
         width = [block(extent, p[0], k) - trim * ((k == 0) + (k == p[0] - 1)) for k in (y, z)]
         return factor * width[0] * width[1]
+
     return law
 
 
-@pytest.mark.parametrize(("extent", "factor", "trim", "later"),
-                         [(36, 22, 1, 0), (36, 10, 1, 1), (41, 5, 0, 0), (64, 7, 0, 1)])
+@pytest.mark.parametrize(
+    ("extent", "factor", "trim", "later"),
+    [(36, 22, 1, 0), (36, 10, 1, 1), (41, 5, 0, 0), (64, 7, 0, 1)],
+)
 def test_sweeps_of_a_multi_partition(extent, factor, trim, later):
     law = sweep(extent, factor, trim, later=later)
     found = fit_elements(observe(law, square, SQUARES, lambda n: math.isqrt(n) - 1), ExtentPool())
@@ -168,16 +191,23 @@ def test_sweeps_of_a_multi_partition(extent, factor, trim, later):
 
 
 def faces(extents, factor):
-    return [(west(extents, factor), None),
-            (west(extents, factor, lambda x, p: x != p - 1), None),
-            (south(extents, factor), None), (south(extents, factor, -1), None),
-            (top(extents, factor), None), (bottom(extents, factor), None)]
+    return [
+        (west(extents, factor), None),
+        (west(extents, factor, lambda x, p: x != p - 1), None),
+        (south(extents, factor), None),
+        (south(extents, factor, -1), None),
+        (top(extents, factor), None),
+        (bottom(extents, factor), None),
+    ]
 
 
 def sweeps(extent, factors, trim):
-    return [(sweep(extent, f, trim, axis, back, later), lambda n: math.isqrt(n) - 1)
-            for axis in range(3) for f, back in zip(factors, (False, True), strict=True)
-            for later in (0, 1)]
+    return [
+        (sweep(extent, f, trim, axis, back, later), lambda n: math.isqrt(n) - 1)
+        for axis in range(3)
+        for f, back in zip(factors, (False, True), strict=True)
+        for later in (0, 1)
+    ]
 
 
 PROGRAMS = [
@@ -195,13 +225,16 @@ def test_all_slots_of_a_multi_partition_together(laws):
 
 
 @pytest.mark.parametrize("wider", [2, 0])
-@pytest.mark.parametrize("levels", [lambda t: 32, lambda t: 32 >> t, lambda t: 8 << t],
-                         ids=["one level", "down", "up"])
+@pytest.mark.parametrize(
+    "levels", [lambda t: 32, lambda t: 32 >> t, lambda t: 8 << t], ids=["one level", "down", "up"]
+)
 def test_faces_of_a_box_with_ghosts(levels, wider):
     """Two sizes at three counts say little; what a sibling's three sizes say holds for all."""
+
     def face(a, b):
         def law(p, c, r, n, t, s):
             return (levels(t) // p[a] + 2) * (levels(t) // p[b] + wider)
+
         return law
 
     turns = (lambda n: 1) if levels(0) == levels(1) else (lambda n: 3)
@@ -210,40 +243,120 @@ def test_faces_of_a_box_with_ghosts(levels, wider):
 
 
 PLAIN = [
-    ("block that travels", lambda p, c, r, n, t, s: 3 * block(1001, n, (r - t) % n), line, LINES,
-     FAR_LINES, lambda n: n - 1),
-    ("next block that travels", lambda p, c, r, n, t, s: block(1001, n, (r - t - 1) % n), line,
-     LINES, FAR_LINES, lambda n: n - 1),
-    ("panel of the turn", lambda p, c, r, n, t, s: 8 * block(1001, n, t), line, LINES, FAR_LINES,
-     lambda n: n),
-    ("SUMMA", lambda p, c, r, n, t, s: block(1001, p[0], c[0]) * block(701, p[0], t), square,
-     SQUARES, FAR_SQUARES, lambda n: math.isqrt(n)),
-    ("Cannon", lambda p, c, r, n, t, s: block(331, p[0], c[0]) * block(257, p[0],
-                                                                      (c[0] + c[1] + t) % p[0]),
-     square, SQUARES, FAR_SQUARES, lambda n: math.isqrt(n)),
+    (
+        "block that travels",
+        lambda p, c, r, n, t, s: 3 * block(1001, n, (r - t) % n),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: n - 1,
+    ),
+    (
+        "next block that travels",
+        lambda p, c, r, n, t, s: block(1001, n, (r - t - 1) % n),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: n - 1,
+    ),
+    (
+        "panel of the turn",
+        lambda p, c, r, n, t, s: 8 * block(1001, n, t),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: n,
+    ),
+    (
+        "SUMMA",
+        lambda p, c, r, n, t, s: block(1001, p[0], c[0]) * block(701, p[0], t),
+        square,
+        SQUARES,
+        FAR_SQUARES,
+        lambda n: math.isqrt(n),
+    ),
+    (
+        "Cannon",
+        lambda p, c, r, n, t, s: (
+            block(331, p[0], c[0]) * block(257, p[0], (c[0] + c[1] + t) % p[0])
+        ),
+        square,
+        SQUARES,
+        FAR_SQUARES,
+        lambda n: math.isqrt(n),
+    ),
     ("levels", lambda p, c, r, n, t, s: 1024 >> t, line, LINES, FAR_LINES, lambda n: 5),
-    ("levels of a share", lambda p, c, r, n, t, s: (100_003 >> t) // n, line, LINES, FAR_LINES,
-     lambda n: 5),
-    ("levels of a block", lambda p, c, r, n, t, s: block(1001, n, r) >> t, line, LINES, FAR_LINES,
-     lambda n: 4),
-    ("blocks of a level", lambda p, c, r, n, t, s: block(10007 >> t, n, r), line, LINES,
-     FAR_LINES, lambda n: 4),
-    ("blocks of a level, rounded up", lambda p, c, r, n, t, s: 5 * block(-(-10007 >> t), n, r),
-     line, LINES, FAR_LINES, lambda n: 4),
+    (
+        "levels of a share",
+        lambda p, c, r, n, t, s: (100_003 >> t) // n,
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: 5,
+    ),
+    (
+        "levels of a block",
+        lambda p, c, r, n, t, s: block(1001, n, r) >> t,
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: 4,
+    ),
+    (
+        "blocks of a level",
+        lambda p, c, r, n, t, s: block(10007 >> t, n, r),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: 4,
+    ),
+    (
+        "blocks of a level, rounded up",
+        lambda p, c, r, n, t, s: 5 * block(-(-10007 >> t), n, r),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: 4,
+    ),
     ("levels upwards", lambda p, c, r, n, t, s: 3 << t, line, LINES, FAR_LINES, lambda n: 5),
-    ("growing by the turn", lambda p, c, r, n, t, s: 40 * (t + 1), line, LINES, FAR_LINES,
-     lambda n: n - 1),
-    ("what is left", lambda p, c, r, n, t, s: 12 * (n - 1 - t), line, LINES, FAR_LINES,
-     lambda n: n - 1),
-    ("chunks", lambda p, c, r, n, t, s: min(64, 1001 - 64 * t), line, LINES, FAR_LINES,
-     lambda n: 16),
-    ("halo of levels", lambda p, c, r, n, t, s: (block(256, p[0], c[0]) >> t) + 2, plane,
-     (4, 6, 9, 16), (36, 48, 64), lambda n: 4),
+    (
+        "growing by the turn",
+        lambda p, c, r, n, t, s: 40 * (t + 1),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: n - 1,
+    ),
+    (
+        "what is left",
+        lambda p, c, r, n, t, s: 12 * (n - 1 - t),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: n - 1,
+    ),
+    (
+        "chunks",
+        lambda p, c, r, n, t, s: min(64, 1001 - 64 * t),
+        line,
+        LINES,
+        FAR_LINES,
+        lambda n: 16,
+    ),
+    (
+        "halo of levels",
+        lambda p, c, r, n, t, s: (block(256, p[0], c[0]) >> t) + 2,
+        plane,
+        (4, 6, 9, 16),
+        (36, 48, 64),
+        lambda n: 4,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("law", "dims", "counts", "far", "turns"), [c[1:] for c in PLAIN],
-                         ids=[c[0] for c in PLAIN])
+@pytest.mark.parametrize(
+    ("law", "dims", "counts", "far", "turns"), [c[1:] for c in PLAIN], ids=[c[0] for c in PLAIN]
+)
 def test_sizes_that_follow_the_turn(law, dims, counts, far, turns):
     check(law, dims, counts, far, turns)
 
@@ -257,11 +370,17 @@ STAGED = [
     ("halving, rounded up", lambda p, c, r, n, t, s: -(-1001 >> (s + 1))),
     ("doubling", lambda p, c, r, n, t, s: 5 << s),
     ("doubling shares", lambda p, c, r, n, t, s: (1 << 20) // n << s),
-    ("doubling uneven blocks", lambda p, c, r, n, t, s: sum(
-        block(1001, n, (r >> s << s) + k) for k in range(1 << s))),
-    ("halving what the partner keeps", lambda p, c, r, n, t, s: sum(
-        block(1001, n, (r >> (log2(n) - 1 - s) << (log2(n) - 1 - s)) + k)
-        for k in range(1 << (log2(n) - 1 - s)))),
+    (
+        "doubling uneven blocks",
+        lambda p, c, r, n, t, s: sum(block(1001, n, (r >> s << s) + k) for k in range(1 << s)),
+    ),
+    (
+        "halving what the partner keeps",
+        lambda p, c, r, n, t, s: sum(
+            block(1001, n, (r >> (log2(n) - 1 - s) << (log2(n) - 1 - s)) + k)
+            for k in range(1 << (log2(n) - 1 - s))
+        ),
+    ),
 ]
 
 
@@ -271,31 +390,74 @@ def test_sizes_that_follow_the_stage(law):
 
 
 STILL = [
-    ("times p - 1", lambda p, c, r, n, t, s: 2 * (n - 1) * block(1001, n, r), line, LINES,
-     FAR_LINES),
+    (
+        "times p - 1",
+        lambda p, c, r, n, t, s: 2 * (n - 1) * block(1001, n, r),
+        line,
+        LINES,
+        FAR_LINES,
+    ),
     ("times p", lambda p, c, r, n, t, s: p[0] * block(1001, p[1], c[1]), plane, PLANES, FAR_PLANES),
-    ("times p - 2", lambda p, c, r, n, t, s: 5 * (n - 2) * block(1001, n, r), line, LINES,
-     FAR_LINES),
-    ("over both extents", lambda p, c, r, n, t, s: 7 * block(10007, p[0] * p[1], c[1] * p[0]
-                                                            + c[0]), plane, PLANES, FAR_PLANES),
-    ("share of both extents", lambda p, c, r, n, t, s: 10007 // (p[0] * p[1]), plane, PLANES,
-     FAR_PLANES),
+    (
+        "times p - 2",
+        lambda p, c, r, n, t, s: 5 * (n - 2) * block(1001, n, r),
+        line,
+        LINES,
+        FAR_LINES,
+    ),
+    (
+        "over both extents",
+        lambda p, c, r, n, t, s: 7 * block(10007, p[0] * p[1], c[1] * p[0] + c[0]),
+        plane,
+        PLANES,
+        FAR_PLANES,
+    ),
+    (
+        "share of both extents",
+        lambda p, c, r, n, t, s: 10007 // (p[0] * p[1]),
+        plane,
+        PLANES,
+        FAR_PLANES,
+    ),
     ("one more", lambda p, c, r, n, t, s: 30 * (24 // p[0] + 1) ** 2, square, SQUARES, FAR_SQUARES),
-    ("trimmed at the border", lambda p, c, r, n, t, s: 3 * (block(1001, p[0], c[0])
-                                                           - (c[0] == 0) - (c[0] == p[0] - 1)),
-     plane, PLANES, FAR_PLANES),
-    ("trimmed product", lambda p, c, r, n, t, s: 5 * (block(131, p[0], c[0]) - (c[0] == 0)
-                                                      - (c[0] == p[0] - 1))
-     * (block(101, p[1], c[1]) - (c[1] == 0) - (c[1] == p[1] - 1)), plane, PLANES, FAR_PLANES),
+    (
+        "trimmed at the border",
+        lambda p, c, r, n, t, s: 3 * (block(1001, p[0], c[0]) - (c[0] == 0) - (c[0] == p[0] - 1)),
+        plane,
+        PLANES,
+        FAR_PLANES,
+    ),
+    (
+        "trimmed product",
+        lambda p, c, r, n, t, s: (
+            5
+            * (block(131, p[0], c[0]) - (c[0] == 0) - (c[0] == p[0] - 1))
+            * (block(101, p[1], c[1]) - (c[1] == 0) - (c[1] == p[1] - 1))
+        ),
+        plane,
+        PLANES,
+        FAR_PLANES,
+    ),
     ("all but the own", lambda p, c, r, n, t, s: 1001 - block(1001, n, r), line, LINES, FAR_LINES),
-    ("the partner's", lambda p, c, r, n, t, s: 4 * block(1001, n, (r + 1) % n), line, LINES,
-     FAR_LINES),
-    ("wide product", lambda p, c, r, n, t, s: (block(131, p[0], c[0]) + 2)
-     * (block(101, p[1], c[1]) + 2), plane, PLANES, FAR_PLANES),
+    (
+        "the partner's",
+        lambda p, c, r, n, t, s: 4 * block(1001, n, (r + 1) % n),
+        line,
+        LINES,
+        FAR_LINES,
+    ),
+    (
+        "wide product",
+        lambda p, c, r, n, t, s: (block(131, p[0], c[0]) + 2) * (block(101, p[1], c[1]) + 2),
+        plane,
+        PLANES,
+        FAR_PLANES,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("law", "dims", "counts", "far"), [c[1:] for c in STILL],
-                         ids=[c[0] for c in STILL])
+@pytest.mark.parametrize(
+    ("law", "dims", "counts", "far"), [c[1:] for c in STILL], ids=[c[0] for c in STILL]
+)
 def test_sizes_by_position(law, dims, counts, far):
     check(law, dims, counts, far)

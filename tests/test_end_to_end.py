@@ -23,8 +23,12 @@ IN_MELT = Path("/usr/share/lammps/examples/melt/in.melt")
 def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run one p3s command under a hard limit, in a process group of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "p3s", *map(str, words)], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, start_new_session=True)
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, err = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -47,17 +51,29 @@ def programs(tmp_path_factory: pytest.TempPathFactory, launcher: list[str]) -> P
     install = the_mpi()
     assert install is not None
     out = tmp_path_factory.mktemp("examples")
-    subprocess.run(["make", "-s", "-C", str(EXAMPLES), f"MPICC={install.mpicc}", f"BIN={out}"],
-                   check=True, timeout=120, capture_output=True)
+    subprocess.run(
+        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={install.mpicc}", f"BIN={out}"],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
     return out
 
 
 CASES = [
-    ("jacobi2d", ["--nx", "203", "--ny", "151", "--iterations", "8"], "4,8,9,16",
-     (64, 60, 36, 48, 100)),
+    (
+        "jacobi2d",
+        ["--nx", "203", "--ny", "151", "--iterations", "8"],
+        "4,8,9,16",
+        (64, 60, 36, 48, 100),
+    ),
     ("ring", ["--bodies", "1003", "--steps", "2"], "2,4,8,16", (64, 37)),
-    ("halo3d", ["--nx", "41", "--ny", "37", "--nz", "29", "--iterations", "4"], "8,12,18,27",
-     (64, 36, 125)),
+    (
+        "halo3d",
+        ["--nx", "41", "--ny", "37", "--nz", "29", "--iterations", "4"],
+        "8,12,18,27",
+        (64, 36, 125),
+    ),
     ("cg", ["--n", "1403", "--iterations", "2", "--inner", "4"], "2,4,8,16", (64, 128)),
     ("wavefront", ["--nx", "67", "--ny", "53", "--iterations", "2"], "2,4,8,16", (64, 48, 96)),
     # tests/programs/phases
@@ -87,11 +103,18 @@ def _cases():
         name, args, counts, targets = case
         quick = name in QUICK
         one = f"{name}-{'-'.join(a for a in args if a.isdigit())}"
-        yield pytest.param(name, args, counts, targets[:1] if quick else targets, id=one,
-                           marks=() if quick else pytest.mark.slow)
+        yield pytest.param(
+            name,
+            args,
+            counts,
+            targets[:1] if quick else targets,
+            id=one,
+            marks=() if quick else pytest.mark.slow,
+        )
         if quick and targets[1:]:
-            yield pytest.param(name, args, counts, targets[1:], id=f"{one}-more",
-                               marks=pytest.mark.slow)
+            yield pytest.param(
+                name, args, counts, targets[1:], id=f"{one}-more", marks=pytest.mark.slow
+            )
 
 
 @pytest.fixture(scope="session")
@@ -105,8 +128,9 @@ def corpus(programs) -> Path:
 
 
 @pytest.mark.parametrize(("program", "args", "counts", "targets"), list(_cases()))
-def test_large_counts_are_predicted_exactly(program, args, counts, targets, corpus, launcher,
-                                            tmp_path):
+def test_large_counts_are_predicted_exactly(
+    program, args, counts, targets, corpus, launcher, tmp_path
+):
     command = [*launcher, str(corpus / program), *args]
     study = tmp_path / "study"
     done = p3s("characterize", "-n", counts, "-o", study, "--", *command)
@@ -142,8 +166,15 @@ def test_two_ranks_per_dimension_leave_directions_open(programs, launcher, tmp_p
 
 
 def test_master_and_workers_are_statistical(launcher, tmp_path):
-    command = [*launcher, sys.executable, str(EXAMPLES / "master_worker.py"), "--tasks", "40",
-               "--points", "20000"]
+    command = [
+        *launcher,
+        sys.executable,
+        str(EXAMPLES / "master_worker.py"),
+        "--tasks",
+        "40",
+        "--points",
+        "20000",
+    ]
     study = tmp_path / "study"
     done = p3s("characterize", "-n", "2,4,8", "-r", "2", "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
@@ -159,9 +190,10 @@ def test_master_and_workers_are_statistical(launcher, tmp_path):
     assert result["p2p_triples"]["predicted"] > 0
 
 
-@pytest.mark.skipif(shutil.which("lmp") is None or not IN_MELT.exists()
-                    or shutil.which("mpiexec.openmpi") is None,
-                    reason="LAMMPS or its Open MPI is not installed")
+@pytest.mark.skipif(
+    shutil.which("lmp") is None or not IN_MELT.exists() or shutil.which("mpiexec.openmpi") is None,
+    reason="LAMMPS or its Open MPI is not installed",
+)
 def test_lammps_claims_nothing_that_is_not_so(tmp_path):
     script = tmp_path / "in.melt"
     script.write_text(re.sub(r"(?m)^run\s.*$", "run 30", IN_MELT.read_text()))
@@ -233,8 +265,11 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
         assert f"seen, not modelled: {op} " in done.stdout
     done = p3s("model", study)
     assert done.returncode in (0, 3), done.stderr
-    (reduction,) = (item for item in json.loads((study / "model.json").read_text())["items"]
-                    if item["op"] == "MPI_Iallreduce")
+    (reduction,) = (
+        item
+        for item in json.loads((study / "model.json").read_text())["items"]
+        if item["op"] == "MPI_Iallreduce"
+    )
     (slot,) = reduction["slots"]
     assert reduction["verdict"] == "exact" and slot["place"]["kind"] == "world"
     assert slot["elem_bytes"] == 8 and slot["elements"]["expr"] == ["num", 1, 1]
@@ -245,7 +280,8 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
     result = json.loads(done.stdout)
     twins = 2 if "MPI_Bcast_init" in (study / "model.json").read_text() else 0
     assert result["collectives"] == dict.fromkeys(
-        ("true", "predicted", "equal"), 12 * 6 * (2 + twins))
+        ("true", "predicted", "equal"), 12 * 6 * (2 + twins)
+    )
     assert result["p2p_triples"]["equal"] == 12 * 6
     assert result["unmodelled"]["events"] == 12 * 2 + 12 * 12 + 6
     done = p3s("predict", study, "-n", "8", "--estimator", "simulation", "--budget", "2")

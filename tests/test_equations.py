@@ -23,8 +23,10 @@ WIDTH = 100
 
 
 def printable(text: str) -> bool:
-    return not any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-                   for c in text.replace("\n", ""))
+    return not any(
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        for c in text.replace("\n", "")
+    )
 
 
 @pytest.mark.parametrize("name", models.ALL)
@@ -44,8 +46,9 @@ def test_a_phase_has_destination_volume_weight_and_verdict():
     row = next(line for line in page.split("\n") if " Isend " in line and "c0 - 1" in line)
     assert "to c0 - 1" in row and "8*block_first(61, p1, c1)" in row
     assert row.split()[-1] in ("exact", "ambiguous", "fitted"), "the verdict is the last column"
-    assert "block_first(L, p, c) block c of L in p blocks, one more in the first" in \
-        " ".join(page.split())
+    assert "block_first(L, p, c) block c of L in p blocks, one more in the first" in " ".join(
+        page.split()
+    )
     assert "messages" in page and "hold-out: fitted without 12 processes" in page
 
 
@@ -68,14 +71,18 @@ def test_the_largest_share_comes_first():
     model = models.built("cg")
     for phase in model["phases"]:
         for i in phase["items"]:
-            model["items"][i]["share"] = dict.fromkeys(("events", "bytes", "time"),
-                                                       0.02 * (1 + phase["phase"]))
+            model["items"][i]["share"] = dict.fromkeys(
+                ("events", "bytes", "time"), 0.02 * (1 + phase["phase"])
+            )
     page = equations.render(model)
-    order = [int(line.split()[1].rstrip(":")) for line in page.split("\n")
-             if line.startswith("phase ")]
+    order = [
+        int(line.split()[1].rstrip(":")) for line in page.split("\n") if line.startswith("phase ")
+    ]
     assert len(order) == len(model["phases"])
-    time = {k: sum(model["items"][i]["share"]["time"] for i in p["items"])
-            for k, p in enumerate(model["phases"])}
+    time = {
+        k: sum(model["items"][i]["share"]["time"] for i in p["items"])
+        for k, p in enumerate(model["phases"])
+    }
     assert order == sorted(order, key=lambda k: -time[k])
 
 
@@ -93,11 +100,16 @@ def test_calls_of_one_rule_are_one_row():
 
 
 def test_cells_break_where_people_would():
-    assert equations._wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == ["240*ceil(25/p0)*",
-                                                                     "ceil(25/p1)"]
+    assert equations._wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == [
+        "240*ceil(25/p0)*",
+        "ceil(25/p1)",
+    ]
     assert equations._wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
     assert equations._wrapped("", 5) == [""] and equations._wrapped("abcdefgh", 3) == [
-        "abc", "def", "gh"]
+        "abc",
+        "def",
+        "gh",
+    ]
 
 
 def test_a_call_of_many_sizes_is_one_row():
@@ -106,7 +118,8 @@ def test_a_call_of_many_sizes_is_one_row():
     slot = model["items"][first]["slots"][0]
     model["items"][first]["slots"] = [
         {**slot, "elements": {"expr": ["num", size, 1], "points": 4, "free": 1}}
-        for size in (3, 9, 1, 200, 17)]
+        for size in (3, 9, 1, 200, 17)
+    ]
     page = equations.render(model)
     row = next(line for line in page.split("\n") if line.startswith(f"  {first} "))
     assert "8..1,600, 5 sizes" in row and f"  {first}.0" not in page
@@ -151,8 +164,10 @@ def test_explain_puts_traced_values_beside_the_rules():
     one = explain.render(model, {}, 0, sent)
     assert "9 like rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
     assert "the simplest law that reproduces 4 counts" in one
-    assert "exact: every call at every traced count is as the rules say, and by the fit without " \
+    assert (
+        "exact: every call at every traced count is as the rules say, and by the fit without "
         "16 processes" in " ".join(one.split())
+    )
     assert "phase 0" not in one.split("\n")[0]
 
 
@@ -170,10 +185,14 @@ def test_explain_names_what_fits_as_well():
     assert "open now: 1 call with" in said
 
 
-@pytest.mark.parametrize(("phase", "call", "says"), [
-    (99, None, "PHASE 99: the model has phases 0 to 1"), (-1, None, "phases 0 to 1"),
-    (1, 999, "CALL 999: phase 1 has the calls "),
-])
+@pytest.mark.parametrize(
+    ("phase", "call", "says"),
+    [
+        (99, None, "PHASE 99: the model has phases 0 to 1"),
+        (-1, None, "phases 0 to 1"),
+        (1, 999, "CALL 999: phase 1 has the calls "),
+    ],
+)
 def test_explain_refuses_numbers_that_are_not_there(phase, call, says):
     with pytest.raises(UsageError, match=says):
         explain.render(models.built("jacobi2d"), {}, phase, call)
@@ -196,8 +215,16 @@ def test_next_prints_a_command_that_can_be_run(study, capsys):
     last = capsys.readouterr().out.strip().split("\n")[-1]
     counts = sorted(each["n"] for each in models.built("halo3d")["next"])
     assert 27 in counts
-    assert shlex.split(last) == ["p3s", "characterize", "-n", ",".join(map(str, counts)), "-o",
-                                 str(study.root), "--", *LAUNCH]
+    assert shlex.split(last) == [
+        "p3s",
+        "characterize",
+        "-n",
+        ",".join(map(str, counts)),
+        "-o",
+        str(study.root),
+        "--",
+        *LAUNCH,
+    ]
     assert "{np}" in last and "'{np}'" not in last
     assert run(["next", str(study.root), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -256,7 +283,17 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
 
 
 def test_a_statistical_size_is_said_in_bytes():
-    law = {"expr": ["add", ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
-                    ["num", 3, 1]], "rel_half_width": 0.1, "max_n": 16, "points": 4}  # fmt: skip
-    assert volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8}) == \
-        "about 24 + 921.0/sqrt(n)"
+    law = {
+        "expr": [
+            "add",
+            ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
+            ["num", 3, 1],
+        ],
+        "rel_half_width": 0.1,
+        "max_n": 16,
+        "points": 4,
+    }
+    assert (
+        volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8})
+        == "about 24 + 921.0/sqrt(n)"
+    )

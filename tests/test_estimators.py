@@ -25,13 +25,21 @@ from p3s.study import REPLAY_VERSION, Study, write_json
 
 BYTES = [0, 1000, 100_000]
 NETWORK = {
-    "mpi": "openmpi 4.1.4", "hosts": ["a", "b"], "cores": [0, 0], "eager_bytes": 4096,
+    "mpi": "openmpi 4.1.4",
+    "hosts": ["a", "b"],
+    "cores": [0, 0],
+    "eager_bytes": 4096,
     "sizes": {
-        "bytes": BYTES, "timings": [9, 9, 9],
-        "one_way_ns": [1000.0, 2000.0, 50_000.0], "one_way_median_ns": [1100.0, 2200.0, 55_000.0],
-        "send_ns": [100.0, 100.0, 200.0], "send_median_ns": [100.0, 100.0, 200.0],
-        "receive_ns": [200.0, 300.0, None], "receive_median_ns": [200.0, 300.0, None],
-        "gap_ns": [300.0, 300.0, 10_000.0]},
+        "bytes": BYTES,
+        "timings": [9, 9, 9],
+        "one_way_ns": [1000.0, 2000.0, 50_000.0],
+        "one_way_median_ns": [1100.0, 2200.0, 55_000.0],
+        "send_ns": [100.0, 100.0, 200.0],
+        "send_median_ns": [100.0, 100.0, 200.0],
+        "receive_ns": [200.0, 300.0, None],
+        "receive_median_ns": [200.0, 300.0, None],
+        "gap_ns": [300.0, 300.0, 10_000.0],
+    },
 }
 
 
@@ -55,14 +63,29 @@ def put_table(study: Study, n: int, columns: dict[str, list[float]], **head: obj
     table = {"rank": list(range(ranks)), "phase": [0] * ranks, **columns}
     study.replay_path(n).parent.mkdir(exist_ok=True)
     pq.write_table(pa.table(table), study.replay_table(n))
-    write_json(study.replay_path(n), {
-        "schema": "p3s.replay", "schema_version": REPLAY_VERSION, "n": n,
-        "representative": True, "why_not_representative": None, "notes": ["a note"], **head})
+    write_json(
+        study.replay_path(n),
+        {
+            "schema": "p3s.replay",
+            "schema_version": REPLAY_VERSION,
+            "n": n,
+            "representative": True,
+            "why_not_representative": None,
+            "notes": ["a note"],
+            **head,
+        },
+    )
 
 
-COLUMNS = {"comm_ns": [5e9, 7e9], "comm_low_ns": [4e9, 8e9], "comm_high_ns": [6e9, 8e9],
-           "waiting_ns": [1e9, 2e9], "transfer_ns": [3e9, 4e9], "software_ns": [1e9, 1e9],
-           "thesis_ns": [2e9, 3e9]}
+COLUMNS = {
+    "comm_ns": [5e9, 7e9],
+    "comm_low_ns": [4e9, 8e9],
+    "comm_high_ns": [6e9, 8e9],
+    "waiting_ns": [1e9, 2e9],
+    "transfer_ns": [3e9, 4e9],
+    "software_ns": [1e9, 1e9],
+    "thesis_ns": [2e9, 3e9],
+}
 
 
 def test_every_estimator_says_whether_it_can_be_used(tmp_path: Path) -> None:
@@ -121,13 +144,16 @@ def test_the_replay_s_table(tmp_path: Path) -> None:
     assert np.isnan(thesis.waiting).all()
 
 
-@pytest.mark.parametrize(("damage", "says"), [
-    ({"comm_ns": [5e9, -1.0]}, "comm_ns is negative"),
-    ({"thesis_ns": [float("nan"), 1.0]}, "thesis_ns is negative or no number"),
-    ({"phase": [0, 7]}, "not in scaled.json"),
-    ({"rank": [0, 2]}, "not in scaled.json"),
-    ({"waiting_ns": None}, "waiting_ns"),
-])
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ({"comm_ns": [5e9, -1.0]}, "comm_ns is negative"),
+        ({"thesis_ns": [float("nan"), 1.0]}, "thesis_ns is negative or no number"),
+        ({"phase": [0, 7]}, "not in scaled.json"),
+        ({"rank": [0, 2]}, "not in scaled.json"),
+        ({"waiting_ns": None}, "waiting_ns"),
+    ],
+)
 def test_a_damaged_table(tmp_path: Path, damage: dict, says: str) -> None:
     study = study_of(tmp_path / "s", ring(2), machine=False)
     columns = {k: v for k, v in {**COLUMNS, **damage}.items() if v is not None}
@@ -157,8 +183,10 @@ def test_a_message_costs_what_was_measured(tmp_path: Path) -> None:
     assert found.low[1, 0] * 1e9 == pytest.approx(33_100.0 - 200.0)
     assert found.high[1, 0] * 1e9 == pytest.approx(33_100.0 + 200.0)
     assert found.why_not == ""
-    assert "costs of messages: machine synthetic: two ranks on two hosts, messages inside of " \
+    assert (
+        "costs of messages: machine synthetic: two ranks on two hosts, messages inside of "
         "nodes as those between" in found.notes
+    )
     assert any("Open MPI 4.1" in note for note in found.notes)
 
 
@@ -183,11 +211,20 @@ def test_parts_add_up_and_ends_enclose(tmp_path: Path, name: str) -> None:
 
 def put_spread(study: Study, phases: int = 1) -> Spread:
     levels = (0.05, 0.25, 0.5, 0.75, 0.95)
-    spread = Spread(Distribution.of(levels, (0.9, 0.95, 1.0, 1.05, 1.1)),
-                    Distribution.of(levels, (0.8, 0.9, 1.0, 1.1, 1.2)), 4, 9)
-    write_json(study.compute_path, {
-        "schema": "p3s.compute", "schema_version": 1,
-        "phases": [{"phase": p, "spread": spread.to_json()} for p in range(phases)]})
+    spread = Spread(
+        Distribution.of(levels, (0.9, 0.95, 1.0, 1.05, 1.1)),
+        Distribution.of(levels, (0.8, 0.9, 1.0, 1.1, 1.2)),
+        4,
+        9,
+    )
+    write_json(
+        study.compute_path,
+        {
+            "schema": "p3s.compute",
+            "schema_version": 1,
+            "phases": [{"phase": p, "spread": spread.to_json()} for p in range(phases)],
+        },
+    )
     return spread
 
 
@@ -208,16 +245,20 @@ def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
     assert (found.comm - even.comm).mean() == pytest.approx(longer, rel=0.25)
     assert (found.waiting - even.waiting).mean() == pytest.approx(longer, rel=0.25)
     assert found.software == pytest.approx(even.software, rel=0.05)
-    assert np.array_equal(estimate("machine", study, 16, setting=Setting(vary=False)).comm,
-                          even.comm)
-    write_json(study.compute_path, {"schema": "p3s.compute", "schema_version": 1,
-                                    "phases": [{"phase": 0, "spread": {}}]})
+    assert np.array_equal(
+        estimate("machine", study, 16, setting=Setting(vary=False)).comm, even.comm
+    )
+    write_json(
+        study.compute_path,
+        {"schema": "p3s.compute", "schema_version": 1, "phases": [{"phase": 0, "spread": {}}]},
+    )
     with pytest.raises(P3SError, match="damaged"):
         estimate("machine", study, 16)
 
 
-def test_several_counts_at_once_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                             ) -> None:
+def test_several_counts_at_once_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(several, "_WORTH", 1)
     study = study_of(tmp_path / "s", wave(4), wave(9), wave(16), wave(1))
     put_spread(study, 2)
@@ -228,8 +269,11 @@ def test_several_counts_at_once_are_the_same(tmp_path: Path, monkeypatch: pytest
     for n, found in both.items():
         assert np.array_equal(found.comm, alone[n].comm)
         assert np.array_equal(found.high, alone[n].high)
-        assert (found.notes, found.phases, found.why_not) \
-            == (alone[n].notes, alone[n].phases, alone[n].why_not)
+        assert (found.notes, found.phases, found.why_not) == (
+            alone[n].notes,
+            alone[n].phases,
+            alone[n].why_not,
+        )
     assert {line.split(" ", 1)[0] for line in said} == {"4", "9", "16"}
     next(study.scaled_dir(9).glob("part-*")).write_bytes(b"")
     with pytest.raises(P3SError, match=r"np000009.*damaged"):
@@ -253,8 +297,11 @@ def test_an_estimate_survives_as_bytes(tmp_path: Path) -> None:
 def test_ends_of_the_costs_and_progress() -> None:
     machine = replace(synthetic(), network=NETWORK)
     typical, low, high = networks(machine)
-    assert [net.path(1).transfer.at(1000) for net in (low, typical, high)] \
-        == [2000.0, 2200.0, 2400.0]
+    assert [net.path(1).transfer.at(1000) for net in (low, typical, high)] == [
+        2000.0,
+        2200.0,
+        2400.0,
+    ]
     assert not typical.background  # Open MPI moves large messages inside of calls
     assert networks(replace(machine, network={**NETWORK, "background": True}))[0].background
     assert networks(replace(machine, network={**NETWORK, "mpi": "other 1"}))[0].background
@@ -283,8 +330,13 @@ def run_of(work: np.ndarray, unit: str = "cpu_ns") -> SimpleNamespace:
     """
     ranks, turns = work.shape
     calls = tuple(SimpleNamespace(op="MPI_Sendrecv", site=1, peer=rank) for rank in range(ranks))
-    return SimpleNamespace(work_unit=unit, calls=calls, ranks=[
-        SimpleNamespace(call=np.full(turns, rank), work=work[rank]) for rank in range(ranks)])
+    return SimpleNamespace(
+        work_unit=unit,
+        calls=calls,
+        ranks=[
+            SimpleNamespace(call=np.full(turns, rank), work=work[rank]) for rank in range(ranks)
+        ],
+    )
 
 
 def test_what_turns_have_in_common_makes_nobody_wait() -> None:
@@ -308,8 +360,10 @@ def test_without_ranks_to_compare_all_is_their_own() -> None:
 def test_no_more_is_drawn_than_is_their_own() -> None:
     spread = Spread(turns=Distribution.of((0.25, 0.5, 0.75), (0.5, 1.0, 1.5)))
     work, cell = np.full(20_000, 1e6), np.zeros(20_000, dtype=np.int64)
-    off = [np.std(Variation((spread,), own).computing(work, cell, None, np.random.default_rng(1)))
-           for own in (np.inf, 9.0, 0.1, 0.0)]
+    off = [
+        np.std(Variation((spread,), own).computing(work, cell, None, np.random.default_rng(1)))
+        for own in (np.inf, 9.0, 0.1, 0.0)
+    ]
     assert off[0] == off[1] > 3e5
     assert off[2] == pytest.approx(1e5, rel=0.05)
     assert off[3] == 0.0

@@ -33,8 +33,7 @@ def whole(pattern, rows, columns, turns, network, nodes, **more):
     """Return time in calls, waiting, transfer and software of every rank over all turns."""
     steps = turns_of(pattern, rows, columns, turns, **more)
     found = simulate(steps, nodes, network)
-    parts = (found.end_ns - found.begin_ns, found.waiting_ns, found.transfer_ns,
-             found.software_ns)
+    parts = (found.end_ns - found.begin_ns, found.waiting_ns, found.transfer_ns, found.software_ns)
     return np.stack([np.bincount(steps.rank, weights=part) for part in parts])
 
 
@@ -94,8 +93,7 @@ def test_loops_with_few_turns_end_when_they_end() -> None:
     for turns in (5, 9, 14):
         wanted = whole(HALO, 1, 60, turns, UNLIMITED, nodes, work=work, periodic=False)
         run, _ = run_on(UNLIMITED, nodes)
-        found = folded(
-            loop_of(turns_of(HALO, 1, 60, 4, work=work, periodic=False), turns), run)
+        found = folded(loop_of(turns_of(HALO, 1, 60, 4, work=work, periodic=False), turns), run)
         assert found.settled
         assert np.abs(found.sums - wanted)[0].max() < 0.02 * turns * 1.5e5
 
@@ -152,9 +150,15 @@ def test_windows_that_never_repeat_are_averaged() -> None:
     """With drawn computation nothing repeats; the mean is that of many turns."""
     nodes, n, turns = np.zeros(16, dtype=np.int64), 16, 600
     rng = np.random.default_rng(3)
-    wanted = np.mean([whole(HALO, 4, 4, turns, UNLIMITED, nodes,
-                            work=1e5 + rng.exponential(0.3e5, (n, turns)))
-                      for _ in range(3)], axis=0)
+    wanted = np.mean(
+        [
+            whole(
+                HALO, 4, 4, turns, UNLIMITED, nodes, work=1e5 + rng.exponential(0.3e5, (n, turns))
+            )
+            for _ in range(3)
+        ],
+        axis=0,
+    )
     loop = loop_of(turns_of(HALO, 4, 4, 7, work=np.full(n, 1e5)), turns)
 
     def run(steps, _, first):

@@ -14,8 +14,9 @@ from p3s.errors import P3SError
 from p3s.predict.estimators import Setting, available, estimate
 from p3s.simgrid import smpirun
 
-needs_simgrid = pytest.mark.skipif(shutil.which("smpirun") is None,
-                                   reason="SimGrid (smpirun) is not installed")
+needs_simgrid = pytest.mark.skipif(
+    shutil.which("smpirun") is None, reason="SimGrid (smpirun) is not installed"
+)
 
 
 def test_where_simgrid_is_not_installed(tmp_path: Path, monkeypatch) -> None:
@@ -33,13 +34,15 @@ def test_it_needs_the_costs_of_messages(tmp_path: Path) -> None:
 
 
 @needs_simgrid
-@pytest.mark.parametrize("trace", [ring(4), wave(6), halo(6, nbytes=512, work=5000.0)],
-                         ids=["ring", "wave", "halo"])
+@pytest.mark.parametrize(
+    "trace", [ring(4), wave(6), halo(6, nbytes=512, work=5000.0)], ids=["ring", "wave", "halo"]
+)
 def test_it_says_what_the_simulation_says(trace, tmp_path: Path) -> None:
     study = study_of(tmp_path / "s", trace, mpi="other 1", background=True)
     setting = Setting(vary=False, library="openmpi 4.1", ranks_per_node=1)
-    ours, theirs = (estimate(name, study, trace.n, setting=setting)
-                    for name in ("machine", "simgrid"))
+    ours, theirs = (
+        estimate(name, study, trace.n, setting=setting) for name in ("machine", "simgrid")
+    )
     assert theirs.phases == ours.phases and theirs.comm.shape == ours.comm.shape
     assert theirs.comm.sum() == pytest.approx(ours.comm.sum(), rel=0.05)
     assert (theirs.low <= theirs.comm).all() and (theirs.comm <= theirs.high).all()

@@ -43,8 +43,12 @@ def tool(name: str) -> str:
 def run(command: list[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
     """Run a command in its own process group, which is gone when this returns."""
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | YIELDING, start_new_session=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | YIELDING,
+        start_new_session=True,
     )
     try:
         out, err = process.communicate(timeout=timeout_s)
@@ -94,13 +98,15 @@ def test_jacobi2d_solves_the_same_problem_at_any_count(programs: Path) -> None:
         residual = float(np.linalg.norm(new - u[1:-1, 1:-1]))
         u[1:-1, 1:-1] = new
     expected = [residual, float(np.linalg.norm(u))]
-    for line in results(programs, [1, 2, 5, 6, 9], "jacobi2d", "--nx", nx, "--ny", ny,
-                        "--iterations", iterations):
+    for line in results(
+        programs, [1, 2, 5, 6, 9], "jacobi2d", "--nx", nx, "--ny", ny, "--iterations", iterations
+    ):
         assert numbers(line, "residual", "norm") == pytest.approx(expected, rel=1e-8)
 
 
 def ring_reference(bodies: int, steps: int) -> list[float]:
     """Kinetic energy and norm of the positions, from one array."""
+
     def scatter(body: int, field: int) -> float:
         h = (body * 4 + field + 1) * 0x9E3779B97F4A7C15 % 2**64
         h ^= h >> 32
@@ -114,7 +120,7 @@ def ring_reference(bodies: int, steps: int) -> list[float]:
     for _ in range(steps):
         d = x[None] - x[:, None]
         r2 = (d * d).sum(axis=2) + 1e-3
-        v += 1e-4 * (mass[None, :, None] * d / (r2 ** 1.5)[..., None]).sum(axis=1)
+        v += 1e-4 * (mass[None, :, None] * d / (r2**1.5)[..., None]).sum(axis=1)
         x = x + 1e-4 * v
     return [float(0.5 * (mass[:, None] * v * v).sum()), float(np.linalg.norm(x))]
 
@@ -134,8 +140,19 @@ def test_halo3d_is_periodic_in_every_dimension(programs: Path) -> None:
         around = sum(np.roll(u, s, axis=d) for d in range(3) for s in (-1, 1))
         u = u + 0.1 * (around - 6.0 * u)
     expected = [float(u.sum()), float(np.linalg.norm(u))]
-    for line in results(programs, [1, 2, 6, 8, 12], "halo3d", "--nx", shape[0], "--ny", shape[1],
-                        "--nz", shape[2], "--iterations", iterations):
+    for line in results(
+        programs,
+        [1, 2, 6, 8, 12],
+        "halo3d",
+        "--nx",
+        shape[0],
+        "--ny",
+        shape[1],
+        "--nz",
+        shape[2],
+        "--iterations",
+        iterations,
+    ):
         assert numbers(line, "heat", "norm") == pytest.approx(expected, rel=1e-8)
 
 
@@ -165,8 +182,9 @@ def cg_reference(n: int, nonzeros: int, iterations: int) -> float:
 
 def test_cg_finds_the_eigenvalue_on_square_and_oblong_grids(programs: Path) -> None:
     expected = cg_reference(61, 6, 3)
-    for line in results(programs, [1, 2, 4, 8], "cg", "--n", 61, "--nonzeros", 6,
-                        "--iterations", 3, "--inner", 30):
+    for line in results(
+        programs, [1, 2, 4, 8], "cg", "--n", 61, "--nonzeros", 6, "--iterations", 3, "--inner", 30
+    ):
         assert numbers(line, "eigenvalue") == pytest.approx([expected], rel=1e-8)
         assert line.endswith("converged yes")
 
@@ -183,8 +201,23 @@ def test_wavefront_sweeps_from_both_corners(programs: Path) -> None:
                         source = ((i - 1) * 13 + (j - 1) * 7 + (k - 1) * 3) % 29 / 29.0
                         u[i, j, k] = 0.25 * (u[i, j, k] + north + west + u[i, j, k - 1]) + source
     expected = [float(np.linalg.norm(u))]
-    for line in results(programs, [1, 3, 4, 6], "wavefront", "--nx", nx, "--ny", ny, "--nz", nz,
-                        "--planes", 4, "--sweeps", 1, "--iterations", iterations):
+    for line in results(
+        programs,
+        [1, 3, 4, 6],
+        "wavefront",
+        "--nx",
+        nx,
+        "--ny",
+        ny,
+        "--nz",
+        nz,
+        "--planes",
+        4,
+        "--sweeps",
+        1,
+        "--iterations",
+        iterations,
+    ):
         assert numbers(line, "norm") == pytest.approx(expected, rel=1e-8)
 
 
@@ -192,8 +225,19 @@ def test_master_worker_adds_up_to_pi() -> None:
     pytest.importorskip("mpi4py")
     script = str(EXAMPLES / "master_worker.py")
     for count in (2, 5):
-        code, out, err = run([tool("mpiexec"), "-n", str(count), sys.executable, script,
-                              "--tasks", "7", "--points", "1000"])
+        code, out, err = run(
+            [
+                tool("mpiexec"),
+                "-n",
+                str(count),
+                sys.executable,
+                script,
+                "--tasks",
+                "7",
+                "--points",
+                "1000",
+            ]
+        )
         assert code == 0, out + err
         assert numbers(out, "pi") == pytest.approx([np.pi], abs=1e-7)
     code, out, err = run([tool("mpiexec"), "-n", "1", sys.executable, script])
@@ -216,8 +260,9 @@ def test_master_worker_adds_up_to_pi() -> None:
 def test_wrong_use_is_one_line_and_exit_code_2(
     programs: Path, count: int, command: list[str], complaint: str
 ) -> None:
-    code, out, err = run([tool("mpiexec"), "-n", str(count), str(programs / command[0]),
-                          *command[1:]])
+    code, out, err = run(
+        [tool("mpiexec"), "-n", str(count), str(programs / command[0]), *command[1:]]
+    )
     assert code == 2
     assert out == ""
     assert sum(line.startswith(complaint) for line in err.splitlines()) == 1

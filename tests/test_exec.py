@@ -24,10 +24,7 @@ from p3s.signature_runner.place import Place, place
 from p3s.study import Study, read_json, write_json
 from p3s.trace import read_run
 
-mpi_only = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+mpi_only = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 TIMEOUT_S = 120.0
 P3S = [sys.executable, "-m", "p3s"]
 SHARING = {
@@ -225,7 +222,7 @@ class TestExec:
     ) -> None:
         code = "import signal,os;print(os.environ['LD_PRELOAD'].split(':')[1:], os.environ['A'])"
         other = str(compile_c("int p3s_other;\n", tmp_path / "other.so", "-shared", "-fPIC"))
-        words = ["sh", "-c", f"grep SigIgn /proc/self/status; {sys.executable} -c \"{code}\""]
+        words = ["sh", "-c", f'grep SigIgn /proc/self/status; {sys.executable} -c "{code}"']
         done = run([*P3S, "exec", "-o", "out", "--", *words], tmp_path, LD_PRELOAD=other, A="b=c d")
         assert done.code == 0, done.err
         ignored = int(done.out.split()[1], 16)
@@ -244,8 +241,12 @@ class TestAdd:
         result = json.loads(done.out)
         assert result["characterized"] == [1, 2, 3] and len(result["added"]) == 4
         runs = [(r.np, r.rep, r.status) for r in Study.open(study).runs()]
-        assert runs == [(1, 0, "complete"), (1, 1, "complete"), (2, 0, "complete"),
-                        (3, 0, "complete")]  # fmt: skip
+        assert runs == [
+            (1, 0, "complete"),
+            (1, 1, "complete"),
+            (2, 0, "complete"),
+            (3, 0, "complete"),
+        ]
         command = Study.open(study).command()
         assert command[1:] == ["-n", "{np}", program, "none", "1"]
         install = the_mpi()
@@ -327,14 +328,24 @@ class TestAdd:
     [
         ({}, Place()),
         (
-            {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8",
-             "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+            {
+                "OMPI_COMM_WORLD_RANK": "3",
+                "OMPI_COMM_WORLD_SIZE": "8",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+                "SLURM_PROCID": "0",
+                "SLURM_STEP_NUM_TASKS": "1",
+            },
             Place(3, 8, 4, mpi.OPENMPI),
         ),
         ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}, Place(0, 2, 2, mpi.MPICH)),
         (
-            {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6", "SLURM_NODEID": "2",
-             "SLURM_STEP_TASKS_PER_NODE": "2(x2),1(x2)", "PMIX_RANK": "5"},
+            {
+                "SLURM_PROCID": "5",
+                "SLURM_STEP_NUM_TASKS": "6",
+                "SLURM_NODEID": "2",
+                "SLURM_STEP_TASKS_PER_NODE": "2(x2),1(x2)",
+                "PMIX_RANK": "5",
+            },
             Place(5, 6, 1, mpi.OPENMPI),
         ),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, Place()),  # a batch script, no rank
@@ -342,7 +353,7 @@ class TestAdd:
         ({"PMI_RANK": "x", "PMI_SIZE": "2"}, Place()),
         ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, Place(1, 2, None, None)),
     ],
-)  # fmt: skip
+)
 def test_which_rank_a_process_is(env: dict[str, str], expected: Place) -> None:
     assert place(env) == expected
 
@@ -374,9 +385,12 @@ def _study(tmp_path: Path, runs: list[tuple[int, str | None]]) -> Study:
     ],
 )
 def test_a_study_has_one_unit_of_work(
-    asked: str, runs: list[tuple[int, str | None]], counts: list[int], expected: str | None,
+    asked: str,
+    runs: list[tuple[int, str | None]],
+    counts: list[int],
+    expected: str | None,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     from p3s.cli.recording import settle
     from p3s.signature_runner.recording import Recording
 

@@ -57,8 +57,9 @@ PROGRAMS = {
     "exchange": (corpus.hypercube(iters=3), (4, 8, 16), 16),
     "overlapped": (overlapped, (8, 12, 16), 24),
 }
-needs_simgrid = pytest.mark.skipif(shutil.which("smpirun") is None,
-                                   reason="SimGrid (smpirun) is not installed")
+needs_simgrid = pytest.mark.skipif(
+    shutil.which("smpirun") is None, reason="SimGrid (smpirun) is not installed"
+)
 
 
 def messages_only(call: str, world: bool) -> bool:
@@ -91,10 +92,14 @@ def truth(name: str) -> dict[int, list[tuple[str, int, int]]]:
     """What each rank of the program itself does: (call, partner, bytes); no completions."""
     program, _, n = PROGRAMS[name]
     run = corpus.run(program, n)
-    return {rank.rank: [(call.op, call.peer, call.bytes) for call in
-                        (run.calls[c] for c in rank.call.tolist())
-                        if re.search("send|recv|Send|Recv|Allreduce|Bcast|Alltoall", call.op)]
-            for rank in run.ranks}
+    return {
+        rank.rank: [
+            (call.op, call.peer, call.bytes)
+            for call in (run.calls[c] for c in rank.call.tolist())
+            if re.search("send|recv|Send|Recv|Allreduce|Bcast|Alltoall", call.op)
+        ]
+        for rank in run.ranks
+    }
 
 
 def plain(op: str) -> str:
@@ -116,8 +121,10 @@ def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
             call = p.table.names[int(p.table.call[k])]
             collective = p.table.op[k] == Op.COLLECTIVE
             found.append((call, -1 if collective else int(p.table.peer[k]), int(p.table.bytes[k])))
-        assert found == [(op, -1 if plain(op) in ("allreduce", "bcast", "alltoall") else peer, size)
-                         for op, peer, size in wanted]
+        assert found == [
+            (op, -1 if plain(op) in ("allreduce", "bcast", "alltoall") else peer, size)
+            for op, peer, size in wanted
+        ]
         # Every request is completed once, after it was left behind.
         assert len(set(p.done.tolist())) == len(p.done)
         waits = np.repeat(np.arange(len(p)), np.diff(p.done_start))
@@ -135,23 +142,33 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
     for p in run.programs():
         table, at = p.table, p.at
         sends = at[np.isin(table.op[at], (int(Op.SEND), int(Op.ISEND)))]
-        found.update(zip([p.rank] * len(sends), table.peer[sends].tolist(),
-                         table.bytes[sends].tolist(), strict=True))
+        found.update(
+            zip(
+                [p.rank] * len(sends),
+                table.peer[sends].tolist(),
+                table.bytes[sends].tolist(),
+                strict=True,
+            )
+        )
         assert not (table.op[at] == Op.COLLECTIVE).any()
         work += float(table.work_ns[at].sum())
     wanted: Counter = Counter()
     for section in read_sections(study.scaled_dir(n), turns=10**6, most_steps=10**6):
         s = expand(section.steps, LIBRARY).steps
         sends = s.is_op(Op.SEND, Op.ISEND, Op.SENDRECV, Op.START_SEND)
-        wanted.update(zip(s.rank[sends].tolist(), s.peer[sends].tolist(),
-                          s.bytes[sends].tolist(), strict=True))
+        wanted.update(
+            zip(
+                s.rank[sends].tolist(), s.peer[sends].tolist(), s.bytes[sends].tolist(), strict=True
+            )
+        )
     assert found == wanted
     trace = run.trace
     inside = ~trace.is_op("MPI_Init")
     assert work == pytest.approx(float((trace.work * trace.repeat)[inside].sum()), rel=1e-9)
     assert run.left_out.keys() <= {
         ("MPI_Comm_split", "communicators are not constructed in the replay"),
-        ("MPI_Cart_create", "communicators are not constructed in the replay")}
+        ("MPI_Cart_create", "communicators are not constructed in the replay"),
+    }
     # It can be executed: the simulation comes to its end.
     steps = steps_of_programs(run.programs(), n)
     assert executable(list(run.programs()), n)[1] == []
@@ -176,8 +193,11 @@ def test_what_has_no_partner_is_left_out(studies) -> None:
     new = {key: value for key, value in less.left_out.items() if key not in whole.left_out}
     assert new == {("MPI_Irecv", no_partner): 1.0}
     less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Allreduce"))
-    new = {call: value for (call, why), value in less.left_out.items()
-           if (call, why) not in whole.left_out}
+    new = {
+        call: value
+        for (call, why), value in less.left_out.items()
+        if (call, why) not in whole.left_out
+    }
     assert new == {"MPI_Allreduce": n - 1.0}
     for run in (whole, less):
         programs = list(run.programs())
@@ -241,10 +261,27 @@ def test_simgrid_trace_by_hand(tmp_path: Path) -> None:
         b.add(rank, "REST", work_ns=3.0)
     done = simgrid.write_trace(programs_of_steps(b.build()), 2, tmp_path)
     assert (tmp_path / simgrid.INDEX).read_text() == "rank-000000.txt\nrank-000001.txt\n"
-    wanted = ["init", "compute 1000.5", "irecv 1 1 64", "irecv 1 2 32", "isend 1 1 64",
-              "isend 1 2 32", "compute 2", "wait 1 0 1", "wait 1 0 2", "wait 0 1 1", "wait 0 1 2",
-              "compute 7", "isend 1 0 8", "recv 1 0 8", "wait 0 1 0", "bcast 100 1", "barrier",
-              "compute 3", "finalize"]
+    wanted = [
+        "init",
+        "compute 1000.5",
+        "irecv 1 1 64",
+        "irecv 1 2 32",
+        "isend 1 1 64",
+        "isend 1 2 32",
+        "compute 2",
+        "wait 1 0 1",
+        "wait 1 0 2",
+        "wait 0 1 1",
+        "wait 0 1 2",
+        "compute 7",
+        "isend 1 0 8",
+        "recv 1 0 8",
+        "wait 0 1 0",
+        "bcast 100 1",
+        "barrier",
+        "compute 3",
+        "finalize",
+    ]
     assert lines(tmp_path, 0) == [f"0 {text}" for text in wanted]
     assert done.actions == 2 * len(wanted) and not done.left_out and not done.changed
 
@@ -258,8 +295,12 @@ def test_a_waitany_takes_the_oldest_request(tmp_path: Path) -> None:
         b.add(0, "MPI_Waitany")
     steps = b.build()
     simgrid.write_trace(programs_of_steps(steps), 3, tmp_path)
-    assert lines(tmp_path, 0)[1:-1] == ["0 irecv 1 0 8", "0 irecv 2 0 8", "0 wait 1 0 0",
-                                        "0 wait 2 0 0"]
+    assert lines(tmp_path, 0)[1:-1] == [
+        "0 irecv 1 0 8",
+        "0 irecv 2 0 8",
+        "0 wait 1 0 0",
+        "0 wait 2 0 0",
+    ]
 
 
 def test_what_is_changed_and_left_out_is_said(tmp_path: Path) -> None:
@@ -270,10 +311,13 @@ def test_what_is_changed_and_left_out_is_said(tmp_path: Path) -> None:
         b.add(rank, "MPI_Wait")
         b.add(rank, "MPI_Reduce_scatter", nbytes=8)
     done = simgrid.write_trace(programs_of_steps(b.build()), 2, tmp_path)
-    assert done.changed == {"messages without bytes carry one byte": 2.0,
-                            "synchronous sends are plain sends": 2.0}
+    assert done.changed == {
+        "messages without bytes carry one byte": 2.0,
+        "synchronous sends are plain sends": 2.0,
+    }
     assert [(call, events) for (call, _), events in done.left_out.items()] == [
-        ("MPI_Reduce_scatter", 2.0)]
+        ("MPI_Reduce_scatter", 2.0)
+    ]
 
 
 def goal_ranks(text: str) -> list[list[tuple]]:
@@ -288,8 +332,9 @@ def goal_ranks(text: str) -> list[list[tuple]]:
                 continue
             if found := re.fullmatch(r"(l\d+): calc (\d+)", entry):
                 ops[found[1]] = ["calc", int(found[2]), -1, -1, [], []]
-            elif found := re.fullmatch(r"(l\d+): (send|recv) (\d+)b (?:to|from) (\d+) tag (\d+)",
-                                       entry):
+            elif found := re.fullmatch(
+                r"(l\d+): (send|recv) (\d+)b (?:to|from) (\d+) tag (\d+)", entry
+            ):
                 ops[found[1]] = [found[2], int(found[3]), int(found[4]), int(found[5]), [], []]
             else:
                 found = re.fullmatch(r"(l\d+) (i?requires) (l\d+)", entry)
@@ -350,8 +395,9 @@ def test_goal_has_all_messages_and_can_be_executed(name, studies, tmp_path: Path
             else:
                 work += amount
     assert sends == receives and sends.total() > 0
-    table_sends = sum(int(np.isin(p.table.op[p.at], (int(Op.SEND), int(Op.ISEND))).sum())
-                      for p in run.programs())
+    table_sends = sum(
+        int(np.isin(p.table.op[p.at], (int(Op.SEND), int(Op.ISEND))).sum()) for p in run.programs()
+    )
     assert sends.total() == table_sends
     inside = ~run.trace.is_op("MPI_Init")
     wanted = float((run.trace.work * run.trace.repeat)[inside].sum())
@@ -368,9 +414,16 @@ def test_goal_by_hand(tmp_path: Path) -> None:
         b.add(rank, "MPI_Wait")
     with new_file(tmp_path / "x.goal") as file:
         goal.write_goal(programs_of_steps(b.build()), 2, file)
-    part = ["l1: calc 10", "l2: recv 8b from {} tag 0", "l2 requires l1",
-            "l3: send 8b to {} tag 0", "l3 irequires l2", "l4: calc 0", "l4 requires l3",
-            "l4 requires l2"]
+    part = [
+        "l1: calc 10",
+        "l2: recv 8b from {} tag 0",
+        "l2 requires l1",
+        "l3: send 8b to {} tag 0",
+        "l3 irequires l2",
+        "l4: calc 0",
+        "l4 requires l3",
+        "l4 requires l2",
+    ]
     wanted = ["num_ranks 2"]
     for rank in range(2):
         wanted += ["", f"rank {rank} {{", *(text.format(1 - rank) for text in part), "}"]
@@ -396,8 +449,9 @@ def test_simgrid_replays_it_as_the_simulation_does() -> None:
 
 
 @needs_simgrid
-@pytest.mark.parametrize("name", [pytest.param("halo", marks=pytest.mark.slow), "exchange",
-                                  "overlapped"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("halo", marks=pytest.mark.slow), "exchange", "overlapped"]
+)
 def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
     from p3s.simgrid.smpirun import replay
     from p3s.simulate.simulate import simulate
@@ -455,8 +509,9 @@ def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
         assert found == pytest.approx(2000 + nbytes / 12.5, rel=1e-5)
     assert config["smpi/bw-factor"] == "0:1"
     free = Network({1: PathOf(curve, line(0.0), line(0.0), 1e4, False)})
-    pairs = [tuple(map(float, x.split(":")))[1] for x in settings(free)[1][
-        "smpi/bw-factor"].split(";")]
+    pairs = [
+        tuple(map(float, x.split(":")))[1] for x in settings(free)[1]["smpi/bw-factor"].split(";")
+    ]
     assert pairs == pytest.approx([0.5, 1.0]) and settings(free)[0]["sharing_policy"] == "FATPIPE"
     assert config["smpi/os"].startswith("0:2e-07:0")
     assert config["smpi/async-small-thresh"] == "16385"
@@ -502,7 +557,10 @@ def test_timeline(studies, tmp_path: Path) -> None:
             flows[event["id"]].append(event)
         else:
             assert event["ph"] == "M" and event["name"] in (
-                "process_name", "thread_name", "process_labels")
+                "process_name",
+                "thread_name",
+                "process_labels",
+            )
     assert len(tracks) == n + 1
     for spans in tracks.values():
         spans.sort()
@@ -550,8 +608,13 @@ def test_command(studies, tmp_path: Path, capsys) -> None:
     assert p3s([*again, "--force"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "p3s.export" and told["to"] == "goal" and told["n"] == n
-    for words in (["--to", "vtk", "-n", "4"], ["--to", "goal"], ["--to", "goal", "-n", "2,4"],
-                  ["--to", "extra-p", "-n", "4"], ["--to", "goal", "-n", "4", "--turns", "0"],
-                  ["--to", "goal", "-n", "4", "--ranks", "0"],
-                  ["--to", "perfetto", "-n", "4", "--ranks", "4"]):
+    for words in (
+        ["--to", "vtk", "-n", "4"],
+        ["--to", "goal"],
+        ["--to", "goal", "-n", "2,4"],
+        ["--to", "extra-p", "-n", "4"],
+        ["--to", "goal", "-n", "4", "--turns", "0"],
+        ["--to", "goal", "-n", "4", "--ranks", "0"],
+        ["--to", "perfetto", "-n", "4", "--ranks", "4"],
+    ):
         assert p3s(["export", str(study.root), *words]) == 2

@@ -20,25 +20,36 @@ from p3s.trace.types import ANY_SOURCE, PROC_NULL
 NO_SITE = 0
 
 
-def call(op: str, peer: int = -1, nbytes: int = 0, tag: int = -1, comm: int = 0,
-         root: int = -1) -> Call:
+def call(
+    op: str, peer: int = -1, nbytes: int = 0, tag: int = -1, comm: int = 0, root: int = -1
+) -> Call:
     return Call("MPI_" + op, NO_SITE, comm, peer, nbytes, 1, tag, root)
 
 
-def run_of(ranks: list[list[tuple[Call, int, int]]], done: list[list[tuple[int, int]]],
-           comms: tuple[Comm, ...], cancelled: dict[int, list[bool]] | None = None) -> RunTrace:
+def run_of(
+    ranks: list[list[tuple[Call, int, int]]],
+    done: list[list[tuple[int, int]]],
+    comms: tuple[Comm, ...],
+    cancelled: dict[int, list[bool]] | None = None,
+) -> RunTrace:
     """A run of events (call, start, elapsed) per rank; done: (completing, posting) events."""
     calls = list(dict.fromkeys(event[0] for events in ranks for event in events))
     traces = []
     for rank, events in enumerate(ranks):
         pairs = np.array(done[rank], dtype=np.int64).reshape(-1, 2)
         flags = (cancelled or {}).get(rank, [False] * len(pairs))
-        traces.append(RankTrace(
-            rank, True, np.array([calls.index(e[0]) for e in events], dtype=np.int32),
-            np.array([e[1] for e in events], dtype=np.int64),
-            np.array([e[2] for e in events], dtype=np.int64),
-            np.zeros(len(events), dtype=np.int64), done=pairs,
-            cancelled=np.array(flags, dtype=bool)))
+        traces.append(
+            RankTrace(
+                rank,
+                True,
+                np.array([calls.index(e[0]) for e in events], dtype=np.int32),
+                np.array([e[1] for e in events], dtype=np.int64),
+                np.array([e[2] for e in events], dtype=np.int64),
+                np.zeros(len(events), dtype=np.int64),
+                done=pairs,
+                cancelled=np.array(flags, dtype=bool),
+            )
+        )
     return RunTrace(len(ranks), Path("run"), tuple(calls), comms, (Site("0" * 16, ()),), traces)
 
 
@@ -55,9 +66,22 @@ def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, d
     with otf2.reader.open(str(directory / "traces.otf2")) as reader:
         assert reader.timer_resolution == 10**9
         for location, event in reader.events:
-            values = {name: getattr(event, name) for name in (
-                "receiver", "sender", "msg_length", "msg_tag", "request_id", "communicator",
-                "region", "root", "collective_op", "size_sent") if hasattr(event, name)}
+            values = {
+                name: getattr(event, name)
+                for name in (
+                    "receiver",
+                    "sender",
+                    "msg_length",
+                    "msg_tag",
+                    "request_id",
+                    "communicator",
+                    "region",
+                    "root",
+                    "collective_op",
+                    "size_sent",
+                )
+                if hasattr(event, name)
+            }
             rank = int(location.group.name.removeprefix("MPI Rank "))
             found.append((rank, event.time, type(event).__name__, values))
     return found, done
@@ -66,26 +90,54 @@ def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, d
 def test_otf2_has_regions_messages_requests_and_collectives(tmp_path: Path) -> None:
     sub = Comm((2, 0), "MPI_Comm_split", 0, None, None, 0)
     ranks = [
-        [(call("Init"), -100, 100), (call("Irecv", 2, 64, 7), 10, 1),
-         (call("Isend", 2, 32, 8), 12, 1), (call("Waitall", nbytes=2), 20, 30),
-         (call("Bcast", nbytes=100, root=2, comm=1), 60, 5), (call("Send", PROC_NULL, 8, 0), 70, 0),
-         (call("Ibarrier"), 71, 1), (call("Wait"), 75, 10), (call("Finalize"), 99, 0)],
-        [(call("Init"), -80, 80), (call("Recv", ANY_SOURCE, 8, 3), 5, 5),
-         (call("Ibarrier"), 70, 1), (call("Wait"), 75, 10), (call("Finalize"), 99, 0)],
-        [(call("Init"), -90, 90), (call("Send", 0, 64, 7), 15, 2),
-         (call("Sendrecv", 1, 8, 3), 17, 6), (call("Sendrecv_recv", 0, 32, 8), 23, 0),
-         (call("Bcast", nbytes=100, root=2, comm=1), 61, 2), (call("Ibarrier"), 70, 1),
-         (call("Wait"), 75, 10), (call("Finalize"), 99, 0)],
+        [
+            (call("Init"), -100, 100),
+            (call("Irecv", 2, 64, 7), 10, 1),
+            (call("Isend", 2, 32, 8), 12, 1),
+            (call("Waitall", nbytes=2), 20, 30),
+            (call("Bcast", nbytes=100, root=2, comm=1), 60, 5),
+            (call("Send", PROC_NULL, 8, 0), 70, 0),
+            (call("Ibarrier"), 71, 1),
+            (call("Wait"), 75, 10),
+            (call("Finalize"), 99, 0),
+        ],
+        [
+            (call("Init"), -80, 80),
+            (call("Recv", ANY_SOURCE, 8, 3), 5, 5),
+            (call("Ibarrier"), 70, 1),
+            (call("Wait"), 75, 10),
+            (call("Finalize"), 99, 0),
+        ],
+        [
+            (call("Init"), -90, 90),
+            (call("Send", 0, 64, 7), 15, 2),
+            (call("Sendrecv", 1, 8, 3), 17, 6),
+            (call("Sendrecv_recv", 0, 32, 8), 23, 0),
+            (call("Bcast", nbytes=100, root=2, comm=1), 61, 2),
+            (call("Ibarrier"), 70, 1),
+            (call("Wait"), 75, 10),
+            (call("Finalize"), 99, 0),
+        ],
     ]
     done = [[(3, 1), (3, 2), (7, 6)], [(3, 2)], [(6, 5)]]
     events, told = written(run_of(ranks, done, (world(3), sub)), tmp_path)
     names = Counter(name for _, _, name, _ in events)
     shown = sum(map(len, ranks)) - 1  # both halves of an exchange are one region
     assert names["Enter"] == names["Leave"] == shown
-    assert names == {"Enter": shown, "Leave": shown, "MpiIrecvRequest": 1, "MpiIrecv": 1,
-                     "MpiIsend": 1, "MpiIsendComplete": 1, "MpiSend": 2, "MpiRecv": 1,
-                     "MpiCollectiveBegin": 2, "MpiCollectiveEnd": 2,
-                     "NonBlockingCollectiveRequest": 3, "NonBlockingCollectiveComplete": 3}
+    assert names == {
+        "Enter": shown,
+        "Leave": shown,
+        "MpiIrecvRequest": 1,
+        "MpiIrecv": 1,
+        "MpiIsend": 1,
+        "MpiIsendComplete": 1,
+        "MpiSend": 2,
+        "MpiRecv": 1,
+        "MpiCollectiveBegin": 2,
+        "MpiCollectiveEnd": 2,
+        "NonBlockingCollectiveRequest": 3,
+        "NonBlockingCollectiveComplete": 3,
+    }
     arrived = next(e for e in events if e[2] == "MpiIrecv")
     # Clocks begin at the end of MPI_Init: 100 after the first time of all.
     assert arrived[:2] == (0, 150) and arrived[3]["msg_length"] == 64
@@ -94,9 +146,13 @@ def test_otf2_has_regions_messages_requests_and_collectives(tmp_path: Path) -> N
     assert received[:2] == (2, 123) and received[3]["msg_length"] == 32
     casts = [e for e in events if e[2] == "MpiCollectiveEnd"]
     assert {(rank, values["root"], values["size_sent"]) for rank, _, _, values in casts} == {
-        (0, 0, 100), (2, 0, 100)}
-    assert all(casts[0][3]["communicator"].location(r).group.name == f"MPI Rank {(2, 0)[r]}"
-               for r in range(2))
+        (0, 0, 100),
+        (2, 0, 100),
+    }
+    assert all(
+        casts[0][3]["communicator"].location(r).group.name == f"MPI Rank {(2, 0)[r]}"
+        for r in range(2)
+    )
     for rank in range(3):
         times = [time for r, time, _, _ in events if r == rank]
         assert times == sorted(times)
@@ -106,9 +162,10 @@ def test_otf2_has_regions_messages_requests_and_collectives(tmp_path: Path) -> N
 
 def test_otf2_of_cancelled_requests_and_hostile_names(tmp_path: Path) -> None:
     odd = Comm((0, 1), "MPI_Comm_<é\u0000>", 0, None, None, 0)
-    ranks = [[(call("Irecv", 1, 8, 0, comm=1), 0, 1), (call("Wait"), 2, 5),
-              (call("Finalize"), 9, 0)],
-             [(call("File_write", nbytes=8, comm=1), 0, 3), (call("Finalize"), 9, 0)]]
+    ranks = [
+        [(call("Irecv", 1, 8, 0, comm=1), 0, 1), (call("Wait"), 2, 5), (call("Finalize"), 9, 0)],
+        [(call("File_write", nbytes=8, comm=1), 0, 3), (call("Finalize"), 9, 0)],
+    ]
     events, told = written(run_of(ranks, [[(1, 0)], []], (world(2), odd), {0: [True]}), tmp_path)
     names = Counter(name for _, _, name, _ in events)
     assert names["MpiRequestCancelled"] == 1 and "MpiIrecv" not in names
@@ -127,12 +184,32 @@ def test_without_the_package_one_line_says_what_to_install(monkeypatch) -> None:
 
 
 def test_points_of_phases() -> None:
-    phases = {"work_unit": "cpu_ns", "phases": [
-        {"phase": 0, "name": "outside", "per_count": {
-            "4": {"weight": 1, "events": 8, "bytes": 16, "work": 4e9, "elapsed_ns": 4e9}}},
-        {"phase": 1, "name": "a -> b", "per_count": {
-            "16": {"weight": 7, "events": 160, "bytes": 320, "work": 16e9, "elapsed_ns": 8e9},
-            "4": {"weight": 7, "events": 40, "bytes": 80, "work": 16e9, "elapsed_ns": 8e9}}}]}
+    phases = {
+        "work_unit": "cpu_ns",
+        "phases": [
+            {
+                "phase": 0,
+                "name": "outside",
+                "per_count": {
+                    "4": {"weight": 1, "events": 8, "bytes": 16, "work": 4e9, "elapsed_ns": 4e9}
+                },
+            },
+            {
+                "phase": 1,
+                "name": "a -> b",
+                "per_count": {
+                    "16": {
+                        "weight": 7,
+                        "events": 160,
+                        "bytes": 320,
+                        "work": 16e9,
+                        "elapsed_ns": 8e9,
+                    },
+                    "4": {"weight": 7, "events": 40, "bytes": 80, "work": 16e9, "elapsed_ns": 8e9},
+                },
+            },
+        ],
+    }
     found = {(n, path, metric): value for n, path, metric, value in extrap._phases(phases)}
     one = extrap.callpath(1, "a -> b")
     assert one == "run->1 a - > b"
@@ -145,13 +222,20 @@ def test_points_of_phases() -> None:
 
 
 def test_every_metric_has_a_value_at_every_count() -> None:
-    points = [(2, "run", "calls", 4.0), (4, "run", "calls", 5.0), (4, "run->1", "calls", 1.0),
-              (4, "run->1", "calls", 3.0)]
+    points = [
+        (2, "run", "calls", 4.0),
+        (4, "run", "calls", 5.0),
+        (4, "run->1", "calls", 1.0),
+        (4, "run->1", "calls", 3.0),
+    ]
     told = [json.loads(text) for text in extrap.lines(points)]
     assert [(t["params"], t["callpath"], t["metric"], t["value"]) for t in told] == [
-        ({"p": 2}, "run", "calls", 4.0), ({"p": 4}, "run", "calls", 5.0),
-        ({"p": 2}, "run->1", "calls", 0.0), ({"p": 4}, "run->1", "calls", 1.0),
-        ({"p": 4}, "run->1", "calls", 3.0)]
+        ({"p": 2}, "run", "calls", 4.0),
+        ({"p": 4}, "run", "calls", 5.0),
+        ({"p": 2}, "run->1", "calls", 0.0),
+        ({"p": 4}, "run->1", "calls", 1.0),
+        ({"p": 4}, "run->1", "calls", 3.0),
+    ]
 
 
 def test_predicted_points() -> None:

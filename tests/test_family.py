@@ -36,16 +36,24 @@ def traced(make, values, counts):
 def fitted(runs, use=None):
     parts, why = alike([(setting, model) for setting, model, _ in runs])
     part = parts[0]
-    tables = {m: next(t for setting, _, t in runs if setting == member.setting)
-              for m, member in enumerate(part.members)}
+    tables = {
+        m: next(t for setting, _, t in runs if setting == member.setting)
+        for m, member in enumerate(part.members)
+    }
     use = tuple(range(len(part.members))) if use is None else use
     return Fitted(part, use, laws_of(part, use), fit_family_work(part, use, tables)), why
 
 
 CASES = [
     ("halo", lambda v: corpus.jacobi2d(v, v, 3), (101, 203, 301), ANY, 407, 36),
-    ("halo, own law each", lambda v: corpus.jacobi2d(2 * v + 1, v - 1, 3), (101, 203, 301), ANY,
-     407, 36),
+    (
+        "halo, own law each",
+        lambda v: corpus.jacobi2d(2 * v + 1, v - 1, 3),
+        (101, 203, 301),
+        ANY,
+        407,
+        36,
+    ),
     ("turns", lambda v: corpus.jacobi2d(101, 97, v), (5, 10, 15), ANY, 40, 36),
     ("one extent", lambda v: corpus.jacobi2d(v, 97, 2), (101, 203, 301), ANY, 407, 36),
     ("ring", lambda v: corpus.ring(v, 2), (100, 201, 302), (4, 6, 8, 9), 407, 36),
@@ -56,8 +64,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("make", "values", "counts", "wanted", "n"),
-                         [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("make", "values", "counts", "wanted", "n"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
 def test_sizes_never_traced_are_exact(make, values, counts, wanted, n):
     laws, why = fitted(traced(make, values, counts))
     assert not why and len(laws.part.members) == 3
@@ -100,6 +111,7 @@ def test_what_one_size_leaves_open_another_decides():
 
 def test_left_out_and_missed():
     """A number of turns that leaves its law at the largest size is found where that is left out."""
+
     def make(v):
         return corpus.jacobi2d(101, 97, v if v < 40 else 77)
 

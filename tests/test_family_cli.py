@@ -49,9 +49,13 @@ int main(int argc, char **argv) {
 
 def p3s(*words):
     """Run one p3s command under a hard limit, in a process group of its own."""
-    process = subprocess.Popen([sys.executable, "-m", "p3s", *map(str, words)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, err = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -72,8 +76,12 @@ def mpi():
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory, mpi):
     out = tmp_path_factory.mktemp("programs")
-    subprocess.run(["make", "-s", "-C", str(EXAMPLES), f"MPICC={mpi.mpicc}", f"BIN={out}"],
-                   check=True, timeout=120, capture_output=True)
+    subprocess.run(
+        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={mpi.mpicc}", f"BIN={out}"],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
     compile_c(TURNING, out / "turning")
     return out
 
@@ -82,9 +90,26 @@ def programs(tmp_path_factory, mpi):
 def study(tmp_path_factory, mpi, programs):
     """jacobi2d traced at three sizes and three counts each, and fitted."""
     root = tmp_path_factory.mktemp("studies") / "study"
-    made = p3s("characterize", "-n", "4,6,9", "--param", "size=31,40,53", "-o", root, "--",
-               mpi.mpiexec, "-n", "{np}", programs / "jacobi2d", "--nx", "{size}", "--ny",
-               "{size}", "--iterations", "6")
+    made = p3s(
+        "characterize",
+        "-n",
+        "4,6,9",
+        "--param",
+        "size=31,40,53",
+        "-o",
+        root,
+        "--",
+        mpi.mpiexec,
+        "-n",
+        "{np}",
+        programs / "jacobi2d",
+        "--nx",
+        "{size}",
+        "--ny",
+        "{size}",
+        "--iterations",
+        "6",
+    )
     assert made.returncode == 0, made.stderr
     fitted = p3s("model", root)
     assert only_work(fitted.returncode, fitted.stderr), fitted.stderr
@@ -110,8 +135,18 @@ def test_a_size_never_traced_equals_the_run(study):
 
 @pytest.mark.slow
 def test_derived_studies_go_through_every_stage(study):
-    done = p3s("predict", study, "-n", "16", "--param", "size=80", "--estimator", "simulation",
-               "--budget", "2")
+    done = p3s(
+        "predict",
+        study,
+        "-n",
+        "16",
+        "--param",
+        "size=80",
+        "--estimator",
+        "simulation",
+        "--budget",
+        "2",
+    )
     assert done.returncode == 3, done.stderr
     assert "communication was not measured as in a run" in done.stderr
     at = study / "at" / "size=80"
@@ -130,8 +165,18 @@ def test_derived_studies_go_through_every_stage(study):
 
 
 def test_weak_scaling(study):
-    done = p3s("predict", study, "-n", "9", "--weak", "size~n^0.5", "--estimator", "simulation",
-               "--budget", "2")
+    done = p3s(
+        "predict",
+        study,
+        "-n",
+        "9",
+        "--weak",
+        "size~n^0.5",
+        "--estimator",
+        "simulation",
+        "--budget",
+        "2",
+    )
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith("There is no trustworthy prediction: communication was not")
     assert "not-representative: communication at 4 and 9 processes was not" in done.stdout
@@ -147,8 +192,9 @@ def test_values_with_few_counts_check_the_laws(study, tmp_path, mpi, programs):
     copy = tmp_path / "copy"
     shutil.copytree(study, copy)
     before = {p: p.stat().st_mtime_ns for p in copy.glob("at/size=*/runs/*/run.json")}
-    more = p3s("characterize", "-n", "8", "--param", "size=60", "-o", copy, "--",
-               *Study(copy).command())
+    more = p3s(
+        "characterize", "-n", "8", "--param", "size=60", "-o", copy, "--", *Study(copy).command()
+    )
     assert more.returncode == 0, more.stderr
     assert all(p.stat().st_mtime_ns == when for p, when in before.items())
     fitted = p3s("model", copy, "--json")
@@ -160,8 +206,21 @@ def test_values_with_few_counts_check_the_laws(study, tmp_path, mpi, programs):
 @pytest.mark.slow
 def test_a_program_that_changes_with_size_is_refused(tmp_path, mpi, programs):
     root = tmp_path / "study"
-    made = p3s("characterize", "-n", "4,6,9", "--param", "size=20,40,60", "-o", root, "--",
-               mpi.mpiexec, "-n", "{np}", programs / "turning", "{size}")
+    made = p3s(
+        "characterize",
+        "-n",
+        "4,6,9",
+        "--param",
+        "size=20,40,60",
+        "-o",
+        root,
+        "--",
+        mpi.mpiexec,
+        "-n",
+        "{np}",
+        programs / "turning",
+        "{size}",
+    )
     assert made.returncode == 0, made.stderr
     fitted = p3s("model", root)
     assert "left out: size=60 has" in fitted.stdout, fitted.stdout + fitted.stderr
@@ -184,63 +243,83 @@ def fails(capsys, code, *words):
     return lines[0]
 
 
-@pytest.mark.parametrize(("params", "command", "text"), [
-    (["size"], LAUNCH, "NAME=VALUES"),
-    (["np=4"], LAUNCH, "process count"),
-    (["size=0"], LAUNCH, "above zero"),
-    (["size=1,two"], LAUNCH, "'two'"),
-    (["length=4"], LAUNCH, "no {length}"),
-    (["size=1", "size=2"], LAUNCH, "given twice"),
-    (["size=1"], LAUNCH[:1] + LAUNCH[3:], "no {np}"),
-    ([f"size={','.join(map(str, range(1, 67)))}"], LAUNCH, "at most 64"),
-])
+@pytest.mark.parametrize(
+    ("params", "command", "text"),
+    [
+        (["size"], LAUNCH, "NAME=VALUES"),
+        (["np=4"], LAUNCH, "process count"),
+        (["size=0"], LAUNCH, "above zero"),
+        (["size=1,two"], LAUNCH, "'two'"),
+        (["length=4"], LAUNCH, "no {length}"),
+        (["size=1", "size=2"], LAUNCH, "given twice"),
+        (["size=1"], LAUNCH[:1] + LAUNCH[3:], "no {np}"),
+        ([f"size={','.join(map(str, range(1, 67)))}"], LAUNCH, "at most 64"),
+    ],
+)
 def test_bad_parameters(tmp_path, capsys, params, command, text):
     words = [w for p in params for w in ("--param", p)]
-    line = fails(capsys, 2, "characterize", "-n", "2,4,8", *words, "-o", tmp_path / "s", "--",
-                 *command)
+    line = fails(
+        capsys, 2, "characterize", "-n", "2,4,8", *words, "-o", tmp_path / "s", "--", *command
+    )
     assert text in line
     assert not (tmp_path / "s").exists()
 
 
 def test_parameters_and_plain_runs_do_not_mix(tmp_path, capsys):
     plain = Study.create(tmp_path / "plain", ["mpiexec", "-n", "{np}", "true"])
-    line = fails(capsys, 2, "characterize", "-n", "2,4,8", "--param", "size=4", "-o", plain.root,
-                 "--", *LAUNCH)
+    line = fails(
+        capsys,
+        2,
+        "characterize",
+        "-n",
+        "2,4,8",
+        "--param",
+        "size=4",
+        "-o",
+        plain.root,
+        "--",
+        *LAUNCH,
+    )
     assert "without parameters" in line
     family = Study.create(tmp_path / "family", LAUNCH)
     family.update(parameters={"size": []})
     before = family.manifest_path.read_bytes()
     for words, text in (
         (["--", "mpiexec", "-n", "{np}", "true"], "add --param size=VALUES"),
-        (["--param", "length=4", "--", "mpiexec", "-n", "{np}", "true", "{length}"],
-         "its parameters are size"),
-        (["--param", "size=4", "--", "mpiexec", "-n", "{np}", "echo", "{size}"],
-         "another command"),
+        (
+            ["--param", "length=4", "--", "mpiexec", "-n", "{np}", "true", "{length}"],
+            "its parameters are size",
+        ),
+        (["--param", "size=4", "--", "mpiexec", "-n", "{np}", "echo", "{size}"], "another command"),
         (["--signature", "--param", "size=4", "--", *LAUNCH], "--signature"),
     ):
         at = words.index("--")
-        line = fails(capsys, 2, "characterize", "-n", "2,4,8", *words[:at], "-o", family.root,
-                     *words[at:])
+        line = fails(
+            capsys, 2, "characterize", "-n", "2,4,8", *words[:at], "-o", family.root, *words[at:]
+        )
         assert text in line
     assert family.manifest_path.read_bytes() == before
 
 
-@pytest.mark.parametrize(("code", "words", "text"), [
-    (1, ["model", "FAMILY"], "at least 2 values"),
-    (2, ["model", "FAMILY", "--latex"], "one of them"),
-    (2, ["model", "PLAIN", "--param", "size=4"], "has no parameters"),
-    (2, ["predict", "PLAIN", "-n", "4", "--param", "size=4"], "has no parameters"),
-    (2, ["predict", "PLAIN", "-n", "4", "--weak", "size~n"], "has no parameters"),
-    (2, ["predict", "FAMILY", "-n", "4"], "no value for size"),
-    (2, ["predict", "FAMILY", "-n", "4", "--param", "size=4,8"], "one value"),
-    (2, ["predict", "FAMILY", "-n", "4", "--param", "length=4"], "no parameter of this study"),
-    (2, ["predict", "FAMILY", "-n", "4", "--weak", "size~"], "no law"),
-    (2, ["predict", "FAMILY", "-n", "4", "--weak", "length~n"], "no parameter of this study"),
-    (1, ["predict", "FAMILY", "-n", "4", "--weak", "size~n"], "no runs yet"),
-    (1, ["predict", "FAMILY", "-n", "4", "--param", "size=4"], "at least 2 values"),
-    (1, ["scale", "FAMILY", "-n", "4"], "every value of size"),
-    (1, ["validate", "FAMILY", "-n", "4"], "every value of size"),
-])
+@pytest.mark.parametrize(
+    ("code", "words", "text"),
+    [
+        (1, ["model", "FAMILY"], "at least 2 values"),
+        (2, ["model", "FAMILY", "--latex"], "one of them"),
+        (2, ["model", "PLAIN", "--param", "size=4"], "has no parameters"),
+        (2, ["predict", "PLAIN", "-n", "4", "--param", "size=4"], "has no parameters"),
+        (2, ["predict", "PLAIN", "-n", "4", "--weak", "size~n"], "has no parameters"),
+        (2, ["predict", "FAMILY", "-n", "4"], "no value for size"),
+        (2, ["predict", "FAMILY", "-n", "4", "--param", "size=4,8"], "one value"),
+        (2, ["predict", "FAMILY", "-n", "4", "--param", "length=4"], "no parameter of this study"),
+        (2, ["predict", "FAMILY", "-n", "4", "--weak", "size~"], "no law"),
+        (2, ["predict", "FAMILY", "-n", "4", "--weak", "length~n"], "no parameter of this study"),
+        (1, ["predict", "FAMILY", "-n", "4", "--weak", "size~n"], "no runs yet"),
+        (1, ["predict", "FAMILY", "-n", "4", "--param", "size=4"], "at least 2 values"),
+        (1, ["scale", "FAMILY", "-n", "4"], "every value of size"),
+        (1, ["validate", "FAMILY", "-n", "4"], "every value of size"),
+    ],
+)
 def test_wrong_uses_of_a_study(tmp_path, capsys, code, words, text):
     Study.create(tmp_path / "PLAIN", ["mpiexec", "-n", "{np}", "true"])
     Study.create(tmp_path / "FAMILY", LAUNCH).update(parameters={"size": []})

@@ -26,19 +26,22 @@ def law(points):
     return find_number([{"s": F(k)} for k in points], [F(v) for v in points.values()])
 
 
-@pytest.mark.parametrize(("points", "text", "at", "value"), [
-    ({400: 7, 800: 7}, "7", 1600, 7),
-    ({400: 400, 800: 800}, "s", 1600, 1600),
-    ({400: 398, 800: 798, 1200: 1198}, "s - 2", 1600, 1598),
-    ({400: 20, 800: 40, 1200: 60}, "s/20", 1600, 80),
-    ({40: 1600, 80: 6400, 120: 14400}, "s**2", 160, 25600),
-    ({8: 64, 16: 512, 24: 1728}, "s**3/8", 32, 4096),
-    ({400: 200, 801: 400, 1200: 600}, "floor(s/2)", 1601, 800),
-    ({400: 134, 800: 267, 1200: 400}, "ceil(s/3)", 1600, 534),
-    ({8: 3, 16: 4, 32: 5}, "log2(s)", 64, 6),
-    ({10: 110, 20: 420, 30: 930, 40: 1640}, "s**2 + s", 50, 2550),
-    ({F(1, 2): 2, F(1, 4): 4, F(1, 8): 8}, "1/s", F(1, 16), 16),
-])
+@pytest.mark.parametrize(
+    ("points", "text", "at", "value"),
+    [
+        ({400: 7, 800: 7}, "7", 1600, 7),
+        ({400: 400, 800: 800}, "s", 1600, 1600),
+        ({400: 398, 800: 798, 1200: 1198}, "s - 2", 1600, 1598),
+        ({400: 20, 800: 40, 1200: 60}, "s/20", 1600, 80),
+        ({40: 1600, 80: 6400, 120: 14400}, "s**2", 160, 25600),
+        ({8: 64, 16: 512, 24: 1728}, "s**3/8", 32, 4096),
+        ({400: 200, 801: 400, 1200: 600}, "floor(s/2)", 1601, 800),
+        ({400: 134, 800: 267, 1200: 400}, "ceil(s/3)", 1600, 534),
+        ({8: 3, 16: 4, 32: 5}, "log2(s)", 64, 6),
+        ({10: 110, 20: 420, 30: 930, 40: 1640}, "s**2 + s", 50, 2550),
+        ({F(1, 2): 2, F(1, 4): 4, F(1, 8): 8}, "1/s", F(1, 16), 16),
+    ],
+)
 def test_exact_laws(points, text, at, value):
     found = law(points)
     assert (found.state, to_text(found.expr)) == (EXACT, text)
@@ -51,8 +54,10 @@ def test_as_many_numbers_as_values_is_open():
     assert law({100: 10, 200: 40}).state != EXACT  # s**2/1000, but as well others
 
 
-@pytest.mark.parametrize("points", [
-    {100: 37, 200: 52, 300: 64}, {100: 100, 200: 100, 300: 200}, {400: 10, 800: 11, 1600: 12}])
+@pytest.mark.parametrize(
+    "points",
+    [{100: 37, 200: 52, 300: 64}, {100: 100, 200: 100, 300: 200}, {400: 10, 800: 11, 1600: 12}],
+)
 def test_no_law_by_chance(points):
     found = law(points)
     assert found.state == FITTED and found.error > 1e-3
@@ -60,9 +65,17 @@ def test_no_law_by_chance(points):
     assert all(0.5 < v / w < 2 for v, w in zip(values, points.values(), strict=True))
 
 
-@pytest.mark.parametrize("made", [
-    lambda a, b: a * b, lambda a, b: a + b, lambda a, b: 3 * a, lambda a, b: 2 * a * b + 4 * a + 7,
-    lambda a, b: a * a * b + 2, lambda a, b: F(a, b)])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda a, b: a * b,
+        lambda a, b: a + b,
+        lambda a, b: 3 * a,
+        lambda a, b: 2 * a * b + 4 * a + 7,
+        lambda a, b: a * a * b + 2,
+        lambda a, b: F(a, b),
+    ],
+)
 def test_two_parameters(made):
     settings = [{"a": F(a), "b": F(b)} for a in (4, 8, 20) for b in (2, 6, 14)]
     found = find_number(settings, [F(made(int(s["a"]), int(s["b"]))) for s in settings])
@@ -72,7 +85,11 @@ def test_two_parameters(made):
 
 def test_values_as_text():
     assert [value_text(F(v)) for v in ("4000", "0.25", "1.50", "0.000000001")] == [
-        "4000", "0.25", "1.5", "0.000000001"]
+        "4000",
+        "0.25",
+        "1.5",
+        "0.000000001",
+    ]
     values = parse_params(["nx=400,0200,400", "ny=0.50"])
     assert values == {"nx": [F(200), F(400)], "ny": [F(1, 2)]}
     names = [setting_name(s) for s in settings_of(values)]
@@ -84,12 +101,30 @@ def test_values_as_text():
     assert filled(words, parse_setting(names[0]))[2] == "{np}"
 
 
-@pytest.mark.parametrize("words", [
-    ["size"], ["size="], ["=4"], ["1size=4"], ["np=4"], ["si ze=4"], ["size=-4"], ["size=0"],
-    ["size=4,"], ["size=1e3"], ["size=four"], ["size=4", "size=8"], ["size=nan"], ["size=0.0"],
-    ["../x=4"], ["size=" + "9" * 40], ["a" * 40 + "=4"], ["größe=4"],
-    [f"a={','.join(map(str, range(1, 10)))}", f"b={','.join(map(str, range(1, 9)))}"],
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["size"],
+        ["size="],
+        ["=4"],
+        ["1size=4"],
+        ["np=4"],
+        ["si ze=4"],
+        ["size=-4"],
+        ["size=0"],
+        ["size=4,"],
+        ["size=1e3"],
+        ["size=four"],
+        ["size=4", "size=8"],
+        ["size=nan"],
+        ["size=0.0"],
+        ["../x=4"],
+        ["size=" + "9" * 40],
+        ["a" * 40 + "=4"],
+        ["größe=4"],
+        [f"a={','.join(map(str, range(1, 10)))}", f"b={','.join(map(str, range(1, 9)))}"],
+    ],
+)
 def test_bad_values_are_one_line(words):
     with pytest.raises(UsageError) as err:
         parse_params(words)
@@ -105,9 +140,17 @@ def test_one_value_for_each_parameter():
         check_command(["mpiexec", "-n", "{np}", "./app"], ["size"])
 
 
-@pytest.mark.parametrize(("text", "n", "value"), [
-    ("size~n", 16, 1600), ("size~n^0.5", 16, 800), ("size~n^(1/3)", 32, 800),
-    ("size~100*n", 16, 1600), ("size~2.5*n^2", 8, 160), ("size ~ n", 8, 800)])
+@pytest.mark.parametrize(
+    ("text", "n", "value"),
+    [
+        ("size~n", 16, 1600),
+        ("size~n^0.5", 16, 800),
+        ("size~n^(1/3)", 32, 800),
+        ("size~100*n", 16, 1600),
+        ("size~2.5*n^2", 8, 160),
+        ("size ~ n", 8, 800),
+    ],
+)
 def test_weak_laws(text, n, value):
     (found,) = parse_laws(text)
     assert found.value(n, 4, F(400), True) == (F(value), False)
@@ -116,18 +159,41 @@ def test_weak_laws(text, n, value):
 
 def test_weak_laws_are_rounded_and_it_is_said():
     laws = parse_laws("nx~n^0.5,ny~n^(1/3)")
-    along, notes = settings_along(laws, {"nx": F(100), "ny": F(10), "z": F(3)},
-                                  ["nx", "ny", "z"], [4, 8, 16], 4,
-                                  {"nx": True, "ny": False, "z": True})
+    along, notes = settings_along(
+        laws,
+        {"nx": F(100), "ny": F(10), "z": F(3)},
+        ["nx", "ny", "z"],
+        [4, 8, 16],
+        4,
+        {"nx": True, "ny": False, "z": True},
+    )
     assert along[8] == {"nx": F(141), "ny": F("12.5992"), "z": F(3)}
     assert along[4] == {"nx": F(100), "ny": F(10), "z": F(3)}
     assert sum("nx is rounded to 141" in note for note in notes) == 1
 
 
-@pytest.mark.parametrize("text", [
-    "size", "size~", "size~m", "size=n", "size~n^", "size~n^-1", "size~n^9", "size~n^(1/0)",
-    "size~n*2", "size~0*n", "size~n;size~n", "size~n,size~n", "size~__import__('os')", "~n",
-    "size~n^(1/3", "size~1e9*n", "size~n^(1/7919)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "size",
+        "size~",
+        "size~m",
+        "size=n",
+        "size~n^",
+        "size~n^-1",
+        "size~n^9",
+        "size~n^(1/0)",
+        "size~n*2",
+        "size~0*n",
+        "size~n;size~n",
+        "size~n,size~n",
+        "size~__import__('os')",
+        "~n",
+        "size~n^(1/3",
+        "size~1e9*n",
+        "size~n^(1/7919)",
+    ],
+)
 def test_bad_weak_laws_are_one_line(text):
     with pytest.raises(UsageError) as err:
         parse_laws(text)

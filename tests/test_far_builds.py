@@ -67,8 +67,11 @@ LARGE = ("-DSIZE=40000", "-DTURNS=30")
 SMALL = ("-DSIZE=5000", "-DTURNS=60", "-DSMALL")
 #: Without debug information, without symbols.
 BUILDS = {"line": (), "function": ("-g0",), "structure": ("-g0", "-s")}
-WORDS = {"line": "by function and line", "function": "by function and order of calls",
-         "structure": "by structure"}
+WORDS = {
+    "line": "by function and line",
+    "function": "by function and order of calls",
+    "structure": "by structure",
+}
 
 
 def built(folder: Path, name: str, *flags: str, code: str = CODE) -> Path:
@@ -77,8 +80,9 @@ def built(folder: Path, name: str, *flags: str, code: str = CODE) -> Path:
 
 
 @pytest.fixture(scope="module", params=list(BUILDS))
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-         ) -> tuple[str, Path, Path]:
+def made(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, Path]:
     """Return the kind of build, its directory, and a modelled study of the larger one."""
     if the_mpi() is None:
         pytest.skip("no MPI")
@@ -86,8 +90,10 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(how)
     program = built(folder / "large", "heat.L", *LARGE, *BUILDS[how])
     root = folder / "study"
-    assert run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root),
-                *launch(program)]) == 0
+    assert (
+        run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root), *launch(program)])
+        == 0
+    )
     assert run(["model", str(root)]) in (0, 3)
     return how, folder, root
 
@@ -156,8 +162,11 @@ def test_a_different_program_stays_refused(
     how, folder, original = made
     root = shutil.copytree(original, tmp_path / "study")
     # the same calls of the same functions in other loops
-    other = CODE.replace("MPI_Allreduce", "}\n    for (int k = 0; k < TURNS; k++) {"
-                         "\n        compute(SIZE / n);\n        MPI_Allreduce")
+    other = CODE.replace(
+        "MPI_Allreduce",
+        "}\n    for (int k = 0; k < TURNS; k++) {"
+        "\n        compute(SIZE / n);\n        MPI_Allreduce",
+    )
     program = built(folder / "other", "heat.O", *SMALL, *BUILDS[how], code=other)
     before = fingerprint(root)
     error = refused(root, ["-n", "2", *launch(program)], capsys, 1)
@@ -171,10 +180,26 @@ def test_examples_are_different_programs(
 ) -> None:
     if the_mpi() is None:
         pytest.skip("no MPI")
-    ring, jacobi = (compile_c(EXAMPLES / f"{name}.c", tmp_path / name, *flags, "-lm")
-                    for name in ("ring", "jacobi2d"))
+    ring, jacobi = (
+        compile_c(EXAMPLES / f"{name}.c", tmp_path / name, *flags, "-lm")
+        for name in ("ring", "jacobi2d")
+    )
     root = tmp_path / "study"
-    assert run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root),
-                *launch(ring, "--bodies", 2000)]) == 0
+    assert (
+        run(
+            [
+                "characterize",
+                "-n",
+                "2,3,4",
+                "--work",
+                "cpu",
+                "-o",
+                str(root),
+                *launch(ring, "--bodies", 2000),
+            ]
+        )
+        == 0
+    )
     assert "a different program: " in refused(
-        root, ["-n", "2", *launch(jacobi, "--nx", 100, "--ny", 100)], capsys, 1)
+        root, ["-n", "2", *launch(jacobi, "--nx", 100, "--ny", 100)], capsys, 1
+    )

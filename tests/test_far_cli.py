@@ -69,8 +69,10 @@ def study(made: Path, tmp_path: Path) -> Path:
 
 def fingerprint(root: Path) -> dict[str, str]:
     """Return every file and directory of a study, with what is in it."""
-    return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest()
-            if p.is_file() else "" for p in sorted(root.rglob("*"))}
+    return {
+        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() if p.is_file() else ""
+        for p in sorted(root.rglob("*"))
+    }
 
 
 def far(root: Path, *args: str) -> int:
@@ -145,10 +147,12 @@ def test_what_is_known_before_anything_is_run(
     program = programs / "workload"
     smaller = launch(program, 5000, 40)
     assert "the study's own workload" in refused(
-        study, ["-n", "2", *launch(program, 40000, 40)], capsys, 2)
+        study, ["-n", "2", *launch(program, 40000, 40)], capsys, 2
+    )
     assert "one process" in refused(study, ["-n", "1,2", *smaller], capsys, 2)
     assert "measured in cpu" in refused(
-        study, ["-n", "2", "--work", "instructions", *smaller], capsys, 2)
+        study, ["-n", "2", "--work", "instructions", *smaller], capsys, 2
+    )
     assert "--signature" in refused(study, ["-n", "2", "--signature", *smaller], capsys, 2)
     assert "--up-to 4" in refused(study, ["-n", "2", "--up-to", "4", *smaller], capsys, 2)
     assert far(tmp_path / "none", "-n", "2", *smaller) == 1
@@ -164,9 +168,7 @@ def test_a_different_program(
     assert "MPI_Reduce in other+0x" in error and "(workload)" in error
 
 
-def test_a_larger_workload(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_larger_workload(study: Path, programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(study, ["-n", "2", *launch(programs / "workload", 80000, 10)], capsys, 1)
     assert "np=2: a larger workload: " in error and "2 times its bytes" in error
 
@@ -191,8 +193,7 @@ def test_a_count_that_fails_keeps_the_others(
 
 
 def test_a_count_that_cannot_be_started_keeps_the_others(
-    study: Path, programs: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    study: Path, programs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from p3s.cli import runs
 

@@ -24,14 +24,18 @@ from p3s.small_runs.times import Spent
 Program = Callable[[Recorder], None]
 
 
-def tables(program: Program, counts: Sequence[int], unit: str = "instructions"
-           ) -> list[PointTable]:
+def tables(program: Program, counts: Sequence[int], unit: str = "instructions") -> list[PointTable]:
     return [replace(corpus.table(program, n), work_unit=unit) for n in counts]
 
 
-def matched(original: Program, other: Program, counts: Sequence[int], far: Sequence[int],
-            unit: str = "instructions", ns: float | None = None
-            ) -> tuple[dict[str, Any], dict[int, list[Found]]]:
+def matched(
+    original: Program,
+    other: Program,
+    counts: Sequence[int],
+    far: Sequence[int],
+    unit: str = "instructions",
+    ns: float | None = None,
+) -> tuple[dict[str, Any], dict[int, list[Found]]]:
     """Return the model of the original and the groups of the other; ns: time per work."""
     own = tables(original, counts, unit)
     model = build_model(own, holdout=False)
@@ -56,16 +60,25 @@ def of_phase(found: Sequence[Found], model: dict[str, Any], op: str) -> list[Fou
     return [f for f in found if f.phase == phase]
 
 
-def ring(size: int, turns: int, work: Callable[[int, int, int], float], nbytes: bool = True
-         ) -> Program:
+def ring(
+    size: int, turns: int, work: Callable[[int, int, int], float], nbytes: bool = True
+) -> Program:
     """A ring in which every turn computes ``work(size, n, rank)`` and sends a part of ``size``."""
 
     def program(rec: Recorder) -> None:
         for _ in range(turns):
-            rec("Send", peer=(rec.rank + 1) % rec.n, work=work(size, rec.n, rec.rank),
-                nbytes=8 * (size // rec.n) if nbytes else 8)
-            rec("Recv", peer=(rec.rank - 1) % rec.n, work=0, nbytes=8 * (size // rec.n)
-                if nbytes else 8)  # fmt: skip
+            rec(
+                "Send",
+                peer=(rec.rank + 1) % rec.n,
+                work=work(size, rec.n, rec.rank),
+                nbytes=8 * (size // rec.n) if nbytes else 8,
+            )
+            rec(
+                "Recv",
+                peer=(rec.rank - 1) % rec.n,
+                work=0,
+                nbytes=8 * (size // rec.n) if nbytes else 8,
+            )
 
     return program
 
@@ -74,8 +87,9 @@ def test_constant_total() -> None:
     def share(size: int, n: int, rank: int) -> float:
         return 100 * size / n
 
-    model, found = matched(ring(1 << 16, 10, share), ring(1 << 12, 10, share), (2, 4, 8, 16),
-                           (4, 16), ns=2.0)
+    model, found = matched(
+        ring(1 << 16, 10, share), ring(1 << 12, 10, share), (2, 4, 8, 16), (4, 16), ns=2.0
+    )
     for np_ in (4, 16):
         (group,) = of_phase(found[np_], model, "Send")
         assert group.n == pytest.approx(16 * np_, rel=1e-3)
@@ -108,12 +122,16 @@ def test_total_that_grows_with_the_count() -> None:
     def sort(size: int, n: int, rank: int) -> float:
         return 100 * size / n * (1 + np.log2(n))
 
-    model, found = matched(ring(1 << 20, 4, sort, nbytes=False),
-                           ring(1 << 14, 4, sort, nbytes=False), (2, 4, 8, 16, 32), (4, 8))
+    model, found = matched(
+        ring(1 << 20, 4, sort, nbytes=False),
+        ring(1 << 14, 4, sort, nbytes=False),
+        (2, 4, 8, 16, 32),
+        (4, 8),
+    )
     for np_ in (4, 8):
         (group,) = of_phase(found[np_], model, "Send")
-        there = 2.0 ** 20 / group.n * (1 + math.log2(group.n))
-        assert there == pytest.approx(2.0 ** 14 / np_ * (1 + math.log2(np_)), rel=0.03)
+        there = 2.0**20 / group.n * (1 + math.log2(group.n))
+        assert there == pytest.approx(2.0**14 / np_ * (1 + math.log2(np_)), rel=0.03)
         assert group.n > 1.4 * 64 * np_  # what the total alone would say
 
 
@@ -173,15 +191,19 @@ def blocks(nx: int, ny: int, turns: int, rows: int = 0) -> Program:
         cx, cy = divmod(rec.rank, py)
         lx, ly = block(nx, px, cx), block(ny, py, cy)
         for _ in range(turns):
-            for site, q, size in (("n", (cx - 1) % px * py + cy, ly),
-                                  ("s", (cx + 1) % px * py + cy, ly),
-                                  ("w", cx * py + (cy - 1) % py, lx),
-                                  ("e", cx * py + (cy + 1) % py, lx)):
+            for site, q, size in (
+                ("n", (cx - 1) % px * py + cy, ly),
+                ("s", (cx + 1) % px * py + cy, ly),
+                ("w", cx * py + (cy - 1) % py, lx),
+                ("e", cx * py + (cy + 1) % py, lx),
+            ):
                 rec("Isend", site=site, peer=q, nbytes=8 * size, work=30 * lx * ly)
-            for site, q, size in (("rn", (cx + 1) % px * py + cy, ly),
-                                  ("rs", (cx - 1) % px * py + cy, ly),
-                                  ("rw", cx * py + (cy + 1) % py, lx),
-                                  ("re", cx * py + (cy - 1) % py, lx)):
+            for site, q, size in (
+                ("rn", (cx + 1) % px * py + cy, ly),
+                ("rs", (cx - 1) % px * py + cy, ly),
+                ("rw", cx * py + (cy + 1) % py, lx),
+                ("re", cx * py + (cy - 1) % py, lx),
+            ):
                 rec("Recv", site=site, peer=q, nbytes=8 * size, work=0)
             rec("Allreduce", nbytes=8, work=10)
 
@@ -201,13 +223,15 @@ def test_blocks_of_another_shape_differ_by_work_and_by_bytes() -> None:
 
 def test_where_work_is_time_another_shape_gives_no_point() -> None:
     """Its work cannot be known: neither from the messages nor from the time itself."""
-    model, found = matched(blocks(1920, 1920, 5), blocks(1920, 120, 5), (4, 9, 16, 25), (16,),
-                           unit="cpu_ns", ns=1.0)
+    model, found = matched(
+        blocks(1920, 1920, 5), blocks(1920, 120, 5), (4, 9, 16, 25), (16,), unit="cpu_ns", ns=1.0
+    )
     for g in of_phase(found[16], model, "Allreduce"):
         assert math.isnan(g.n) and math.isnan(g.x) and not g.points
         assert "another shape" in g.by_bytes.why
-    model, found = matched(blocks(1920, 1920, 5), blocks(240, 240, 5), (4, 9, 16, 25), (16,),
-                           unit="cpu_ns", ns=1.0)
+    model, found = matched(
+        blocks(1920, 1920, 5), blocks(240, 240, 5), (4, 9, 16, 25), (16,), unit="cpu_ns", ns=1.0
+    )
     for g in of_phase(found[16], model, "Allreduce"):
         assert g.n == pytest.approx(64 * 16, rel=0.05) and g.points
 
@@ -228,18 +252,34 @@ def test_where_work_is_time_messages_of_one_size_tell_nothing() -> None:
 
         return program
 
-    model, found = matched(tasks(9000, (0, 0, 0, 0)), tasks(3000, (2, -1, -1, 0)), (2, 3, 4, 6),
-                           (4,), unit="cpu_ns", ns=1.0)
+    model, found = matched(
+        tasks(9000, (0, 0, 0, 0)),
+        tasks(3000, (2, -1, -1, 0)),
+        (2, 3, 4, 6),
+        (4,),
+        unit="cpu_ns",
+        ns=1.0,
+    )
     assert found[4] and not any(g.points for g in found[4])
     whys = [g.by_bytes.why for g in found[4] if g.nbytes]
-    assert whys and all("as large as those of the original" in why
-                        or "no count" in why or "same at every count" in why for why in whys)
+    assert whys and all(
+        "as large as those of the original" in why
+        or "no count" in why
+        or "same at every count" in why
+        for why in whys
+    )
 
 
 def test_where_work_is_time_strangers_give_no_point() -> None:
     """At two processes each has one neighbour, which no process has at a larger count."""
-    model, found = matched(corpus.packed_halo(960, 960), corpus.packed_halo(240, 240),
-                           (2, 4, 8, 16), (2, 4), unit="cpu_ns", ns=1.0)
+    model, found = matched(
+        corpus.packed_halo(960, 960),
+        corpus.packed_halo(240, 240),
+        (2, 4, 8, 16),
+        (2, 4),
+        unit="cpu_ns",
+        ns=1.0,
+    )
     assert any(g.points for g in of_phase(found[4], model, "Waitall"))
     for g in of_phase(found[2], model, "Waitall"):
         assert not g.points and "no process makes just these calls" in g.by_bytes.why
@@ -247,8 +287,9 @@ def test_where_work_is_time_strangers_give_no_point() -> None:
 
 def test_borders_are_matched_with_borders() -> None:
     """All ranks of a 2x2 grid are corners; they stand for the corners of the large one."""
-    model, found = matched(corpus.jacobi2d(1600, 1600), corpus.jacobi2d(400, 400, 7),
-                           (2, 4, 8, 16), (4, 16))
+    model, found = matched(
+        corpus.jacobi2d(1600, 1600), corpus.jacobi2d(400, 400, 7), (2, 4, 8, 16), (4, 16)
+    )
     for np_, kinds in ((4, 1), (16, 3)):
         groups = of_phase(found[np_], model, "Waitall")
         assert len(groups) == kinds
@@ -262,8 +303,9 @@ def test_turns_are_those_of_the_other_workload() -> None:
         return 64.0 * size / n
 
     for turns in (1, 77):
-        model, found = matched(ring(1 << 14, 10, share), ring(1 << 10, turns, share),
-                               (2, 4, 8, 16), (2, 4), ns=1.0)
+        model, found = matched(
+            ring(1 << 14, 10, share), ring(1 << 10, turns, share), (2, 4, 8, 16), (2, 4), ns=1.0
+        )
         for np_ in (2, 4):
             (group,) = of_phase(found[np_], model, "Send")
             assert group.turns == turns
@@ -278,8 +320,12 @@ def nested(size: int, outer: int) -> Program:
     def program(rec: Recorder) -> None:
         for _ in range(outer):
             for _ in range(rec.n - 1):
-                rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * size // rec.n,
-                    work=100.0 * size * size / rec.n ** 2)
+                rec(
+                    "Send",
+                    peer=(rec.rank + 1) % rec.n,
+                    nbytes=8 * size // rec.n,
+                    work=100.0 * size * size / rec.n**2,
+                )
                 rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
             rec("Allreduce", nbytes=8, work=3.0 * size / rec.n)
 
@@ -313,8 +359,9 @@ def test_where_work_is_time_the_messages_say_which_count_it_is() -> None:
 
         return program
 
-    model, found = matched(two(1 << 16, 10, share), two(1 << 12, 10, cheap), (2, 4, 8, 16), (4,),
-                           unit="cpu_ns", ns=1.0)
+    model, found = matched(
+        two(1 << 16, 10, share), two(1 << 12, 10, cheap), (2, 4, 8, 16), (4,), unit="cpu_ns", ns=1.0
+    )
     (send,) = of_phase(found[4], model, "Send")
     (barrier,) = of_phase(found[4], model, "Barrier")  # no messages: by those of the other phase
     for g, x in ((send, 1000 * 1024.0), (barrier, 250 * 1024.0)):
@@ -335,8 +382,9 @@ def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
 
     counts = (2, 4, 8, 16, 32)
     for work, held in ((share, True), (pairs, False)):
-        model, found = matched(ring(1 << 14, 10, work), ring(1 << 12, 10, work), counts, (4, 16),
-                               unit="cpu_ns", ns=1.0)
+        model, found = matched(
+            ring(1 << 14, 10, work), ring(1 << 12, 10, work), counts, (4, 16), unit="cpu_ns", ns=1.0
+        )
         for np_ in (4, 16):  # 16 is among the counts, 64 is not
             (group,) = of_phase(found[np_], model, "Send")
             assert bool(group.points) == held
@@ -356,14 +404,19 @@ def test_what_one_workload_shows_holds_for_the_others(monkeypatch: pytest.Monkey
     counts = (2, 4, 8, 16)
     by_name = {}
     for name, size, ranks in (("far/w1", 1 << 12, (4,)), ("far/w2", 1 << 10, (16,))):
-        model, by_name[name] = matched(ring(1 << 14, 10, pairs), ring(size, 10, pairs), counts,
-                                       ranks, unit="cpu_ns", ns=1.0)
+        model, by_name[name] = matched(
+            ring(1 << 14, 10, pairs), ring(size, 10, pairs), counts, ranks, unit="cpu_ns", ns=1.0
+        )
     (alone,) = of_phase(by_name["far/w2"][16], model, "Send")
     assert alone.points and alone.n == pytest.approx(256, rel=0.01)
 
     root = Path("/study")
-    study = SimpleNamespace(root=root, others=lambda: [
-        SimpleNamespace(root=root / name) for name in ("far/w2", "far/w1", "far/w3")])
+    study = SimpleNamespace(
+        root=root,
+        others=lambda: [
+            SimpleNamespace(root=root / name) for name in ("far/w2", "far/w1", "far/w3")
+        ],
+    )
 
     def found(_study: Any, other: Any, _model: Any) -> Any:
         name = str(other.root.relative_to(root))
@@ -396,12 +449,16 @@ def test_another_program_and_another_unit_are_refused() -> None:
 
 
 def test_the_ladder_keeps_to_the_kind_of_count() -> None:
-    squares = {"counts": [4, 9, 16], "admissible": {"kind": "squares", "k": 1, "failed": [],
-                                                    "counts": [4, 9, 16]}}
+    squares = {
+        "counts": [4, 9, 16],
+        "admissible": {"kind": "squares", "k": 1, "failed": [], "counts": [4, 9, 16]},
+    }
     found = ladder(squares)
     assert {4, 9, 16} <= set(found) and all(math.isqrt(n) ** 2 == n for n in found)
-    evens = {"counts": [6, 12, 24], "admissible": {"kind": "multiples", "k": 6, "failed": [48],
-                                                   "counts": [6, 12, 24]}}
+    evens = {
+        "counts": [6, 12, 24],
+        "admissible": {"kind": "multiples", "k": 6, "failed": [48], "counts": [6, 12, 24]},
+    }
     assert 48 not in ladder(evens) and 96 in ladder(evens) and 3 not in ladder(evens)
 
 

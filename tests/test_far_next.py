@@ -27,8 +27,12 @@ from p3s.text import command_line
 
 def program(rec: Recorder) -> None:
     for _ in range(10):
-        rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * (4096 // rec.n),
-            work=1000 * 4096 // rec.n)
+        rec(
+            "Send",
+            peer=(rec.rank + 1) % rec.n,
+            nbytes=8 * (4096 // rec.n),
+            work=1000 * 4096 // rec.n,
+        )
         rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * (4096 // rec.n), work=0)
     for _ in range(10):
         rec("Allreduce", nbytes=8, work=50000)
@@ -76,7 +80,8 @@ def test_more_work_than_measured_needs_no_smaller_workload(model: dict[str, Any]
     found = propose(model, 8, {p["phase"]: (1.0, 1000.0) for p in model["phases"]})
     assert not found["phases"] and "Send+Recv" in found["above"]
     assert "no smaller workload shows that" in render_far(found, "instructions", "").replace(
-        "\n", " ")
+        "\n", " "
+    )
 
 
 def test_time_without_sizes_that_change_cannot_be_matched() -> None:
@@ -100,8 +105,16 @@ def test_the_command_has_the_arguments_that_are_to_change(tmp_path: Path) -> Non
     assert without_arguments(words) == ["mpiexec", "-n", "{np}", "./nowhere/app"]
     study = Study.create(tmp_path / "s", words)
     assert far(study, [4, 8]) == [
-        "p3s", "characterize", "--far", "-n", "4,8", "-o", str(tmp_path / "s"), "--",
-        *words]  # fmt: skip
+        "p3s",
+        "characterize",
+        "--far",
+        "-n",
+        "4,8",
+        "-o",
+        str(tmp_path / "s"),
+        "--",
+        *words,
+    ]
     assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
     assert measured_range(study) == ({}, {})
     phases = [{"phase": 0, "x": None, "n": None}, {"phase": 2, "x": [3.5, 70], "n": [2, 40.5]}]
@@ -115,8 +128,18 @@ def test_the_command_has_the_arguments_that_are_to_change(tmp_path: Path) -> Non
 def put_run(study: Study, np: int, rep: int = 0, **info: Any) -> Path:
     """Make a complete run as the launcher leaves it."""
     path = study.runs_dir(np, rep) / "run.json"
-    write_json(path, {"schema": "p3s.run", "schema_version": 1, "np": np, "status": "complete",
-                      "command": study.command(), "work_unit": "cpu_ns", **info})  # fmt: skip
+    write_json(
+        path,
+        {
+            "schema": "p3s.run",
+            "schema_version": 1,
+            "np": np,
+            "status": "complete",
+            "command": study.command(),
+            "work_unit": "cpu_ns",
+            **info,
+        },
+    )
     return path
 
 
@@ -127,7 +150,8 @@ def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
         put_run(study, 4, rep, **more)
     words = tracing(study, {"work_unit": "cpu_ns"}, [9, 6])
     assert " ".join(words[2 : words.index("-o")]) == (
-        "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200")
+        "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200"
+    )
     counted = tracing(study, {"work_unit": "instructions"}, [9])
     assert counted[4:7] == ["--work", "instructions", "--no-times"]
 

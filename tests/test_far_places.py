@@ -25,10 +25,13 @@ def tables(program: Program, counts: Sequence[int] = COUNTS) -> list[PointTable]
 def moved(t: PointTable, prefix: str = "@") -> PointTable:
     """Return a table with all calls at other addresses."""
     return replace(
-        t, groups=tuple(replace(g, site=prefix + g.site) for g in t.groups),
+        t,
+        groups=tuple(replace(g, site=prefix + g.site) for g in t.groups),
         nodes=tuple((prefix + site, op) for site, op in t.nodes),
-        sites={prefix + site: tuple(prefix + f for f in frames)
-               for site, frames in t.sites.items()})
+        sites={
+            prefix + site: tuple(prefix + f for f in frames) for site, frames in t.sites.items()
+        },
+    )
 
 
 def sites_of(t: PointTable, prefix: str = "@") -> dict[str, str]:
@@ -76,8 +79,13 @@ def loops(*parts: Sequence[str], turns: int = 6, work: float = 1000) -> Program:
                 for op in ops:
                     name = op.rstrip("+")
                     peer = (rec.rank + (1 if name == "Send" else -1)) % rec.n
-                    rec(name, site=f"{op}.{k}", peer=peer if name in ("Send", "Recv") else -1,
-                        nbytes=8, work=work)
+                    rec(
+                        name,
+                        site=f"{op}.{k}",
+                        peer=peer if name in ("Send", "Recv") else -1,
+                        nbytes=8,
+                        work=work,
+                    )
 
     return program
 
@@ -85,13 +93,17 @@ def loops(*parts: Sequence[str], turns: int = 6, work: float = 1000) -> Program:
 RING = ("Send", "Recv", "Allreduce")
 
 
-@pytest.mark.parametrize("other", [
-    loops(("Send", "Recv"), ("Allreduce",)),  # the same calls in two loops
-    loops(("Allreduce", "Send", "Recv"), turns=6),  # in another order
-    loops(("Send", "Recv", "Barrier")),  # another operation
-    loops((*RING, "Allreduce+")),  # one more
-    loops(RING, RING),
-], ids=["loops", "order", "operation", "more", "twice"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        loops(("Send", "Recv"), ("Allreduce",)),  # the same calls in two loops
+        loops(("Allreduce", "Send", "Recv"), turns=6),  # in another order
+        loops(("Send", "Recv", "Barrier")),  # another operation
+        loops((*RING, "Allreduce+")),  # one more
+        loops(RING, RING),
+    ],
+    ids=["loops", "order", "operation", "more", "twice"],
+)
 def test_the_same_calls_in_another_structure(other: Program) -> None:
     own = tables(loops(RING))
     assert correspond(own, moved(corpus.table(loops(RING, turns=40), 4)), {}, {}) is not None
@@ -110,9 +122,11 @@ def test_sites_that_both_have_stay_what_they_are() -> None:
         return swap.get(site, site)
 
     swapped = replace(
-        far, groups=tuple(replace(g, site=name(g.site)) for g in far.groups),
+        far,
+        groups=tuple(replace(g, site=name(g.site)) for g in far.groups),
         nodes=tuple((name(site), op) for site, op in far.nodes),
-        sites={name(site): (name(site),) for site in far.sites})
+        sites={name(site): (name(site),) for site in far.sites},
+    )
     assert correspond(own, swapped, {}, {}) is None
 
 
@@ -188,7 +202,8 @@ def test_what_is_unknown_takes_no_name_of_the_study() -> None:
     same = Same(LINE, {"Send.0": "Recv.0", "Recv.0": "Send.0", "Init": "Init"})
     renamed = same.renamed(t, own)
     assert [g.site for g in renamed.groups if g.op == "MPI_Send"] == ["Recv.0"] * sum(
-        g.op == "MPI_Send" for g in t.groups)
+        g.op == "MPI_Send" for g in t.groups
+    )
     assert {site for site, op in renamed.nodes if op == "MPI_Allreduce"} == {"~Allreduce.0"}
     assert {site for site, op in renamed.nodes if op == "MPI_Barrier"} == {"Barrier.0"}
     assert set(renamed.sites) == {site for site, _ in renamed.nodes}

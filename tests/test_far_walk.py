@@ -59,8 +59,12 @@ def test_when_the_cost_has_stopped_falling(
 def two_phases(size: int, turns: int = 10) -> corpus.Program:
     def program(rec: Recorder) -> None:
         for _ in range(turns):
-            rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * size // rec.n,
-                work=100 * size // rec.n)
+            rec(
+                "Send",
+                peer=(rec.rank + 1) % rec.n,
+                nbytes=8 * size // rec.n,
+                work=100 * size // rec.n,
+            )
             rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
         for _ in range(turns):
             rec("Allreduce", nbytes=8, work=50 * size // rec.n)
@@ -79,14 +83,17 @@ def test_costs_of_both_phases_stop_the_walk_only_together() -> None:
     work = {send: 100.0 * 1024 * 10, reduce_: 50.0 * 1024 * 10}
     before = {t.np: {send: 64 * work[send] * 2, reduce_: 64 * work[reduce_] * 2} for t in own}
 
-    def times(cost: dict[tuple[str, str], tuple[float, ...]], k: int
-              ) -> dict[tuple[str, str], float]:
+    def times(
+        cost: dict[tuple[str, str], tuple[float, ...]], k: int
+    ) -> dict[tuple[str, str], float]:
         return {place: each[k] * work[place] for place, each in cost.items()}
 
     cost = {send: (1.0, 0.5, 0.5), reduce_: (1.8, 1.0, 0.7)}
     found = costs(own, far, {t.np: times(cost, k) for k, t in enumerate(far)}, before)
     assert {c.name: (c.status, c.at) for c in found} == {
-        "Send+Recv": (REACHED, 8), "Allreduce": (FALLING, None)}
+        "Send+Recv": (REACHED, 8),
+        "Allreduce": (FALLING, None),
+    }
     assert not stop(found)
     assert {c.name: c.cost for c in found}["Send+Recv"] == pytest.approx((1.0, 0.5, 0.5), rel=1e-3)
     cost[reduce_] = (1.8, 1.0, 1.0)
@@ -104,12 +111,17 @@ def test_more_turns_of_a_smaller_workload_are_no_larger_workload() -> None:
 
 def test_beyond_the_traced_counts_turns_and_totals_go_on_as_they_did() -> None:
     """A ring of n - 1 turns: at 32 processes it turns more often than it ever did."""
+
     def rounds(size: int) -> corpus.Program:
         def program(rec: Recorder) -> None:
             for _ in range(4):
                 for _ in range(rec.n - 1):
-                    rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * size // rec.n,
-                        work=90 * size // rec.n)
+                    rec(
+                        "Send",
+                        peer=(rec.rank + 1) % rec.n,
+                        nbytes=8 * size // rec.n,
+                        work=90 * size // rec.n,
+                    )
                     rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
 
         return program

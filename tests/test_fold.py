@@ -21,8 +21,10 @@ def tree(*sequences):
     for s in sequences:
         for i, v in enumerate(s):
             position.setdefault(v, []).append(i / len(s))
-    root = fold({r: edges(s) for r, s in enumerate(sequences)},
-                {v: sum(p) / len(p) for v, p in position.items()})
+    root = fold(
+        {r: edges(s) for r, s in enumerate(sequences)},
+        {v: sum(p) / len(p) for v, p in position.items()},
+    )
     return root, _shape(root)
 
 
@@ -80,6 +82,7 @@ def test_several_entries_with_a_common_last_event():
 
 def test_a_sweep_inside_an_iteration():
     """Receive W, N, send E, S in blocks; corners lack some; 9 ends an iteration of 4 blocks."""
+
     def rank(*own):
         return ([*own] * 4 + [9]) * 3
 

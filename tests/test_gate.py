@@ -26,9 +26,16 @@ def prediction(**rows: Any) -> Prediction:
 
 # 10.0 s at 512 with an interval of 8 to 12.5 s; 64 times the processes, 16 times as fast
 TEN = prediction(
-    time_s=10.0, low_s=8.0, high_s=12.5, speedup=16.0, speedup_low=12.8, speedup_high=20.0,
-    efficiency=0.125, cost_core_h=512 * 10 / 3600, waiting_s=2.5,
-)  # fmt: skip
+    time_s=10.0,
+    low_s=8.0,
+    high_s=12.5,
+    speedup=16.0,
+    speedup_low=12.8,
+    speedup_high=20.0,
+    efficiency=0.125,
+    cost_core_h=512 * 10 / 3600,
+    waiting_s=2.5,
+)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +154,31 @@ def test_what_cannot_be_read_is_refused_with_the_reason(text: str, why: str) -> 
 
 def test_any_text_is_read_or_refused() -> None:
     words = [
-        *QUANTITIES, *UNITS, "@", "<", "<=", ">", ">=", "*", ".", "low", "base", "4", "1.5", "1e3",
-        "largest", "smallest", " ", "(", "{0}", "%s", "\x1b", "\u202e", "=", "-",
-    ]  # fmt: skip
+        *QUANTITIES,
+        *UNITS,
+        "@",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "*",
+        ".",
+        "low",
+        "base",
+        "4",
+        "1.5",
+        "1e3",
+        "largest",
+        "smallest",
+        " ",
+        "(",
+        "{0}",
+        "%s",
+        "\x1b",
+        "\u202e",
+        "=",
+        "-",
+    ]
     chosen = random.Random(20)
     read = 0
     for _ in range(20_000):
@@ -173,9 +202,21 @@ def saved(tmp_path: Path) -> Path:
 def test_exit_codes_and_lines(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["gate", str(saved), "--fail-if", "time@512 > 20 s"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == [
-        "passed", "time@512", ">", "20", "s", "time@512", "=", "10.0", "s", "(8.00", "s", "to",
-        "12.5", "s)",
-    ]  # fmt: skip
+        "passed",
+        "time@512",
+        ">",
+        "20",
+        "s",
+        "time@512",
+        "=",
+        "10.0",
+        "s",
+        "(8.00",
+        "s",
+        "to",
+        "12.5",
+        "s)",
+    ]
     two = ["--fail-if", "time@512 > 20 s", "--fail-if", "efficiency@512 < 60 %"]
     assert run(["gate", str(saved), *two]) == 4
     shown = capsys.readouterr()
@@ -193,8 +234,10 @@ def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(
     tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     doubtful = tmp_path / "doubtful.json"
-    reasons = [reason("no-rule", "20 % of the program has no rule", "trace another count"),
-               reason("shared-cores", "at 4 processes ranks shared cores", "", False)]
+    reasons = [
+        reason("no-rule", "20 % of the program has no rule", "trace another count"),
+        reason("shared-cores", "at 4 processes ranks shared cores", "", False),
+    ]
     Prediction.of({**TEN.data, "reasons": reasons}).save(doubtful)
     assert run(["gate", str(doubtful), "--fail-if", "time@512 > 20"]) == 3
     shown = capsys.readouterr()
@@ -245,8 +288,12 @@ def test_json_is_one_object_also_when_it_fails(
     found = json.loads(capsys.readouterr().out)
     assert (found["schema"], found["passed"], found["exit_code"]) == ("p3s.gate", False, 4)
     first, second, third = found["conditions"]
-    assert first == {"fail_if": "time@512 > 9", "failed": True, "certain": False,
-                     "values": {"time@512": {"value": 10.0, "low": 8.0, "high": 12.5}}}
+    assert first == {
+        "fail_if": "time@512 > 9",
+        "failed": True,
+        "certain": False,
+        "values": {"time@512": {"value": 10.0, "low": 8.0, "high": 12.5}},
+    }
     assert second["values"]["knee"]["value"] == TEN.data["knee"]
     assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
     assert third["certain"] is None and not third["failed"]

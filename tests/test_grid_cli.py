@@ -22,9 +22,14 @@ SOURCE = Path(__file__).parent / "programs" / "box.c"
 
 def p3s(*words, cwd):
     """Run one p3s command under a hard limit, in a process group of its own."""
-    process = subprocess.Popen([sys.executable, "-m", "p3s", *map(str, words)], cwd=cwd,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, err = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -50,12 +55,22 @@ def command(*arguments):
 @pytest.fixture(scope="module")
 def given(place):
     """A study of the program with its grid as arguments, all faces from one call."""
-    done = p3s("characterize", "-n", "2,4,8,12", "--dims", "12=4x3x1", "-o", "given",
-               *command("{px}", "{py}", "{pz}", "one"), cwd=place)
+    done = p3s(
+        "characterize",
+        "-n",
+        "2,4,8,12",
+        "--dims",
+        "12=4x3x1",
+        "-o",
+        "given",
+        *command("{px}", "{py}", "{pz}", "one"),
+        cwd=place,
+    )
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
-    assert first.startswith("note: -n 2,4,8,12 leaves at most two ranks in one dimension of a 3-D"
-                            " grid")
+    assert first.startswith(
+        "note: -n 2,4,8,12 leaves at most two ranks in one dimension of a 3-D grid"
+    )
     assert "4x3x1" in done.stdout
     return place / "given"
 
@@ -89,13 +104,29 @@ def test_a_run_at_another_count_gets_the_grid_of_the_rule_or_the_one_listed(plac
 
 
 def test_signatures_smaller_inputs_and_times_get_the_same_grid(place, given):
-    done = p3s("characterize", "--signature", "-n", "12", "-o", "given",
-               *command("{px}", "{py}", "{pz}", "one"), cwd=place)
+    done = p3s(
+        "characterize",
+        "--signature",
+        "-n",
+        "12",
+        "-o",
+        "given",
+        *command("{px}", "{py}", "{pz}", "one"),
+        cwd=place,
+    )
     assert done.returncode == 0, done.stderr
     info = json.loads((given / "sampled" / "np0012" / "run.json").read_text())
     assert info["dims"] == [4, 3, 1]
-    done = p3s("characterize", "--far", "-n", "12", "-o", "given",
-               *command("{px}", "{py}", "{pz}", "one", "smaller"), cwd=place)
+    done = p3s(
+        "characterize",
+        "--far",
+        "-n",
+        "12",
+        "-o",
+        "given",
+        *command("{px}", "{py}", "{pz}", "one", "smaller"),
+        cwd=place,
+    )
     assert done.returncode == 0, done.stderr
     (run,) = (given / "far").glob("*/runs/np0012.r0/run.json")
     assert json.loads(run.read_text())["dims"] == [4, 3, 1]
@@ -111,8 +142,15 @@ def test_a_lost_manifest_and_runs_that_are_added_keep_the_extents(place, given):
     (place / "lost" / "study.json").unlink()
     true, predicted, equal, _ = validated(place, "lost", 12)
     assert true == predicted == equal
-    done = p3s("add", "added", "given/runs/np0012.r0", "given/runs/np0008.r0",
-               "given/runs/np0004.r0", *command("{px}", "{py}", "{pz}", "one"), cwd=place)
+    done = p3s(
+        "add",
+        "added",
+        "given/runs/np0012.r0",
+        "given/runs/np0008.r0",
+        "given/runs/np0004.r0",
+        *command("{px}", "{py}", "{pz}", "one"),
+        cwd=place,
+    )
     assert done.returncode == 0, done.stderr
     kept = json.loads((place / "added" / "runs" / "np0012.r0" / "run.json").read_text())
     assert kept["dims"] == [4, 3, 1]
@@ -121,8 +159,9 @@ def test_a_lost_manifest_and_runs_that_are_added_keep_the_extents(place, given):
 
 
 def test_a_statement_changes_the_model_is_checked_and_is_taken_back(place):
-    done = p3s("characterize", "-n", "2,4,8,12", "-o", "own", *command("0", "0", "0", "one"),
-               cwd=place)
+    done = p3s(
+        "characterize", "-n", "2,4,8,12", "-o", "own", *command("0", "0", "0", "one"), cwd=place
+    )
     assert done.returncode == 0, done.stderr
     true, _, equal, _ = validated(place, "own", 18)
     assert equal < true  # two ranks in most dimensions: another grid fits as well
@@ -131,14 +170,18 @@ def test_a_statement_changes_the_model_is_checked_and_is_taken_back(place):
     true, predicted, equal, _ = validated(place, "own", 18)
     assert true == predicted == equal
     before = (place / "own" / "study.json").read_text()
-    for words, why in ((["--grid", "none,1"], "does not fit the traces"),
-                       (["--grid", "2x2x3@12", "--fastest", "first"], "does not fit the traces"),
-                       (["--grid", "2x2@12"], "does not fit the traces"),
-                       (["--grid", "4x4@12"], "4x4 is 16, not 12")):
+    for words, why in (
+        (["--grid", "none,1"], "does not fit the traces"),
+        (["--grid", "2x2x3@12", "--fastest", "first"], "does not fit the traces"),
+        (["--grid", "2x2@12"], "does not fit the traces"),
+        (["--grid", "4x4@12"], "4x4 is 16, not 12"),
+    ):
         refused = p3s("model", "own", *words, cwd=place)
         assert refused.returncode == 2 and why in refused.stderr.splitlines()[-1], refused.stderr
-        assert json.loads((place / "own" / "study.json").read_text())["grid"] == \
-            json.loads(before)["grid"]
+        assert (
+            json.loads((place / "own" / "study.json").read_text())["grid"]
+            == json.loads(before)["grid"]
+        )
     done = p3s("model", "own", "--grid", "3x2x2@12", "--fastest", "first", cwd=place)
     assert "stated: 3x2x2 at 12, dimension 0 fastest" in " ".join(done.stdout.split())
     done = p3s("model", "own", "--grid", "none", cwd=place)
@@ -146,12 +189,21 @@ def test_a_statement_changes_the_model_is_checked_and_is_taken_back(place):
     assert validated(place, "own", 18)[2] < true
 
 
-@pytest.mark.parametrize(("takes", "counts", "refused"), [
-    ([], [2, 4, 6, 8], []), (["powers"], [1, 2, 4, 8], [6])])
+@pytest.mark.parametrize(
+    ("takes", "counts", "refused"), [([], [2, 4, 6, 8], []), (["powers"], [1, 2, 4, 8], [6])]
+)
 def test_counts_up_to_a_maximum_are_those_that_the_program_takes(place, takes, counts, refused):
     name = "".join(["up", *takes])
-    done = p3s("characterize", "-n", "..8", "-o", name, "--json", *command("0", "0", "0", *takes),
-               cwd=place)
+    done = p3s(
+        "characterize",
+        "-n",
+        "..8",
+        "-o",
+        name,
+        "--json",
+        *command("0", "0", "0", *takes),
+        cwd=place,
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["characterized"] == counts == [row["np"] for row in told["counts"]]

@@ -28,10 +28,12 @@ TAKES = {
 def test_counts_that_hide_dimensions_are_named_with_others_that_show_them():
     assert left_open([2, 4, 8, 16]) == (
         "-n 2,4,8,16 leaves at most two ranks in two dimensions of a 3-D grid; "
-        "8,12,18,27 would tell")
+        "8,12,18,27 would tell"
+    )
     assert left_open([2, 4, 8]).startswith(
         "-n 2,4,8 leaves at most two ranks in one dimension of a 2-D grid and all three "
-        "dimensions of a 3-D grid;")
+        "dimensions of a 3-D grid;"
+    )
     for shown in ([8, 12, 18, 27], [8, 16, 32, 64], [64]):
         assert left_open(shown) == ""
 
@@ -83,12 +85,24 @@ def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_pat
     def trace(reason):
         def fails(counts):
             traced.extend(counts)
-            return Traced(failed=[{"np": n, "rep": 0, "exit_code": 1, "refused": True,
-                                   "reason": f"np={n}: ./app: {reason(n)}"} for n in counts])
+            return Traced(
+                failed=[
+                    {
+                        "np": n,
+                        "rep": 0,
+                        "exit_code": 1,
+                        "refused": True,
+                        "reason": f"np={n}: ./app: {reason(n)}",
+                    }
+                    for n in counts
+                ]
+            )
+
         return fails
 
-    done = trace_asked(asked, [4, 8, 9, 16], study, grids,
-                       trace(lambda n: f"rank 0 of {n} died: no input"))
+    done = trace_asked(
+        asked, [4, 8, 9, 16], study, grids, trace(lambda n: f"rank 0 of {n} died: no input")
+    )
     assert traced == [8, 9] and "refuses" not in capsys.readouterr().err
     assert reasons(done.failed) == "np=8, 9: ./app: rank 0 died: no input"
     traced.clear()
@@ -105,14 +119,30 @@ def test_counts_that_p3s_has_chosen_are_not_warned_of(tmp_path, capsys):
 
 
 def test_a_reason_of_several_counts_is_said_once():
-    rows = [{"np": n, "exit_code": 213, "reason": f"np={n}: mpiexec: no hostfile; app was not "
-             f"started at {n} rank{'s' * (n > 1)}"} for n in (1, 2, 4)]
+    rows = [
+        {
+            "np": n,
+            "exit_code": 213,
+            "reason": f"np={n}: mpiexec: no hostfile; app was not "
+            f"started at {n} rank{'s' * (n > 1)}",
+        }
+        for n in (1, 2, 4)
+    ]
     assert reasons(rows) == "np=1, 2, 4: mpiexec: no hostfile; app was not started"
 
 
-@pytest.mark.parametrize(("top", "counts"), [
-    (4, [1, 2, 3, 4]), (8, [2, 4, 6, 8]), (16, [4, 8, 9, 16]), (27, [8, 12, 18, 27]),
-    (32, [8, 12, 18, 27]), (64, [12, 18, 32, 54]), (128, [16, 27, 54, 108])])
+@pytest.mark.parametrize(
+    ("top", "counts"),
+    [
+        (4, [1, 2, 3, 4]),
+        (8, [2, 4, 6, 8]),
+        (16, [4, 8, 9, 16]),
+        (27, [8, 12, 18, 27]),
+        (32, [8, 12, 18, 27]),
+        (64, [12, 18, 32, 54]),
+        (128, [16, 27, 54, 108]),
+    ],
+)
 def test_good_counts_up_to_a_maximum(top, counts):
     assert choose(top) == counts
     shown = [n for n in (2, 3) if hidden(counts, n) == 0]
@@ -126,11 +156,21 @@ def test_good_counts_are_four_at_least_and_not_powers_of_two_alone(top):
     assert any(n & (n - 1) for n in counts) and counts[-1] >= 0.8 * top
 
 
-@pytest.mark.parametrize(("name", "top", "ran"), [
-    ("powers", 16, [2, 4, 8, 16]), ("powers", 32, [4, 8, 16, 32]), ("squares", 16, [1, 4, 9, 16]),
-    ("squares", 32, [4, 9, 16, 25]), ("cubes", 27, [1, 8, 27]), ("cubes", 64, [1, 8, 27, 64]),
-    ("even", 32, [8, 12, 18, 32]), ("four or more", 8, [4, 5, 6, 8]),
-    ("twelve or fewer", 32, [6, 8, 9, 12]), ("any", 32, [8, 12, 18, 27])])
+@pytest.mark.parametrize(
+    ("name", "top", "ran"),
+    [
+        ("powers", 16, [2, 4, 8, 16]),
+        ("powers", 32, [4, 8, 16, 32]),
+        ("squares", 16, [1, 4, 9, 16]),
+        ("squares", 32, [4, 9, 16, 25]),
+        ("cubes", 27, [1, 8, 27]),
+        ("cubes", 64, [1, 8, 27, 64]),
+        ("even", 32, [8, 12, 18, 32]),
+        ("four or more", 8, [4, 5, 6, 8]),
+        ("twelve or fewer", 32, [6, 8, 9, 12]),
+        ("any", 32, [8, 12, 18, 27]),
+    ],
+)
 def test_others_stand_in_for_counts_that_are_refused(name, top, ran):
     there: list[int] = []
     failed: list[int] = []

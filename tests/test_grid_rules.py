@@ -21,12 +21,20 @@ from p3s.model.partners.relations import text as relation_text
 LINE = GridFamily("line", 1)
 
 
-@pytest.mark.parametrize("family", [
-    GridFamily("balanced", 2, layout="column"), GridFamily("balanced", 2, layout="reverse"),
-    GridFamily("bits", 2, (0, 1)), GridFamily("bits", 3, (2, 1, 0), 1),
-    GridFamily("fixed", 3, (1,), 2, "balanced"), GridFamily("cube", 2, part="last"),
-    GridFamily("balanced", 3, layout="120"), GridFamily("balanced", 4, layout="2031"),
-    GridFamily("listed", 2, listed=((16, (2, 8)),), layout="column")])
+@pytest.mark.parametrize(
+    "family",
+    [
+        GridFamily("balanced", 2, layout="column"),
+        GridFamily("balanced", 2, layout="reverse"),
+        GridFamily("bits", 2, (0, 1)),
+        GridFamily("bits", 3, (2, 1, 0), 1),
+        GridFamily("fixed", 3, (1,), 2, "balanced"),
+        GridFamily("cube", 2, part="last"),
+        GridFamily("balanced", 3, layout="120"),
+        GridFamily("balanced", 4, layout="2031"),
+        GridFamily("listed", 2, listed=((16, (2, 8)),), layout="column"),
+    ],
+)
 def test_ranks_and_places_are_each_others_inverse(family):
     n = 17 if family.part else 16
     grid = family.at(n)
@@ -62,23 +70,35 @@ def test_a_cartesian_communicator_gives_extents_and_order():
     assert {f.layout for f in candidate_families([4, 6], cart)} == {"row"}
 
 
-@pytest.mark.parametrize(("relation", "n", "rank", "expected"), [
-    ({"kind": "xor", "axis": None}, 6, 5, [4, -1, 1]),
-    ({"kind": "xor", "axis": None, "fold": "power"}, 6, 1, [0, 3]),
-    ({"kind": "xor", "axis": None, "fold": "pairs"}, 6, 3, [1, 5]),
-    ({"kind": "fold", "axis": None, "sign": -1}, 6, 5, [1]),
-    ({"kind": "tree", "axis": None, "sign": 1, "root": 3}, 6, 3, [4, 5, 1]),
-    ({"kind": "tree", "axis": None, "sign": -1, "root": -1}, 6, 0, [5, -1, -1]),
-    ({"kind": "heap", "axis": None, "k": 2, "sign": 1}, 6, 1, [3, 4]),
-    ({"kind": "level", "axis": None, "sign": 1, "wrap": True, "all": False}, 6, 4, [5, 0, 0]),
-    ({"kind": "others", "axis": None, "walk": "xor"}, 4, 1, [0, 3, 2]),
-    ({"kind": "others", "axis": None, "walk": "minus"}, 4, 1, [0, 3, 2]),
-    ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 2, [5]),
-    ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 3, [-1]),
-    ({"kind": "modulo", "k": 3}, 8, 7, [1]),
-    ({"kind": "along", "axis": {"kind": "nodes", "size": 3, "ordinal": 0}, "by": 1, "wrap": True},
-     8, 5, [3]),
-])
+@pytest.mark.parametrize(
+    ("relation", "n", "rank", "expected"),
+    [
+        ({"kind": "xor", "axis": None}, 6, 5, [4, -1, 1]),
+        ({"kind": "xor", "axis": None, "fold": "power"}, 6, 1, [0, 3]),
+        ({"kind": "xor", "axis": None, "fold": "pairs"}, 6, 3, [1, 5]),
+        ({"kind": "fold", "axis": None, "sign": -1}, 6, 5, [1]),
+        ({"kind": "tree", "axis": None, "sign": 1, "root": 3}, 6, 3, [4, 5, 1]),
+        ({"kind": "tree", "axis": None, "sign": -1, "root": -1}, 6, 0, [5, -1, -1]),
+        ({"kind": "heap", "axis": None, "k": 2, "sign": 1}, 6, 1, [3, 4]),
+        ({"kind": "level", "axis": None, "sign": 1, "wrap": True, "all": False}, 6, 4, [5, 0, 0]),
+        ({"kind": "others", "axis": None, "walk": "xor"}, 4, 1, [0, 3, 2]),
+        ({"kind": "others", "axis": None, "walk": "minus"}, 4, 1, [0, 3, 2]),
+        ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 2, [5]),
+        ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 3, [-1]),
+        ({"kind": "modulo", "k": 3}, 8, 7, [1]),
+        (
+            {
+                "kind": "along",
+                "axis": {"kind": "nodes", "size": 3, "ordinal": 0},
+                "by": 1,
+                "wrap": True,
+            },
+            8,
+            5,
+            [3],
+        ),
+    ],
+)
 def test_partners(relation, n, rank, expected):
     table = partners(relation, LINE.at(n))
     assert table[:, rank].tolist() == expected
@@ -138,24 +158,28 @@ def test_a_star_is_no_tree(dims):
     for n in (4, 9, 16):
         g = family.at(n)
         pairs.append(Pairs(g, np.zeros(n - 1, dtype=np.int64), np.arange(1, n)))
-    assert [r["kind"] for r in explain(pairs).relations] [0] in ("others", "steps")
+    assert [r["kind"] for r in explain(pairs).relations][0] in ("others", "steps")
 
 
-@pytest.mark.parametrize(("law", "n", "expected"), [
-    ({"kind": "nodes", "size": 3}, 7, [(0, 1, 2), (3, 4, 5), (6,)]),
-    ({"kind": "modulo", "k": 3}, 5, [(0, 3), (1, 4), (2,)]),
-    ({"kind": "parts", "k": 2, "cut": "tail"}, 5, [(0, 1), (2, 3, 4)]),
-    ({"kind": "parts", "k": 2, "cut": "first"}, 5, [(0, 1, 2), (3, 4)]),
-    ({"kind": "parts", "k": 3, "cut": "short"}, 7, [(0, 1), (2, 3), (4, 5), (6,)]),
-    ({"kind": "parts", "k": 2, "cut": "tail", "order": "reverse"}, 5, [(1, 0), (4, 3, 2)]),
-    ({"kind": "where", "guard": [["rankmod", 4, 0]]}, 9, [(0, 4, 8)]),
-    ({"kind": "without", "rank": -1}, 4, [(0, 1, 2)]),
-])
+@pytest.mark.parametrize(
+    ("law", "n", "expected"),
+    [
+        ({"kind": "nodes", "size": 3}, 7, [(0, 1, 2), (3, 4, 5), (6,)]),
+        ({"kind": "modulo", "k": 3}, 5, [(0, 3), (1, 4), (2,)]),
+        ({"kind": "parts", "k": 2, "cut": "tail"}, 5, [(0, 1), (2, 3, 4)]),
+        ({"kind": "parts", "k": 2, "cut": "first"}, 5, [(0, 1, 2), (3, 4)]),
+        ({"kind": "parts", "k": 3, "cut": "short"}, 7, [(0, 1), (2, 3), (4, 5), (6,)]),
+        ({"kind": "parts", "k": 2, "cut": "tail", "order": "reverse"}, 5, [(1, 0), (4, 3, 2)]),
+        ({"kind": "where", "guard": [["rankmod", 4, 0]]}, 9, [(0, 4, 8)]),
+        ({"kind": "without", "rank": -1}, 4, [(0, 1, 2)]),
+    ],
+)
 def test_members_of_communicators(law, n, expected):
     number, members = instances(law, LINE.at(n))
     assert members == expected
-    assert [members[i].count(r) if i >= 0 else 0 for r, i in enumerate(number)] == \
-        (labels(law, LINE.at(n)) >= 0).astype(int).tolist()
+    assert [members[i].count(r) if i >= 0 else 0 for r, i in enumerate(number)] == (
+        labels(law, LINE.at(n)) >= 0
+    ).astype(int).tolist()
 
 
 def test_the_colour_law_of_a_split_is_found():

@@ -42,8 +42,9 @@ def equal(model, program, n):
 
 
 # ---- it changes the model ----------------------------------------------------------------------
-@pytest.mark.parametrize(("dims", "wrap", "counts"),
-                         [(2, True, (2, 4, 8)), (3, False, (2, 4, 8, 12))])
+@pytest.mark.parametrize(
+    ("dims", "wrap", "counts"), [(2, True, (2, 4, 8)), (3, False, (2, 4, 8, 12))]
+)
 def test_a_statement_decides_what_the_traces_leave_open(dims, wrap, counts):
     program = g.one_call(dims, wrap)
     there = tables(program, counts)
@@ -56,9 +57,17 @@ def test_a_statement_decides_what_the_traces_leave_open(dims, wrap, counts):
 
 
 def test_a_stencil_of_all_neighbours_is_one_rule_on_a_known_grid():
-    there = tables(g.both(lambda r, n: [
-        q for q in range(n) if q != r and all(
-            abs(a - b) < 2 for a, b in zip(_place(r, n), _place(q, n), strict=True))]), (4, 8, 12))
+    there = tables(
+        g.both(
+            lambda r, n: [
+                q
+                for q in range(n)
+                if q != r
+                and all(abs(a - b) < 2 for a, b in zip(_place(r, n), _place(q, n), strict=True))
+            ]
+        ),
+        (4, 8, 12),
+    )
     nodes = collect_nodes(there, {})
     known = choose_grid(nodes, there, Statement(3))
     assert all(len(e.relations) == 26 and not e.unexplained for e in known.explained.values())
@@ -87,19 +96,43 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
 
 
 # ---- it is checked -----------------------------------------------------------------------------
-@pytest.mark.parametrize(("program", "counts", "wrong", "why"), [
-    (g._halo(lambda n: g.dims_balanced(n, 2)), (2, 4, 8), Statement(3), "need .* rules on a grid"),
-    (g._halo(lambda n: g.dims_balanced(n, 2)), (4, 6, 9), Statement(1), "grid of 9"),
-    (g.one_call(2), (4, 6, 9), Statement(extents=((6, (3, 2)),), fastest=LAST),
-     r"grid of 3x2 \(dimension 1 fastest\), and one on 2x3|on a grid of 3x3"),
-    (g.one_call(2), (4, 6, 9), Statement(extents=((6, (6, 1)),)), "no rule gives 6x1 at 6"),
-    (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(3),
-     "MPI_Cart_create: 3x3 at 9 processes, 2 dimensions, not 3"),
-    (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(extents=((6, (2, 3)),)),
-     "MPI_Cart_create: 3x2 at 6 processes, not 2x3"),
-    (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(2, fastest=0),
-     "MPI_Cart_create, whose last dimension is the fastest"),
-])
+@pytest.mark.parametrize(
+    ("program", "counts", "wrong", "why"),
+    [
+        (
+            g._halo(lambda n: g.dims_balanced(n, 2)),
+            (2, 4, 8),
+            Statement(3),
+            "need .* rules on a grid",
+        ),
+        (g._halo(lambda n: g.dims_balanced(n, 2)), (4, 6, 9), Statement(1), "grid of 9"),
+        (
+            g.one_call(2),
+            (4, 6, 9),
+            Statement(extents=((6, (3, 2)),), fastest=LAST),
+            r"grid of 3x2 \(dimension 1 fastest\), and one on 2x3|on a grid of 3x3",
+        ),
+        (g.one_call(2), (4, 6, 9), Statement(extents=((6, (6, 1)),)), "no rule gives 6x1 at 6"),
+        (
+            corpus.jacobi2d(97, 61, 3),
+            (4, 6, 9),
+            Statement(3),
+            "MPI_Cart_create: 3x3 at 9 processes, 2 dimensions, not 3",
+        ),
+        (
+            corpus.jacobi2d(97, 61, 3),
+            (4, 6, 9),
+            Statement(extents=((6, (2, 3)),)),
+            "MPI_Cart_create: 3x2 at 6 processes, not 2x3",
+        ),
+        (
+            corpus.jacobi2d(97, 61, 3),
+            (4, 6, 9),
+            Statement(2, fastest=0),
+            "MPI_Cart_create, whose last dimension is the fastest",
+        ),
+    ],
+)
 def test_what_the_traces_contradict_is_refused(program, counts, wrong, why):
     there = tables(program, counts)
     by_user = Statement(wrong.ndims, wrong.extents, wrong.fastest, by_user=True)
@@ -109,15 +142,18 @@ def test_what_the_traces_contradict_is_refused(program, counts, wrong, why):
     assert dropped is None and reason
 
 
-@pytest.mark.parametrize(("program", "counts", "known"), [
-    (g.one_call(2), (4, 6, 9), Statement(extents=((6, (3, 2)),), fastest=0)),
-    (g.one_call(2), (4, 6, 9), Statement(extents=((6, (2, 3)),), fastest=LAST)),
-    (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(2, ((6, (3, 2)),), LAST)),
-    (g.halving_doubling(), (2, 4, 8, 16), Statement(1)),
-    (g.halving_doubling(), (2, 4, 8, 16), Statement(2)),  # nothing speaks against it
-    (g.io_server(), (5, 10, 17), Statement(extents=((17, (4, 4)),))),
-    (corpus.ring(), (2, 3, 5), Statement(1)),
-])
+@pytest.mark.parametrize(
+    ("program", "counts", "known"),
+    [
+        (g.one_call(2), (4, 6, 9), Statement(extents=((6, (3, 2)),), fastest=0)),
+        (g.one_call(2), (4, 6, 9), Statement(extents=((6, (2, 3)),), fastest=LAST)),
+        (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(2, ((6, (3, 2)),), LAST)),
+        (g.halving_doubling(), (2, 4, 8, 16), Statement(1)),
+        (g.halving_doubling(), (2, 4, 8, 16), Statement(2)),  # nothing speaks against it
+        (g.io_server(), (5, 10, 17), Statement(extents=((17, (4, 4)),))),
+        (corpus.ring(), (2, 3, 5), Statement(1)),
+    ],
+)
 def test_what_the_traces_allow_is_kept(program, counts, known):
     by_user = Statement(known.ndims, known.extents, known.fastest, by_user=True)
     assert settled(tables(program, counts), by_user) == (by_user, "")
@@ -151,8 +187,9 @@ def test_listed_arguments_hold_beside_those_of_dims_create():
 
 
 def test_arguments_that_are_no_grid_of_the_program_are_dropped_and_it_is_said():
-    model = build_model(tables(corpus.jacobi2d(97, 61, 3), (4, 6, 9)), holdout=False,
-                        known=of_arguments(3, {}))
+    model = build_model(
+        tables(corpus.jacobi2d(97, 61, 3), (4, 6, 9)), holdout=False, known=of_arguments(3, {})
+    )
     assert model["grid"]["dropped"]["said"] == of_arguments(3, {}).to_json()
     assert "stated" not in model["grid"] and model["grid"]["dims"]["9"] == [3, 3]
     dropped = "the extents in the program's arguments"
@@ -167,8 +204,10 @@ def test_a_cartesian_grid_may_have_the_arguments_in_another_order():
     assert [found.dims(n) for n in (4, 8, 12, 18)] == [*turned.values(), (2, 3, 3)]
     mixed = {8: (2, 2, 2), 12: (2, 3, 2)}
     assert {f.dims(12) for f in rules(of_arguments(3, {}), [8, 12], mixed, {})} == {(2, 3, 2)}
-    with pytest.raises(Contradiction, match="2x2x2 with MPI_Cart_create at 8 processes, where its "
-                                            "arguments are 8x1x1"):
+    with pytest.raises(
+        Contradiction,
+        match="2x2x2 with MPI_Cart_create at 8 processes, where its arguments are 8x1x1",
+    ):
         rules(given, [8], {8: (2, 2, 2)}, {})
 
 
@@ -191,7 +230,8 @@ def test_statements_survive_as_data_and_read_well():
 def test_what_a_user_says_goes_before_what_arguments_say():
     given = of_arguments(3, {16: (4, 2, 2)})
     assert Statement(fastest=0, by_user=True).merged(given) == Statement(
-        3, ((16, (4, 2, 2)),), 0, arguments=True, by_user=True)
+        3, ((16, (4, 2, 2)),), 0, arguments=True, by_user=True
+    )
     for other in (Statement(2, by_user=True), Statement(extents=((16, (2, 2, 4)),), by_user=True)):
         assert other.merged(given) == other
 
@@ -205,13 +245,23 @@ def test_words_of_the_command_line():
     assert stated(["none,2"], "last", known) == Statement(2, fastest=LAST)
 
 
-@pytest.mark.parametrize(("words", "fastest", "why"), [
-    (["0"], "", "number of dimensions"), (["5"], "", "number of dimensions"),
-    (["x"], "", "number of dimensions"), (["4x2"], "", "number of dimensions"),
-    (["4x4@8"], "", "4x4 is 16, not 8"), (["4x0@8"], "", "not extents"),
-    (["2x2x2x2x2@32"], "", "more than 4"), (["4x2@"], "", "not a process count"),
-    (["3", "2"], "", None), (["4x2@8", "3"], "", "3 dimensions, but 4x2 at 8"),
-    (["2"], "2", "dimension 2 of a grid of 2"), ([], "up", "say first, last")])
+@pytest.mark.parametrize(
+    ("words", "fastest", "why"),
+    [
+        (["0"], "", "number of dimensions"),
+        (["5"], "", "number of dimensions"),
+        (["x"], "", "number of dimensions"),
+        (["4x2"], "", "number of dimensions"),
+        (["4x4@8"], "", "4x4 is 16, not 8"),
+        (["4x0@8"], "", "not extents"),
+        (["2x2x2x2x2@32"], "", "more than 4"),
+        (["4x2@"], "", "not a process count"),
+        (["3", "2"], "", None),
+        (["4x2@8", "3"], "", "3 dimensions, but 4x2 at 8"),
+        (["2"], "2", "dimension 2 of a grid of 2"),
+        ([], "up", "say first, last"),
+    ],
+)
 def test_words_that_cannot_be_meant(words, fastest, why):
     if why is None:  # the last one counts
         assert stated(words, fastest, Statement()).ndims == 2
@@ -223,10 +273,16 @@ def test_words_that_cannot_be_meant(words, fastest, why):
 COMMAND = ["mpiexec", "-n", "{np}", "app", "-x={px}", "{py}", "{pz}"]
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("16", "write N=EXTENTS"), ("16=4x2", "2 extents, but the command has {px}, {py}, {pz}"),
-    ("16=4x2x1", "4x2x1 is 8, not 16"), ("a=4x2x2", "not a process count"),
-    ("16=4x2x2,16=2x4x2", "two grids for 16")])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("16", "write N=EXTENTS"),
+        ("16=4x2", "2 extents, but the command has {px}, {py}, {pz}"),
+        ("16=4x2x1", "4x2x1 is 8, not 16"),
+        ("a=4x2x2", "not a process count"),
+        ("16=4x2x2,16=2x4x2", "two grids for 16"),
+    ],
+)
 def test_extents_that_cannot_be_arguments(text, why):
     with pytest.raises(UsageError, match=why):
         parse_dims(text, COMMAND)

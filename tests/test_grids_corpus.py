@@ -70,8 +70,12 @@ CASES = [
     ("split-parity", g.split_by(lambda r, n: r % 2), *ANY),
     ("split-halves", g.split_by(lambda r, n: int(r < n // 2)), *ANY),
     ("split-halves-reverse", g.split_by(lambda r, n: int(r < n // 2), -1), *ANY),
-    ("split-leaders", g.split_by(lambda r, n: 0 if r % 4 == 0 else -1), (4, 6, 8, 12, 16),
-     (36, 49, 64, 100)),
+    (
+        "split-leaders",
+        g.split_by(lambda r, n: 0 if r % 4 == 0 else -1),
+        (4, 6, 8, 12, 16),
+        (36, 49, 64, 100),
+    ),
     ("split-nodes-4-on-grid", g.split_on_grid(lambda r, n: r // 4), (4, 8, 12, 16), (36, 48, 64)),
     ("split-modulo-4-on-grid", g.split_on_grid(lambda r, n: r % 4), (4, 8, 12, 16), (36, 48, 64)),
     ("split-parity-on-grid", g.split_on_grid(lambda r, n: r % 2), *G2),
@@ -105,12 +109,38 @@ CASES = [
 
 
 #: Those that are quick to fit.
-QUICK = {"reordered-cart", "reordered-cart-columns", "pair-folding", "binomial-last", "row-ring",
-         "transpose", "stage-sizes-mod", "roots", "planes", "split-modulo-3", "split-nodes-4",
-         "split-thirds", "split-thirds-even", "split-halves", "split-halves-reverse",
-         "split-leaders", "master-worker", "odd-even", "lower-first", "halves", "halves-even",
-         "recursive-bisection", "cannon", "row-trees", "leader-ring", "quarter-rings",
-         "block-cyclic", "heap-tree", "octants", "split-parity-on-grid"}
+QUICK = {
+    "reordered-cart",
+    "reordered-cart-columns",
+    "pair-folding",
+    "binomial-last",
+    "row-ring",
+    "transpose",
+    "stage-sizes-mod",
+    "roots",
+    "planes",
+    "split-modulo-3",
+    "split-nodes-4",
+    "split-thirds",
+    "split-thirds-even",
+    "split-halves",
+    "split-halves-reverse",
+    "split-leaders",
+    "master-worker",
+    "odd-even",
+    "lower-first",
+    "halves",
+    "halves-even",
+    "recursive-bisection",
+    "cannon",
+    "row-trees",
+    "leader-ring",
+    "quarter-rings",
+    "block-cyclic",
+    "heap-tree",
+    "octants",
+    "split-parity-on-grid",
+}
 
 
 def _check(program, counts, targets):
@@ -123,15 +153,18 @@ def _check(program, counts, targets):
         assert result["unmodelled"]["events"] == 0
 
 
-@pytest.mark.parametrize(("program", "counts", "targets"),
-                         [c[1:] for c in CASES if c[0] in QUICK],
-                         ids=[c[0] for c in CASES if c[0] in QUICK])
+@pytest.mark.parametrize(
+    ("program", "counts", "targets"),
+    [c[1:] for c in CASES if c[0] in QUICK],
+    ids=[c[0] for c in CASES if c[0] in QUICK],
+)
 def test_large_counts_are_exact(program, counts, targets):
     _check(program, counts, targets[:2])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "counts", "targets"), [c[1:] for c in CASES],
-                         ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("program", "counts", "targets"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_all_counts_are_exact(program, counts, targets):
     _check(program, counts, targets)

@@ -47,8 +47,9 @@ def wrong_exact(seed):
     return len(exact), len(wrong)
 
 
-@pytest.mark.parametrize("seed", [8, *(pytest.param(s, marks=pytest.mark.slow)
-                                       for s in (5, 15, 30))])
+@pytest.mark.parametrize(
+    "seed", [8, *(pytest.param(s, marks=pytest.mark.slow) for s in (5, 15, 30))]
+)
 def test_what_is_called_exact_is_right(seed):
     assert wrong_exact(seed)[1] == 0
 
@@ -87,8 +88,11 @@ def test_turns_that_differ_between_repeats_are_refused_a_law():
     model = build_model(tables)
     (phase,) = [p for p in model["phases"] if "trips" in p]
     assert phase["trips"]["kind"] == "repeats" and "stat" in phase["weight"]
-    assert all(i["verdict"] == "statistical" for i in model["items"]
-               if i["phase"] == phase["phase"] and i["relation"])
+    assert all(
+        i["verdict"] == "statistical"
+        for i in model["items"]
+        if i["phase"] == phase["phase"] and i["relation"]
+    )
 
 
 def test_sizes_that_differ_between_repeats_do_not_make_turns_uncertain():
@@ -98,6 +102,7 @@ def test_sizes_that_differ_between_repeats_do_not_make_turns_uncertain():
                 rec("Allreduce", nbytes=8)
                 size = 800 + 8 * (zlib.crc32(repr((salt, rec.n, rec.rank)).encode()) % 9)
                 rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=size)
+
         return one
 
     model = build_model([repeated(program(1), program(2), n) for n in (4, 8, 16)])
@@ -135,11 +140,15 @@ def test_stated_turns_are_taken_and_the_rest_is_fitted_to_one_turn():
     loose = build_model(tables)
     assert any("trips" in p for p in loose["phases"])
     model = build_model(tables, trips={"Allreduce": 250})
-    assert {p["weight_verdict"] for p in model["phases"]} == {"exact", "stated"} or \
-        "fitted" in {p["weight_verdict"] for p in model["phases"]}
+    assert {p["weight_verdict"] for p in model["phases"]} == {"exact", "stated"} or "fitted" in {
+        p["weight_verdict"] for p in model["phases"]
+    }
     result = compare(model, corpus.table(program, 64))
-    assert result["p2p_triples"]["equal"] == result["p2p_triples"]["true"] == \
-        result["p2p_triples"]["predicted"]
+    assert (
+        result["p2p_triples"]["equal"]
+        == result["p2p_triples"]["true"]
+        == result["p2p_triples"]["predicted"]
+    )
     assert result["collectives"]["equal"] == result["collectives"]["true"]
     assert result["weights"]["exact"] == result["weights"]["phases"]
     assert all(i["verdict"] == "exact" for i in model["items"] if i["relation"])
@@ -218,8 +227,7 @@ def test_work_units_are_kept_where_times_tell_nothing():
     tables = []
     for n in turns:
         run = corpus.run(ring_of(turns.get), n)
-        tables.append(point_table([SimpleNamespace(**{**vars(run),
-                                                      "work_unit": "instructions"})]))
+        tables.append(point_table([SimpleNamespace(**{**vars(run), "work_unit": "instructions"})]))
     kinds = {p["trips"]["kind"] for p in fit_model(tables)["phases"] if "trips" in p}
     assert kinds == {"data"}
 
@@ -236,14 +244,18 @@ def partitioned(points=20000, turns=2, seed=0):
     for dx in (-1, 0, 1):
         for dy in (-1, 0, 1):
             there = (cell[:, 0] + dx) * wide + cell[:, 1] + dy
-            inside = (cell[:, 0] + dx >= 0) & (cell[:, 0] + dx < wide) & (
-                cell[:, 1] + dy >= 0) & (cell[:, 1] + dy < wide)
+            inside = (
+                (cell[:, 0] + dx >= 0)
+                & (cell[:, 0] + dx < wide)
+                & (cell[:, 1] + dy >= 0)
+                & (cell[:, 1] + dy < wide)
+            )
             low, high = np.searchsorted(key, there), np.searchsorted(key, there, "right")
             for k in range(int((high - low).max())):
                 has = inside & (low + k < high)
                 pair = np.stack([np.flatnonzero(has), order[(low + k)[has]]], axis=1)
                 far = ((x[pair[:, 0]] - x[pair[:, 1]]) ** 2).sum(axis=1)
-                near.append(pair[far <= 1.0 / wide ** 2])
+                near.append(pair[far <= 1.0 / wide**2])
     pairs = np.concatenate(near)
     halos = {}
 
@@ -297,10 +309,22 @@ def test_irregular_neighbourhoods_are_sampled_with_the_right_totals():
         assert result["collectives"]["equal"] == result["collectives"]["true"]
     rows = generate(model, 48)
     kind = np.array([i["kind"] for i in model["items"]])[rows.item]
-    sent = sorted(zip(rows.rank[kind == "send"].tolist(), rows.peer[kind == "send"].tolist(),
-                      rows.nbytes[kind == "send"].tolist(), strict=True))
-    got = sorted(zip(rows.peer[kind == "recv"].tolist(), rows.rank[kind == "recv"].tolist(),
-                     rows.nbytes[kind == "recv"].tolist(), strict=True))
+    sent = sorted(
+        zip(
+            rows.rank[kind == "send"].tolist(),
+            rows.peer[kind == "send"].tolist(),
+            rows.nbytes[kind == "send"].tolist(),
+            strict=True,
+        )
+    )
+    got = sorted(
+        zip(
+            rows.peer[kind == "recv"].tolist(),
+            rows.rank[kind == "recv"].tolist(),
+            rows.nbytes[kind == "recv"].tolist(),
+            strict=True,
+        )
+    )
     assert sent == got and len(set(sent)) == len(sent)  # what is sent is received, size and all
     degree = np.bincount([a for a, _, _ in sent], minlength=48)
     assert degree.min() >= 1 and degree.max() <= 16

@@ -23,10 +23,7 @@ from p3s.host import mpi
 from p3s.signature_runner.launch import run_traced
 from p3s.trace import read_run
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 TIMEOUT_S = 60.0
 TRIALS = 50
@@ -175,15 +172,36 @@ def test_the_command_line_says_partial(endless: Path, tmp_path: Path) -> None:
     assert install is not None and install.mpiexec is not None
     killer = Killer(tmp_path, 3, 2, 0.05)
     command = [
-        sys.executable, "-m", "p3s", "characterize", "-n", "2,3,4,5", "-o", "study", "--timeout",
-        str(TIMEOUT_S), "--", install.mpiexec, "-n", "{np}", str(endless), "3", "-1", "never", "0",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "p3s",
+        "characterize",
+        "-n",
+        "2,3,4,5",
+        "-o",
+        "study",
+        "--timeout",
+        str(TIMEOUT_S),
+        "--",
+        install.mpiexec,
+        "-n",
+        "{np}",
+        str(endless),
+        "3",
+        "-1",
+        "never",
+        "0",
+    ]
     # One count after the other, each in this folder: the killer sees rank 2 only from 3 ranks on.
     killer.start()
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         _, err = process.communicate(timeout=3 * TIMEOUT_S)
     finally:

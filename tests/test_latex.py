@@ -11,13 +11,50 @@ from p3s.report.latex import escaped, render
 
 #: Everything the renderer itself writes, and what the equations need.
 COMMANDS = {
-    "usepackage", "noindent", "par", "begin", "end", "multicolumn", "textbf", "texttt", "hline",
-    "endhead", "endfirsthead", "raggedright", "arraybackslash", "footnotesize", "linewidth",
-    "textbackslash", "textasciicircum", "textasciitilde", "textless", "textgreater", "textbar",
-    "ldots", "times", "mu", "pm", "cdot", "bmod", "log", "left", "right", "lfloor", "rfloor",
-    "lceil", "rceil", "frac", "sqrt", "operatorname", "mathrm", "approx", "min", "max", "sum",
+    "usepackage",
+    "noindent",
+    "par",
+    "begin",
+    "end",
+    "multicolumn",
+    "textbf",
+    "texttt",
+    "hline",
+    "endhead",
+    "endfirsthead",
+    "raggedright",
+    "arraybackslash",
+    "footnotesize",
+    "linewidth",
+    "textbackslash",
+    "textasciicircum",
+    "textasciitilde",
+    "textless",
+    "textgreater",
+    "textbar",
+    "ldots",
+    "times",
+    "mu",
+    "pm",
+    "cdot",
+    "bmod",
+    "log",
+    "left",
+    "right",
+    "lfloor",
+    "rfloor",
+    "lceil",
+    "rceil",
+    "frac",
+    "sqrt",
+    "operatorname",
+    "mathrm",
+    "approx",
+    "min",
+    "max",
+    "sum",
     "limits",
-}  # fmt: skip
+}
 
 
 def commands(source: str) -> set[str]:
@@ -25,9 +62,10 @@ def commands(source: str) -> set[str]:
 
 
 def test_names_are_text():
-    assert escaped("a_b%c\\d{e}$f&g#h^i~j<k>|\"[1]") == (
+    assert escaped('a_b%c\\d{e}$f&g#h^i~j<k>|"[1]') == (
         r"a\_b\%c\textbackslash{}d\{e\}\$f\&g\#h\textasciicircum{}i\textasciitilde{}j\textless{}k"
-        r"\textgreater{}\textbar{}{''}{[}1{]}")
+        r"\textgreater{}\textbar{}{''}{[}1{]}"
+    )
     assert escaped("\u00e9\x1b") == r"\textless{}U+00E9\textgreater{}\textbackslash{}x1b"
     for name in models.HOSTILE:
         source = escaped(name)
@@ -53,8 +91,11 @@ def test_a_fragment_is_whole(name, everything):
         bare = re.sub(r"\\[{}$&#%_]", "", text)
         assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0, block
         assert "%" not in bare and "#" not in bare
-    rows = [re.sub(r"\\&", "", line) for line in source.split("\n") if line.endswith(r"\\")
-            and not line.startswith((r"\multicolumn", " & \\multicolumn"))]
+    rows = [
+        re.sub(r"\\&", "", line)
+        for line in source.split("\n")
+        if line.endswith(r"\\") and not line.startswith((r"\multicolumn", " & \\multicolumn"))
+    ]
     assert all(row.count("&") in (3, 5) for row in rows)
 
 

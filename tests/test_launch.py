@@ -24,10 +24,7 @@ from p3s.signature_runner import build, diagnose
 from p3s.signature_runner.launch import cores, run_traced
 from p3s.trace.capture import read_header
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 
 def launcher() -> str:
@@ -160,15 +157,18 @@ DEATHS = [
     (HYDRA.format(pid=1002, how="EXIT CODE: 9", string="Killed (signal 9)"), 9, "after"),
     (HYDRA.format(pid=1002, how="EXIT CODE: 9", string="Terminated (signal 15)"), 15, "after"),
     (
-        HYDRA.format(pid=1003, how="EXIT CODE: 9", string="Killed (signal 9)"), 9,
+        HYDRA.format(pid=1003, how="EXIT CODE: 9", string="Killed (signal 9)"),
+        9,
         "killed by SIGKILL, after",
     ),
     (
         HYDRA.format(pid=1003, how="KILLED BY SIGNAL: 6 (Aborted)", string="Killed (signal 15)"),
-        15, "killed by SIGABRT, after",
+        15,
+        "killed by SIGABRT, after",
     ),
     (
-        HYDRA.format(pid=1003, how="EXIT CODE: 1280", string="Killed (signal 9)"), 9,
+        HYDRA.format(pid=1003, how="EXIT CODE: 1280", string="Killed (signal 9)"),
+        9,
         "exit code 5, after",
     ),
     ("", 5, "exit code 5, after"),
@@ -177,11 +177,12 @@ DEATHS = [
     (
         f"{'-' * 26}\nmpiexec noticed that process rank 3 with PID 0 on node n exited on"
         f" signal 9 (Killed).\n{'-' * 26}\n",
-        137, "killed by SIGKILL, after",
+        137,
+        "killed by SIGKILL, after",
     ),
     ("[n:1] *** reported by process [28054,3]\n", 6, "stopped by an MPI error, after"),
     ("[n:1] *** reported by process [prterun-n-12@1,3]\n", 6, "stopped by an MPI error, after"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "code", "how"), DEATHS)
@@ -277,31 +278,35 @@ UCX = """[vm:6636 :0:6636] Caught signal 11 (Segmentation fault: address not map
 """
 BEFORE_INIT = [
     (
-        SLOTS, mpi.OPENMPI, 1,
+        SLOTS,
+        mpi.OPENMPI,
+        1,
         "mpiexec: There are not enough slots available in the system to satisfy the 64 slots that"
         " were requested by the application: ... Alternatively, you can use the --oversubscribe"
         " option; ./app was not started at 4 ranks, or failed before MPI_Init returned",
     ),
     (
         "[mpiexec@vm] HYDU_parse_hostfile (args.c:319): unable to open host file: hosts\n",
-        mpi.MPICH, 255,
+        mpi.MPICH,
+        255,
         "mpiexec: HYDU_parse_hostfile (args.c:319): unable to open host file: hosts; ./app was not"
         " started at 4 ranks, or failed before MPI_Init returned",
     ),
     (
-        JOB_ENDED + "ERROR: no in.nml\nLast command: (unknown)\n", mpi.OPENMPI, 2,
+        JOB_ENDED + "ERROR: no in.nml\nLast command: (unknown)\n",
+        mpi.OPENMPI,
+        2,
         "./app: failed at 4 ranks before MPI_Init returned (exit code 2): ERROR: no in.nml",
     ),
+    (UCX, mpi.MPICH, 255, "./app: failed at 4 ranks before MPI_Init returned (killed by SIGSEGV)"),
     (
-        UCX, mpi.MPICH, 255,
-        "./app: failed at 4 ranks before MPI_Init returned (killed by SIGSEGV)",
-    ),
-    (
-        "munmap_chunk(): invalid pointer\n" + UCX + JOB_ENDED, mpi.OPENMPI, 139,
+        "munmap_chunk(): invalid pointer\n" + UCX + JOB_ENDED,
+        mpi.OPENMPI,
+        139,
         "./app: failed at 4 ranks before MPI_Init returned (killed by SIGSEGV): munmap_chunk():"
         " invalid pointer",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "family", "code", "said"), BEFORE_INIT)
@@ -316,20 +321,26 @@ def test_what_is_said_before_mpi_init_returned(
 
 def test_a_signal_comes_before_what_libraries_print_of_it(tmp_path: Path) -> None:
     small(0, 1, in_call=0).save(tmp_path)
-    fortran = ("Program received signal SIGSEGV: Segmentation fault - invalid memory reference.\n\n"
-               "Backtrace for this error:\n#0  0x7f2831b4cfd0 in ???\n\tat solver.f90:12\n")
+    fortran = (
+        "Program received signal SIGSEGV: Segmentation fault - invalid memory reference.\n\n"
+        "Backtrace for this error:\n#0  0x7f2831b4cfd0 in ???\n\tat solver.f90:12\n"
+    )
     (tmp_path / "stderr.txt").write_text("step 3\n" + fortran + UCX)
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.MPICH, ("./app",))
     verdict = diagnose.diagnose(tmp_path, command, 1, 255, None, True)
     assert str(verdict.error).endswith("killed by SIGSEGV after MPI_Finalize")
 
 
-@pytest.mark.parametrize(("code", "last", "said"), [
-    (139, "Warning: lib chatter: using default table", ""),
-    (139, "ERROR: cell 3 is empty", "ERROR: cell 3 is empty"),
-    (139, "double free or corruption (out)", "double free or corruption (out)"),
-    (134, "solver: no convergence", "solver: no convergence"),  # a program aborts knowing why
-    (1, "solver: no convergence", "solver: no convergence")])
+@pytest.mark.parametrize(
+    ("code", "last", "said"),
+    [
+        (139, "Warning: lib chatter: using default table", ""),
+        (139, "ERROR: cell 3 is empty", "ERROR: cell 3 is empty"),
+        (139, "double free or corruption (out)", "double free or corruption (out)"),
+        (134, "solver: no convergence", "solver: no convergence"),  # a program aborts knowing why
+        (1, "solver: no convergence", "solver: no convergence"),
+    ],
+)
 def test_last_words_before_a_signal_are_no_reason(
     code: int, last: str, said: str, tmp_path: Path
 ) -> None:

@@ -56,8 +56,15 @@ def test_the_program_is_found(before: str) -> None:
     filled = [word.replace("{np}", "4") for word in words]
     filled[words.index(name)] = parsed.launcher
     assert parsed.argv(["/usr/bin/env", "P=1"]) == [
-        *filled, "/usr/bin/env", "P=1", "app", "-n", "3", "--x", "4",
-    ]  # fmt: skip
+        *filled,
+        "/usr/bin/env",
+        "P=1",
+        "app",
+        "-n",
+        "3",
+        "--x",
+        "4",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,7 @@ needs_qemu = [
     pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the loops are x86-64 assembly"),
 ]
-needs_mpi = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+needs_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 COUNTED = Recording(work="instructions")
 
 # Loops of 1, 2, 5 and 10 thousand turns of two instructions: the differences are exact.
@@ -83,8 +80,11 @@ def counted(guest: Path, folder: Path) -> str:
     plugin = f"{build.ensure_counter()},dir={str(folder).replace(',', ',,')}"
     done = subprocess.run(
         [QEMU, "-plugin", plugin, str(guest), str(folder)],
-        check=True, capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
     return done.stdout
 
 

@@ -21,10 +21,7 @@ from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import COUNTERS, Recording, recording
 from p3s.trace import read_run
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 # Says in which programs it is loaded, one line per process.
 OTHER = """
@@ -159,12 +156,17 @@ def test_options_of_the_recording() -> None:
     asked = recording("cpu", "instructions, cycles,instructions", "64M")
     assert asked == Recording("cpu", ("instructions", "cycles"), 64 << 20)
     assert asked.environment(Path("/r")) == {
-        "P3S_TRACE_DIR": "/r", "P3S_WORK": "cpu", "P3S_COUNTERS": "instructions,cycles",
+        "P3S_TRACE_DIR": "/r",
+        "P3S_WORK": "cpu",
+        "P3S_COUNTERS": "instructions,cycles",
         "P3S_LIMIT": str(64 << 20),
-    }  # fmt: skip
+    }
     assert [recording(limit=text).limit_bytes for text in ("", "4096", "1g", "2KiB")] == [
-        0, 4096, 1 << 30, 2048,
-    ]  # fmt: skip
+        0,
+        4096,
+        1 << 30,
+        2048,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -239,9 +241,7 @@ def test_a_limit_that_is_reached_says_what_to_do(program: Path, tmp_path: Path) 
     assert "reached the limit" in done.said()[-1] and "with a larger --limit" in done.said()[-1]
 
 
-def test_a_limited_run_does_not_take_the_place_of_a_good_one(
-    program: Path, tmp_path: Path
-) -> None:
+def test_a_limited_run_does_not_take_the_place_of_a_good_one(program: Path, tmp_path: Path) -> None:
     words = [launcher(), "-n", "{np}", str(program), "none", "20000"]
     options = ["-n", "1,2,3", "-o", "a study"]
     assert run_command([*P3S, "characterize", *options, "--", *words], tmp_path).code == 0

@@ -36,7 +36,7 @@ THIRTEEN = {
     "2 sqrt P - 1": lambda p: 2 * math.sqrt(p) - 1,
     "c/sqrt P": lambda p: 1234.5 / math.sqrt(p),
     "c/P^(2/3)": lambda p: 1234.5 / p ** (2 / 3),
-    "c/P^2": lambda p: 1234.5 / p ** 2,
+    "c/P^2": lambda p: 1234.5 / p**2,
     "c/P": lambda p: 1234.5 / p,
     "c/P+s": lambda p: 1234.5 / p + 3.7,
     "a/P+b log2 P+c": lambda p: 1234.5 / p + 1.3 * math.log2(p) + 6.1,
@@ -59,20 +59,35 @@ def lg(p):
     return p.bit_length() - 1
 
 
-@pytest.mark.parametrize(("law", "counts", "at"), [
-    (lambda p: -(-10007 // p), POWERS, 4096),
-    (lambda p: 10007 // p, SQUARES, 4096),
-    (lambda p: 3 * (10007 // p), POWERS, 4096),
-    (lambda p: p * (p - 1), (2, 4, 8, 16), 4096),
-    (lambda p: 2 ** lg(p), (3, 6, 9, 12, 20), 1000),
-    (lambda p: lg(p) * (lg(p) + 1) // 2, POWERS, 4096),
-    (lambda p: 2 ** ((lg(p) + 1) // 2) + 2 ** (lg(p) // 2) - 2, POWERS, 2048),
-    (lambda p: (12 if lg(p) % 2 else 7), POWERS, 2048),
-    (lambda p: (5 if lg(p) % 2 else 3) * 2 ** (lg(p) // 2), POWERS, 4096),
-    (lambda p: max(2 ** 16 // p, 2 ** 11), (4, 8, 16, 32, 64, 128), 4096),
-    (lambda p: min(p - 1, 26), (4, 8, 27, 64, 125), 4096),
-], ids=["ceil", "floor", "3 floor", "p(p-1)", "2^k", "bitonic", "extents", "parity",
-        "parity of roots", "max", "min"])
+@pytest.mark.parametrize(
+    ("law", "counts", "at"),
+    [
+        (lambda p: -(-10007 // p), POWERS, 4096),
+        (lambda p: 10007 // p, SQUARES, 4096),
+        (lambda p: 3 * (10007 // p), POWERS, 4096),
+        (lambda p: p * (p - 1), (2, 4, 8, 16), 4096),
+        (lambda p: 2 ** lg(p), (3, 6, 9, 12, 20), 1000),
+        (lambda p: lg(p) * (lg(p) + 1) // 2, POWERS, 4096),
+        (lambda p: 2 ** ((lg(p) + 1) // 2) + 2 ** (lg(p) // 2) - 2, POWERS, 2048),
+        (lambda p: 12 if lg(p) % 2 else 7, POWERS, 2048),
+        (lambda p: (5 if lg(p) % 2 else 3) * 2 ** (lg(p) // 2), POWERS, 4096),
+        (lambda p: max(2**16 // p, 2**11), (4, 8, 16, 32, 64, 128), 4096),
+        (lambda p: min(p - 1, 26), (4, 8, 27, 64, 125), 4096),
+    ],
+    ids=[
+        "ceil",
+        "floor",
+        "3 floor",
+        "p(p-1)",
+        "2^k",
+        "bitonic",
+        "extents",
+        "parity",
+        "parity of roots",
+        "max",
+        "min",
+    ],
+)
 def test_further_laws(law, counts, at):
     found = find_law({p: law(p) for p in counts}, kind="count")
     assert found.verdict == EXACT, found
@@ -86,6 +101,7 @@ def test_laws_in_grid_extents():
 
     def asked(law):
         return find_law([(e, law(e)) for e in envs]).value(far)
+
     assert asked(lambda e: -(-301 // e["p0"]) * -(-199 // e["p1"])) == 5 * 7
     assert asked(lambda e: 3 * (e["p0"].bit_length() - 1)) == 18
     assert asked(lambda e: (e["p0"] - 1) * e["p1"]) == 63 * 32
@@ -121,7 +137,7 @@ def test_fractions_are_found_before_real_numbers():
 
 
 def test_even_shares_say_that_the_remainder_is_open():
-    found = find_law({p: 2 ** 20 // p for p in POWERS})
+    found = find_law({p: 2**20 // p for p in POWERS})
     assert found.verdict == EXACT and "remainder" in found.reason
 
 
@@ -135,13 +151,17 @@ def test_rivals_that_differ_further_on_are_kept():
 
 
 @pytest.mark.parametrize("most", [10, 100, 10_000])
-@pytest.mark.parametrize(("counts", "allowed"), [(POWERS, 0.01), (SQUARES, 0.01),
-                                                 (POWERS[:4], 0.01), (POWERS[:3], 0.06)], ids=str)
+@pytest.mark.parametrize(
+    ("counts", "allowed"),
+    [(POWERS, 0.01), (SQUARES, 0.01), (POWERS[:4], 0.01), (POWERS[:3], 0.06)],
+    ids=str,
+)
 def test_chance_is_hardly_ever_taken_for_a_law(counts, allowed, most):
     rng = random.Random(most)
     envs = [{"n": p} for p in counts]
-    hits = sum(fit_exact(envs, [rng.randint(0, most) for _ in counts]) is not None
-               for _ in range(300))
+    hits = sum(
+        fit_exact(envs, [rng.randint(0, most) for _ in counts]) is not None for _ in range(300)
+    )
     assert hits <= allowed * 300
 
 
@@ -152,8 +172,10 @@ def test_no_exact_law_from_a_sum_of_terms():
 
 # --- work ------------------------------------------------------------------------------------
 
-NOISY = {"c/P+s": lambda p: 1000 / p + 1.0,
-         "a/P+b log2 P+c": lambda p: 1000 / p + math.log2(p) + 5.0}
+NOISY = {
+    "c/P+s": lambda p: 1000 / p + 1.0,
+    "a/P+b log2 P+c": lambda p: 1000 / p + math.log2(p) + 5.0,
+}
 
 
 def trials(law, seeds):
@@ -196,13 +218,17 @@ def test_work_is_never_negative_anywhere(points):
         assert 0 <= low <= high and math.isfinite(high)
 
 
-@pytest.mark.parametrize(("points", "why"), [
-    ({}, "no points"),
-    ({16: 2.5}, "one count"),
-    ({16: 2.5, 32: 1.7}, "two counts"),
-    ({4: 3.1, 8: 900.0, 16: 2.2, 32: 5000.0}, "factor"),
-    ({4: -3.5, 8: -3.25, 16: 7.77, 32: 1.03}, "negative"),
-], ids=["none", "one", "two", "erratic", "negative"])
+@pytest.mark.parametrize(
+    ("points", "why"),
+    [
+        ({}, "no points"),
+        ({16: 2.5}, "one count"),
+        ({16: 2.5, 32: 1.7}, "two counts"),
+        ({4: 3.1, 8: 900.0, 16: 2.2, 32: 5000.0}, "factor"),
+        ({4: -3.5, 8: -3.25, 16: 7.77, 32: 1.03}, "negative"),
+    ],
+    ids=["none", "one", "two", "erratic", "negative"],
+)
 def test_points_that_cannot_tell_are_refused(points, why):
     found = find_law(points)
     assert found.verdict == REFUSED and why in found.reason
@@ -213,8 +239,9 @@ def test_points_that_cannot_tell_are_refused(points, why):
 def test_repeats_count():
     rng = np.random.default_rng(3)
     once = {p: 1000 / p * (1 + 0.05 * rng.standard_normal()) + 3 for p in POWERS}
-    often = {p: [1000 / p * (1 + 0.05 * rng.standard_normal()) + 3 for _ in range(40)]
-             for p in POWERS}
+    often = {
+        p: [1000 / p * (1 + 0.05 * rng.standard_normal()) + 3 for _ in range(40)] for p in POWERS
+    }
     widths = [np.ptp(find_law(points, kind="work").work.interval(1024)) for points in (once, often)]
     assert widths[1] < widths[0] / 2
 
@@ -225,14 +252,18 @@ def test_laws_are_deterministic():
     first = fit_work(POWERS, values).to_json()
     worklaws._fit.cache_clear()
     assert fit_work(POWERS, values).to_json() == first
-    source = (f"from p3s.laws.worklaws import fit_work; "
-              f"print(repr(fit_work({POWERS}, {values}).to_json()))")
-    other = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True,
-                           timeout=120, check=True)
+    source = (
+        f"from p3s.laws.worklaws import fit_work; "
+        f"print(repr(fit_work({POWERS}, {values}).to_json()))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=True
+    )
     assert other.stdout.strip() == repr(first)
     shuffled = [3, 1, 4, 0, 2]
-    assert find_law([(POWERS[i], values[i]) for i in shuffled]) == \
-        find_law(list(zip(POWERS, values, strict=True)))
+    assert find_law([(POWERS[i], values[i]) for i in shuffled]) == find_law(
+        list(zip(POWERS, values, strict=True))
+    )
 
 
 def test_work_laws_survive_json_and_become_text():
@@ -260,22 +291,25 @@ def test_points_that_are_none_are_named(points):
 N = sym("n")
 
 
-@pytest.mark.parametrize(("expr", "n", "value"), [
-    (power(N, Fraction(1, 2)), 49, 7),
-    (power(N, Fraction(1, 2)), 50, None),
-    (power(N, Fraction(-2, 3)), 27, Fraction(1, 9)),
-    (["log2", N], 1 << 40, 40),
-    (["log2", N], 48, None),
-    (["ceil", ["log2", N]], (1 << 40) + 1, 41),
-    (["floor", ["log2", N]], (1 << 40) - 1, 39),
-    (["floor", power(N, Fraction(1, 2))], 10**30 - 1, 10**15 - 1),
-    (["quot", N, num(7)], 50, 7),
-    (["mod", N, num(7)], 50, 1),
-    (["sum", N, sym("j")], 10, 45),
-    (["exp2", ["log2", N]], 8, 8),
-    (mul(num(0), ["log2", N]), 3, 0),
-    (["min", N, num(3)], 9, 3),
-])
+@pytest.mark.parametrize(
+    ("expr", "n", "value"),
+    [
+        (power(N, Fraction(1, 2)), 49, 7),
+        (power(N, Fraction(1, 2)), 50, None),
+        (power(N, Fraction(-2, 3)), 27, Fraction(1, 9)),
+        (["log2", N], 1 << 40, 40),
+        (["log2", N], 48, None),
+        (["ceil", ["log2", N]], (1 << 40) + 1, 41),
+        (["floor", ["log2", N]], (1 << 40) - 1, 39),
+        (["floor", power(N, Fraction(1, 2))], 10**30 - 1, 10**15 - 1),
+        (["quot", N, num(7)], 50, 7),
+        (["mod", N, num(7)], 50, 1),
+        (["sum", N, sym("j")], 10, 45),
+        (["exp2", ["log2", N]], 8, 8),
+        (mul(num(0), ["log2", N]), 3, 0),
+        (["min", N, num(3)], 9, 3),
+    ],
+)
 def test_exact_values(expr, n, value):
     assert exact_value(expr, {"n": n}) == value
 
@@ -292,4 +326,4 @@ def test_exact_and_float_values_agree(extent, p, c, kind):
 @given(st.integers(0, 10**40), st.integers(2, 5))
 def test_integer_roots(value, degree):
     root = integer_root(value, degree)
-    assert root ** degree <= value < (root + 1) ** degree
+    assert root**degree <= value < (root + 1) ** degree

@@ -85,19 +85,28 @@ def test_uneven_block_products_are_found(kind, factor, ghost):
     dims = dims_balanced(60, 2)
     c = coords_of(dims, 60)
     env = {"n": 60, "r": np.arange(60), "p0": dims[0], "p1": dims[1], "c0": c[0], "c1": c[1]}
-    assert np.array_equal(evaluate_int(law.expr, env),
-                          block_size(kind, 106, dims[0], c[0]) * factor + ghost)
+    assert np.array_equal(
+        evaluate_int(law.expr, env), block_size(kind, 106, dims[0], c[0]) * factor + ghost
+    )
 
 
 def _observations(rows):
     env = {k: [] for k in ("n", "r", "p0", "p1", "c0", "c1", "s")}
     for n, dims, c, _ in rows:
         one = np.ones(n, dtype=np.int64)
-        for key, v in (("n", one * n), ("r", np.arange(n)), ("p0", one * dims[0]),
-                       ("p1", one * dims[1]), ("c0", c[0]), ("c1", c[1]), ("s", one * 0)):
+        for key, v in (
+            ("n", one * n),
+            ("r", np.arange(n)),
+            ("p0", one * dims[0]),
+            ("p1", one * dims[1]),
+            ("c0", c[0]),
+            ("c1", c[1]),
+            ("s", one * 0),
+        ):
             env[key].append(v)
-    return Observations({k: np.concatenate(v) for k, v in env.items()},
-                        np.concatenate([r[3] for r in rows]), 2)
+    return Observations(
+        {k: np.concatenate(v) for k, v in env.items()}, np.concatenate([r[3] for r in rows]), 2
+    )
 
 
 def test_work_is_never_negative_and_follows_one_over_n():
@@ -127,11 +136,21 @@ def test_equations_survive_json_and_sympy():
     assert to_sympy(["block", "first", num(10), sym("n"), sym("r")]).free_symbols
 
 
-@pytest.mark.parametrize("bad", [
-    "n+1", ["call", "os.system"], ["sym", "__import__('os')"], ["num", 1, 0], ["num", 1.5, 1],
-    ["pow", ["sym", "n"], 10**9, 1], ["block", "evil", 1, 2, 3], [], None,
-    ["add", ["add", ["sym", "zz"]]],
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "n+1",
+        ["call", "os.system"],
+        ["sym", "__import__('os')"],
+        ["num", 1, 0],
+        ["num", 1.5, 1],
+        ["pow", ["sym", "n"], 10**9, 1],
+        ["block", "evil", 1, 2, 3],
+        [],
+        None,
+        ["add", ["add", ["sym", "zz"]]],
+    ],
+)
 def test_malformed_equations_are_refused(bad):
     with pytest.raises(P3SError):
         check(bad)
@@ -170,13 +189,18 @@ def test_work_that_falls_below_its_trend_by_a_constant_has_a_law_all_the_same():
     assert all(float(law.value(n)) >= 0 for n in (1, 2, 1000, 10**6))
 
 
-@pytest.mark.parametrize("expr", [
-    ["pow", ["add", sym("n"), num(-1)], -1, 1], ["log2", ["add", sym("n"), num(-1)]],
-    ["quot", num(7), ["add", sym("n"), num(-1)]], ["mod", num(7), ["add", sym("n"), num(-1)]],
-    block("first", 10, ["add", sym("n"), num(-1)], num(0)),
-    ["sum", ["pow", ["add", sym("n"), num(-1)], -1, 1], num(1)],
-    ["exp2", ["mul", sym("n"), num(70)]],
-])
+@pytest.mark.parametrize(
+    "expr",
+    [
+        ["pow", ["add", sym("n"), num(-1)], -1, 1],
+        ["log2", ["add", sym("n"), num(-1)]],
+        ["quot", num(7), ["add", sym("n"), num(-1)]],
+        ["mod", num(7), ["add", sym("n"), num(-1)]],
+        block("first", 10, ["add", sym("n"), num(-1)], num(0)),
+        ["sum", ["pow", ["add", sym("n"), num(-1)], -1, 1], num(1)],
+        ["exp2", ["mul", sym("n"), num(70)]],
+    ],
+)
 def test_an_equation_without_a_value_says_so(expr):
     """No infinity is cast to a whole number, and no warning is left to be printed."""
     with pytest.raises(P3SError, match=r"^model: the equation .* has no value at 1 processes"):

@@ -68,8 +68,12 @@ def test_every_package_is_in_the_table(graph: dict[str, set[str]]) -> None:
 
 def test_imports_point_to_lower_layers(graph: dict[str, set[str]]) -> None:
     rank = {name: at for at, name in enumerate(order())}
-    upward = [f"{module} imports {other}" for module, others in graph.items() for other in others
-              if rank[package(other)] > rank[package(module)]]  # fmt: skip
+    upward = [
+        f"{module} imports {other}"
+        for module, others in graph.items()
+        for other in others
+        if rank[package(other)] > rank[package(module)]
+    ]
     assert not upward
 
 

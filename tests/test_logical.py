@@ -21,14 +21,22 @@ from p3s.trace import read_run
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 CORPUS = {
-    "jacobi2d": corpus.jacobi2d(iters=4), "ring": corpus.ring(steps=2),
-    "halo3d": corpus.halo3d(iters=2), "halo3d-one-tag": corpus.halo3d(iters=2, tags=False),
-    "cg": corpus.cg(), "wavefront": corpus.wavefront(), "halo9": corpus.halo9(),
-    "fft2d": corpus.fft2d(), "hypercube": corpus.hypercube(),
-    "dissemination": corpus.dissemination(), "gather": corpus.gather_to_root(),
-    "every-tenth": corpus.every_tenth(), "binomial": corpus.binomial_broadcast(),
-    "packed-halo": corpus.packed_halo(), "steps": corpus.shares_of_steps(),
-}  # fmt: skip
+    "jacobi2d": corpus.jacobi2d(iters=4),
+    "ring": corpus.ring(steps=2),
+    "halo3d": corpus.halo3d(iters=2),
+    "halo3d-one-tag": corpus.halo3d(iters=2, tags=False),
+    "cg": corpus.cg(),
+    "wavefront": corpus.wavefront(),
+    "halo9": corpus.halo9(),
+    "fft2d": corpus.fft2d(),
+    "hypercube": corpus.hypercube(),
+    "dissemination": corpus.dissemination(),
+    "gather": corpus.gather_to_root(),
+    "every-tenth": corpus.every_tenth(),
+    "binomial": corpus.binomial_broadcast(),
+    "packed-halo": corpus.packed_halo(),
+    "steps": corpus.shares_of_steps(),
+}
 
 
 def ticks(run):
@@ -49,9 +57,7 @@ def holds(run) -> None:
 
 def test_a_send_moves_the_clock_on_and_a_receive_does_not(tmp_path: Path) -> None:
     run = sketched(
-        tmp_path,
-        [send(1), send(1), send(1), recv(1)],
-        [recv(0), recv(0), recv(0), send(0)],
+        tmp_path, [send(1), send(1), send(1), recv(1)], [recv(0), recv(0), recv(0), send(0)]
     )
     assert ticks(run) == [[0, 1, 2, 4, 4], [1, 2, 3, 3, 4]]
 
@@ -64,9 +70,11 @@ def test_a_receive_of_an_old_message_keeps_the_order_of_its_rank(tmp_path: Path)
 def test_all_callers_of_a_collective_share_the_largest_clock(tmp_path: Path) -> None:
     barrier = ("Barrier",)
     run = sketched(
-        tmp_path, [barrier, barrier], [send(2), send(2), barrier, barrier],
+        tmp_path,
+        [barrier, barrier],
+        [send(2), send(2), barrier, barrier],
         [recv(1), recv(1), barrier, barrier],
-    )  # fmt: skip
+    )
     assert ticks(run) == [[2, 3, 4], [0, 1, 2, 3, 4], [1, 2, 2, 3, 4]]
 
 
@@ -85,22 +93,14 @@ def test_messages_to_nobody_do_not_count(tmp_path: Path) -> None:
 
 def test_a_nonblocking_collective_ends_after_all_posts(tmp_path: Path) -> None:
     """Legal, since the post does not wait: rank 1 joins only when it has heard from rank 0."""
-    run = sketched(
-        tmp_path,
-        [("Ibarrier",), send(1), wait(0)],
-        [recv(0), ("Ibarrier",), wait(1)],
-    )
+    run = sketched(tmp_path, [("Ibarrier",), send(1), wait(0)], [recv(0), ("Ibarrier",), wait(1)])
     assert ticks(run) == [[0, 1, 3, 3], [2, 2, 3, 3]]
     holds(run)
 
 
 def test_threads_have_clocks_of_their_own(tmp_path: Path) -> None:
     """A send that began first but returned last: in one order of returns it would be a circle."""
-    run = sketched(
-        tmp_path,
-        [recv(1, thread=1), send(1, thread=0)],
-        [recv(0), send(0)],
-    )
+    run = sketched(tmp_path, [recv(1, thread=1), send(1, thread=0)], [recv(0), send(0)])
     assert ticks(run) == [[2, 0, 1], [1, 1, 2]]
 
 
@@ -139,8 +139,7 @@ def test_a_wait_elsewhere_does_not_suffer_from_a_circle(tmp_path: Path) -> None:
     """Ranks 0 and 1 contradict each other; the barrier that 2 and 3 wait in stays whole."""
     barrier = ("Barrier",)
     run = sketched(
-        tmp_path,
-        [recv(1), send(1), barrier], [recv(0), send(0), barrier], [barrier], [barrier],
+        tmp_path, [recv(1), send(1), barrier], [recv(0), send(0), barrier], [barrier], [barrier]
     )
     time = logical_time(run)
     assert time.cut_messages == 1 and not time.cut_instances
@@ -251,7 +250,7 @@ REAL = [
 CONFORMING = (
     "blocking waits persistent sendrecv wildcards null_and_zero in_place polling comms topologies"
     " intercomm nonblocking_collectives requests threads matched vector_collectives"
-).split()  # fmt: skip
+).split()
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +263,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("program", "words", "n"), [(p, w, n) for p, w, counts in REAL for n in counts])
+    ("program", "words", "n"), [(p, w, n) for p, w, counts in REAL for n in counts]
+)
 def test_real_examples(program: str, words: list[str], n: int, built: Path, tmp_path: Path) -> None:
     binary = built / program
     if not binary.exists():
@@ -276,8 +276,7 @@ def test_real_examples(program: str, words: list[str], n: int, built: Path, tmp_
 @pytest.mark.parametrize("program", CONFORMING)
 def test_real_programs_of_every_kind_of_call(program: str, built: Path, tmp_path: Path) -> None:
     folder = PROGRAMS / "conformance"
-    binary = compile_c(
-        folder / f"{program}.c", built / program, f"-I{folder}", "-pthread", "-lm")
+    binary = compile_c(folder / f"{program}.c", built / program, f"-I{folder}", "-pthread", "-lm")
     holds(trace([str(binary)], 3, tmp_path / "run"))
 
 

@@ -102,24 +102,34 @@ def test_lists_of_cores() -> None:
     assert facts.cores_of("") == facts.cores_of("x-3") == []
 
 
-def test_caches_and_cores_come_from_sysfs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for cpu in range(4):
-        rows = [("1", "Data", "48K", f"{cpu}"), ("1", "Instruction", "32K", f"{cpu}"),
-                ("2", "Unified", "2048K", f"{cpu}"), ("3", "Unified", "36M", "0-3")]  # fmt: skip
+        rows = [
+            ("1", "Data", "48K", f"{cpu}"),
+            ("1", "Instruction", "32K", f"{cpu}"),
+            ("2", "Unified", "2048K", f"{cpu}"),
+            ("3", "Unified", "36M", "0-3"),
+        ]
         for number, (level, kind, size, shared) in enumerate(rows):
             folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{number}"
             folder.mkdir(parents=True)
-            for name, text in (("level", level), ("type", kind), ("size", size),
-                               ("shared_cpu_list", shared), ("coherency_line_size", "64")):
+            for name, text in (
+                ("level", level),
+                ("type", kind),
+                ("size", size),
+                ("shared_cpu_list", shared),
+                ("coherency_line_size", "64"),
+            ):
                 (folder / name).write_text(text + "\n")
         topology = tmp_path / f"cpu{cpu}" / "topology"
         topology.mkdir()
         (topology / "thread_siblings_list").write_text(f"{cpu % 2},{cpu % 2 + 2}\n")
     found = facts.caches(0, tmp_path)
     assert [(c["level"], c["bytes"], c["cores"]) for c in found] == [
-        (1, 48 * KIB, 1), (2, 2 * MIB, 1), (3, 36 * MIB, 4)]  # fmt: skip
+        (1, 48 * KIB, 1),
+        (2, 2 * MIB, 1),
+        (3, 36 * MIB, 4),
+    ]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     assert facts.physical_cores(tmp_path) == [0, 1], "one of two hardware threads per core"
 
@@ -143,8 +153,9 @@ def _printed(eager: int = 4096) -> str:
             one_way, send, receive, gap = 200 + 40 + 90 + 0.5 * size, 40, 90, 50 + 0.4 * size
         else:
             one_way, send, receive, gap = 2000 + 60 + 90 + 0.1 * size, 60, -1, 900 + 0.08 * size
-        lines.append(f"size {size} 100 {one_way} {one_way * 1.1} {send} {send} {receive} {receive}"
-                     f" {gap}")  # fmt: skip
+        lines.append(
+            f"size {size} 100 {one_way} {one_way * 1.1} {send} {send} {receive} {receive} {gap}"
+        )
     return "\n".join([*lines, "rank 0 n0 3", "rank 1 n1 5", ""])
 
 
@@ -153,10 +164,20 @@ def test_loggp_parameters_are_found_per_range() -> None:
     assert found["hosts"] == ["n0", "n1"] and found["cores"] == [3, 5]
     assert found["eager_bytes"] == 4096 and found["unattended_bytes"] == 256
     eager, rendezvous = network.ranges(found)
-    for part, wanted in ((eager, (0, 4096, 200, 40, 90, 50, 0.5, 0.4)),
-                         (rendezvous, (4097, 1 << 22, 2000, 60, 90, 900 + 0.08 * 8192, 0.1, 0.08))):
-        keys = ("from_bytes", "to_bytes", "L_ns", "o_send_ns", "o_receive_ns", "g_ns",
-                "G_ns_per_byte", "stream_G_ns_per_byte")  # fmt: skip
+    for part, wanted in (
+        (eager, (0, 4096, 200, 40, 90, 50, 0.5, 0.4)),
+        (rendezvous, (4097, 1 << 22, 2000, 60, 90, 900 + 0.08 * 8192, 0.1, 0.08)),
+    ):
+        keys = (
+            "from_bytes",
+            "to_bytes",
+            "L_ns",
+            "o_send_ns",
+            "o_receive_ns",
+            "g_ns",
+            "G_ns_per_byte",
+            "stream_G_ns_per_byte",
+        )
         assert [part[key] for key in keys] == pytest.approx(wanted, rel=1e-6)
         assert part["misfit"] < 1e-9
 
@@ -172,8 +193,15 @@ def test_one_range_alone_and_a_wavy_network() -> None:
     assert min(network.ranges(found)[0][key] for key in ("L_ns", "G_ns_per_byte")) >= 0
 
 
-@pytest.mark.parametrize("text", ["", "rank 0 a 1", _printed().replace("rank 1 n1 5", ""),
-                                  _printed().replace("eager 4096", "eager many")])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rank 0 a 1",
+        _printed().replace("rank 1 n1 5", ""),
+        _printed().replace("eager 4096", "eager many"),
+    ],
+)
 def test_output_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(P3SError):
         network.parsed(text)
@@ -185,9 +213,15 @@ def test_output_that_cannot_be_read_is_an_error(text: str) -> None:
 def test_a_file_keeps_everything(tmp_path: Path) -> None:
     found = network.parsed(_printed())
     whole = synthetic()
-    whole = Machine(**{**vars(whole), "network": {**found, "ranges": network.ranges(found)},
-                       "loaded": {"read": whole.curves["read"]}, "loaded_processes": 4,
-                       "disturbed": ("a cat",)})  # fmt: skip
+    whole = Machine(
+        **{
+            **vars(whole),
+            "network": {**found, "ranges": network.ranges(found)},
+            "loaded": {"read": whole.curves["read"]},
+            "loaded_processes": 4,
+            "disturbed": ("a cat",),
+        }
+    )
     whole.save(tmp_path / "machine.json")
     again = Machine.load(tmp_path / "machine.json")
     assert again.to_json() == whole.to_json()
@@ -250,8 +284,13 @@ def test_costs_between_points_lie_between_them() -> None:
 
 def test_show_has_table_plot_and_caches() -> None:
     text = render(synthetic())
-    for word in ("divide", "32 MiB", "chase, ns", "caches: L1 32 KiB, L2 1 MiB, L3 32 MiB",
-                 "network: not measured: synthetic"):  # fmt: skip
+    for word in (
+        "divide",
+        "32 MiB",
+        "chase, ns",
+        "caches: L1 32 KiB, L2 1 MiB, L3 32 MiB",
+        "network: not measured: synthetic",
+    ):
         assert word in text
     lines = plot(synthetic().curves).split("\n")
     assert all(len(line) <= 80 for line in lines)
@@ -289,8 +328,9 @@ def test_what_disturbed_is_said() -> None:
     calm = synthetic()
     core, curves = dict(calm.core), dict(calm.curves)
     assert _disturbed(core, curves, {}, _Seen([1.0] * 10), _Seen()) == []
-    said = _disturbed(core, curves, {}, _Seen([1.0] * 8 + [2.0] * 2, pinned=False),
-                      _Seen([1.5] * 4, late=2))  # fmt: skip
+    said = _disturbed(
+        core, curves, {}, _Seen([1.0] * 8 + [2.0] * 2, pinned=False), _Seen([1.5] * 4, late=2)
+    )
     assert len(said) == 4 and "2 of 10 timings" in said[0]
     wide = dict(synthetic(spread=0.3).curves)
     assert "up to 30 %" in _disturbed(core, wide, {}, _Seen([1.0]), _Seen())[0]

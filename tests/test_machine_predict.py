@@ -43,9 +43,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, ITERS), COUNTS)
     model = load_model(study.root)
     found = [measured(model, t) for t in tables]
-    write_json(study.compute_path, {
-        "schema": "p3s.compute", "schema_version": 1, "time_unit": "cpu_ns", "runs": [],
-        "refused": [], "unmatched": {}, "outside_model": {}, **compute_json(model, found, [])})
+    write_json(
+        study.compute_path,
+        {
+            "schema": "p3s.compute",
+            "schema_version": 1,
+            "time_unit": "cpu_ns",
+            "runs": [],
+            "refused": [],
+            "unmatched": {},
+            "outside_model": {},
+            **compute_json(model, found, []),
+        },
+    )
     synthetic(3.0, CACHES, name="base").save(study.root / "machine.json")
     synthetic(1.5, CACHES, name="slow").save(root / "slow.json")
     return {"study": study, "root": root}
@@ -146,11 +156,13 @@ def test_what_is_missing_is_said_before_anything_is_measured(
     synthetic(3.0, CACHES, name="arm", architecture="aarch64").save(arm)
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
-    cases = [([*args, str(arm)], 1, "do not carry over"),
-             ([*args, str(broken)], 1, "is not a p3s.machine file"),
-             ([*args, str(tmp_path / "none.json")], 1, "not there"),
-             ([*args, str(target), "--base", str(broken)], 1, "is not a p3s.machine file"),
-             (["predict", str(study.root), "-n", "64", "--base", str(arm)], 2, "--machine")]
+    cases = [
+        ([*args, str(arm)], 1, "do not carry over"),
+        ([*args, str(broken)], 1, "is not a p3s.machine file"),
+        ([*args, str(tmp_path / "none.json")], 1, "not there"),
+        ([*args, str(target), "--base", str(broken)], 1, "is not a p3s.machine file"),
+        (["predict", str(study.root), "-n", "64", "--base", str(arm)], 2, "--machine"),
+    ]
     for words, code, text in cases:
         assert run(words) == code
         said = capsys.readouterr()
@@ -175,8 +187,15 @@ def test_names_of_places_and_files(study: Study, made: dict[str, Any]) -> None:
 
 def test_errors_of_factors_are_common_to_all_places() -> None:
     at = [10.0, 20.0]
-    laws = [{"phase": 0, "kind": "place", "share": 0.5, "factor": {
-        "at": at, "value": [2.0, 2.0], "low": [1.0, 1.0], "high": [3.0, 3.0]}} for _ in range(9)]
+    laws = [
+        {
+            "phase": 0,
+            "kind": "place",
+            "share": 0.5,
+            "factor": {"at": at, "value": [2.0, 2.0], "low": [1.0, 1.0], "high": [3.0, 3.0]},
+        }
+        for _ in range(9)
+    ]
     low, high = common_error({"laws": laws}, {"phase": 0, "x": [1e4, 1e4]}) or (0, 0)
     assert (low, high) == (pytest.approx(0.5), pytest.approx(1.5)), "nine places err together"
     assert common_error({"laws": laws}, {"phase": 1, "x": [1e4, 1e4]}) is None

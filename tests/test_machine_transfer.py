@@ -32,8 +32,17 @@ class Spec:
     core: dict[str, float]
 
     def machine(self, name: str, noise: float, seed: int, **more: Any) -> Machine:
-        return synthetic(self.ghz, self.caches, self.memory, name=name, noise=noise,
-                         spread=max(noise, 0.002), seed=seed, core=self.core, **more)  # fmt: skip
+        return synthetic(
+            self.ghz,
+            self.caches,
+            self.memory,
+            name=name,
+            noise=noise,
+            spread=max(noise, 0.002),
+            seed=seed,
+            core=self.core,
+            **more,
+        )
 
     def cost(self, kernel: str, working_set: float) -> float:
         if kernel in CORE_KERNELS:
@@ -45,9 +54,15 @@ def spec(rng: np.random.Generator, name: str) -> Spec:
     """Return a machine at random; its kernels are not all faster or slower by one factor."""
     one = name == "base"
     ghz = 3.0 if one else float(rng.uniform(1.5, 4.5))
-    caches = (32 * KIB, 1 * MIB, 32 * MIB) if one else (
-        float(rng.choice([32, 48, 64]) * KIB), float(rng.choice([0.5, 1, 2, 4]) * MIB),
-        float(rng.choice([16, 32, 64, 96]) * MIB))  # fmt: skip
+    caches = (
+        (32 * KIB, 1 * MIB, 32 * MIB)
+        if one
+        else (
+            float(rng.choice([32, 48, 64]) * KIB),
+            float(rng.choice([0.5, 1, 2, 4]) * MIB),
+            float(rng.choice([16, 32, 64, 96]) * MIB),
+        )
+    )
     slower = {k: 1.0 if one else float(np.exp(rng.uniform(-0.7, 0.7))) for k in CURVE_KERNELS}
     core = {k: 1.0 if one else float(np.exp(rng.uniform(-0.3, 0.3))) for k in CORE_KERNELS}
     return Spec(ghz, caches, slower, core)
@@ -142,11 +157,26 @@ def test_laws_fitted_to_points_are_moved_too() -> None:
         for n in (2, 4, 8, 16, 32):
             x = 8e8 / n
             cost = truth.cost(base, x) * float(np.exp(0.01 * rng.standard_normal()))
-            points.append(Point(("f", "MPI_Send"), 0, n, x * 10, x, cost * x * 10,
-                                cost * 1.01 * x * 10, 0.02, n, 3, "own", n))  # fmt: skip
+            points.append(
+                Point(
+                    ("f", "MPI_Send"),
+                    0,
+                    n,
+                    x * 10,
+                    x,
+                    cost * x * 10,
+                    cost * 1.01 * x * 10,
+                    0.02,
+                    n,
+                    3,
+                    "own",
+                    n,
+                )
+            )
         law = fit_cost(points, unit="instructions")
-        factor = factor_of(law, base.machine("base", 0.01, seed),
-                           target.machine("target", 0.01, seed + 1))  # fmt: skip
+        factor = factor_of(
+            law, base.machine("base", 0.01, seed), target.machine("target", 0.01, seed + 1)
+        )
         moved = transferred(law, factor)
         assert lawtext.text(CostLaw.from_json(moved.to_json()))
         x = np.array([8e8 / 64, 8e8 / 16, 8e8 / 2])
@@ -167,8 +197,12 @@ def law_of(parts: dict[str, float], base: Spec, middle: float = 8 * MIB) -> Meas
     return Measured(x, np.array([truth.cost(base, v) for v in x]))
 
 
-BASE = Spec(3.0, (32 * KIB, 1 * MIB, 32 * MIB), dict.fromkeys(CURVE_KERNELS, 1.0),
-            dict.fromkeys(CORE_KERNELS, 1.0))  # fmt: skip
+BASE = Spec(
+    3.0,
+    (32 * KIB, 1 * MIB, 32 * MIB),
+    dict.fromkeys(CURVE_KERNELS, 1.0),
+    dict.fromkeys(CORE_KERNELS, 1.0),
+)
 
 
 def like(**change: Any) -> Spec:
@@ -206,8 +240,10 @@ def test_a_larger_cache_moves_the_step_to_larger_work() -> None:
         cost = law.cost(x) * factor_of(law, base, machine).of(x)[0]
         return float(x[np.argmax(cost > 0.5 * (cost[0] + cost[-1]))])
 
-    places = [step(like(caches=(32 * KIB, 1 * MIB, size * MIB)).machine("other", 0.0, 0))
-              for size in (8, 16, 32, 64)]  # fmt: skip
+    places = [
+        step(like(caches=(32 * KIB, 1 * MIB, size * MIB)).machine("other", 0.0, 0))
+        for size in (8, 16, 32, 64)
+    ]
     assert places == sorted(places)
     for one, other in zip(places, places[1:], strict=False):
         assert other / one == pytest.approx(2.0, rel=0.35), "twice the cache, twice the work"
@@ -216,9 +252,16 @@ def test_a_larger_cache_moves_the_step_to_larger_work() -> None:
 def test_a_slower_memory_costs_more_the_more_the_place_waits_for_it() -> None:
     base = BASE.machine("base", 0.0, 0)
     law = law_of({"fp_add": 0.1, "triad": 0.3}, BASE)
-    values = [float(factor_of(law, base, like(memory=dict.fromkeys(CURVE_KERNELS, slower)
-                                              ).machine("other", 0.0, 0)).of(1.5e9)[0])
-              for slower in (0.5, 1.0, 2.0, 4.0)]  # fmt: skip
+    values = [
+        float(
+            factor_of(
+                law,
+                base,
+                like(memory=dict.fromkeys(CURVE_KERNELS, slower)).machine("other", 0.0, 0),
+            ).of(1.5e9)[0]
+        )
+        for slower in (0.5, 1.0, 2.0, 4.0)
+    ]
     assert values == sorted(values) and values[1] == pytest.approx(1.0)
 
 
@@ -288,18 +331,54 @@ def compute(unit: str = "instructions") -> dict[str, Any]:
     for n in (2, 4, 8, 16):
         x = 8e8 / n
         cost = truth.cost(BASE, x)
-        points.append(Point(("f", "MPI_Send"), 0, n, x * 10, x, cost * x * 10, cost * x * 10.1,
-                            0.02, n, 3, "own", n))  # fmt: skip
+        points.append(
+            Point(
+                ("f", "MPI_Send"),
+                0,
+                n,
+                x * 10,
+                x,
+                cost * x * 10,
+                cost * x * 10.1,
+                0.02,
+                n,
+                3,
+                "own",
+                n,
+            )
+        )
         rows.append([n, n, "own", n, 3, x, x * 10, cost * x * 10, cost * x * 10.1, 0.02])
     law = fit_cost(points, unit=unit).to_json()
     return {
-        "schema": "p3s.compute", "schema_version": 1, "work_unit": unit, "time_unit": "cpu_ns",
-        "laws": [{"kind": "place", "phase": 0, "places": [["f", "MPI_Send"]], "share": 1.0,
-                  "columns": ["n", "traced", "source", "ranks", "repeats", "x", "work",
-                              "least_ns", "typical_ns", "spread"],
-                  "points": rows, "law": law}],
-        "rest": law, "phases": [{"phase": 0, "crm_i": {"a": 1.0, "b": -1.0}, "crm_c": None}],
-    }  # fmt: skip
+        "schema": "p3s.compute",
+        "schema_version": 1,
+        "work_unit": unit,
+        "time_unit": "cpu_ns",
+        "laws": [
+            {
+                "kind": "place",
+                "phase": 0,
+                "places": [["f", "MPI_Send"]],
+                "share": 1.0,
+                "columns": [
+                    "n",
+                    "traced",
+                    "source",
+                    "ranks",
+                    "repeats",
+                    "x",
+                    "work",
+                    "least_ns",
+                    "typical_ns",
+                    "spread",
+                ],
+                "points": rows,
+                "law": law,
+            }
+        ],
+        "rest": law,
+        "phases": [{"phase": 0, "crm_i": {"a": 1.0, "b": -1.0}, "crm_c": None}],
+    }
 
 
 def test_a_compute_model_is_moved_whole() -> None:

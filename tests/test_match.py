@@ -41,11 +41,7 @@ def test_messages_of_one_channel_are_matched_in_order(tmp_path: Path) -> None:
 def test_nonblocking_receives_count_in_the_order_of_posting_not_of_completion(
     tmp_path: Path,
 ) -> None:
-    run = sketched(
-        tmp_path,
-        [send(1), send(1)],
-        [irecv(0), irecv(0), wait(1), wait(0)],
-    )
+    run = sketched(tmp_path, [send(1), send(1)], [irecv(0), irecv(0), wait(1), wait(0)])
     assert partners(run, 0) == {0: (1, 0), 1: (1, 1)}
     assert completions(run.ranks[1]).tolist() == [3, 2, -1, -1, -1]
 
@@ -73,8 +69,11 @@ def test_halves_of_sendrecv_are_two_messages_also_to_oneself(tmp_path: Path) -> 
     run = sketched(tmp_path, *map(ring, range(3)))
     for rank in range(3):
         assert partners(run, rank) == {
-            0: ((rank + 1) % 3, 1), 1: ((rank - 1) % 3, 0), 2: (rank, 3), 3: (rank, 2),
-        }  # fmt: skip
+            0: ((rank + 1) % 3, 1),
+            1: ((rank - 1) % 3, 0),
+            2: (rank, 3),
+            3: (rank, 2),
+        }
 
 
 def test_what_a_matched_probe_took_counts_from_the_probe(tmp_path: Path) -> None:
@@ -94,11 +93,19 @@ def test_what_a_matched_probe_took_counts_from_the_probe(tmp_path: Path) -> None
 def test_persistent_starts_are_messages_of_their_own(tmp_path: Path) -> None:
     run = sketched(
         tmp_path,
-        [("Send_init", {"peer": 1, "tag": 0}), wait(0), ("Send_init", {"peer": 1, "tag": 0}),
-         wait(2)],
-        [("Recv_init", {"peer": 0, "tag": 0}), wait(0), ("Recv_init", {"peer": 0, "tag": 0}),
-         wait(2)],
-    )  # fmt: skip
+        [
+            ("Send_init", {"peer": 1, "tag": 0}),
+            wait(0),
+            ("Send_init", {"peer": 1, "tag": 0}),
+            wait(2),
+        ],
+        [
+            ("Recv_init", {"peer": 0, "tag": 0}),
+            wait(0),
+            ("Recv_init", {"peer": 0, "tag": 0}),
+            wait(2),
+        ],
+    )
     assert partners(run, 1) == {0: (0, 0), 2: (0, 2)}
 
 
@@ -114,10 +121,7 @@ def test_cancelled_and_null_ones_have_no_partner(tmp_path: Path) -> None:
 
 def test_same_tag_on_another_communicator_is_another_channel(tmp_path: Path) -> None:
     run = sketched(
-        tmp_path,
-        [send(1, comm=3), send(1)],
-        [recv(0), recv(0, comm=3)],
-        comms={3: [0, 1]},
+        tmp_path, [send(1, comm=3), send(1)], [recv(0), recv(0, comm=3)], comms={3: [0, 1]}
     )
     assert partners(run, 0) == {0: (1, 1), 1: (1, 0)}
 
@@ -139,8 +143,7 @@ def test_collectives_are_numbered_by_communicator(tmp_path: Path) -> None:
     assert found.instances == 3 and set(found.instance_comm.tolist()) == {0, 1}
     # The second on the world: two call MPI_Allreduce, one MPI_Ibarrier.
     assert a[2] == b[2] == c[2] == -1
-    assert found.lines == (
-        "3 calls of collectives where other members called another one",)
+    assert found.lines == ("3 calls of collectives where other members called another one",)
 
 
 def test_a_collective_that_a_member_lacks_is_counted(tmp_path: Path) -> None:
@@ -191,7 +194,8 @@ def test_around_lost_events_only_what_is_certain_is_matched(tmp_path: Path) -> N
     sender.save(tmp_path)
     parts = [recv(0)] * 3, [recv(0)] * 3, [recv(0)] * 4
     receiver = rank_file(
-        1, 2, [*parts[0], ("cut",), *parts[1], ("cut",), *parts[2], ("Barrier",), ("Finalize",)])
+        1, 2, [*parts[0], ("cut",), *parts[1], ("cut",), *parts[2], ("Barrier",), ("Finalize",)]
+    )
     receiver.end()
     path = receiver.save(tmp_path)
     chunks = [k for k, part in enumerate(receiver.parts) if part.kind == EVENTS]
@@ -213,7 +217,8 @@ def test_collectives_after_lost_events_count_from_the_end(tmp_path: Path) -> Non
     whole.end()
     whole.save(tmp_path)
     torn = rank_file(
-        1, 2, [*[barrier] * 2, ("cut",), *[barrier] * 4, ("cut",), *[barrier] * 3, ("Finalize",)])
+        1, 2, [*[barrier] * 2, ("cut",), *[barrier] * 4, ("cut",), *[barrier] * 3, ("Finalize",)]
+    )
     torn.end()
     path = torn.save(tmp_path)
     middle = [k for k, part in enumerate(torn.parts) if part.kind == EVENTS][1]
@@ -245,16 +250,15 @@ def test_a_pause_at_the_same_place_everywhere_hurts_nothing(tmp_path: Path) -> N
         w.save(tmp_path)
     found = match(read_run(tmp_path))
     assert found.lines == () and found.messages == 4
-    assert found.of(0).instance.tolist() == found.of(1).instance.tolist() == [
-        0, -1, -1, -1, -1, 1, -1]
+    assert (
+        found.of(0).instance.tolist() == found.of(1).instance.tolist() == [0, -1, -1, -1, -1, 1, -1]
+    )
 
 
 def test_threads_are_matched_by_the_beginning_of_their_calls(tmp_path: Path) -> None:
     """A blocking receive that began first returns last, and is recorded last."""
     run = sketched(
-        tmp_path,
-        [send(1), send(1)],
-        [recv(0, thread=1, start=50), recv(0, thread=0, start=20)],
+        tmp_path, [send(1), send(1)], [recv(0, thread=1, start=50), recv(0, thread=0, start=20)]
     )
     assert run.ranks[1].thread is not None
     assert partners(run, 0) == {0: (1, 1), 1: (1, 0)}
@@ -324,7 +328,8 @@ def test_random_traffic_is_matched_as_it_was_made(tmp_path: Path) -> None:
             if not waiting[key]:
                 del waiting[key]
             events[dst].append(
-                recv(src, tag) if rng.random() < 0.5 else recv(-2, -1, found=(src, tag)))
+                recv(src, tag) if rng.random() < 0.5 else recv(-2, -1, found=(src, tag))
+            )
     run = sketched(tmp_path, *events)
     found = match(run)
     for rank in range(size):

@@ -31,21 +31,32 @@ def square(found, what: str = "messages") -> list[list[int]]:
 
 
 def test_messages_and_bytes_by_source_and_destination(tmp_path: Path) -> None:
-    found = communication_matrix(sketched(
-        tmp_path,
-        [send(1), send(1, nbytes=92), send(2), send(0), ("Sendrecv", {"peer": 1, "nbytes": 7}),
-         ("Sendrecv_recv", {"peer": 2}), ("Allreduce", {"nbytes": 16}), BARRIER],
-        [recv(0), recv(0), ("Send_init", {"peer": 0, "nbytes": 5}), wait(2), send(-3)],
-        [recv(0), irecv(-2, -1), wait(cancels=[1])],
-    ))  # fmt: skip
+    found = communication_matrix(
+        sketched(
+            tmp_path,
+            [
+                send(1),
+                send(1, nbytes=92),
+                send(2),
+                send(0),
+                ("Sendrecv", {"peer": 1, "nbytes": 7}),
+                ("Sendrecv_recv", {"peer": 2}),
+                ("Allreduce", {"nbytes": 16}),
+                BARRIER,
+            ],
+            [recv(0), recv(0), ("Send_init", {"peer": 0, "nbytes": 5}), wait(2), send(-3)],
+            [recv(0), irecv(-2, -1), wait(cancels=[1])],
+        )
+    )
     assert square(found) == [[1, 3, 1], [1, 0, 0], [0, 0, 0]]
     assert square(found, "bytes") == [[8, 107, 8], [5, 0, 0], [0, 0, 0]]
     assert (found.collective_calls, found.collective_bytes, found.notes) == (2, 16, ())
 
 
 def test_cancelled_sends_are_no_messages(tmp_path: Path) -> None:
-    found = communication_matrix(sketched(
-        tmp_path, [("Isend", {"peer": 1, "nbytes": 8}), wait(cancels=[0])], [BARRIER]))
+    found = communication_matrix(
+        sketched(tmp_path, [("Isend", {"peer": 1, "nbytes": 8}), wait(cancels=[0])], [BARRIER])
+    )
     assert square(found) == [[0, 0], [0, 0]] and found.values("messages").sum() == 0
 
 
@@ -64,7 +75,8 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     found = communication_matrix(sketched(tmp_path, [send(1)], None, [send(1)]))
     assert square(found) == [[0, 1, 0], [0, 0, 0], [0, 1, 0]]
     assert found.notes == (
-        "1 rank has no readable capture: what was sent there is not in the matrix",)
+        "1 rank has no readable capture: what was sent there is not in the matrix",
+    )
 
 
 @pytest.mark.parametrize("n", [1, 4, 16])
@@ -141,8 +153,9 @@ def test_the_picture_is_the_same_each_time(tmp_path: Path) -> None:
             write_matrix_png(found, what, tmp_path / name)
         assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    write_matrix_png(communication_matrix(traced(corpus.run(corpus.fft2d(), 4))), "bytes",
-                     tmp_path / "empty.png")  # fmt: skip
+    write_matrix_png(
+        communication_matrix(traced(corpus.run(corpus.fft2d(), 4))), "bytes", tmp_path / "empty.png"
+    )
 
 
 # ---- the command ----------------------------------------------------------------------------
@@ -155,10 +168,15 @@ def study(tmp_path: Path) -> Path:
     for n, status in ((2, "complete"), (3, "complete"), (5, "partial")):
         folder = made.runs_dir(n)
         folder.mkdir(parents=True)
-        write_json(folder / "run.json", {
-            "schema": "p3s.run", "schema_version": 1, "np": n, "status": status, "wall_s": 1.0})
-        sketched(folder, *([send((r + 1) % n), recv((r - 1) % n)] for r in range(n)),
-                 ends=status == "complete")  # fmt: skip
+        write_json(
+            folder / "run.json",
+            {"schema": "p3s.run", "schema_version": 1, "np": n, "status": status, "wall_s": 1.0},
+        )
+        sketched(
+            folder,
+            *([send((r + 1) % n), recv((r - 1) % n)] for r in range(n)),
+            ends=status == "complete",
+        )
     return tmp_path / "study"
 
 
@@ -226,9 +244,13 @@ def test_a_terminal_gets_blocks_unless_it_wants_none(plain: bool, study: Path) -
     env |= {"PYTHONIOENCODING": "utf-8", "COLUMNS": "60"} | ({"NO_COLOR": "1"} if plain else {})
     main, other = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-m", "p3s", "matrix", str(study)], stdout=other, timeout=60, env=env,
-        stderr=subprocess.PIPE, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "p3s", "matrix", str(study)],
+        stdout=other,
+        timeout=60,
+        env=env,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     os.close(other)
     shown = b""
     while True:

@@ -14,21 +14,23 @@ def model_of(program, counts):
 
 
 def differing(item):
-    return sum(c["ranks"] for point in item["measured"] for c in point["classes"]
-               if "rule" in c) + sum(point.get("more", {}).get("differ", 0)
-                                     for point in item["measured"])
+    return sum(
+        c["ranks"] for point in item["measured"] for c in point["classes"] if "rule" in c
+    ) + sum(point.get("more", {}).get("differ", 0) for point in item["measured"])
 
 
 @pytest.mark.parametrize("name", ["jacobi2d", "cg", "halo3d", "turned"])
 def test_rules_that_hold_show_no_difference(name):
     model = models.built(name)
     for item in model["items"]:
-        assert [p["n"] for p in item["measured"]] == sorted({n for s in item["slots"]
-                                                             for n in s["seen"]})
+        assert [p["n"] for p in item["measured"]] == sorted(
+            {n for s in item["slots"] for n in s["seen"]}
+        )
         assert differing(item) == 0, item
         for point in item["measured"]:
-            assert point["ranks"][0] == sum(c["ranks"] for c in point["classes"]) \
-                + point.get("more", {}).get("ranks", 0)
+            assert point["ranks"][0] == sum(c["ranks"] for c in point["classes"]) + point.get(
+                "more", {}
+            ).get("ranks", 0)
     for what in ("events", "bytes", "time"):
         assert sum(item["share"][what] for item in model["items"]) == pytest.approx(1)
 
@@ -42,7 +44,9 @@ def test_uneven_blocks_are_classes_of_ranks():
     last = sent["measured"][-1]
     assert last["n"] == 12 and last["ranks"] == [12, 12] and last["calls"] == [12, 12]
     assert [(c["ranks"], c["traced"]["sizes"]) for c in last["classes"]] == [
-        (7, [[8 * 83, 1]]), (5, [[8 * 84, 1]])]
+        (7, [[8 * 83, 1]]),
+        (5, [[8 * 84, 1]]),
+    ]
 
 
 def test_what_the_rule_misses_is_kept_beside_what_was_traced():
@@ -62,6 +66,7 @@ def test_what_the_rule_misses_is_kept_beside_what_was_traced():
 
 def test_two_partners_that_coincide_share_their_calls():
     """With two ranks in a row the one below is the one above."""
+
     def program(rec):
         for _ in range(3):
             for step in (1, -1):

@@ -32,8 +32,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("program", "counts", "targets"), [c[1:] for c in CASES],
-                         ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("program", "counts", "targets"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_large_counts_are_exact(program, counts, targets):
     model = build_model([corpus.table(program, n) for n in counts])
     assert render(model)
@@ -95,6 +96,7 @@ def test_same_tables_give_the_same_model():
 
 def test_an_undecided_way_of_cutting_is_not_exact():
     """1007 cut into 2, 4, 8 and 16 blocks: remainder to the first, or ceil with a short last."""
+
     def program(rec):
         size = -(-1007 // rec.n)
         mine = min(1007, (rec.rank + 1) * size) - min(1007, rec.rank * size)
@@ -163,8 +165,10 @@ def test_operations_that_are_not_modelled_are_unknown():
     (row,) = model["not_modelled"]
     assert (row["op"], row["kind"], row["np"], row["events"]) == ("MPI_Put", "rma", 8, 8)
     assert row["share_of_events"] == 8 / tables[-1].count.sum() and 0 < row["share_of_time"] < 1
-    assert any(line.startswith("seen, not modelled: MPI_Put 8 events at 8 processes (")
-               for line in render(model).splitlines())
+    assert any(
+        line.startswith("seen, not modelled: MPI_Put 8 events at 8 processes (")
+        for line in render(model).splitlines()
+    )
 
 
 def test_a_call_that_only_ever_moves_nothing_is_part_of_the_order_alone():
@@ -176,8 +180,10 @@ def test_a_call_that_only_ever_moves_nothing_is_part_of_the_order_alone():
             rec("Allreduce", nbytes=8)
 
     model = build_model([corpus.table(program, n) for n in (2, 3, 5)])
-    assert [p["weight_points"] for p in model["phases"]] == [[[2, 1], [3, 1], [5, 1]],
-                                                            [[2, 5], [3, 5], [5, 5]]]
+    assert [p["weight_points"] for p in model["phases"]] == [
+        [[2, 1], [3, 1], [5, 1]],
+        [[2, 5], [3, 5], [5, 5]],
+    ]
     assert all(item["site"] != "null" for item in model["items"])
 
 

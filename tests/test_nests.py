@@ -131,13 +131,16 @@ def test_phases_json_is_the_nest(name):
             assert call["ranks"].get(str(n), 0) == len(mine)
 
     assert weights(found) == sorted(
-        [tree.weight(n) for n in counts] for tree in tree.loops() if tree.walk is None)
+        [tree.weight(n) for n in counts] for tree in tree.loops() if tree.walk is None
+    )
 
 
 def weights(found: dict[str, Any]) -> list[list[int]]:
     """Return the weights of all phases per count, sorted."""
-    return sorted([p["per_count"].get(str(n), {"weight": 0})["weight"] for n in found["counts"]]
-                  for p in found["phases"])
+    return sorted(
+        [p["per_count"].get(str(n), {"weight": 0})["weight"] for n in found["counts"]]
+        for p in found["phases"]
+    )
 
 
 def test_the_signature_does_not_grow_with_the_iterations():

@@ -15,9 +15,14 @@ from p3s.simulate.network import Curve, Network, Path, line, network_from_machin
 
 
 def machine(hosts: tuple[str, str] = ("n0", "n1"), **changes: Any) -> dict[str, Any]:
-    sizes = {"bytes": [0, 1000, 100_000], "one_way_ns": [1000.0, 1500.0, 51_000.0],
-             "one_way_median_ns": [1100.0, 1600.0, 52_000.0], "send_ns": [100.0, 200.0, 150.0],
-             "receive_ns": [80.0, 130.0, None], "gap_ns": [100.0, 300.0, 40_000.0]}
+    sizes = {
+        "bytes": [0, 1000, 100_000],
+        "one_way_ns": [1000.0, 1500.0, 51_000.0],
+        "one_way_median_ns": [1100.0, 1600.0, 52_000.0],
+        "send_ns": [100.0, 200.0, 150.0],
+        "receive_ns": [80.0, 130.0, None],
+        "gap_ns": [100.0, 300.0, 40_000.0],
+    }
     found = {"hosts": list(hosts), "eager_bytes": 4000, "sizes": sizes, **changes}
     return {"name": "box", "network": found}
 
@@ -68,26 +73,38 @@ def test_rough_network() -> None:
 
 def test_json_brings_everything_back() -> None:
     network = Network(
-        {0: Path(Curve((0.0, 10.0), (1.0, 2.5)), line(3.0), line(4.0, 0.5), math.inf, False),
-         3: Path(line(1.0), line(3.0), line(4.0), 4096, True)},
-        rate=0.025, burst=131072.0, post=120.0, reduce=0.1, source="somewhere",
-        detail={"residual": 0.01}, sender_buffer=16384.0, background=False)
+        {
+            0: Path(Curve((0.0, 10.0), (1.0, 2.5)), line(3.0), line(4.0, 0.5), math.inf, False),
+            3: Path(line(1.0), line(3.0), line(4.0), 4096, True),
+        },
+        rate=0.025,
+        burst=131072.0,
+        post=120.0,
+        reduce=0.1,
+        source="somewhere",
+        detail={"residual": 0.01},
+        sender_buffer=16384.0,
+        background=False,
+    )
     text = json.dumps(network.to_json(), allow_nan=False)
     assert Network.from_json(json.loads(text)) == network
     assert Network.from_json(rough_network().to_json()) == rough_network()
     assert Network.from_json({**network.to_json(), "rate_bytes_per_ns": None}).rate == math.inf
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"schema": "p3s.model"}, "not p3s.network version 1"),
-    ({"schema_version": 9}, "not p3s.network version 1"),
-    ({"paths": []}, "no path"),
-    ({"post_ns": -1}, "-1 is no cost"),
-    ({"post_ns": "x"}, "could not convert"),
-    ({"rate_bytes_per_ns": 0}, "a rate of 0"),
-    ({"paths": [{"distance": 0}]}, "is missing"),
-    ({"paths": 3}, "damaged"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"schema": "p3s.model"}, "not p3s.network version 1"),
+        ({"schema_version": 9}, "not p3s.network version 1"),
+        ({"paths": []}, "no path"),
+        ({"post_ns": -1}, "-1 is no cost"),
+        ({"post_ns": "x"}, "could not convert"),
+        ({"rate_bytes_per_ns": 0}, "a rate of 0"),
+        ({"paths": [{"distance": 0}]}, "is missing"),
+        ({"paths": 3}, "damaged"),
+    ],
+)
 def test_damaged_json_is_refused_in_one_line(change: dict[str, Any], words: str) -> None:
     with pytest.raises(Damaged, match=words) as failure:
         Network.from_json({**rough_network().to_json(), **change}, "study/network.json")

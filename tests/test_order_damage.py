@@ -22,9 +22,16 @@ def turn(rank: int, at: int) -> list:
     """One turn of a ring with nonblocking calls; ``at``: events before it."""
     there, here = (rank + 1) % SIZE, (rank - 1) % SIZE
     return [
-        irecv(-2, -1, found=(here, 3)), isend(there, 3), wait(at, at + 1), ("Allreduce",),
-        send(there), recv(here), ("Ibarrier",), wait(at + 6), ("cut",),
-    ]  # fmt: skip
+        irecv(-2, -1, found=(here, 3)),
+        isend(there, 3),
+        wait(at, at + 1),
+        ("Allreduce",),
+        send(there),
+        recv(here),
+        ("Ibarrier",),
+        wait(at + 6),
+        ("cut",),
+    ]
 
 
 def intact(rank: int) -> bytes:

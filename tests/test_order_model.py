@@ -20,7 +20,7 @@ def octants(sweeps: int = 2, blocks: int = 3) -> corpus.Program:
     """Sweeps whose direction changes inside one loop; border ranks leave out calls."""
 
     def program(rec: corpus.Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         cx, cy = divmod(rec.rank, p)
         for _ in range(sweeps):
             for octant in range(4):
@@ -97,8 +97,12 @@ def test_the_first_difference_is_named() -> None:
     t = corpus.table(swapped, 8)
     result = compare_order(model, t, generate(model, 8))
     assert result is not None and result["equal"] == 7
-    assert result["first"] == {"rank": 5, "position": 9, "expected": "MPI_Recv with 4, 400 bytes",
-                               "found": "MPI_Isend with 6, 400 bytes"}
+    assert result["first"] == {
+        "rank": 5,
+        "position": 9,
+        "expected": "MPI_Recv with 4, 400 bytes",
+        "found": "MPI_Isend with 6, 400 bytes",
+    }
 
     def longer(rec: corpus.Recorder) -> None:
         corpus.every_tenth()(rec)
@@ -120,21 +124,32 @@ def test_without_sequences_there_is_no_order() -> None:
 def turns(trips: int, outer: int = 1, stage: int = 0) -> Turns:
     index = np.array([[i, j] for i in range(outer) for j in range(trips)])
     m = len(index)
-    return Turns(index, np.tile([outer, trips], (m, 1)), np.full(m, stage), np.zeros(m, dtype=int),
-                 np.full((m, 2), -1), np.ones((m, 2), dtype=int))
+    return Turns(
+        index,
+        np.tile([outer, trips], (m, 1)),
+        np.full(m, stage),
+        np.zeros(m, dtype=int),
+        np.full((m, 2), -1),
+        np.ones((m, 2), dtype=int),
+    )
 
 
-@pytest.mark.parametrize(("made", "expected"), [
-    (lambda i, j: True, [["all"], ["all"]]),
-    (lambda i, j: j == 0, [["all"], ["is", 0]]),
-    (lambda i, j: j == 6, [["all"], ["from end", 0]]),
-    (lambda i, j: j > 0, [["all"], ["not", 0]]),
-    (lambda i, j: j % 3 == 1, [["all"], ["every", 3, 1]]),
-    (lambda i, j: i == 2 and j < 6, [["from end", 0], ["not from end", 0]]),
-    (lambda i, j: j in (1, 2, 5), [["all"], ["runs", [[1, 2], [5, 1]]]]),
-    (lambda i, j: (i, j) in ((0, 1), (0, 2), (2, 5)),
-     [["all"], ["turns", [[0, 1, 2], [2, 5, 1]]]]),
-])
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda i, j: True, [["all"], ["all"]]),
+        (lambda i, j: j == 0, [["all"], ["is", 0]]),
+        (lambda i, j: j == 6, [["all"], ["from end", 0]]),
+        (lambda i, j: j > 0, [["all"], ["not", 0]]),
+        (lambda i, j: j % 3 == 1, [["all"], ["every", 3, 1]]),
+        (lambda i, j: i == 2 and j < 6, [["from end", 0], ["not from end", 0]]),
+        (lambda i, j: j in (1, 2, 5), [["all"], ["runs", [[1, 2], [5, 1]]]]),
+        (
+            lambda i, j: (i, j) in ((0, 1), (0, 2), (2, 5)),
+            [["all"], ["turns", [[0, 1, 2], [2, 5, 1]]]],
+        ),
+    ],
+)
 def test_patterns_are_the_simplest_that_fit(made: object, expected: object) -> None:
     at = turns(7, 3)
     truth = np.array([made(i, j) for i, j in at.index.tolist()])  # type: ignore[operator]

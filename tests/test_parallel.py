@@ -44,14 +44,18 @@ def test_the_parts_of_the_ranks_make_the_whole(program: corpus.Program) -> None:
         again = phases_json(structure([table]))
         assert without_numbers(again["tree"]) == without_numbers(whole["tree"])
         assert again["accounting"] == whole["accounting"]
-        assert [p["per_count"] for p in again["phases"]] == [p["per_count"] for p in
-                                                             whole["phases"]]
+        assert [p["per_count"] for p in again["phases"]] == [
+            p["per_count"] for p in whole["phases"]
+        ]
 
 
 def without_numbers(node: dict) -> dict:
     """Drop the numbers of calls, which follow the order in which ranks are met."""
-    return {k: [without_numbers(c) for c in v] if k == "body" else v
-            for k, v in node.items() if k != "call"}
+    return {
+        k: [without_numbers(c) for c in v] if k == "body" else v
+        for k, v in node.items()
+        if k != "call"
+    }
 
 
 def test_bytes_of_a_part_are_the_part() -> None:
@@ -72,24 +76,61 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no MPI")
     folder = tmp_path_factory.mktemp("parallel")
     script = folder / "hello.py"
-    script.write_text("from mpi4py import MPI\nc = MPI.COMM_WORLD\n"
-                      "for k in range(7):\n"
-                      "    c.sendrecv(k, dest=(c.rank + 1) % c.size)\n    c.Barrier()\n")
+    script.write_text(
+        "from mpi4py import MPI\nc = MPI.COMM_WORLD\n"
+        "for k in range(7):\n"
+        "    c.sendrecv(k, dest=(c.rank + 1) % c.size)\n    c.Barrier()\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "p3s", "characterize", "-n", "1,2,3", "-o", str(folder / "study"),
-         "--", the_mpi().mpiexec, "-n", "{np}", sys.executable, str(script)],
-        capture_output=True, text=True, timeout=240, check=False)
+        [
+            sys.executable,
+            "-m",
+            "p3s",
+            "characterize",
+            "-n",
+            "1,2,3",
+            "-o",
+            str(folder / "study"),
+            "--",
+            the_mpi().mpiexec,
+            "-n",
+            "{np}",
+            sys.executable,
+            str(script),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return folder / "study"
 
 
 def by_processes(study: Path, processes: int) -> subprocess.CompletedProcess:
-    env = {**os.environ, **SHARING, "OMPI_MCA_rmaps_base_oversubscribe": "1",
-           "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    env = {
+        **os.environ,
+        **SHARING,
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
     return subprocess.run(
-        [the_mpi().mpiexec, "-n", str(processes), sys.executable, "-m",
-         "p3s.characterize.parallel", str(study)],
-        capture_output=True, text=True, timeout=240, env=env, check=False)
+        [
+            the_mpi().mpiexec,
+            "-n",
+            str(processes),
+            sys.executable,
+            "-m",
+            "p3s.characterize.parallel",
+            str(study),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=env,
+        check=False,
+    )
 
 
 def signatures(study: Path) -> dict[str, bytes]:
@@ -116,5 +157,6 @@ def test_a_damaged_run_ends_all_processes_with_one_line(study: Path, tmp_path: P
     lines = [line for line in done.stderr.splitlines() if line.startswith("p3s: ")]
     assert len(lines) == 1 and "rank-000001.p3t" in lines[0], done.stderr
     assert "Traceback" not in done.stderr
-    assert {k: v for k, v in signatures(copy).items() if "0003" in k} \
-        == {k: v for k, v in before.items() if "0003" in k}
+    assert {k: v for k, v in signatures(copy).items() if "0003" in k} == {
+        k: v for k, v in before.items() if "0003" in k
+    }

@@ -60,7 +60,7 @@ def test_indices_and_trips(name: str) -> None:
         got = loop_indices(parsed)
         wanted = np.full_like(got, -1)
         for k, row in enumerate(rows):
-            wanted[k, :len(row)] = row
+            wanted[k, : len(row)] = row
         assert np.array_equal(got, wanted)
         assert {k: v.tolist() for k, v in trips(parsed).items()} == found
         for node, (turn, total) in turns_with(parsed).items():

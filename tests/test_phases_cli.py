@@ -31,69 +31,104 @@ def trips(*rows: tuple[int, int, int, int, int] | None) -> Json:
 
 
 def call(
-    number: int, site: str, op: str, when: str = "always", ranks: Json | None = None,
+    number: int,
+    site: str,
+    op: str,
+    when: str = "always",
+    ranks: Json | None = None,
     size: tuple[int, int] = (0, 0),
-) -> Json:  # fmt: skip
+) -> Json:
     ranks = ranks if ranks is not None else by_count(*COUNTS)
     return {
-        "call": number, "site": site, "op": op, "when": when, "ranks": ranks,
+        "call": number,
+        "site": site,
+        "op": op,
+        "when": when,
+        "ranks": ranks,
         "count": {n: 100 * each for n, each in ranks.items()},
         "bytes": {n: list(size) for n in ranks},
         "time_ns": dict.fromkeys(ranks, 1000),
-    }  # fmt: skip
+    }
 
 
 def cost(weight: int, share: float, work: int, least: int | None = None, **more: Any) -> Json:
     return {
-        "weight": weight, "weight_min": weight if least is None else least, "ranks": 16,
-        "events": 4800, "bytes": 12_345_678, "work": work, "elapsed_ns": work // 4,
-        "share": share, "relevant": share >= 0.01,
-        "operations": {"MPI_Isend": 1600, "MPI_Waitall": 1600, "MPI_Allreduce": 160}, **more,
-    }  # fmt: skip
+        "weight": weight,
+        "weight_min": weight if least is None else least,
+        "ranks": 16,
+        "events": 4800,
+        "bytes": 12_345_678,
+        "work": work,
+        "elapsed_ns": work // 4,
+        "share": share,
+        "relevant": share >= 0.01,
+        "operations": {"MPI_Isend": 1600, "MPI_Waitall": 1600, "MPI_Allreduce": 160},
+        **more,
+    }
 
 
 def phase(number: int, loop: int, costs: Json, calls: list[int], **more: Any) -> Json:
     return {
-        "phase": number, "loop": loop, "parent": 0 if number else None, "depth": min(number, 1),
-        "name": f"loop {loop}" if loop else "outside loops", "calls": calls,
-        "total_work_spread": 0.01, "constant_work": True, "varying": False,
-        "per_count": costs, **more,
-    }  # fmt: skip
+        "phase": number,
+        "loop": loop,
+        "parent": 0 if number else None,
+        "depth": min(number, 1),
+        "name": f"loop {loop}" if loop else "outside loops",
+        "calls": calls,
+        "total_work_spread": 0.01,
+        "constant_work": True,
+        "varying": False,
+        "per_count": costs,
+        **more,
+    }
 
 
 def account(events: int, time_ns: int, **more: Any) -> Json:
     return {
-        "events": events, "null_events": 0, "failed_polls": 0, "time_ns": time_ns,
+        "events": events,
+        "null_events": 0,
+        "failed_polls": 0,
+        "time_ns": time_ns,
         "start": {"events": 16, "time_ns": 1_000_000},
         "relevant": {"events": events - 132, "time_ns": time_ns - 5_000_000},
         "rest": {"events": 100, "time_ns": 3_000_000},
-        "end": {"events": 16, "time_ns": 1_000_000}, **more,
-    }  # fmt: skip
+        "end": {"events": 16, "time_ns": 1_000_000},
+        **more,
+    }
 
 
 def artefact() -> Json:
     """Hundred steps of a halo exchange, a residual every tenth, and a loop that takes no time."""
     exchange = {
-        "loop": 2, "walk": "partners", "body": [
+        "loop": 2,
+        "walk": "partners",
+        "body": [
             call(2, "s2", "MPI_Isend", size=(8, 4096), ranks=by_count(4, 9, 16)),
             call(3, "s3", "MPI_Irecv", size=(8, 4096), ranks=by_count(4, 9, 16)),
         ],
         "trips": trips((200, 200, 100, 2, 2), (400, 200, 100, 2, 4), (400, 200, 100, 2, 4)),
-    }  # fmt: skip
+    }
     steps = {
-        "loop": 1, "walk": None, "trips": trips(*[(100, 100, 1, 100, 100)] * 3), "body": [
+        "loop": 1,
+        "walk": None,
+        "trips": trips(*[(100, 100, 1, 100, 100)] * 3),
+        "body": [
             exchange,
             call(4, "s4", "MPI_Waitall", size=(4, 8)),
             call(5, "s5", "MPI_Allreduce", when="every 10", size=(8, 8)),
             call(6, "s6", "MPI_Send", ranks=by_count(2, 6, 12), size=(64, 64)),
         ],
-    }  # fmt: skip
+    }
     checks = {
-        "loop": 3, "walk": None, "body": [call(7, "s7", "MPI_Barrier")],
+        "loop": 3,
+        "walk": None,
+        "body": [call(7, "s7", "MPI_Barrier")],
         "trips": trips(None, (3, 3, 1, 3, 3), (5, 5, 1, 5, 5)),
-    }  # fmt: skip
+    }
     return {
-        "schema": "p3s.phases", "schema_version": 1, "counts": list(COUNTS),
+        "schema": "p3s.phases",
+        "schema_version": 1,
+        "counts": list(COUNTS),
         "work_unit": "cpu_ns",
         "sites": {
             "s1": ["halo.py:main:10"],
@@ -106,23 +141,29 @@ def artefact() -> Json:
             "s8": [],
         },
         "tree": {
-            "loop": 0, "walk": None, "trips": trips(*[(1, 1, 1, 1, 1)] * 3), "body": [
-                call(1, "s1", "MPI_Init"), steps, checks, call(8, "s8", "MPI_Finalize"),
-            ],
+            "loop": 0,
+            "walk": None,
+            "trips": trips(*[(1, 1, 1, 1, 1)] * 3),
+            "body": [call(1, "s1", "MPI_Init"), steps, checks, call(8, "s8", "MPI_Finalize")],
         },
         "phases": [
             phase(0, 0, by_count(*[cost(1, 0.004, 5_000_000)] * 3), [1, 8]),
             phase(
-                1, 1, by_count(*(cost(100, 0.99, w * 10**9) for w in (10, 11, 12))),
-                [2, 3, 4, 5, 6], total_work_spread=0.18, constant_work=False,
+                1,
+                1,
+                by_count(*(cost(100, 0.99, w * 10**9) for w in (10, 11, 12))),
+                [2, 3, 4, 5, 6],
+                total_work_spread=0.18,
+                constant_work=False,
             ),
             phase(2, 3, by_count(None, *[cost(5, 0.006, 10**6, least=3)] * 2), [7]),
         ],
         "accounting": by_count(
-            account(1000, 10**9), account(2000, 2 * 10**9),
+            account(1000, 10**9),
+            account(2000, 2 * 10**9),
             account(4000, 4 * 10**9, null_events=120, failed_polls=7),
         ),
-    }  # fmt: skip
+    }
 
 
 def a_study(folder: Path, content: Json | None = None) -> Path:
@@ -226,9 +267,13 @@ def test_json_is_the_artefact_and_the_places(
     found = json.loads(text)
     assert {key: found[key] for key in artefact()} == artefact()
     assert found["places"]["halo.py:step:44"] == {
-        "module": "", "function": "step", "file": "halo.py", "line": 44, "offset": 0,
+        "module": "",
+        "function": "step",
+        "file": "halo.py",
+        "line": 44,
+        "offset": 0,
         "inlined_into": [],
-    }  # fmt: skip
+    }
     assert found["places"]["app+0x1234"]["offset"] == 0x1234
     assert "MPI.so+0x10" not in found["places"], "of Python programs the Python frames"
     assert found["notes"] == ["app: not found on this machine, so its calls are addresses"]
@@ -263,10 +308,14 @@ def test_long_programs_are_cut_and_say_so(
     for number in range(300):
         site, loop = f"x{number}", 100 + number
         content["sites"][site] = [f"very_long_file_name_{number}.py:{name}{number}:7"]
-        content["tree"]["body"].append({
-            "loop": loop, "walk": None, "trips": trips(*[(7, 7, 1, 7, 7)] * 3),
-            "body": [call(1000 + number, site, "MPI_Neighbor_alltoallw", size=(1, 10**15))],
-        })  # fmt: skip
+        content["tree"]["body"].append(
+            {
+                "loop": loop,
+                "walk": None,
+                "trips": trips(*[(7, 7, 1, 7, 7)] * 3),
+                "body": [call(1000 + number, site, "MPI_Neighbor_alltoallw", size=(1, 10**15))],
+            }
+        )
         content["phases"].append(
             phase(10 + number, loop, by_count(*[cost(7, 0.02, 10**15)] * 3), [1000 + number])
         )
@@ -290,9 +339,14 @@ def test_calls_of_one_function_are_one_line(
         site = f"x{number}"
         content["sites"][site] = [f"halo.py:faces:{60 + number}", "halo.py:main:20"]
         content["tree"]["body"].append(
-            call(50 + number, site, "MPI_Isend", ranks=by_count(4, 4, 4 + number % 8),
-                 size=(8 * number, 800))
-        )  # fmt: skip
+            call(
+                50 + number,
+                site,
+                "MPI_Isend",
+                ranks=by_count(4, 4, 4 + number % 8),
+                size=(8 * number, 800),
+            )
+        )
     study = str(a_study(tmp_path, content))
     line = next(x for x in output(capsys, study, "--tree").splitlines() if "faces" in x)
     assert " ".join(line.split()) == (
@@ -385,7 +439,7 @@ def change(path: str, value: Any) -> Callable[[Json], None]:
         change("sites/s1", "main"),
         change("sites", []),
     ],
-)  # fmt: skip
+)
 def test_damage_is_one_line(
     damage: Callable[[Json], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -395,9 +449,7 @@ def test_damage_is_one_line(
     assert code == 1 and "phases.json: " in error
 
 
-def test_no_damage_is_an_internal_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_damage_is_an_internal_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Any entry removed or replaced by something else: a result, or one line."""
     chance = random.Random(5)
     whole = artefact()

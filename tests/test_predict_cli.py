@@ -23,11 +23,19 @@ from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 CELLS, COUNTS = 1 << 20, (2, 4, 8)
 #: Messages between two hosts: 1 us, 0.5 ns per byte.
 NETWORK: dict[str, Any] = {
-    "hosts": ["n0", "n1"], "mpi": "openmpi 4.1.4", "eager_bytes": 4000, "ranges": [],
-    "sizes": {"bytes": [1, 1000, 100_000], "one_way_ns": [1000.0, 1500.0, 51_000.0],
-              "one_way_median_ns": [1000.0, 1500.0, 51_000.0],
-              "send_ns": [100.0, 200.0, 40_000.0], "receive_ns": [80.0, 130.0, None],
-              "gap_ns": [100.0, 300.0, 40_000.0]}}  # fmt: skip
+    "hosts": ["n0", "n1"],
+    "mpi": "openmpi 4.1.4",
+    "eager_bytes": 4000,
+    "ranges": [],
+    "sizes": {
+        "bytes": [1, 1000, 100_000],
+        "one_way_ns": [1000.0, 1500.0, 51_000.0],
+        "one_way_median_ns": [1000.0, 1500.0, 51_000.0],
+        "send_ns": [100.0, 200.0, 40_000.0],
+        "receive_ns": [80.0, 130.0, None],
+        "gap_ns": [100.0, 300.0, 40_000.0],
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +47,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, 10), COUNTS)
     model = load_model(study.root)
     found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
-    write_json(study.compute_path, {
-        "schema": "p3s.compute", "schema_version": 1, "time_unit": "cpu_ns", "runs": [],
-        "refused": [], "unmatched": {}, "outside_model": {}, **compute_json(model, found, [])})
+    write_json(
+        study.compute_path,
+        {
+            "schema": "p3s.compute",
+            "schema_version": 1,
+            "time_unit": "cpu_ns",
+            "runs": [],
+            "refused": [],
+            "unmatched": {},
+            "outside_model": {},
+            **compute_json(model, found, []),
+        },
+    )
     return study
 
 
@@ -73,8 +91,13 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def put(study: Study, n: int, **head: Any) -> None:
     phases = read_json(study.scaled_path(n), "p3s.scaled")["phases"]
-    put_replay(study, n, [(r, p["phase"], 1e6, 0.9e6, 1.1e6) for r in range(n) for p in phases],
-               nodes=["node0", "node1"], **head)  # fmt: skip
+    put_replay(
+        study,
+        n,
+        [(r, p["phase"], 1e6, 0.9e6, 1.1e6) for r in range(n) for p in phases],
+        nodes=["node0", "node1"],
+        **head,
+    )
 
 
 def predicted(study: Study, *words: str, counts: str = "16") -> dict[str, Any]:
@@ -113,7 +136,10 @@ def test_nothing_measured_on_a_cluster_a_typical_one_stands_for_it(
     assert "network: a typical InfiniBand HDR fat tree (infiniband-hdr)" in said
     assert "p3s machine list" in said and "n=16: simulated (typical)" in said
     assert result["network"] == {
-        "name": "infiniband-hdr", "label": "InfiniBand HDR fat tree", "source": "typical"}
+        "name": "infiniband-hdr",
+        "label": "InfiniBand HDR fat tree",
+        "source": "typical",
+    }
     assert all(row["model_representative"] for row in result["counts"])
     assert "not-representative" not in {reason["code"] for reason in result["reasons"]}
     row = result["counts"][-1]
@@ -205,6 +231,7 @@ def test_the_curve_keeps_its_counts(
 
 def before_and_after(study: Study, *words: str, counts: str = "16") -> int:
     """Run p3s predict, which must leave everything as it was; return its exit code."""
+
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in study.root.rglob("*")}
 
@@ -214,19 +241,21 @@ def before_and_after(study: Study, *words: str, counts: str = "16") -> int:
     return code
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--network", "token-ring"], "neither a file nor one of ethernet-100g, ethernet-10g"),
-    (["--network", "BROKEN"], "name is missing"),
-    (["--network", "ONE-HOST"], "no messages between two hosts"),
-    (["--estimator", "machine"], "p3s machine measure"),
-    (["--estimator", "simgrid"], "estimator simgrid"),
-    (["--collectives", "allreduce=magic"], "no algorithm 'magic'"),
-    (["--machine", "NONE"], "not there"),
-    (["--machine", "ONE-HOST"], "p3s machine measure -o"),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--network", "token-ring"], "neither a file nor one of ethernet-100g, ethernet-10g"),
+        (["--network", "BROKEN"], "name is missing"),
+        (["--network", "ONE-HOST"], "no messages between two hosts"),
+        (["--estimator", "machine"], "p3s machine measure"),
+        (["--estimator", "simgrid"], "estimator simgrid"),
+        (["--collectives", "allreduce=magic"], "no algorithm 'magic'"),
+        (["--machine", "NONE"], "not there"),
+        (["--machine", "ONE-HOST"], "p3s machine measure -o"),
+    ],
+)
 def test_what_is_missing_is_said_before_anything_is_written(
-    study: Study, tmp_path: Path, words: list[str], said: str,
-    capsys: pytest.CaptureFixture[str],
+    study: Study, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken.json").write_text('{"schema": "p3s.cluster", "schema_version": 1}')
     put_machine(tmp_path / "one.json", hosts=["n0", "n0"])
@@ -241,7 +270,9 @@ def test_what_is_missing_is_said_before_anything_is_written(
 
 
 def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def no_mpi(_: Any) -> Any:
@@ -254,11 +285,14 @@ def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
         assert "nothing can be replayed here: no mpiexec on PATH" in said and "--network" in said
     assert predicted(study)["estimator"] == "typical", "which launches nothing"
     new = tmp_path / "new"
-    for words, said in ((["--from", "2,4"], "2 process counts, the model needs 3"),
-                        (["--from", "2,4,8"], "none")):
+    for words, said in (
+        (["--from", "2,4"], "2 process counts, the model needs 3"),
+        (["--from", "2,4,8"], "none"),
+    ):
         program = str(tmp_path / "none")
-        assert run(["predict", str(new), "-n", "16", *words, "--", "mpiexec", "-n", "{np}",
-                    program]) in (1, 2)
+        assert run(
+            ["predict", str(new), "-n", "16", *words, "--", "mpiexec", "-n", "{np}", program]
+        ) in (1, 2)
         assert said in capsys.readouterr().err and not new.exists()
 
 
@@ -294,8 +328,10 @@ def test_for_another_machine_its_messages_are_taken(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--estimator", "guess"],
-         "there are auto, simulation, machine, simgrid, typical and thesis"),
+        (
+            ["--estimator", "guess"],
+            "there are auto, simulation, machine, simgrid, typical and thesis",
+        ),
         (["--estimator", "thesis", "--network", "slingshot"], "leave one of them out"),
         (["--hosts", "n0", "--network", "slingshot"], "leave one of them out"),
         (["--estimator", "typical", "-n", "99999999"], "more than"),
@@ -311,7 +347,9 @@ def test_options_that_cannot_be_are_usage_errors(
 
 
 def test_an_estimator_that_fails_says_why_and_the_others_go_on(
-    study: Study, replays: list[int], monkeypatch: pytest.MonkeyPatch,
+    study: Study,
+    replays: list[int],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:

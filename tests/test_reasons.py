@@ -51,22 +51,42 @@ def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1)
 # ---- the reasons themselves ------------------------------------------------------------------
 def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
     """All that can be wrong at once; what a file holds is what was made."""
-    times = {n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
-             for n in (2, 4, 400)}  # fmt: skip
-    held = {"n": 4, "possible": True, "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
-            "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4}}  # fmt: skip
+    times = {
+        n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
+        for n in (2, 4, 400)
+    }
+    held = {
+        "n": 4,
+        "possible": True,
+        "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
+        "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4},
+    }
     for each in times.values():
-        each.head.update(not_modelled=[{"op": "MPI_Put", "share_of_time": 0.3}],
-                         share={"unknown": {"events": 1}})  # fmt: skip
+        each.head.update(
+            not_modelled=[{"op": "MPI_Put", "share_of_time": 0.3}], share={"unknown": {"events": 1}}
+        )
         each.phases[0].update(outside=99.0, below=True)
-    validation = {"n": 8, "counts": [2, 4], "unmodelled": {"share_of_time": 0.2},
-                  "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]}}
-    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], holdout=held,
-                     validations=[validation])  # fmt: skip
+    validation = {
+        "n": 8,
+        "counts": [2, 4],
+        "unmodelled": {"share_of_time": 0.2},
+        "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]},
+    }
+    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], holdout=held, validations=[validation])
     found = set(codes(result))
-    assert found == {"not-representative", "model-off", "superlinear", "wide", "holdout-missed",
-                     "holdout-work", "validate-work", "left-out", "no-rule", "extrapolated",
-                     "outside"}  # fmt: skip
+    assert found == {
+        "not-representative",
+        "model-off",
+        "superlinear",
+        "wide",
+        "holdout-missed",
+        "holdout-work",
+        "validate-work",
+        "left-out",
+        "no-rule",
+        "extrapolated",
+        "outside",
+    }
     assert found <= set(CODES)
     for each in reasons_in(result):
         assert each.advice and not each.text[0].isupper() and not each.sentence.endswith(".")
@@ -80,14 +100,17 @@ def test_codes_in_short_name_each_once() -> None:
     assert in_short([]) == "" and in_short([Reason("<b>", "x")]) == "another reason"
     assert untrusted([one, two]) == [one] and untrusted([one, two], {"wide"}) == []
     assert reasons_in({"reasons": [3, {"code": "wide"}, one.to_json()]}, "base") == [
-        Reason("wide", "base: a")]  # fmt: skip
+        Reason("wide", "base: a")
+    ]
     assert reasons_in({}) == [] == reasons_in({"reasons": None})
 
 
 # ---- each condition --------------------------------------------------------------------------
 def test_communication_that_was_not_measured_as_in_a_run() -> None:
-    times = {n: replace(made, why_not="" if n == 4 else "one host")
-             for n, made in halving(2, 4, 8).items()}  # fmt: skip
+    times = {
+        n: replace(made, why_not="" if n == 4 else "one host")
+        for n, made in halving(2, 4, 8).items()
+    }
     result = compose(times, {}, {}, [2])
     assert codes(result) == ["not-representative"]
     assert "at 2 and 8 processes" in texts(result, "not-representative")[0]
@@ -135,8 +158,12 @@ def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) ->
     part = np.ones((2, 1))
     made = Communication("typical", 2, (1,), part, part, part, part, part, part, followed=followed)
     assert from_bytes(to_bytes(made)).followed == followed
-    assert Followed(unsettled=0.5, change=6.2).with_unmatched(
-        {"events": 3.0, "of": 100.0, "calls": ["MPI_Isend"]}) == followed
+    assert (
+        Followed(unsettled=0.5, change=6.2).with_unmatched(
+            {"events": 3.0, "of": 100.0, "calls": ["MPI_Isend"]}
+        )
+        == followed
+    )
     assert Followed().with_unmatched({}) == Followed(), "a replay of an older P3S"
 
 
@@ -151,17 +178,21 @@ def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> Non
     assert found.into(Followed()) == Followed()
     found.add(loop, Folded(np.full((4, 1), 60.0), settled=False, change=6.2), notes)
     assert found.into(Followed()) == Followed(unsettled=0.6, change=6.2)
-    assert notes == [f"loop 7, 24 of 60 iterations: the time of an iteration still changes by {p} "
-                     "at the end of what was simulated; the last ones stand for the rest"
-                     for p in ("1 %", "620 %")]  # fmt: skip
+    assert notes == [
+        f"loop 7, 24 of 60 iterations: the time of an iteration still changes by {p} "
+        "at the end of what was simulated; the last ones stand for the rest"
+        for p in ("1 %", "620 %")
+    ]
     assert moved_earlier(1).startswith("1 send is made earlier")
 
 
 @pytest.mark.parametrize("model_s", [42.7, 10.0])
 def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: float) -> None:
     """On another network the run time does not tell, the computation does."""
-    times = {n: replace(times_at(n, seconds), estimator="typical", why_not="")
-             for n, seconds in ((1, model_s), (2, 11.0), (4, 6.0))}  # fmt: skip
+    times = {
+        n: replace(times_at(n, seconds), estimator="typical", why_not="")
+        for n, seconds in ((1, model_s), (2, 11.0), (4, 6.0))
+    }
     runs = {n: run_of(n, total, wall=99.0) for n, total in ((1, 21.3), (2, 22.0), (4, 24.0))}
     result = compose(times, runs, {}, [1, 2, 4])
     first, second, _ = result["counts"]
@@ -176,8 +207,10 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
 
 
 def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
-    times = {n: replace(times_at(n, s), estimator="typical", why_not="")
-             for n, s in ((1, 26.0), (2, 11.0))}  # fmt: skip
+    times = {
+        n: replace(times_at(n, s), estimator="typical", why_not="")
+        for n, s in ((1, 26.0), (2, 11.0))
+    }
     result = compose(times, {1: run_of(1, 21.3)}, {}, [1, 2])
     assert result["counts"][0]["time_from"] == "model" and codes(result) == []
 
@@ -185,8 +218,9 @@ def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
 @pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])
 def test_an_efficiency_that_cannot_be_believed(seconds: float, against: bool) -> None:
     """16 s at 4 are 8 s at 8: 7 s is 114 %, 6.6 s is 121 %."""
-    result = compose({4: times_at(4, 16.0), 8: times_at(8, seconds)}, {},
-                     {4: REPLAYED, 8: REPLAYED}, [4])  # fmt: skip
+    result = compose(
+        {4: times_at(4, 16.0), 8: times_at(8, seconds)}, {}, {4: REPLAYED, 8: REPLAYED}, [4]
+    )
     assert codes(result) == ["superlinear"] * against
     assert not against or "121 % at 8 processes" in texts(result, "superlinear")[0]
 
@@ -253,9 +287,12 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
     rows: list[float], unknown: float, found: list[str]
 ) -> None:
     """What is not modelled has no rule either: it is not counted twice."""
-    head = {"not_modelled": [{"op": f"MPI_X{k}", "share_of_time": share}
-                             for k, share in enumerate(rows)],
-            "traced_share": {"unknown": {"time": unknown}}}  # fmt: skip
+    head = {
+        "not_modelled": [
+            {"op": f"MPI_X{k}", "share_of_time": share} for k, share in enumerate(rows)
+        ],
+        "traced_share": {"unknown": {"time": unknown}},
+    }
     result = compose({4: times_at(4, 1.0, **head)}, {}, {4: REPLAYED}, [4])
     assert codes(result) == found
     assert "left-out" not in found or "MPI_X0" in texts(result, "left-out")[0]
@@ -263,13 +300,19 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
 
 def test_validations_of_this_model_speak_against_a_prediction(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None,
-                                  "counts": [2, 4]})  # fmt: skip
+    write_json(
+        study.model_path,
+        {"schema": "p3s.model", "schema_version": 1, "holdout": None, "counts": [2, 4]},
+    )
     put_scaled(study, 2, [(0, 0, 1, 1e6), (1, 0, 1, 1e6)], [phase(0)])
     put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0), (1, 0, 1.0, 1.0, 1.0)])
-    off = {"schema": "p3s.validation", "schema_version": 1, "n": 8,
-           "model_crc": crc_of(study.model_path),
-           "work": {"each": [{"share": 1.0, "error": 0.5}]}}  # fmt: skip
+    off = {
+        "schema": "p3s.validation",
+        "schema_version": 1,
+        "n": 8,
+        "model_crc": crc_of(study.model_path),
+        "work": {"each": [{"share": 1.0, "error": 0.5}]},
+    }
     write_json(study.validate_path(8), off)
     assert codes(predict(study, [2])) == ["validate-work"]
     write_json(study.validate_path(8), {**off, "model_crc": 1})
@@ -366,8 +409,9 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     (said,) = texts(result, "no-trend")
     assert why in said and codes(result) == []
     timed = times_at(8, 1.0)
-    timed.phases[0].update(compute_low=0.9, compute_high=1.1, work_error=0.06,
-                           no_trend=made.phases[0]["no_trend"])  # fmt: skip
+    timed.phases[0].update(
+        compute_low=0.9, compute_high=1.1, work_error=0.06, no_trend=made.phases[0]["no_trend"]
+    )
     work, cost = timed.parts_of(0)
     assert work == (0.5, 1.5) and cost == pytest.approx((0.92, 1.08))
     timed.phases[0]["no_trend"] = {"why": why, "low": None, "high": math.nan}

@@ -35,12 +35,16 @@ def test_work_of_bt_is_the_same_at_every_count():
     assert [(a, b) for _, a, b in law.terms] == [(0, 0)]
 
 
-@pytest.mark.parametrize(("points", "far", "value"), [
-    ({16: 159, 32: 318, 64: 636}, 512, 5088),                           # N-Body, weight
-    ({16: 8_000_000, 32: 4_000_000, 64: 2_000_000}, 512, 250_000),       # N-Body, bytes
-    ({16: 1200, 32: 1400, 64: 1600, 128: 1800}, 4096, 2800),             # Sweep3D, weight
-    ({16: 2, 64: 3, 256: 4}, 4096, 6),                                   # CG, partners of a rank
-], ids=["N-Body weight", "N-Body bytes", "Sweep3D weight", "CG partners"])
+@pytest.mark.parametrize(
+    ("points", "far", "value"),
+    [
+        ({16: 159, 32: 318, 64: 636}, 512, 5088),  # N-Body, weight
+        ({16: 8_000_000, 32: 4_000_000, 64: 2_000_000}, 512, 250_000),  # N-Body, bytes
+        ({16: 1200, 32: 1400, 64: 1600, 128: 1800}, 4096, 2800),  # Sweep3D, weight
+        ({16: 2, 64: 3, 256: 4}, 4096, 6),  # CG, partners of a rank
+    ],
+    ids=["N-Body weight", "N-Body bytes", "Sweep3D weight", "CG partners"],
+)
 def test_laws_of_the_other_programs(points, far, value):
     found = find_law(points, kind="count")
     assert found.value(far) == value
@@ -53,8 +57,10 @@ def test_partners_of_cg_at_4096():
 
 def test_neighbours_of_sweep3d_at_4096():
     """A wavefront on 64 x 64: ranks next to a border have fewer neighbours."""
-    sides = {v: partners({"kind": "shift", "vec": list(v), "wrap": [False, False]},
-                         grid(64, 64))[0] for v in ((0, 1), (0, -1), (1, 0), (-1, 0))}
+    sides = {
+        v: partners({"kind": "shift", "vec": list(v), "wrap": [False, False]}, grid(64, 64))[0]
+        for v in ((0, 1), (0, -1), (1, 0), (-1, 0))
+    }
     inner = 64 * 5 + 7
     assert {int(t[inner]) - inner for t in sides.values()} == {1, -1, 64, -64}
     assert sorted(int(t[0]) for t in sides.values()) == [-1, -1, 1, 64]

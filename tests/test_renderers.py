@@ -37,42 +37,83 @@ from p3s.text import seconds
 Json = dict[str, Any]
 
 NAMES = [
-    "</text></svg><script>alert(1)</script>", "<img src=x onerror=alert(1)>",
-    "=1+cmd|' /C calc'!A0", "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{",
+    "</text></svg><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "=1+cmd|' /C calc'!A0",
+    "\x1b[31mred\x1b]0;title\x07",
+    "abc\u202egnp.exe",
+    "$\\frac{",
     "_hidden",
-    "\ud800lone", "a\x00b", "x" * 5000, "日本語", "%s{0}{{x}}", "",
-]  # fmt: skip
+    "\ud800lone",
+    "a\x00b",
+    "x" * 5000,
+    "日本語",
+    "%s{0}{{x}}",
+    "",
+]
 HUGE = tuple(2**k for k in range(2, 12))
 
 
 def nulled(data: Json) -> Json:
     """Return a prediction with everything null that may be."""
     for row in data["counts"]:
-        for key in ("low_s", "high_s", "model_low_s", "model_high_s", "speedup_low",
-                    "speedup_high", "waiting_s", "transfer_s", "software_s", "measured_s",
-                    "measured_work_s"):  # fmt: skip
+        for key in (
+            "low_s",
+            "high_s",
+            "model_low_s",
+            "model_high_s",
+            "speedup_low",
+            "speedup_high",
+            "waiting_s",
+            "transfer_s",
+            "software_s",
+            "measured_s",
+            "measured_work_s",
+        ):
             row[key] = None
         row["interval_parts"] = dict.fromkeys(row["interval_parts"])
         row.update(measured=False, time_from="model")
         for estimate in row["estimators"].values():
             estimate.update(dict.fromkeys(key for key in estimate if key.endswith("_s")))
         for phase in row["phases"]:
-            for key in ("low_s", "high_s", "compute_low_s", "compute_high_s", "crm_i_s", "crm_c_s",
-                        "waiting_s", "transfer_s", "software_s"):  # fmt: skip
+            for key in (
+                "low_s",
+                "high_s",
+                "compute_low_s",
+                "compute_high_s",
+                "crm_i_s",
+                "crm_c_s",
+                "waiting_s",
+                "transfer_s",
+                "software_s",
+            ):
                 phase[key] = None
     for residual in data["residuals"]:
         residual["ratio"] = None
-    return {**data, "knee": None, "recommended": None, "extrapolation_ratio": None,
-            "limits": [{**limit, "n": None} for limit in data["limits"]], "traced_counts": [],
-            "phase_laws": [], "verdict_share": {}, "baseline_measured": False}  # fmt: skip
+    return {
+        **data,
+        "knee": None,
+        "recommended": None,
+        "extrapolation_ratio": None,
+        "limits": [{**limit, "n": None} for limit in data["limits"]],
+        "traced_counts": [],
+        "phase_laws": [],
+        "verdict_share": {},
+        "baseline_measured": False,
+    }
 
 
 def zeroed(data: Json) -> Json:
     """Return a prediction in which nothing takes any time."""
+
     def zero(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: 0.0 if re.search(r"_s$|speedup|efficiency$|cost_core", key) and
-                    isinstance(entry, float) else zero(entry) for key, entry in value.items()}
+            return {
+                key: 0.0
+                if re.search(r"_s$|speedup|efficiency$|cost_core", key) and isinstance(entry, float)
+                else zero(entry)
+                for key, entry in value.items()
+            }
         return [zero(entry) for entry in value] if isinstance(value, list) else value
 
     return {**data, "counts": zero(data["counts"])}
@@ -84,13 +125,20 @@ def hostile(data: Json) -> Json:
     for row in made["counts"]:
         for at, phase in enumerate(row["phases"]):
             phase["name"] = NAMES[at % len(NAMES)]
-        row["estimators"] = {name[:40]: {**row["estimators"]["machine"], "notes": [name]}
-                             for name in NAMES}  # fmt: skip
+        row["estimators"] = {
+            name[:40]: {**row["estimators"]["machine"], "notes": [name]} for name in NAMES
+        }
     for limit, name in zip(made["limits"], NAMES, strict=False):
         limit.update(name=name, text=name)
-    made.update(estimator=NAMES[0], estimator_why=NAMES[1], interval_how=NAMES[3], notes=NAMES,
-                reasons=[reason(name, name, name) for name in NAMES], not_modelled=NAMES,
-                verdict_share={name: {"events": 0.1} for name in NAMES})  # fmt: skip
+    made.update(
+        estimator=NAMES[0],
+        estimator_why=NAMES[1],
+        interval_how=NAMES[3],
+        notes=NAMES,
+        reasons=[reason(name, name, name) for name in NAMES],
+        not_modelled=NAMES,
+        verdict_share={name: {"events": 0.1} for name in NAMES},
+    )
     return made
 
 
@@ -144,11 +192,15 @@ def test_texts(renderer: str, name: str) -> None:
 
 #: Predictions that differ in what a picture shows, each with the plots that show it.
 DRAWN = {
-    "partial, one point": list(PLOTS), "zero": list(PLOTS), "hostile": ["phases"],
-    "500 phases, 10 counts": ["phases", "parts"], "200 counts": ["speedup", "phases"],
-    "no phases": ["parts", "phases"], "partial": ["efficiency", "parts"],
+    "partial, one point": list(PLOTS),
+    "zero": list(PLOTS),
+    "hostile": ["phases"],
+    "500 phases, 10 counts": ["phases", "parts"],
+    "200 counts": ["speedup", "phases"],
+    "no phases": ["parts", "phases"],
+    "partial": ["efficiency", "parts"],
     "empty": ["parts", "time"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -203,9 +255,25 @@ class _Tags(HTMLParser):
 def test_what_a_notebook_shows_is_static(name: str) -> None:
     page = _Tags(Prediction.of(MADE[name])._repr_html_())
     assert set(page.tags) <= {
-        "div", "p", "b", "svg", "title", "line", "text", "polygon", "polyline", "rect", "circle",
-        "table", "thead", "tbody", "tr", "th", "td", "path",
-    }  # fmt: skip
+        "div",
+        "p",
+        "b",
+        "svg",
+        "title",
+        "line",
+        "text",
+        "polygon",
+        "polyline",
+        "rect",
+        "circle",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "path",
+    }
     assert not {attr for attr in page.attributes if attr.startswith("on")}
     assert not page.attributes & {"href", "src", "style", "xlink:href"}
     points = page.tags.count("rect") + page.tags.count("circle")
@@ -323,12 +391,17 @@ def test_pictures_and_csv_of_the_command(
 @pytest.mark.parametrize(
     "options",
     [
-        ["--phases"], ["--csv", "--json"], ["--csv", "--picture", "x.png"], ["--plot", "speedup"],
-        ["--size", "3x2"], ["--picture", "x.gif"], ["--picture", "x.png", "--plot", "pie"],
+        ["--phases"],
+        ["--csv", "--json"],
+        ["--csv", "--picture", "x.png"],
+        ["--plot", "speedup"],
+        ["--size", "3x2"],
+        ["--picture", "x.gif"],
+        ["--picture", "x.png", "--plot", "pie"],
         ["--picture", "x.png", "--plot", "time", "--plot", "parts"],
         ["--picture", "x.png", "--size", "0x0"],
     ],
-)  # fmt: skip
+)
 def test_options_that_do_not_fit_write_nothing(tmp_path: Path, options: list[str]) -> None:
     from test_report import put_study
 
@@ -362,8 +435,10 @@ def test_charts_and_notebooks_say_so_too() -> None:
     assert {row.mark for row in count_table(WARNED).rows} == {""}
     assert "recommended" in {row.mark for row in count_table(MADE["usual"]).rows}
     page = Prediction.of(WARNED)._repr_html_()
-    assert page.startswith(f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
-                           "trace again</p><p>Taken as they are, the figures say: from 4")
+    assert page.startswith(
+        f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
+        "trace again</p><p>Taken as they are, the figures say: from 4"
+    )
     assert page.count("<path") == 1 and page.count("There is no trustworthy prediction") == 2
     assert "<path" not in Prediction.of(MADE["usual"])._repr_html_()
 
@@ -377,10 +452,15 @@ def test_a_hatching_can_be_seen_where_an_interval_is_narrow() -> None:
 
 
 def test_a_terminal_gives_every_reason_with_its_advice() -> None:
-    text = render(made_prediction(reasons=[
-        reason("superlinear", "the efficiency is 300 %", "trace 4 again"),
-        reason("wide", "the run time at 512 processes is not known", "measure messages"),
-        reason("shared-cores", "ranks shared cores", "trace with more cores", False)]))  # fmt: skip
+    text = render(
+        made_prediction(
+            reasons=[
+                reason("superlinear", "the efficiency is 300 %", "trace 4 again"),
+                reason("wide", "the run time at 512 processes is not known", "measure messages"),
+                reason("shared-cores", "ranks shared cores", "trace with more cores", False),
+            ]
+        )
+    )
     head, _, below = text.partition("\n\n")
     assert head.splitlines()[0].startswith("There is no trustworthy prediction: an efficiency")
     assert "superlinear: the efficiency is 300 %\n    what to do: trace 4 again" in head
@@ -396,7 +476,8 @@ def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:
     text = render(made)
     assert "unknown (36x)" in text and "4.46 s to" not in text
     assert "(not known within a factor of 36)" in render(
-        {**made, "counts": made["counts"][1:], "baseline_n": 8})
+        {**made, "counts": made["counts"][1:], "baseline_n": 8}
+    )
 
 
 @pytest.mark.parametrize("plot", PLOTS)
@@ -404,5 +485,6 @@ def test_pictures_name_the_network(plot: str, tmp_path: Path) -> None:
     network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
     for made, there in ((made_prediction(network=network), True), (made_prediction(), False)):
         write_picture(made, plot, tmp_path / "x.svg")
-        assert ("for a typical 10 Gbit/s Ethernet cluster" in (tmp_path / "x.svg").read_text()) \
-            is there
+        assert (
+            "for a typical 10 Gbit/s Ethernet cluster" in (tmp_path / "x.svg").read_text()
+        ) is there

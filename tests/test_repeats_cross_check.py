@@ -24,7 +24,10 @@ UNEVEN = {"irregular", "first-and-last", "master-worker", "every-tenth-inside", 
 
 def test_plain_search_by_hand():
     assert fold_repeats([7, 1, 2, 1, 2, 3, 1, 2, 1, 2, 3, 9]) == (
-        7, Repeat(2, (Repeat(2, (1, 2)), 3)), 9)
+        7,
+        Repeat(2, (Repeat(2, (1, 2)), 3)),
+        9,
+    )
     assert fold_repeats([1] * 12) == (Repeat(12, (1,)),)
     assert fold_repeats([1, 2, 2, 1, 2, 2, 2]) == (1, Repeat(2, (2,)), 1, Repeat(3, (2,)))
     assert regular(fold_repeats([1, 2, 2, 1, 2, 2, 2])) == {frozenset({2}): 5}
@@ -39,7 +42,7 @@ def test_plain_search_loses_nothing(sequence):
     assert list(unrolled(folded)) == sequence
     for period in range(1, len(folded) // 2 + 1):
         for i in range(len(folded) - 2 * period + 1):
-            assert folded[i:i + period] != folded[i + period:i + 2 * period]
+            assert folded[i : i + period] != folded[i + period : i + 2 * period]
 
 
 def folded(members: Mapping[Member, Sequence[int]], nodes: int) -> Loop:
@@ -81,8 +84,13 @@ def test_programs_of_the_corpus(name):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.recursive(st.integers(1, 3), lambda inner: st.lists(
-    st.tuples(st.integers(1, 4), inner), min_size=1, max_size=3), max_leaves=8))
+@given(
+    st.recursive(
+        st.integers(1, 3),
+        lambda inner: st.lists(st.tuples(st.integers(1, 4), inner), min_size=1, max_size=3),
+        max_leaves=8,
+    )
+)
 def test_any_regular_nest(shape):
     numbers = count()
 

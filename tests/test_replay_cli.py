@@ -22,6 +22,7 @@ SwitchName=root Switches=leaf[0-1]
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study that holds scaled traces of 16 ranks (halo) and 8 ranks (collectives), and no MPI."""
+
     def no_mpi(*_: Any) -> None:
         raise P3SError("no MPI found (none in this test); run `p3s doctor`")
 
@@ -38,8 +39,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def plan(study: Path, capsys: pytest.CaptureFixture[str], *options: str, n: str = "16",
-         cores: str = "4") -> dict[str, Any]:
+def plan(
+    study: Path, capsys: pytest.CaptureFixture[str], *options: str, n: str = "16", cores: str = "4"
+) -> dict[str, Any]:
     """Return the JSON of one plan."""
     words = ["replay", str(study), "-n", n, "--plan", "--json", *options]
     assert run([*words, *(["--cores-per-node", cores] if cores else [])]) == 0
@@ -58,76 +60,90 @@ def refused(study: Path, capsys: pytest.CaptureFixture[str], *options: str, n: s
     return f"{code} {streams.err}"
 
 
-@pytest.mark.parametrize("options, words", [
-    (["--budget", "soon"], ["2", "--budget soon", "30s, 10m or 1h"]),
-    (["--budget", "0"], ["2", "--budget 0"]),
-    (["--budget", "-5s"], ["2", "--budget"]),
-    (["--budget", "400000h"], ["2", "--budget"]),
-    (["--stall", "1d"], ["2", "--stall 1d"]),
-    (["--mapping", "random"], ["2", "--mapping random", "block and cyclic"]),
-    (["--pages", "giant"], ["2", "--pages giant", "small and huge"]),
-    (["--cores-per-node", "-1"], ["2", "cores-per-node"]),
-    (["--hosts", "n[0-3"], ["brackets do not match"]),
-    (["--hosts", "n0,,n1"], ["not a host name"]),
-    (["--hosts", "n0,-oProxy"], ["not a host name"]),
-    (["--launcher", "mpiexec 'x"], ["2", "--launcher"]),
-    (["--topology", "nowhere.conf"], ["1", "nowhere.conf"]),
-    (["--rank-file", "nowhere"], ["1", "nowhere", "cannot be read"]),
-    (["--collectives", "allreduce=fastest"], ["1", "fastest", "recursive_doubling"]),
-    (["--collectives", "everything=ring"], ["1", "everything", "known:"]),
-    (["--collectives", "bcast=pipeline:many"], ["1", "many"]),
-    (["--collectives", "nowhere.toml"], ["1", "nowhere.toml"]),
-    (["--collectives", "ring"], ["1", "ring", "CALL=ALGORITHM"]),
-    (["--nonsense"], ["2", "--nonsense"]),
-])  # fmt: skip
-def test_wrong_options_are_one_line(study: Path, capsys: pytest.CaptureFixture[str],
-                                    options: list[str], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--budget", "soon"], ["2", "--budget soon", "30s, 10m or 1h"]),
+        (["--budget", "0"], ["2", "--budget 0"]),
+        (["--budget", "-5s"], ["2", "--budget"]),
+        (["--budget", "400000h"], ["2", "--budget"]),
+        (["--stall", "1d"], ["2", "--stall 1d"]),
+        (["--mapping", "random"], ["2", "--mapping random", "block and cyclic"]),
+        (["--pages", "giant"], ["2", "--pages giant", "small and huge"]),
+        (["--cores-per-node", "-1"], ["2", "cores-per-node"]),
+        (["--hosts", "n[0-3"], ["brackets do not match"]),
+        (["--hosts", "n0,,n1"], ["not a host name"]),
+        (["--hosts", "n0,-oProxy"], ["not a host name"]),
+        (["--launcher", "mpiexec 'x"], ["2", "--launcher"]),
+        (["--topology", "nowhere.conf"], ["1", "nowhere.conf"]),
+        (["--rank-file", "nowhere"], ["1", "nowhere", "cannot be read"]),
+        (["--collectives", "allreduce=fastest"], ["1", "fastest", "recursive_doubling"]),
+        (["--collectives", "everything=ring"], ["1", "everything", "known:"]),
+        (["--collectives", "bcast=pipeline:many"], ["1", "many"]),
+        (["--collectives", "nowhere.toml"], ["1", "nowhere.toml"]),
+        (["--collectives", "ring"], ["1", "ring", "CALL=ALGORITHM"]),
+        (["--nonsense"], ["2", "--nonsense"]),
+    ],
+)
+def test_wrong_options_are_one_line(
+    study: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: list[str]
+) -> None:
     said = refused(study, capsys, *options)
     for word in words:
         assert word in said
 
 
-@pytest.mark.parametrize("text, words", [
-    ("n0\nn1\n", "no host for rank 2 to 15"),
-    ("rank 0=n0 slot=0\nn1\n", "line 2"),
-    ("rank 0=n0 slot=0\nrank 0=n1 slot=0\n", "rank 0 is on n0 and on n1"),
-    ("one two three\n", "line 1"),
-    ("", "no host for rank 0 to 15"),
-    ("\x00\xff", "cannot be read"),
-])
-def test_wrong_rank_files_are_one_line(study: Path, tmp_path: Path, text: str, words: str,
-                                       capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("n0\nn1\n", "no host for rank 2 to 15"),
+        ("rank 0=n0 slot=0\nn1\n", "line 2"),
+        ("rank 0=n0 slot=0\nrank 0=n1 slot=0\n", "rank 0 is on n0 and on n1"),
+        ("one two three\n", "line 1"),
+        ("", "no host for rank 0 to 15"),
+        ("\x00\xff", "cannot be read"),
+    ],
+)
+def test_wrong_rank_files_are_one_line(
+    study: Path, tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "ranks"
     path.write_bytes(text.encode("latin-1"))
     said = refused(study, capsys, "--rank-file", str(path))
     assert said.startswith("1 ") and str(path) in said and words in said
 
 
-@pytest.mark.parametrize("text, words", [
-    ("", ""),
-    ("SwitchName=a Nodes=n[0-\n", "brackets"),
-    ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", ""),
-    ("just words\n", "line 1"),
-    ("\x00\xff", ""),
-])
-def test_wrong_topologies_are_one_line(study: Path, tmp_path: Path, text: str, words: str,
-                                       capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", ""),
+        ("SwitchName=a Nodes=n[0-\n", "brackets"),
+        ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", ""),
+        ("just words\n", "line 1"),
+        ("\x00\xff", ""),
+    ],
+)
+def test_wrong_topologies_are_one_line(
+    study: Path, tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "topology.conf"
     path.write_bytes(text.encode("latin-1"))
     said = refused(study, capsys, "--topology", str(path), "--hosts", "n[0-3]")
     assert said.startswith("1 ") and words in said
 
 
-def test_a_host_that_the_topology_does_not_name(study: Path, tmp_path: Path,
-                                                capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_that_the_topology_does_not_name(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(TREE)
     said = refused(study, capsys, "--topology", str(path), "--hosts", "n0,n1,n4,n9")
     assert "does not name node n9" in said
 
 
-def test_no_mpi_to_measure_with_is_one_line(study: Path, capsys: pytest.CaptureFixture[str]
-                                            ) -> None:
+def test_no_mpi_to_measure_with_is_one_line(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["replay", str(study), "-n", "4", "--cores-per-node", "2"]) == 1
     streams = capsys.readouterr()
     assert "no MPI found" in streams.err and streams.out == ""
@@ -164,8 +180,7 @@ def test_plan_as_json_says_what_is_run(study: Path, capsys: pytest.CaptureFixtur
     assert sum(entry["events"] for entry in told["messages"] if entry["bytes"] > 100) == 480
 
 
-def test_one_machine_is_not_representative(study: Path, capsys: pytest.CaptureFixture[str]
-                                           ) -> None:
+def test_one_machine_is_not_representative(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = plan(study, capsys)
     assert not told["representative"] and "one machine" in told["why_not_representative"]
 
@@ -184,11 +199,15 @@ def test_timed_adds_whole_iterations(study: Path, capsys: pytest.CaptureFixture[
     assert {node for entry in told["timed"] for node in entry["nodes"]} == {0, 1, 2, 3}
 
 
-def test_mappings_deal_ranks_to_nodes(study: Path, tmp_path: Path,
-                                      capsys: pytest.CaptureFixture[str]) -> None:
+def test_mappings_deal_ranks_to_nodes(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def inside(told: dict[str, Any]) -> float:
-        return sum(entry["events"] for entry in told["messages"]
-                   if entry["hops"] == 0 and entry["bytes"] > 100)
+        return sum(
+            entry["events"]
+            for entry in told["messages"]
+            if entry["hops"] == 0 and entry["bytes"] > 100
+        )
 
     block = plan(study, capsys)
     cyclic = plan(study, capsys, "--mapping", "cyclic")
@@ -202,8 +221,9 @@ def test_mappings_deal_ranks_to_nodes(study: Path, tmp_path: Path,
     assert inside(told) != inside(block)
 
 
-def test_topology_gives_distances(study: Path, tmp_path: Path,
-                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_topology_gives_distances(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(TREE)
     told = plan(study, capsys, "--topology", str(path), "--hosts", "n0,n1,n4,n5", cores="2")
@@ -211,8 +231,9 @@ def test_topology_gives_distances(study: Path, tmp_path: Path,
     assert str(path) in told["topology"]
 
 
-def test_collectives_are_those_asked_for(study: Path, tmp_path: Path,
-                                         capsys: pytest.CaptureFixture[str]) -> None:
+def test_collectives_are_those_asked_for(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def algorithms(told: dict[str, Any]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for entry in told["collectives"]:

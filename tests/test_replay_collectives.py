@@ -55,14 +55,18 @@ def prove_by_node(library: Library, node: np.ndarray, nbytes: int) -> None:
             if call == "scan" and library.family == MPICH:
                 continue  # keeps two results apart that the proof does not
             for root in {0, 1, p - 1} if call in ROOTED else {0}:
-                made = schedule(library, call, sizes, root, node=node, blocking=blocking,
-                                proof=True)
+                made = schedule(
+                    library, call, sizes, root, node=node, blocking=blocking, proof=True
+                )
                 prove(call, made, sizes.tolist(), root, at)
 
 
 def test_over_nodes_the_right_data_moves() -> None:
-    for library in (Library(OPENMPI, (5, 0)), Library(MPICH, (5, 0)),
-                    Library(MPICH, (5, 0), device=False)):
+    for library in (
+        Library(OPENMPI, (5, 0)),
+        Library(MPICH, (5, 0)),
+        Library(MPICH, (5, 0), device=False),
+    ):
         prove_by_node(library, np.arange(6) % 2, 70000)
         prove_by_node(library, np.array([0, 0, 0, 1, 1, 2, 2]), 240)
 
@@ -138,8 +142,14 @@ def test_choices_of_mpich() -> None:
     small, big = (schedule(library, "bcast", np.full(16, n)) for n in (12288, 12289))
     assert len(peers(small, 0)) == 4 and len(peers(big, 0)) == 4 + 2 * 4
     barrier = schedule(library, "barrier", np.zeros(6, dtype=np.int64))
-    assert peers(barrier, 0) == [("r", 5, 0), ("s", 1, 0), ("r", 4, 0), ("s", 2, 0), ("r", 2, 0),
-                                 ("s", 4, 0)]
+    assert peers(barrier, 0) == [
+        ("r", 5, 0),
+        ("s", 1, 0),
+        ("r", 4, 0),
+        ("s", 2, 0),
+        ("r", 2, 0),
+        ("s", 4, 0),
+    ]
 
 
 def program(n: int) -> Steps:
@@ -167,9 +177,14 @@ def test_steps_of_collectives() -> None:
     to, source = (again.to, again.source) if isinstance(again, Steps) else again[:2]
     assert (to == after.to).all() and (source == after.source).all()
     sends = after.to >= 0
-    assert (after.bytes[sends] == np.where(
-        after.op[after.to[sends]] == Op.SENDRECV, after.bytes2[after.to[sends]],
-        after.bytes[after.to[sends]])).all()
+    assert (
+        after.bytes[sends]
+        == np.where(
+            after.op[after.to[sends]] == Op.SENDRECV,
+            after.bytes2[after.to[sends]],
+            after.bytes[after.to[sends]],
+        )
+    ).all()
     # Nothing is lost: computation, rows, weights, and every request is completed once.
     for rank in range(6):
         assert after.work_ns[after.of(rank)].sum() == before.work_ns[before.of(rank)].sum()
@@ -239,10 +254,14 @@ def test_libraries_and_rules(tmp_path: Path) -> None:
     assert library_of("mpich", "5", tmp_path / "c.json").rules == (Rule("scan", "linear"),)
     (tmp_path / "bad.toml").write_text("bcast = 3")
     for family, version, rules in (
-            ("intel", "1", ""), ("openmpi", "main", ""), ("openmpi", "4.1", "bcast=best"),
-            ("openmpi", "4.1", "broadcast=ring"), ("openmpi", "4.1", "bcast=pipeline:big"),
-            ("openmpi", "4.1", str(tmp_path / "bad.toml")),
-            ("openmpi", "4.1", str(tmp_path / "none.toml"))):
+        ("intel", "1", ""),
+        ("openmpi", "main", ""),
+        ("openmpi", "4.1", "bcast=best"),
+        ("openmpi", "4.1", "broadcast=ring"),
+        ("openmpi", "4.1", "bcast=pipeline:big"),
+        ("openmpi", "4.1", str(tmp_path / "bad.toml")),
+        ("openmpi", "4.1", str(tmp_path / "none.toml")),
+    ):
         with pytest.raises(P3SError) as told:
             library_of(family, version, rules)
         assert "\n" not in str(told.value)
@@ -261,8 +280,9 @@ def calls_to_try(p: int, sizes: tuple[int, ...]) -> list[tuple[str, int, int]]:
     return tried
 
 
-def messages_of_open_mpi(folder: Path, p: int, tried: list[tuple[str, int, int]],
-                         twin: str) -> list[list[str]]:
+def messages_of_open_mpi(
+    folder: Path, p: int, tried: list[tuple[str, int, int]], twin: str
+) -> list[list[str]]:
     """Run the calls for real; return what each rank did, a line per call."""
     source = Path(__file__).parent / "programs" / "replay" / "collective_messages.c"
     program = folder / "messages"
@@ -270,8 +290,18 @@ def messages_of_open_mpi(folder: Path, p: int, tried: list[tuple[str, int, int]]
         subprocess.run(["mpicc.openmpi", "-O1", "-o", program, source], check=True, timeout=120)
     (folder / "list").write_text("".join(f"{twin}{c} {n} {r}\n" for c, n, r in tried))
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    command = ["mpiexec.openmpi", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1",
-               "-n", str(p), program, folder / "list", folder / "out"]
+    command = [
+        "mpiexec.openmpi",
+        "--oversubscribe",
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+        "-n",
+        str(p),
+        program,
+        folder / "list",
+        folder / "out",
+    ]
     with open(folder / "log", "w") as log:
         job = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -283,32 +313,37 @@ def messages_of_open_mpi(folder: Path, p: int, tried: list[tuple[str, int, int]]
     return [(folder / f"out.{rank}").read_text().split("\n") for rank in range(p)]
 
 
-def compare_with_open_mpi(folder: Path, p: int, sizes: tuple[int, ...],
-                          blocking: bool = True) -> None:
+def compare_with_open_mpi(
+    folder: Path, p: int, sizes: tuple[int, ...], blocking: bool = True
+) -> None:
     tried = calls_to_try(p, sizes)
     told = messages_of_open_mpi(folder, p, tried, "" if blocking else "i")
     for k, (call, total, root) in enumerate(tried):
         per_member = np.array([total * (r % 3) for r in range(p)])
         varies = call in VARYING and not call.startswith("alltoall")
-        made = schedule(LIBRARY, call, per_member if varies else np.full(p, total), root,
-                        blocking=blocking)
+        made = schedule(
+            LIBRARY, call, per_member if varies else np.full(p, total), root, blocking=blocking
+        )
         for rank in range(p):
             words = [(word[0], *map(int, word[1:].split(":"))) for word in told[rank][k].split()]
-            real = [("s" if what in "si" else "r", peer, n) for what, peer, n in words
-                    if peer != rank]
+            real = [
+                ("s" if what in "si" else "r", peer, n) for what, peer, n in words if peer != rank
+            ]
             mine = peers(made, rank)
             # The bytes of a receive are those of its buffer, and it may take any source.
             if any(peer < 0 for _, peer, _ in real):
                 real, mine = ([w for w in seq if w[0] == "s"] for seq in (real, mine))
             if not blocking:  # its rounds are posted in an order of their own
                 real, mine = sorted(real), sorted(mine)
-            assert [w if w[0] == "s" else w[:2] for w in real] == \
-                [w if w[0] == "s" else w[:2] for w in mine], (call, total, root, rank)
+            assert [w if w[0] == "s" else w[:2] for w in real] == [
+                w if w[0] == "s" else w[:2] for w in mine
+            ], (call, total, root, rank)
 
 
 needs_openmpi = pytest.mark.skipif(
     not (shutil.which("mpiexec.openmpi") and shutil.which("mpicc.openmpi")),
-    reason="no Open MPI under its own name")
+    reason="no Open MPI under its own name",
+)
 
 
 @pytest.mark.mpi

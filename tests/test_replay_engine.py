@@ -32,9 +32,16 @@ def ping_pong(turns: int = 20, nbytes: int = 1000) -> Program:
         received.append(scripts[1].add(Code.RECV, peer=0, tag=3, bytes=nbytes, sample=1))
         scripts[1].add(Code.SEND, peer=0, tag=4, bytes=nbytes)
     places, zero = np.array(received), np.zeros(turns, dtype=np.int64)
-    pairing = Pairing(cls=zero + 7, sender=zero, receiver=zero + 1, sent=np.array(sent),
-                      sent_end=np.array(sent), posted=places, received=places,
-                      alone=np.ones(turns, dtype=np.int64))
+    pairing = Pairing(
+        cls=zero + 7,
+        sender=zero,
+        receiver=zero + 1,
+        sent=np.array(sent),
+        sent_end=np.array(sent),
+        posted=places,
+        received=places,
+        alone=np.ones(turns, dtype=np.int64),
+    )
     return program_of(scripts, name="ping-pong", pairing=pairing)
 
 
@@ -45,11 +52,23 @@ def halo() -> Program:
         for turn in range(5):
             slots = [8, 2, 5, 1] if rank % 2 else [0, 1, 2, 3]
             for k, step in enumerate((1, 3)):
-                script.add(Code.IRECV, peer=(rank + step) % 4, tag=10 + step, bytes=3000,
-                           offset=3008 * k, slot=slots[k], work_ns=50_000 if turn and not k else 0)
+                script.add(
+                    Code.IRECV,
+                    peer=(rank + step) % 4,
+                    tag=10 + step,
+                    bytes=3000,
+                    offset=3008 * k,
+                    slot=slots[k],
+                    work_ns=50_000 if turn and not k else 0,
+                )
             for k, step in enumerate((1, 3)):
-                script.add((Code.ISEND, Code.ISSEND)[k], peer=(rank + step) % 4,
-                           tag=10 + (4 - step), bytes=3000, slot=slots[2 + k])
+                script.add(
+                    (Code.ISEND, Code.ISSEND)[k],
+                    peer=(rank + step) % 4,
+                    tag=10 + (4 - step),
+                    bytes=3000,
+                    slot=slots[2 + k],
+                )
             script.wait(*slots, sample=2)
         script.add(Code.END)
     return program_of(scripts, name="halo")
@@ -99,8 +118,9 @@ def collectives() -> Program:
             if call in (Collective.ALLTOALL, Collective.REDUCE_SCATTER_BLOCK):
                 nbytes *= 3
             for code in (Code.COLLECTIVE, Code.COLLECTIVE_START):
-                scripts[rank].add(code, arg=int(call), comm=1, peer=1, bytes=nbytes,
-                                  sample=int(call), slot=0)
+                scripts[rank].add(
+                    code, arg=int(call), comm=1, peer=1, bytes=nbytes, sample=int(call), slot=0
+                )
             scripts[rank].wait(0)
     return program_of(scripts, name="collectives", comms=[(0, 1), (3, 1, 2)])
 
@@ -144,8 +164,16 @@ def link() -> Program:
     return program_of(scripts, name="link", what="link")
 
 
-PROGRAMS = [ping_pong, halo, some_and_any, persistent, collectives, black_hole, timed_black_hole,
-            link]
+PROGRAMS = [
+    ping_pong,
+    halo,
+    some_and_any,
+    persistent,
+    collectives,
+    black_hole,
+    timed_black_hole,
+    link,
+]
 
 
 # ---- with real processes -------------------------------------------------------------------
@@ -203,14 +231,19 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert read_result(result_path(tmp_path, 1)).passes == 0
     assert read_result(result_path(tmp_path, 2)).passes >= 8
     assert {path.name for path in result_path(tmp_path, 0).parent.iterdir()} == {
-        f"program-{number:03d}.npz" for number in range(3)}
+        f"program-{number:03d}.npz" for number in range(3)
+    }
 
 
 @pytest.mark.mpi
 def test_a_spent_budget_leaves_programs_out_but_none_of_a_kind(tmp_path: Path) -> None:
     mpi = FOUND[0]
-    write_job(tmp_path, [link(), ping_pong(), ping_pong(), halo(), timed_black_hole()],
-              world_of(4), settings_of(mpi, budget_s=1e-6))
+    write_job(
+        tmp_path,
+        [link(), ping_pong(), ping_pong(), halo(), timed_black_hole()],
+        world_of(4),
+        settings_of(mpi, budget_s=1e-6),
+    )
     ended = run_job(tmp_path, mpi, 4)
     assert ended.code == 0, ended.stderr
     there = [result_path(tmp_path, number).exists() for number in range(5)]
@@ -257,13 +290,22 @@ def test_an_event_that_cannot_be_is_named(tmp_path: Path) -> None:
 
 
 # ---- without ---------------------------------------------------------------------------------
-def timings(times: list[list[tuple[int, int]]], *, start: int = 0, late: int = 0,
-            links: list[list[int]] | None = None) -> Timings:
+def timings(
+    times: list[list[tuple[int, int]]],
+    *,
+    start: int = 0,
+    late: int = 0,
+    links: list[list[int]] | None = None,
+) -> Timings:
     passes = len(times)
-    return Timings(np.full(passes, start), np.full(passes, start + 900),
-                   np.full(passes, late), np.array(times, dtype=np.int64).reshape(passes, -1, 2),
-                   np.array(links or [[] for _ in times], dtype=np.int64),
-                   np.zeros(0, dtype=np.int64))
+    return Timings(
+        np.full(passes, start),
+        np.full(passes, start + 900),
+        np.full(passes, late),
+        np.array(times, dtype=np.int64).reshape(passes, -1, 2),
+        np.array(links or [[] for _ in times], dtype=np.int64),
+        np.zeros(0, dtype=np.int64),
+    )
 
 
 def message(posted_by_irecv: bool) -> Program:
@@ -279,13 +321,16 @@ def message(posted_by_irecv: bool) -> Program:
     return program_of([sender, receiver], pairing=Pairing(*one))
 
 
-@pytest.mark.parametrize(("sender", "receiver", "expected"), [
-    ([(100, 110)], [(50, 60), (70, 5000)], 4900),     # waited for by a call that began before
-    ([(100, 110)], [(50, 60), (3000, 3100)], None),   # had come before anybody waited
-    ([(100, 110)], [(50, 60), (3000, 9000)], 8900),   # the call came later, but waited
-    ([(100, 110)], [(200, 210), (220, 4000)], None),  # the sender had gone on: it lay there
-    ([(100, 4100)], [(200, 210), (220, 4000)], 3800),  # the sender waited for the receive
-])
+@pytest.mark.parametrize(
+    ("sender", "receiver", "expected"),
+    [
+        ([(100, 110)], [(50, 60), (70, 5000)], 4900),  # waited for by a call that began before
+        ([(100, 110)], [(50, 60), (3000, 3100)], None),  # had come before anybody waited
+        ([(100, 110)], [(50, 60), (3000, 9000)], 8900),  # the call came later, but waited
+        ([(100, 110)], [(200, 210), (220, 4000)], None),  # the sender had gone on: it lay there
+        ([(100, 4100)], [(200, 210), (220, 4000)], 3800),  # the sender waited for the receive
+    ],
+)
 def test_transfer_only_where_somebody_waited(
     sender: list, receiver: list, expected: float | None
 ) -> None:
@@ -304,8 +349,11 @@ def test_clock_of_another_node_is_taken_off_linearly() -> None:
     # Process 1 is 10,000 ns ahead at first, gains 1 ns per 100, and the loop went by the first.
     before = clocks.Offsets(np.array([0, 10_000]), np.array([0, 30]), np.array([0, 10_000]))
     after = clocks.Offsets(np.array([0, 10_100]), np.array([0, 50]), np.array([0, 20_000]))
-    collector.add([timings([[(1000, 5000)]], start=500),
-                   timings([[(11_000, 15_000)]], start=10_500)], before, after)
+    collector.add(
+        [timings([[(1000, 5000)]], start=500), timings([[(11_000, 15_000)]], start=10_500)],
+        before,
+        after,
+    )
     result = collector.result()
     assert result.clock_error_ns == 100
     assert result.begin_ns.tolist() == [500, 490]
@@ -372,9 +420,19 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
 
 def test_results_come_back_as_written(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    result = ProgramResult(3, rng.random((3, 4)), rng.random((3, 4)), np.arange(6),
-                           rng.random((3, 6)), rng.random(6), rng.random((3, 2)),
-                           rng.random((3, 5)), 12.5, rng.random(9), rng.random((3, 2)))
+    result = ProgramResult(
+        3,
+        rng.random((3, 4)),
+        rng.random((3, 4)),
+        np.arange(6),
+        rng.random((3, 6)),
+        rng.random(6),
+        rng.random((3, 2)),
+        rng.random((3, 5)),
+        12.5,
+        rng.random(9),
+        rng.random((3, 2)),
+    )
     save_result(tmp_path / "r.npz", result)
     found = read_result(tmp_path / "r.npz")
     assert found.passes == 3 and found.clock_error_ns == 12.5

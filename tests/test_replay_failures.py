@@ -105,8 +105,12 @@ def broken(directory: Path, mpi: Mpi, action: str, inside: bool, **values: objec
     script, mark = directory / "worker.py", directory / "when"
     script.write_text(WORKER.format(action=action, inside=inside, mark=str(mark)))
     shared = set(os.listdir("/dev/shm"))
-    write_job(directory, [quick("first"), slow_exchange("second"), quick("third")],
-              world_of(SIZE), settings_of(mpi, budget_s=600.0, most_passes=8, **values))
+    write_job(
+        directory,
+        [quick("first"), slow_exchange("second"), quick("third")],
+        world_of(SIZE),
+        settings_of(mpi, budget_s=600.0, most_passes=8, **values),
+    )
     ended = run_job(directory, mpi, SIZE, worker=[str(script)])
     took_s = time.time() - float(mark.read_text())
     assert not ended.timed_out, ended.stderr
@@ -184,8 +188,12 @@ def test_what_a_stalled_process_waits_for_is_said(tmp_path: Path) -> None:
     scripts[0].wait(0, 1)
     scripts[1].add(Code.SEND, peer=0, tag=6, bytes=32)
     mpi = FOUND[0]
-    write_job(tmp_path, [program_of(scripts, name="never ends")], world_of(2),
-              settings_of(mpi, stall_s=STALL_S))
+    write_job(
+        tmp_path,
+        [program_of(scripts, name="never ends")],
+        world_of(2),
+        settings_of(mpi, stall_s=STALL_S),
+    )
     ended = run_job(tmp_path, mpi, 2)
     assert ended.code != 0 and not ended.timed_out
     (line,) = [line for line in ended.marked if "process 0" in line]
@@ -195,7 +203,11 @@ def test_what_a_stalled_process_waits_for_is_said(tmp_path: Path) -> None:
 
 def test_computation_is_no_standstill(tmp_path: Path) -> None:
     mpi = FOUND[0]
-    write_job(tmp_path, [slow_exchange("patient", 500_000_000)], world_of(SIZE),
-              settings_of(mpi, stall_s=0.3, budget_s=0.1))
+    write_job(
+        tmp_path,
+        [slow_exchange("patient", 500_000_000)],
+        world_of(SIZE),
+        settings_of(mpi, stall_s=0.3, budget_s=0.1),
+    )
     ended = run_job(tmp_path, mpi, SIZE)
     assert ended.code == 0, ended.stderr

@@ -36,8 +36,17 @@ def test_median_interval_covers_the_median() -> None:
     assert hits >= 0.93 * 400
 
 
-def bucket(senders: int, rate: float, burst: float, *, noise: float, latency: float = 60_000.0,
-           fast: float = 1.0, messages: int = 40, size: float = 65536.0) -> Flood:
+def bucket(
+    senders: int,
+    rate: float,
+    burst: float,
+    *,
+    noise: float,
+    latency: float = 60_000.0,
+    fast: float = 1.0,
+    messages: int = 40,
+    size: float = 65536.0,
+) -> Flood:
     """Return arrivals behind a token bucket, with noise of the median over passes."""
     rng = np.random.default_rng(3)
     sent = np.arange(1, messages + 1) * size
@@ -75,15 +84,26 @@ def test_link_that_senders_do_not_share_has_no_limit() -> None:
 
 def results_of(transfer: np.ndarray, event_ns: np.ndarray, sampled: list[int]) -> ProgramResult:
     passes = len(event_ns)
-    return ProgramResult(passes, np.zeros((passes, 4)), np.zeros((passes, 4)),
-                         np.array(sampled, dtype=np.int64), event_ns, np.zeros(len(sampled)),
-                         transfer, np.zeros((passes, 0)), 0.0, np.zeros(0))
+    return ProgramResult(
+        passes,
+        np.zeros((passes, 4)),
+        np.zeros((passes, 4)),
+        np.array(sampled, dtype=np.int64),
+        event_ns,
+        np.zeros(len(sampled)),
+        transfer,
+        np.zeros((passes, 0)),
+        0.0,
+        np.zeros(0),
+    )
 
 
 def test_messages_take_the_pair_before_the_trace_and_only_what_waits_alone() -> None:
     world = world_of(1)
-    lists = {0: [event(Code.SEND, 1, bytes=100, sample=0)] * 2,
-             1: [event(Code.RECV, 0, bytes=100, sample=1)] * 2}
+    lists = {
+        0: [event(Code.SEND, 1, bytes=100, sample=0)] * 2,
+        1: [event(Code.RECV, 0, bytes=100, sample=1)] * 2,
+    }
     # class 0 completes alone in the trace, class 1 does not; class 2 has no sample anywhere
     trace = program_of(world, lists, pairing=[(0, 0, 1, 0, 0, 0, 1), (1, 0, 1, 1, 1, 1, 0)])
     pair = program_of(world, lists, what="pair", pairing=[(1, 0, 1, 1, 1, 1, 1)])
@@ -92,11 +112,23 @@ def test_messages_take_the_pair_before_the_trace_and_only_what_waits_alone() -> 
     first = np.column_stack([np.full(passes, 50.0), np.full(passes, 999.0)])
     first[3, 0] = np.nan  # nobody waited in that pass
     second = np.full((passes, 1), 80.0)
-    classes = [MessageClass(100, 1, 1, 5.0), MessageClass(200, 1, 1, 5.0),
-               MessageClass(300, 1, 1, 5.0)]
-    found = message_costs(classes, observations(classes, [trace, pair], {
-        0: results_of(first, event_ns, [0, 1, 2, 3]),
-        1: results_of(second, event_ns, [0, 1, 2, 3])}, world))
+    classes = [
+        MessageClass(100, 1, 1, 5.0),
+        MessageClass(200, 1, 1, 5.0),
+        MessageClass(300, 1, 1, 5.0),
+    ]
+    found = message_costs(
+        classes,
+        observations(
+            classes,
+            [trace, pair],
+            {
+                0: results_of(first, event_ns, [0, 1, 2, 3]),
+                1: results_of(second, event_ns, [0, 1, 2, 3]),
+            },
+            world,
+        ),
+    )
     assert [cost.how for cost in found] == [TRACE, PAIR, "none"]
     assert [cost.estimate.cost_ns for cost in found] == [50.0, 80.0, 0.0]
     assert found[0].estimate.n_samples == passes - 1
@@ -104,15 +136,22 @@ def test_messages_take_the_pair_before_the_trace_and_only_what_waits_alone() -> 
 
 def test_calls_cost_the_mean_of_a_pass_and_relatives_fill_in() -> None:
     world = world_of(1)
-    lists = {0: [event(Code.SEND, 1, bytes=100, sample=0)] * 2,
-             1: [event(Code.RECV, 0, bytes=100, sample=1)] * 2}
+    lists = {
+        0: [event(Code.SEND, 1, bytes=100, sample=0)] * 2,
+        1: [event(Code.RECV, 0, bytes=100, sample=1)] * 2,
+    }
     trace = program_of(world, lists)
     event_ns = np.tile([10.0, 30.0, 5.0, 7.0], (9, 1))
     send = CallClass("MPI_Send", "send", 100, 1, 1, 0, 0, 2.0)
-    classes = [send, CallClass("MPI_Recv", "recv", 100, 1, 1, 0, 0, 2.0),
-               CallClass("MPI_Send", "send", 200, 1, 4, 0, 0, 2.0),
-               CallClass("MPI_Allreduce", "collective", 8, 1, 1, 0, 4, 2.0)]
-    found = interpolated(classes, call_costs(
-        classes, [trace], {0: results_of(np.zeros((9, 0)), event_ns, [0, 1, 2, 3])}))
+    classes = [
+        send,
+        CallClass("MPI_Recv", "recv", 100, 1, 1, 0, 0, 2.0),
+        CallClass("MPI_Send", "send", 200, 1, 4, 0, 0, 2.0),
+        CallClass("MPI_Allreduce", "collective", 8, 1, 1, 0, 4, 2.0),
+    ]
+    found = interpolated(
+        classes,
+        call_costs(classes, [trace], {0: results_of(np.zeros((9, 0)), event_ns, [0, 1, 2, 3])}),
+    )
     assert [cost.how for cost in found] == [MEASURED, MEASURED, INTERPOLATED, NONE]
     assert [cost.estimate.cost_ns for cost in found] == [20.0, 6.0, 20.0, 0.0]

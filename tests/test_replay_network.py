@@ -23,13 +23,28 @@ SLOTS = 4
 
 def network(rate: float = 0.0238, burst: float = 131072.0) -> Network:
     """Return a cluster like that of the fake nodes: 200 Mbit, burst 128 KiB."""
-    inside = Path(Curve((1.0, 65536.0, 1e6), (3e3, 40e3, 5e5)), Curve((1.0, 65536.0), (1e3, 9e3)),
-                  Curve((1.0, 65536.0), (1e3, 8e3)), 4040.0, False)
-    outside = Path(Curve((1.0, 65480.0, 131072.0, 1e6), (60e3, 200e3, 420e3, 3.7e7)),
-                   Curve((1.0, 65536.0), (12e3, 40e3)), Curve((1.0, 65536.0), (6e3, 25e3)),
-                   65480.0, True)
-    return Network({0: inside, 1: outside}, rate=rate, burst=burst, post=700.0,
-                   background=False, handshake=True)
+    inside = Path(
+        Curve((1.0, 65536.0, 1e6), (3e3, 40e3, 5e5)),
+        Curve((1.0, 65536.0), (1e3, 9e3)),
+        Curve((1.0, 65536.0), (1e3, 8e3)),
+        4040.0,
+        False,
+    )
+    outside = Path(
+        Curve((1.0, 65480.0, 131072.0, 1e6), (60e3, 200e3, 420e3, 3.7e7)),
+        Curve((1.0, 65536.0), (12e3, 40e3)),
+        Curve((1.0, 65536.0), (6e3, 25e3)),
+        65480.0,
+        True,
+    )
+    return Network(
+        {0: inside, 1: outside},
+        rate=rate,
+        burst=burst,
+        post=700.0,
+        background=False,
+        handshake=True,
+    )
 
 
 def classes() -> list[MessageClass]:
@@ -40,8 +55,10 @@ def recovered(truth: Network, *, noise: float, only: tuple[Program, ...] = ()) -
     """Return the costs that the micro-programs of a plan give, or ``only`` those and floods."""
     world = world_of(SLOTS)
     programs = [*(only or pair_programs(classes(), world)), *link_programs(world)]
-    results = {i: result_of(p, world, truth, simulate, noise=noise, seed=i, classes=classes())
-               for i, p in enumerate(programs)}
+    results = {
+        i: result_of(p, world, truth, simulate, noise=noise, seed=i, classes=classes())
+        for i, p in enumerate(programs)
+    }
     return network_of(classes(), programs, results, world, simulate)
 
 
@@ -55,10 +72,12 @@ def test_network_is_found_again(noise: float) -> None:
     for distance in (0, 1):
         for size in SIZES:
             assert float(found.paths[distance].transfer.at(size)) == pytest.approx(
-                float(truth.paths[distance].transfer.at(size)), rel=0.01 + 2 * noise)
+                float(truth.paths[distance].transfer.at(size)), rel=0.01 + 2 * noise
+            )
         assert found.paths[distance].eager_bytes == truth.paths[distance].eager_bytes
         assert float(found.paths[distance].send.at(8)) == pytest.approx(
-            float(truth.paths[distance].send.at(8)), rel=0.01 + 2 * noise)
+            float(truth.paths[distance].send.at(8)), rel=0.01 + 2 * noise
+        )
     assert np.nanmax(np.abs(costs.checked)) < 0.01 + 2 * noise
 
 
@@ -81,7 +100,8 @@ def test_queueing_is_not_counted_twice() -> None:
     assert costs.messages[-1].estimate.cost_ns > 2 * idle
     # a few KiB of burst too many or too few are some 100 us of queue
     assert float(costs.network.paths[1].transfer.at(big)) == pytest.approx(
-        idle, abs=0.05 * costs.messages[-1].estimate.cost_ns)
+        idle, abs=0.05 * costs.messages[-1].estimate.cost_ns
+    )
     assert abs(costs.checked[-1]) < 0.02
 
 
@@ -90,12 +110,23 @@ def halo(nbytes: int = 32768, turns: int = 4, work: float = 5e6) -> Steps:
     builder = Builder(16)
     for rank in range(16):
         x, y = rank % 4, rank // 4
-        around = [(x + 1) % 4 + 4 * y, (x - 1) % 4 + 4 * y, x + 4 * ((y + 1) % 4),
-                  x + 4 * ((y - 1) % 4)]
+        around = [
+            (x + 1) % 4 + 4 * y,
+            (x - 1) % 4 + 4 * y,
+            x + 4 * ((y + 1) % 4),
+            x + 4 * ((y - 1) % 4),
+        ]
         for turn in range(turns):
             for i, peer in enumerate(around):
-                builder.add(rank, "MPI_Irecv", peer, nbytes, tag=i ^ 1,
-                            work_ns=work * (1 + 0.02 * (rank % 5)) if i == 0 else 0.0, turn=turn)
+                builder.add(
+                    rank,
+                    "MPI_Irecv",
+                    peer,
+                    nbytes,
+                    tag=i ^ 1,
+                    work_ns=work * (1 + 0.02 * (rank % 5)) if i == 0 else 0.0,
+                    turn=turn,
+                )
             for i, peer in enumerate(around):
                 builder.add(rank, "MPI_Isend", peer, nbytes, tag=i, turn=turn)
             builder.add(rank, "MPI_Waitall", turn=turn)
@@ -124,22 +155,25 @@ def wave(nbytes: int, blocks: int, work: float) -> Steps:
     return builder.build()
 
 
-@pytest.mark.parametrize("steps", [halo(), wave(65536, 6, 5e6), wave(16384, 10, 5e6)],
-                         ids=["halo", "wave", "wave2"])
+@pytest.mark.parametrize(
+    "steps", [halo(), wave(65536, 6, 5e6), wave(16384, 10, 5e6)], ids=["halo", "wave", "wave2"]
+)
 def test_phase_times_from_the_found_network(steps: Steps) -> None:
     truth = network()
     costs = recovered(truth, noise=0.02)
     node_of = np.arange(16) // 4
     section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
     where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
-    found, begin = phase_times(where, [steps], node_of, None,
-                               (costs.network, costs.low, costs.high), simulate)
+    found, begin = phase_times(
+        where, [steps], node_of, None, (costs.network, costs.low, costs.high), simulate
+    )
     real, _ = phase_times(where, [steps], node_of, None, (truth, truth, truth), simulate)
     time = (found.comm + found.work).max()
     assert time == pytest.approx((real.comm + real.work).max(), rel=0.02)
     assert found.comm.sum() == pytest.approx(real.comm.sum(), rel=0.06)
     assert found.waiting.sum() + found.transfer.sum() + found.software.sum() == pytest.approx(
-        found.comm.sum(), rel=0.01)
+        found.comm.sum(), rel=0.01
+    )
     assert (found.low <= found.comm).all() and (found.comm <= found.high).all()
     assert len(begin[0]) == len(steps)
 

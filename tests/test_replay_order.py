@@ -156,17 +156,27 @@ def test_any_and_some_list_what_can_be_complete() -> None:
     b.add(0, "MPI_Waitsome", number=2)
     b.add(0, "MPI_Wait")
     s = b.build()
-    lists = [s.done[s.done_start[i]:s.done_start[i + 1]].tolist() for i in range(first, len(s))]
+    lists = [s.done[s.done_start[i] : s.done_start[i + 1]].tolist() for i in range(first, len(s))]
     assert lists == [[0, 1, 2], [0, 1, 2], [3]]  # all receives, then the send
     assert s.op[first:].tolist() == [Op.WAITANY, Op.WAITSOME, Op.WAIT]
     assert s.number[first:].tolist() == [1, 2, 1]
 
 
 def test_requests_of_isendrecv_and_bsend() -> None:
-    s = steps_of_lists(2, {0: [
-        ("MPI_Isendrecv", 1, 8), ("MPI_Isendrecv_recv", 1, 8), ("MPI_Ibsend", 1, 8, 2),
-        ("MPI_Recv_init", 1, 8, 5), ("MPI_Wait", -1, 0), ("MPI_Wait", -1, 0),
-        ("MPI_Wait", -1, 0)]})
+    s = steps_of_lists(
+        2,
+        {
+            0: [
+                ("MPI_Isendrecv", 1, 8),
+                ("MPI_Isendrecv_recv", 1, 8),
+                ("MPI_Ibsend", 1, 8, 2),
+                ("MPI_Recv_init", 1, 8, 5),
+                ("MPI_Wait", -1, 0),
+                ("MPI_Wait", -1, 0),
+                ("MPI_Wait", -1, 0),
+            ]
+        },
+    )
     assert s.op.tolist() == [Op.ISEND, Op.IRECV, Op.BSEND, Op.START_RECV, *[Op.WAIT] * 3]
     assert np.diff(s.done_start).tolist() == [0, 0, 0, 0, 2, 0, 1] and s.done.tolist() == [0, 1, 3]
 
@@ -193,8 +203,16 @@ def test_partners_as_one_by_one(seed: int) -> None:
     for _ in range(300):
         rank, peer = rng.randrange(4), rng.randrange(4)
         op = rng.choice(["MPI_Send", "MPI_Irecv", "MPI_Recv", "MPI_Sendrecv", "MPI_Isend"])
-        b.add(rank, op, peer, 8, tag=rng.choice((0, 1, 1 << 30)), comm=rng.choice((0, 7)),
-              peer2=rng.randrange(4), tag2=rng.randrange(2))
+        b.add(
+            rank,
+            op,
+            peer,
+            8,
+            tag=rng.choice((0, 1, 1 << 30)),
+            comm=rng.choice((0, 7)),
+            peer2=rng.randrange(4),
+            tag2=rng.randrange(2),
+        )
     s = b.build()
     to, source = pair(s)
     assert (to.tolist(), source.tolist()) == by_hand(s)
@@ -274,17 +292,21 @@ SLOW = {
 PROGRAMS |= SLOW
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS],
+)
 def test_weights_of_a_window_are_those_of_the_run(name: str, traces) -> None:
     where = traces(name)
     trace = read_scaled(where)
-    for turns, most_steps in ((3, 4096), (2, 4096), (1, 4096), (3, 4), (10 ** 6, 10 ** 6)):
+    for turns, most_steps in ((3, 4096), (2, 4096), (1, 4096), (3, 4), (10**6, 10**6)):
         sections = read_sections(where, turns=turns, most_steps=most_steps)
         why = checked(trace, sections)
         if name != "pipelined":  # there, one turn has none of the other end
-            assert set(why) <= {"the start and the end of the program are not replayed",
-                                "communicators are not constructed in the replay"}
+            assert set(why) <= {
+                "the start and the end of the program are not replayed",
+                "communicators are not constructed in the replay",
+            }
             check_work(trace, sections)
             for section in sections:
                 s = section.steps
@@ -293,8 +315,9 @@ def test_weights_of_a_window_are_those_of_the_run(name: str, traces) -> None:
             s = section.steps
             ends = np.isin(s.op, [int(op) for op in SENDS])
             assert (s.to[ends] >= 0).all()
-            assert (s.bytes[ends] == np.where(s.op == Op.SENDRECV, s.bytes2, s.bytes)[s.to[ends]]
-                    ).all()
+            assert (
+                s.bytes[ends] == np.where(s.op == Op.SENDRECV, s.bytes2, s.bytes)[s.to[ends]]
+            ).all()
         if (turns, most_steps) == (3, 4096):
             window = PROGRAMS[name][3]
             assert any(window in section.name for section in sections), [s.name for s in sections]
@@ -305,8 +328,15 @@ def test_turns_and_what_they_stand_for(traces) -> None:
     assert (loop.turns, loop.first_turn, loop.entries) == (4, 0, 1.0)
     s = loop.steps
     first = ["Isend", "Recv", "Wait"]
-    assert calls(s, 3) == [*first, "Barrier", "Allreduce", *[*first, "Allreduce"] * 2,
-                           *first, "Gather", "Allreduce"]
+    assert calls(s, 3) == [
+        *first,
+        "Barrier",
+        "Allreduce",
+        *[*first, "Allreduce"] * 2,
+        *first,
+        "Gather",
+        "Allreduce",
+    ]
     mine = s.of(3)
     assert s.turn[mine].tolist() == [0] * 5 + [1] * 4 + [2] * 4 + [3] * 5
     # Turn 0 stands for itself, two for 27 that are alike, one for the two with a gather.
@@ -390,8 +420,7 @@ def test_left_out_and_why(tmp_path: Path) -> None:
         "the model has no law for it": 20.0,
         "the replay does not know this call": 20.0,
     }
-    assert unmatched(read, section.left_out) == {"events": 20.0, "of": 48.0,
-                                                 "calls": ["MPI_Isend"]}
+    assert unmatched(read, section.left_out) == {"events": 20.0, "of": 48.0, "calls": ["MPI_Isend"]}
     s = section.steps
     assert calls(s, 1) == ["Isend", "Recv", "Waitall", "REST"]
     # Nothing of the computation is lost but what lies before MPI_Init.
@@ -459,18 +488,20 @@ def test_average_numbers_of_requests_give_way_to_what_is_outstanding() -> None:
     many = np.array([0, 0, 0, 0, 0, 0, 1, 0, 0, 0] * 2)
     assert wanted(posts, wants, many).tolist() == [0] * 6 + [3, 1, 1, 1] + [0] * 6 + [3, 1, 1, 1]
     # Two calls in a row share as their averages say.
-    assert wanted(np.array([1, 1, 1, 1, 1, 1, 0, 0]), np.array([0] * 6 + [8, 4]),
-                  np.array([0] * 6 + [1, 1])).tolist() == [0] * 6 + [4, 2]
+    assert wanted(
+        np.array([1, 1, 1, 1, 1, 1, 0, 0]), np.array([0] * 6 + [8, 4]), np.array([0] * 6 + [1, 1])
+    ).tolist() == [0] * 6 + [4, 2]
     # Averages that fit are kept, also where they leave requests for the next turn.
     fits = np.array([0, 0, 1, 0, 2])
-    assert wanted(np.array([1, 1, 0, 1, 0]), fits, np.array([0, 0, 1, 0, 1])).tolist() \
-        == fits.tolist()
+    assert (
+        wanted(np.array([1, 1, 0, 1, 0]), fits, np.array([0, 0, 1, 0, 1])).tolist() == fits.tolist()
+    )
 
 
 def test_who_completes_sends_is_seen_at_the_border(traces) -> None:
     s = next(s for s in read_sections(traces("line")) if s.run_turns == 6).steps
     for i in np.flatnonzero(s.op == Op.WAIT).tolist():
-        ops = s.op[s.done[s.done_start[i]:s.done_start[i + 1]]]
+        ops = s.op[s.done[s.done_start[i] : s.done_start[i + 1]]]
         expected = Op.ISEND if s.calls[s.call[i]] == "MPI_Waitall" else Op.IRECV
         assert (ops == expected).all() and len(ops)
 

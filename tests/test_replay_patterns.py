@@ -40,8 +40,13 @@ def plan_of(made: Pattern) -> ReplayPlan:
     mapping = mapping_of(rng.choice(("block", "cyclic")), made.steps.n, made.cores)
     section = Section(made.words, (0,), made.steps, 1, 0, 1, 1.0, ())
     settings = PlanSettings(timed=True, exhaustive=rng.random() < 0.3, most_classes=1000)
-    return make_plan([section], mapping, flat(), settings,
-                     expand=lambda steps, which: expand(steps, library, which))
+    return make_plan(
+        [section],
+        mapping,
+        flat(),
+        settings,
+        expand=lambda steps, which: expand(steps, library, which),
+    )
 
 
 def schedule_of(plan: ReplayPlan, seed: int) -> np.ndarray:
@@ -147,8 +152,9 @@ def test_patterns_come_to_their_end_with_real_processes(tmp_path: Path, seed: in
     programs += timed_programs(plan, [schedule_of(plan, seed)])
     for mpi in mpis():
         job = tmp_path / mpi.family
-        write_job(job, programs, plan.world,
-                  settings_of(mpi, budget_s=8.0, stall_s=20.0, work_scale=0.01))
+        write_job(
+            job, programs, plan.world, settings_of(mpi, budget_s=8.0, stall_s=20.0, work_scale=0.01)
+        )
         ended = run_job(job, mpi, plan.world.size, timeout_s=90.0)
         assert ended.code == 0, ended.stderr
         assert all(result_path(job, number).exists() for number in range(len(programs)))

@@ -11,14 +11,7 @@ from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
 from p3s.program.topology import distances, flat
-from p3s.replay.plan.choose import (
-    alike_nodes,
-    choose,
-    cover_all,
-    direct_needs,
-    needs_of,
-    traffic,
-)
+from p3s.replay.plan.choose import alike_nodes, choose, cover_all, direct_needs, needs_of, traffic
 from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
 from p3s.replay.plan.loaded import Whole, load
 from p3s.replay.plan.logical import logical_time, messages
@@ -30,10 +23,13 @@ def planned(steps, mapping, full=None, origin=None):
     full = steps if full is None else full
     c = classify([steps], [full], mapping, distances(mapping, flat()))
     origin = np.arange(len(full)) if origin is None else origin
-    whole = Whole(0, steps, full, origin, c.message_of[0], c.message2_of[0], c.call_of[0],
-                  c.direct_of[0])
-    needs = [(0, needs_of(full, c.call_of[0], mapping)),
-             (0, direct_needs(steps, c.direct_of[0], mapping))]
+    whole = Whole(
+        0, steps, full, origin, c.message_of[0], c.message2_of[0], c.call_of[0], c.direct_of[0]
+    )
+    needs = [
+        (0, needs_of(full, c.call_of[0], mapping)),
+        (0, direct_needs(steps, c.direct_of[0], mapping)),
+    ]
     return c, whole, needs
 
 
@@ -47,7 +43,9 @@ def test_classes_of_a_halo():
     c, _, _ = planned(steps, mapping)
     # Rows are nodes: left and right neighbours inside, eight messages leave a node at a time.
     assert [(m.bytes, m.distance, m.load, m.events) for m in c.messages] == [
-        (32768, 0, 1, 640), (32768, 1, 8, 640)]
+        (32768, 0, 1, 640),
+        (32768, 1, 8, 640),
+    ]
     calls = {(k.call, k.kind, k.distance, k.requests, k.bytes): k.events for k in c.calls}
     assert calls["MPI_Waitall", "completion", 1, 8, 8 * 32768] == 320
     assert calls["MPI_Isend", "send", 0, 0, 32768] == 640
@@ -278,8 +276,11 @@ def test_collectives_over_two_nodes_need_both():
     (cls,) = [k for k, call in enumerate(c.calls) if call.members]
     assert c.calls[cls].distance == 1
     found_pairs = choose(needs, events(c), 8, 24)
-    shown = [pair for pair, adds in zip(found_pairs.pairs, found_pairs.adds, strict=True)
-             if cls in adds[0].tolist()]
+    shown = [
+        pair
+        for pair, adds in zip(found_pairs.pairs, found_pairs.adds, strict=True)
+        if cls in adds[0].tolist()
+    ]
     assert shown and shown[0][0] // 2 == shown[0][1] // 2
     assert load(whole, mapping, shown[0]).steps.is_op(Op.COLLECTIVE).sum() == 4
     assert load(whole, mapping, (0, 2)).steps.is_op(Op.COLLECTIVE).sum() == 0
@@ -316,7 +317,8 @@ def test_noise_is_what_others_have_on_the_way():
     trunk = noise_of(transit, (0, 1), shared, 1e6)
     assert trunk.wanted < noise.wanted
     assert trunk.nbytes * trunk.counts.sum() == pytest.approx(
-        32768 * trunk.wanted * len(trunk.counts), rel=0.1)
+        32768 * trunk.wanted * len(trunk.counts), rel=0.1
+    )
 
 
 def test_two_nodes_have_no_noise():

@@ -16,13 +16,7 @@ from p3s.program.mapping import block, cyclic
 from p3s.program.topology import flat, read_topology
 from p3s.replay.plan.check import check
 from p3s.replay.plan.plan import PlanSettings, make_plan, timed_programs
-from p3s.replay.plan.show import (
-    plan_json,
-    plan_text,
-    played_by,
-    seconds,
-    why_not_representative,
-)
+from p3s.replay.plan.show import plan_json, plan_text, played_by, seconds, why_not_representative
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
@@ -37,9 +31,14 @@ def section(steps, name="loop 1", turns=2, run_turns=1000, entries=1.0, left_out
 
 def planned(sections, mapping, topology=None, **settings):
     return make_plan(
-        sections, mapping, topology or flat(), PlanSettings(**settings), NETWORK,
+        sections,
+        mapping,
+        topology or flat(),
+        PlanSettings(**settings),
+        NETWORK,
         expand=lambda steps, which: expand(steps, library_of("openmpi", "4.1.4"), which),
-        simulate=lambda steps: simulate(steps, mapping.node_of, NETWORK))
+        simulate=lambda steps: simulate(steps, mapping.node_of, NETWORK),
+    )
 
 
 def begins(plan):
@@ -51,8 +50,13 @@ def roles(plan):
 
 
 def test_a_halo_on_sixteen_nodes():
-    plan = planned([section(halo(8, work_ns=1e6))], block(64, 4), timed=True,
-                   hosts=("a", "b", "c", "d"), noise="on")
+    plan = planned(
+        [section(halo(8, work_ns=1e6))],
+        block(64, 4),
+        timed=True,
+        hosts=("a", "b", "c", "d"),
+        noise="on",
+    )
     assert [it.pair for it in plan.iterations] == [(0, 1)] and plan.iterations[0].placement == 0
     assert {p.what for p in plan.programs} == {"trace", "pair", "link"}
     assert len(plan.placement_of) == len(plan.programs)
@@ -74,12 +78,23 @@ def test_a_halo_on_sixteen_nodes():
 
 def test_what_a_user_reads():
     left = LeftOut("MPI_Test", "why not", 3.0, np.array([1]))
-    plan = planned([section(halo(8, work_ns=1e6), left_out=[left, left])], block(64, 4),
-                   timed=True, hosts=("a", "b", "c", "d"), noise="on")
+    plan = planned(
+        [section(halo(8, work_ns=1e6), left_out=[left, left])],
+        block(64, 4),
+        timed=True,
+        hosts=("a", "b", "c", "d"),
+        noise="on",
+    )
     text = plan_text(plan)
-    for part in ("64 ranks on 16 nodes of 4, block", "a measured (4)", "18 = 8 measured",
-                 "1 pair of ranges loaded instead of 120", "0-1: ranks 0-3 are processes 0-3, ",
-                 "run: about", "MPI_Test: 6 calls"):
+    for part in (
+        "64 ranks on 16 nodes of 4, block",
+        "a measured (4)",
+        "18 = 8 measured",
+        "1 pair of ranges loaded instead of 120",
+        "0-1: ranks 0-3 are processes 0-3, ",
+        "run: about",
+        "MPI_Test: 6 calls",
+    ):
         assert part in text, text
     data = plan_json(plan)
     assert json.loads(json.dumps(data)) == data
@@ -104,8 +119,9 @@ def test_exhaustive_loads_all_pairs():
 def test_one_range_only(n):
     b = Builder(n)
     for rank in range(n):
-        b.add(rank, "MPI_Sendrecv", (rank + 1) % n, 64, work_ns=1000, peer2=(rank - 1) % n,
-              bytes2=64)
+        b.add(
+            rank, "MPI_Sendrecv", (rank + 1) % n, 64, work_ns=1000, peer2=(rank - 1) % n, bytes2=64
+        )
         b.add(rank, "MPI_Barrier")
     plan = planned([section(b.build())], block(n, 4), timed=True)
     assert [it.pair for it in plan.iterations] == [(0, 0)] == [it.pair for it in plan.timed]
@@ -140,17 +156,22 @@ def test_uneven_last_node():
 def test_sections_share_classes():
     plan = planned([section(ring(8), "a"), section(ring(8), "b", entries=3.0)], block(8, 2))
     assert {it.section for it in plan.iterations} == {0}  # b shows nothing new
-    assert plan.estimate.run_s == pytest.approx(
-        4 * 500 * plan.estimate.section_ns[0] * 1e-9)
+    assert plan.estimate.run_s == pytest.approx(4 * 500 * plan.estimate.section_ns[0] * 1e-9)
 
 
 def test_ranges_at_several_distances(tmp_path):
     path = tmp_path / "topology.conf"
-    path.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n"
-                    "SwitchName=top Switches=a,b\n")
+    path.write_text(
+        "SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\nSwitchName=top Switches=a,b\n"
+    )
     topology = read_topology(path)
-    plan = planned([section(ring(8, 70_000))], block(8, 2), topology,
-                   hosts=("n0", "n1", "n2", "n3"), timed=True)
+    plan = planned(
+        [section(ring(8, 70_000))],
+        block(8, 2),
+        topology,
+        hosts=("n0", "n1", "n2", "n3"),
+        timed=True,
+    )
     assert {c.distance for c in plan.messages} == {0, 1, 3}
     assert sorted(p.hops for p in plan.placements) == [1, 3]
     for it in (*plan.iterations, *plan.timed):
@@ -167,14 +188,18 @@ def test_ranges_at_several_distances(tmp_path):
 def test_noise_of_a_trunk_only(tmp_path):
     path = tmp_path / "topology.conf"
     path.write_text("SwitchName=a Nodes=n[0-3]\nSwitchName=b Nodes=n[4-7]\n")
-    plan = planned([section(halo(4, 70_000))], cyclic(16, 2), read_topology(path),
-                   exhaustive=True, hosts=("n0", "n1", "n4", "n5"))
+    plan = planned(
+        [section(halo(4, 70_000))],
+        cyclic(16, 2),
+        read_topology(path),
+        exhaustive=True,
+        hosts=("n0", "n1", "n4", "n5"),
+    )
     wanted = {it.pair: it.noise_wanted for it in plan.iterations}
     assert wanted[0, 1] == 0 and wanted[0, 4] > 0
     noisy = {p.name: p.noise for p in plan.programs if p.what == "trace"}
     assert sum(noisy.values()) == sum(w > 0 for w in wanted.values())
-    quiet = planned([section(halo(4, 70_000))], cyclic(16, 2), read_topology(path),
-                    noise="off")
+    quiet = planned([section(halo(4, 70_000))], cyclic(16, 2), read_topology(path), noise="off")
     assert not any(role == NOISE for _, role in roles(quiet))
 
 
@@ -218,8 +243,9 @@ def test_only_so_many_classes_are_measured():
 
 
 def test_whole_iterations_are_bounded():
-    plan = planned([section(ring(32), "a"), section(halo(8), "b")][:1], block(32, 2), timed=True,
-                   most_timed=3)
+    plan = planned(
+        [section(ring(32), "a"), section(halo(8), "b")][:1], block(32, 2), timed=True, most_timed=3
+    )
     assert len(plan.timed) <= 3
 
 

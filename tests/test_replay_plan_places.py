@@ -41,9 +41,14 @@ def test_block_and_cyclic():
         mapping_of("random", 4, 2)
 
 
-@pytest.mark.parametrize("text", [
-    "rank 0=a slot=0\nrank 1=b slot=0:1  # comment\n\nrank 3=a slot=1\nrank 2=b slots=2-3\n",
-    "a\nb\nb\na\n", "1 b\n2 b\n3 a\n0 a\n9 c\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rank 0=a slot=0\nrank 1=b slot=0:1  # comment\n\nrank 3=a slot=1\nrank 2=b slots=2-3\n",
+        "a\nb\nb\na\n",
+        "1 b\n2 b\n3 a\n0 a\n9 c\n",
+    ],
+)
 def test_rank_files(tmp_path, text):
     path = tmp_path / "ranks"
     path.write_text(text)
@@ -64,9 +69,16 @@ def test_relative_hosts_keep_their_number(tmp_path):
     assert distances(m, topology).tolist() == [[0, 3], [3, 0]]
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("a\nb\n", "no host for rank 2 to 3"), ("0 a\n0 b\n1 a\n2 a\n3 a", "rank 0 is on a and on b"),
-    ("a\n1 b\n", "mixed"), ("rank 0 is a", "neither"), ("0 a\n1 +n1\n2 a\n3 a", "relative")])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a\nb\n", "no host for rank 2 to 3"),
+        ("0 a\n0 b\n1 a\n2 a\n3 a", "rank 0 is on a and on b"),
+        ("a\n1 b\n", "mixed"),
+        ("rank 0 is a", "neither"),
+        ("0 a\n1 +n1\n2 a\n3 a", "relative"),
+    ],
+)
 def test_bad_rank_files(tmp_path, text, why):
     path = tmp_path / "ranks"
     path.write_text(text)
@@ -119,15 +131,23 @@ def test_two_bridges_without_a_top(tmp_path):
     assert t.trunk(0, 1)[0, 1]
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("Nodes=n0", "no SwitchName"), ("SwitchName=a Nodes", "KEY=VALUE"),
-    ("SwitchName=a Switches=b", "no switch has nodes"),
-    ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "twice"),
-    ("SwitchName=a Nodes=n0\nSwitchName=b Switches=c", "not there"),
-    ("SwitchName=a Nodes=n0\nSwitchName=b Switches=c\nSwitchName=c Switches=b", "circle"),
-    ("SwitchName=a Nodes=n0\nSwitchName=b Switches=a\nSwitchName=c Switches=a", "two switches"),
-    ("<?xml version='1.0'?><topology/>", "hwloc"), ("2\nx\n", "version 2"), ("1\n", "netloc"),
-    ("1\ns\n\n2\na,0,0,,d,h\n", "netloc"), ("1\ns\n\n1\na,0,0,,d,h\na\n", "no host")])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Nodes=n0", "no SwitchName"),
+        ("SwitchName=a Nodes", "KEY=VALUE"),
+        ("SwitchName=a Switches=b", "no switch has nodes"),
+        ("SwitchName=a Nodes=n0\nSwitchName=a Nodes=n1", "twice"),
+        ("SwitchName=a Nodes=n0\nSwitchName=b Switches=c", "not there"),
+        ("SwitchName=a Nodes=n0\nSwitchName=b Switches=c\nSwitchName=c Switches=b", "circle"),
+        ("SwitchName=a Nodes=n0\nSwitchName=b Switches=a\nSwitchName=c Switches=a", "two switches"),
+        ("<?xml version='1.0'?><topology/>", "hwloc"),
+        ("2\nx\n", "version 2"),
+        ("1\n", "netloc"),
+        ("1\ns\n\n2\na,0,0,,d,h\n", "netloc"),
+        ("1\ns\n\n1\na,0,0,,d,h\na\n", "no host"),
+    ],
+)
 def test_bad_topologies(tmp_path, text, why):
     path = tmp_path / "topology"
     path.write_text(text)
@@ -140,8 +160,10 @@ def _netloc_file(links, hosts, switches):
     """Write what netloc_ib_extract_dats writes."""
     nodes = [*((h, 0, h) for h in hosts), *((s, 1, "") for s in switches)]
     lines = ["1", "fe80:0000:0000:0000", "hwloc", str(len(nodes))]
-    lines += [f"guid-{name},{i},{kind},0:1,a name, with a comma,{host}"
-              for i, (name, kind, host) in enumerate(nodes)]
+    lines += [
+        f"guid-{name},{i},{kind},0:1,a name, with a comma,{host}"
+        for i, (name, kind, host) in enumerate(nodes)
+    ]
     for name, _, _ in nodes:
         edges = [(a, b) for a, b in links if a == name] + [(b, a) for a, b in links if b == name]
         text = f"guid-{name}"
@@ -153,9 +175,13 @@ def _netloc_file(links, hosts, switches):
 
 def test_netloc(tmp_path):
     path = tmp_path / "IB-fe80-nodes.txt"
-    path.write_text(_netloc_file(
-        [("a", "s"), ("b", "s"), ("c", "t"), ("s", "u"), ("t", "u"), ("s", "v"), ("t", "v")],
-        ["a", "b", "c"], ["s", "t", "u", "v"]))
+    path.write_text(
+        _netloc_file(
+            [("a", "s"), ("b", "s"), ("c", "t"), ("s", "u"), ("t", "u"), ("s", "v"), ("t", "v")],
+            ["a", "b", "c"],
+            ["s", "t", "u", "v"],
+        )
+    )
     t = read_topology(path)
     assert t.hosts == ("a", "b", "c")
     assert t.between(["a"], ["a", "b", "c"]).tolist() == [[0, 1, 3]]

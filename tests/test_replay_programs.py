@@ -36,8 +36,9 @@ def codes(program: Program, process: int) -> list[Code]:
     return [Code(int(code)) for code in program.of(process)["code"]]
 
 
-def outside(calls: list[tuple[str, int]], sides: tuple = ((0,), (1,)), **named: object
-            ) -> tuple[Program, Loaded]:
+def outside(
+    calls: list[tuple[str, int]], sides: tuple = ((0,), (1,)), **named: object
+) -> tuple[Program, Loaded]:
     """Build a program of four ranks, of which 0 makes these calls and 2 and 3 are absent."""
     builder = Builder(4)
     for call, peer in calls:
@@ -84,7 +85,8 @@ def test_timed_black_holes_only_post_and_in_the_order_of_their_times() -> None:
     assert (np.diff(hole["at_ns"][:-1]) >= 0).all()
     assert sorted(hole["at_ns"][:-1].tolist()) == sorted(
         loaded.takes_mine_ns[~np.isnan(loaded.takes_mine_ns)].tolist()
-        + loaded.sends_to_me_ns[~np.isnan(loaded.sends_to_me_ns)].tolist())
+        + loaded.sends_to_me_ns[~np.isnan(loaded.sends_to_me_ns)].tolist()
+    )
 
 
 def test_messages_of_one_partner_keep_their_order_in_a_schedule_that_has_not() -> None:
@@ -135,8 +137,7 @@ def test_collectives_run_as_such_where_all_members_are_loaded_and_agree() -> Non
     loaded = load(steps, ((0,), (1,)))
     result = settled(loaded, lay_out((1, 1), [], False))
     assert result.program.comms == ((1, 0), (0, 1))
-    assert codes(result.program, 0) == [Code.COLLECTIVE, Code.COLLECTIVE_START, Code.WAIT,
-                                        Code.END]
+    assert codes(result.program, 0) == [Code.COLLECTIVE, Code.COLLECTIVE_START, Code.WAIT, Code.END]
     assert result.program.of(0)["peer"][0] == 1  # the root, as a process
     assert {entry.why for entry in result.left_out} == {WHY_TEXT[Why.NOT_REPLAYED]}
     assert execute(result.program, 1).collectives == 2
@@ -176,7 +177,9 @@ def test_large_messages_are_left_out_at_both_ends_and_named() -> None:
     assert codes(result.program, 0) == [Code.SENDRECV, Code.SECOND, Code.END]
     assert result.program.of(0)["work_ns"][0] == 15
     assert {(entry.call, entry.why) for entry in result.left_out} == {
-        ("MPI_Isend", WHY_TEXT[Why.TOO_LARGE]), ("MPI_Recv", WHY_TEXT[Why.TOO_LARGE])}
+        ("MPI_Isend", WHY_TEXT[Why.TOO_LARGE]),
+        ("MPI_Recv", WHY_TEXT[Why.TOO_LARGE]),
+    }
 
 
 @pytest.mark.parametrize(("nbytes", "buffered"), [(100, 4096), (100_000, 64 << 20)])
@@ -225,16 +228,19 @@ def damaged(result: Settled, field: str, value: int, code: Code) -> Program:
     return replace(result.program, events=events)
 
 
-@pytest.mark.parametrize(("field", "value", "code", "words"), [
-    ("tag", 999, Code.RECV, "no other end"),
-    ("bytes", 1, Code.RECV, "meets"),
-    ("offset", 1 << 20, Code.RECV, "buffer is too small"),
-    ("bytes", 1 << 20, Code.SEND, "buffer is too small"),
-    ("peer", 55, Code.SEND, "no such process"),
-    ("slot", 99, Code.ISEND, "slot does not exist"),
-    ("bytes", 1, Code.ASK, "meets"),
-    ("arg", 2, Code.COLLECTIVE, "same call"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "code", "words"),
+    [
+        ("tag", 999, Code.RECV, "no other end"),
+        ("bytes", 1, Code.RECV, "meets"),
+        ("offset", 1 << 20, Code.RECV, "buffer is too small"),
+        ("bytes", 1 << 20, Code.SEND, "buffer is too small"),
+        ("peer", 55, Code.SEND, "no such process"),
+        ("slot", 99, Code.ISEND, "slot does not exist"),
+        ("bytes", 1, Code.ASK, "meets"),
+        ("arg", 2, Code.COLLECTIVE, "same call"),
+    ],
+)
 def test_faults_of_a_program_are_seen(field: str, value: int, code: Code, words: str) -> None:
     builder = Builder(4)
     for rank in range(4):
@@ -274,8 +280,12 @@ def test_noise_starts_with_the_first_message_to_a_black_hole_and_ends() -> None:
 @pytest.mark.parametrize("slots", [(1, 1), (4, 4), (3, 2), (2, 0)])
 def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -> None:
     world = lay_out(slots, [], False)
-    messages = [MessageClass(64, 0, 1, 1.0), MessageClass(64, 1, 1, 1.0),
-                MessageClass(70_000, 1, 4, 1.0), MessageClass(100 << 20, 1, 1, 1.0)]
+    messages = [
+        MessageClass(64, 0, 1, 1.0),
+        MessageClass(64, 1, 1, 1.0),
+        MessageClass(70_000, 1, 4, 1.0),
+        MessageClass(100 << 20, 1, 1, 1.0),
+    ]
     programs = pair_programs(messages, world)
     links = link_programs(world)
     assert [program.name for program in programs] == ["one way", "exchange", "calls"]
@@ -283,8 +293,10 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
     assert len(links) == (0 if not slots[1] else 1 if slots == (1, 1) else 2)
     for program in (*programs, *links):
         for temper in TEMPERS:
-            met = {((a.process, a.event), (b.process, b.event))
-                   for a, b in execute(program, 1, temper).met}
+            met = {
+                ((a.process, a.event), (b.process, b.event))
+                for a, b in execute(program, 1, temper).met
+            }
         pairing = program.pairing
         assert (pairing is None) == (program.what == "link")
         for k in range(0 if pairing is None else len(pairing.cls)):
@@ -293,8 +305,12 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
         for at, kind in program.own:
             process = int(np.searchsorted(program.start, at, "right")) - 1
             assert program.events["sample"][at] >= 0 and process in world.rank_of(MEASURED).values()
-            assert {"send": Code.SEND, "late": Code.SEND, "receive": Code.RECV, "wait": Code.WAIT
-                    }.get(kind, int(program.events["code"][at])) == program.events["code"][at]
+            assert {
+                "send": Code.SEND,
+                "late": Code.SEND,
+                "receive": Code.RECV,
+                "wait": Code.WAIT,
+            }.get(kind, int(program.events["code"][at])) == program.events["code"][at]
 
 
 def test_every_class_is_sent_but_calls_are_measured_at_some_sizes_only() -> None:
@@ -313,8 +329,12 @@ def disordered(seed: int, choosy: bool) -> Steps:
     builder = Builder(n, {1: [0, 1]})
     calls: list[list[tuple[str, int, int, int]]] = [[] for _ in range(n)]
     for _ in range(rng.randint(2, 7)):
-        a, b, nbytes, tag = rng.randrange(n), rng.randrange(n), rng.choice((100, 5000)), \
-            rng.randint(0, 1)
+        a, b, nbytes, tag = (
+            rng.randrange(n),
+            rng.randrange(n),
+            rng.choice((100, 5000)),
+            rng.randint(0, 1),
+        )
         calls[a].append((rng.choice(("MPI_Send", "MPI_Ssend", "MPI_Isend")), b, nbytes, tag))
         calls[b].append((rng.choice(("MPI_Recv", "MPI_Irecv")), a, nbytes, tag))
     if rng.random() < 0.3:
@@ -323,7 +343,7 @@ def disordered(seed: int, choosy: bool) -> Steps:
     for rank, mine in enumerate(calls):
         for _ in range(rng.randint(0, 2)):
             i = rng.randrange(max(len(mine) - 1, 1))
-            mine[i:i + 2] = mine[i:i + 2][::-1]
+            mine[i : i + 2] = mine[i : i + 2][::-1]
         left: list[int] = []
         for call, peer, nbytes, tag in mine:
             step = builder.add(rank, call, peer, nbytes, tag=tag, comm=int(peer < 0))

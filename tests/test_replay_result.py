@@ -36,8 +36,9 @@ def exchange(weight: float = 1.0, rows: bool = False) -> Section:
     builder = Builder(2)
     for rank in range(2):
         builder.add(rank, "MPI_Isend", 1 - rank, 1024, row=0 if rows else -1)
-        builder.add(rank, "MPI_Recv", 1 - rank, 1024, work_ns=1e6, weight=weight,
-                    row=1 if rows else -1)
+        builder.add(
+            rank, "MPI_Recv", 1 - rank, 1024, work_ns=1e6, weight=weight, row=1 if rows else -1
+        )
         builder.add(rank, "MPI_Wait")
     steps = builder.build()
     return Section("all", (3,), steps, 1, 0, 1, 1.0, ())
@@ -56,17 +57,38 @@ def test_times_go_to_rank_and_phase_of_the_call_that_a_message_belongs_to() -> N
 def test_whole_iterations_are_summed_per_pass_with_weights() -> None:
     section = exchange(weight=10.0)
     world = world_of(1)
-    lists = {0: [event(Code.ISEND, 1, bytes=1024, slot=0, sample=0, step=0),
-                 event(Code.RECV, 1, bytes=1024, sample=0, step=1),
-                 event(Code.WAIT, wait=[0], sample=0, step=2)],
-             1: [event(Code.ISEND, 0, bytes=1024, slot=0, sample=0, step=3),
-                 event(Code.RECV, 0, bytes=1024, sample=0, step=4),
-                 event(Code.WAIT, wait=[0], sample=0, step=5)]}
+    lists = {
+        0: [
+            event(Code.ISEND, 1, bytes=1024, slot=0, sample=0, step=0),
+            event(Code.RECV, 1, bytes=1024, sample=0, step=1),
+            event(Code.WAIT, wait=[0], sample=0, step=2),
+        ],
+        1: [
+            event(Code.ISEND, 0, bytes=1024, slot=0, sample=0, step=3),
+            event(Code.RECV, 0, bytes=1024, sample=0, step=4),
+            event(Code.WAIT, wait=[0], sample=0, step=5),
+        ],
+    }
     program = program_of(world, lists, what="timed")
-    event_ns = np.array([[1.0, 5.0, 0.0, 1.0, 1.0, 4.0], [1.0, 1.0, 4.0, 1.0, 5.0, 0.0],
-                         [1.0, 3.0, 2.0, 1.0, 3.0, 2.0]])
-    result = ProgramResult(3, np.full((3, 4), 7.0), np.zeros((3, 4)), np.arange(6), event_ns,
-                           np.zeros(6), np.zeros((3, 0)), np.zeros((3, 0)), 0.0, np.zeros(0))
+    event_ns = np.array(
+        [
+            [1.0, 5.0, 0.0, 1.0, 1.0, 4.0],
+            [1.0, 1.0, 4.0, 1.0, 5.0, 0.0],
+            [1.0, 3.0, 2.0, 1.0, 3.0, 2.0],
+        ]
+    )
+    result = ProgramResult(
+        3,
+        np.full((3, 4), 7.0),
+        np.zeros((3, 4)),
+        np.arange(6),
+        event_ns,
+        np.zeros(6),
+        np.zeros((3, 0)),
+        np.zeros((3, 0)),
+        0.0,
+        np.zeros(0),
+    )
     where = places(2, [3], [section], [section.steps], [np.arange(6)], np.zeros(0, np.int64))
     whole = whole_times([program], {0: result}, world, [section.steps], where)
     assert whole.comm.tolist() == [[33.0], [33.0]]  # 1 + 10 x 3 + 2
@@ -84,11 +106,15 @@ def test_sum_of_calls_and_waitall_over_several_nodes() -> None:
     steps = builder.build()
     section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
     net = network(burst=0.0)
-    classes = [CallClass("MPI_Send", "send", 65480, 1, 1, 0, 0, 2.0),
-               CallClass("MPI_Waitall", "completion", 130960, 1, 2, 2, 0, 4.0)]
+    classes = [
+        CallClass("MPI_Send", "send", 65480, 1, 1, 0, 0, 2.0),
+        CallClass("MPI_Waitall", "completion", 130960, 1, 2, 2, 0, 4.0),
+    ]
     call_of = np.array([-1, -1, 1, 0, 0])
-    measured = (CallCost(Estimate(100.0, 90.0, 110.0, 5), MEASURED),
-                CallCost(Estimate(0.0, 0.0, 0.0), NONE))
+    measured = (
+        CallCost(Estimate(100.0, 90.0, 110.0, 5), MEASURED),
+        CallCost(Estimate(0.0, 0.0, 0.0), NONE),
+    )
     costs = composed(classes, measured, [call_of], [steps], np.arange(3), None, net)
     assert costs[1].how == COMPOSED
     assert costs[1].estimate.cost_ns == pytest.approx(2 * 65480 / net.rate)
@@ -109,31 +135,68 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     section = exchange()
     world = world_of(1)
     sender, receiver = 0, 1
-    pair = program_of(world, {
-        sender: [event(Code.SEND, receiver, bytes=1024, work_ns=PAUSE)],
-        receiver: [event(Code.RECV, sender, bytes=1024)]}, what="pair",
-        pairing=[(0, sender, receiver, 0, 0, 0, 1)])
+    pair = program_of(
+        world,
+        {
+            sender: [event(Code.SEND, receiver, bytes=1024, work_ns=PAUSE)],
+            receiver: [event(Code.RECV, sender, bytes=1024)],
+        },
+        what="pair",
+        pairing=[(0, sender, receiver, 0, 0, 0, 1)],
+    )
     classes = (MessageClass(1024, 1, 1, 2.0), MessageClass(99, 2, 1, 1.0))
     plan = SimpleNamespace(
-        sections=(section,), full=(section.steps,), origin=(np.arange(6),), messages=classes,
+        sections=(section,),
+        full=(section.steps,),
+        origin=(np.arange(6),),
+        messages=classes,
         calls=(CallClass("MPI_Recv", "recv", 1024, 1, 1, 0, 0, 2.0),),
-        call_of=(np.array([-1, 0, -1, -1, 0, -1]),), direct_of=(np.full(6, -1),),
-        programs=(pair,), world=world, mapping=SimpleNamespace(node_of=np.arange(2)),
-        distance=np.array([[0, 1], [1, 0]]), notes=("a note",), iterations=(), topology=flat(),
-        left_out=(LeftOut("MPI_Comm_split", "communicators are not constructed in the replay",
-                          2.0, np.zeros(0)), LeftOut("MPI_Send", "its tag is not known", 3.0,
-                                                     np.zeros(0))))
+        call_of=(np.array([-1, 0, -1, -1, 0, -1]),),
+        direct_of=(np.full(6, -1),),
+        programs=(pair,),
+        world=world,
+        mapping=SimpleNamespace(node_of=np.arange(2)),
+        distance=np.array([[0, 1], [1, 0]]),
+        notes=("a note",),
+        iterations=(),
+        topology=flat(),
+        left_out=(
+            LeftOut(
+                "MPI_Comm_split",
+                "communicators are not constructed in the replay",
+                2.0,
+                np.zeros(0),
+            ),
+            LeftOut("MPI_Send", "its tag is not known", 3.0, np.zeros(0)),
+        ),
+    )
     nothing = np.zeros(0, dtype=np.int64)
-    trace = SimpleNamespace(n=2, weights={3: 1.0}, phase=nothing, rank=nothing, work=nothing,
-                            repeat=nothing, op=nothing, ops=(),
-                            is_op=lambda *ops: np.zeros(0, dtype=bool),
-                            is_kind=lambda kind: np.zeros(0, dtype=bool))
+    trace = SimpleNamespace(
+        n=2,
+        weights={3: 1.0},
+        phase=nothing,
+        rank=nothing,
+        work=nothing,
+        repeat=nothing,
+        op=nothing,
+        ops=(),
+        is_op=lambda *ops: np.zeros(0, dtype=bool),
+        is_kind=lambda kind: np.zeros(0, dtype=bool),
+    )
     results = {0: result_of(pair, world, network(), simulate, classes=classes)}
     found = simulated(trace, plan, results)  # type: ignore[arg-type]
-    places_of = [SimpleNamespace(name=f"n{p.node}", kernel=f"k{p.node}", cores={0, 1})
-                 for p in world.processes]
-    content, table = evaluate(trace, plan, results, found, places_of,  # type: ignore[arg-type]
-                              nodes=["a", "b", "c", "d"])
+    places_of = [
+        SimpleNamespace(name=f"n{p.node}", kernel=f"k{p.node}", cores={0, 1})
+        for p in world.processes
+    ]
+    content, table = evaluate(
+        trace,
+        plan,
+        results,
+        found,
+        places_of,  # type: ignore[arg-type]
+        nodes=["a", "b", "c", "d"],
+    )
     assert content["representative"] and content["why_not_representative"] is None
     assert content["measured_share"] == pytest.approx(2 / 3)
     assert {entry["op"] for entry in content["unmeasured"]} == {"message", "MPI_Send"}

@@ -36,12 +36,34 @@ def run(trace: Trace, directory: Path, **options: object) -> dict:
     result = replay.run(where, out, settings, progress=lines.append)
     assert read_json(out, "p3s.replay", REPLAY_VERSION) == result
     table = pq.read_table(out.with_suffix(".parquet")).to_pydict()
-    assert {"rank", "phase", "comm_ns", "comm_low_ns", "comm_high_ns", "waiting_ns",
-            "transfer_ns", "software_ns", "thesis_ns"} <= set(table)
+    assert {
+        "rank",
+        "phase",
+        "comm_ns",
+        "comm_low_ns",
+        "comm_high_ns",
+        "waiting_ns",
+        "transfer_ns",
+        "software_ns",
+        "thesis_ns",
+    } <= set(table)
     assert list(zip(table["rank"], table["phase"], strict=True)) == [
-        (rank, phase) for rank in range(trace.n) for phase in range(trace.phases)]
-    parts = zip(*(table[name] for name in ("comm_low_ns", "comm_ns", "comm_high_ns", "waiting_ns",
-                                           "transfer_ns", "software_ns")), strict=True)
+        (rank, phase) for rank in range(trace.n) for phase in range(trace.phases)
+    ]
+    parts = zip(
+        *(
+            table[name]
+            for name in (
+                "comm_low_ns",
+                "comm_ns",
+                "comm_high_ns",
+                "waiting_ns",
+                "transfer_ns",
+                "software_ns",
+            )
+        ),
+        strict=True,
+    )
     for low, value, high, waiting, transfer, software in parts:
         assert 0 <= low <= value <= high
         assert waiting + transfer + software == pytest.approx(value, rel=1e-6, abs=1.0)
@@ -67,10 +89,11 @@ def test_halo_is_measured_and_what_is_measured_is_kept(tmp_path: Path) -> None:
         assert second["wall_s"] == 0.0 and second["messages"] == result["messages"]
 
 
-@pytest.mark.parametrize("trace", [
-    ring(6, nbytes=300_000, op="MPI_Send"), wave(12, nbytes=90_000), butterfly(8),
-    collectives(6),
-], ids=["blocking sends beyond any buffer", "wave", "butterfly", "collectives"])
+@pytest.mark.parametrize(
+    "trace",
+    [ring(6, nbytes=300_000, op="MPI_Send"), wave(12, nbytes=90_000), butterfly(8), collectives(6)],
+    ids=["blocking sends beyond any buffer", "wave", "butterfly", "collectives"],
+)
 def test_patterns(tmp_path: Path, trace: Trace) -> None:
     result = run(trace, tmp_path, budget_s=4.0)
     assert [entry for entry in result["unmeasured"] if entry["cost"] != "interpolated"] == []

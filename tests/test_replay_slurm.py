@@ -45,18 +45,25 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cl
         made.stop()
 
 
-@pytest.mark.parametrize("launcher", [
-    [str(MPIEXEC), "--oversubscribe"],
-    ["srun", "--mpi=pmix"],
-], ids=["mpiexec", "srun"])
+@pytest.mark.parametrize(
+    "launcher", [[str(MPIEXEC), "--oversubscribe"], ["srun", "--mpi=pmix"]], ids=["mpiexec", "srun"]
+)
 def test_a_replay_takes_the_nodes_of_its_allocation(
-        slurm: slurm_cluster.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-        launcher: list[str]) -> None:
-    for name, value in {**slurm.env, "PYTHONPATH": str(ROOT), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                        "OMPI_MCA_mpi_yield_when_idle": "1",
-                        # Shared memory is named after the machine, and all nodes are one.
-                        "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1"}.items():
+    slurm: slurm_cluster.Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: list[str],
+) -> None:
+    for name, value in {
+        **slurm.env,
+        "PYTHONPATH": str(ROOT),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        # Shared memory is named after the machine, and all nodes are one.
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_pml": "ob1",
+    }.items():
         monkeypatch.setenv(name, value)
     scaled = halo(8).write(tmp_path / "np000008")
     result = tmp_path / "result.json"

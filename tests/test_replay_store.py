@@ -29,19 +29,40 @@ HOSTS = ("a", "b", "c", "d")
 OPENMPI = Mpi(("mpiexec", "--mca", "x", "y"), "openmpi", "4.1.4", "mpicc", "openmpi")
 MPICH = Mpi(("mpiexec.hydra",), "mpich", "5.0", "mpicc", "mpich")
 SRUN = Mpi(("srun", "-A", "me"), "mpich", "5.0", "mpicc", "slurm")
-WORLD = World((*(Process(MEASURED, 0, 0, k) for k in range(3)), Process(MEASURED, 1, 1, 0),
-               Process(BLACK_HOLE, 2, 1, 0), *(Process(BLACK_HOLE, 3, 0, k) for k in range(2))))
+WORLD = World(
+    (
+        *(Process(MEASURED, 0, 0, k) for k in range(3)),
+        Process(MEASURED, 1, 1, 0),
+        Process(BLACK_HOLE, 2, 1, 0),
+        *(Process(BLACK_HOLE, 3, 0, k) for k in range(2)),
+    )
+)
 
 
 def test_every_process_has_its_host(tmp_path: Path) -> None:
     mpi = on_hosts(OPENMPI, HOSTS, WORLD)
     words = write_hosts(mpi, tmp_path)
-    assert words == ("mpiexec", "--mca", "x", "y", "-n", "{np}", "--hostfile",
-                     str(tmp_path / "hosts"), "--map-by", "seq")
+    assert words == (
+        "mpiexec",
+        "--mca",
+        "x",
+        "y",
+        "-n",
+        "{np}",
+        "--hostfile",
+        str(tmp_path / "hosts"),
+        "--map-by",
+        "seq",
+    )
     assert (tmp_path / "hosts").read_text().split() == list("aaabcdd")
     assert mpi.busiest == 3
     assert on_hosts(MPICH, HOSTS, WORLD).words == (
-        "mpiexec.hydra", "-n", "{np}", "-hosts", "a:3,b:1,c:1,d:2")
+        "mpiexec.hydra",
+        "-n",
+        "{np}",
+        "-hosts",
+        "a:3,b:1,c:1,d:2",
+    )
 
 
 def test_hosts_that_come_twice_keep_the_order_of_the_ranks() -> None:
@@ -55,8 +76,9 @@ def test_srun_gets_one_host_per_process() -> None:
     words = on_hosts(SRUN, HOSTS, WORLD, {"SLURM_CPUS_ON_NODE": "2"}).words
     assert words[:3] == ("/usr/bin/env", "SLURM_HOSTFILE={hosts}", "srun")
     assert {"--mpi=pmi2", "--distribution=arbitrary", "--nodes=4", "--overcommit"} <= set(words)
-    words = on_hosts(replace(SRUN, words=("srun", "--mpi=pmix")), HOSTS, WORLD,
-                     {"SLURM_CPUS_ON_NODE": "64"}).words
+    words = on_hosts(
+        replace(SRUN, words=("srun", "--mpi=pmix")), HOSTS, WORLD, {"SLURM_CPUS_ON_NODE": "64"}
+    ).words
     assert "--mpi=pmi2" not in words and "--overcommit" not in words
 
 
@@ -74,28 +96,41 @@ def test_no_hosts_and_the_wrong_number_of_hosts() -> None:
 def test_an_allocation_gives_the_hosts() -> None:
     assert allocated_hosts({"SLURM_JOB_NODELIST": "n[1-2]"}) == []
     assert allocated_hosts({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2],m"}) == [
-        "n1", "n2", "m"]
+        "n1",
+        "n2",
+        "m",
+    ]
 
 
 def _places(names: str) -> list[Place]:
     return [Place(name, name, frozenset({0})) for name in names]
 
 
-@pytest.mark.parametrize(("names", "hosts"), [
-    ("aaabcdd", HOSTS), ("aaabcdd", None), ("xxxyzww", HOSTS), ("aaaaaaa", ("a",) * 4),
-    ("aaababb", ("a", "b", "a", "b")), ("aaabcdd", ("a.site", "b", "c.site", "d")),
-])
+@pytest.mark.parametrize(
+    ("names", "hosts"),
+    [
+        ("aaabcdd", HOSTS),
+        ("aaabcdd", None),
+        ("xxxyzww", HOSTS),
+        ("aaaaaaa", ("a",) * 4),
+        ("aaababb", ("a", "b", "a", "b")),
+        ("aaabcdd", ("a.site", "b", "c.site", "d")),
+    ],
+)
 def test_landed(names: str, hosts: tuple[str, ...] | None) -> None:
     check_landing(WORLD, _places(names), hosts)
 
 
-@pytest.mark.parametrize(("names", "hosts", "why"), [
-    ("aabbcdd", HOSTS, "for a were started on a and b"),
-    ("aaaaaaa", HOSTS, "for a and b were started on a and a"),
-    ("bbbacdd", HOSTS, "for a were started on b"),
-    ("aaabcdd", ("a", "b", "a", "b"), "for a and a were started on a and c"),
-    ("aaabcd", HOSTS, "7 processes were to be started, but 6 were"),
-])
+@pytest.mark.parametrize(
+    ("names", "hosts", "why"),
+    [
+        ("aabbcdd", HOSTS, "for a were started on a and b"),
+        ("aaaaaaa", HOSTS, "for a and b were started on a and a"),
+        ("bbbacdd", HOSTS, "for a were started on b"),
+        ("aaabcdd", ("a", "b", "a", "b"), "for a and a were started on a and c"),
+        ("aaabcd", HOSTS, "7 processes were to be started, but 6 were"),
+    ],
+)
 def test_landed_elsewhere(names: str, hosts: tuple[str, ...], why: str) -> None:
     with pytest.raises(P3SError, match=why) as error:
         check_landing(WORLD, _places(names), hosts)
@@ -149,8 +184,9 @@ def _program(nbytes: int = 8) -> Program:
 
 def _finish(directory: Path, number: int, passes: int = 3) -> None:
     (directory / "results").mkdir(exist_ok=True)
-    (directory / "places.json").write_text(json.dumps(
-        [{"name": f"n{k}", "kernel": "k", "cores": "5", "pid": k} for k in range(7)]))
+    (directory / "places.json").write_text(
+        json.dumps([{"name": f"n{k}", "kernel": "k", "cores": "5", "pid": k} for k in range(7)])
+    )
     result = replace(ProgramResult.empty(7), passes=passes, pass_ns=np.ones((passes, 7)))
     save_result(directory / "results" / f"program-{number:03d}.npz", result)
 
@@ -233,11 +269,17 @@ def test_a_batch_script_is_one_that_a_shell_runs(tmp_path: Path) -> None:
     folder = tmp_path / "it's here"
     folder.mkdir()
     commands = [["sh", "-c", 'echo "$0" $PWD; exit 3', "a b"], ["echo", "$HOME"]]
-    text = batch_script(replace(BATCH, partition="p", options=("--constraint=a",)), commands,
-                        folder)
+    text = batch_script(
+        replace(BATCH, partition="p", options=("--constraint=a",)), commands, folder
+    )
     assert '#SBATCH --output="/x y/50%%/submit-%j.out"' in text.splitlines()
-    assert {"#SBATCH --nodes=4", "#SBATCH --exclusive", "#SBATCH --time=0:30:00",
-            "#SBATCH --partition=p", "#SBATCH --constraint=a"} <= set(text.splitlines())
+    assert {
+        "#SBATCH --nodes=4",
+        "#SBATCH --exclusive",
+        "#SBATCH --time=0:30:00",
+        "#SBATCH --partition=p",
+        "#SBATCH --constraint=a",
+    } <= set(text.splitlines())
     done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20)
     assert done.stdout == f"a b {folder}\n$HOME\n" and done.returncode == 3
     text = batch_script(BATCH, [["false"], ["echo", "no"]], folder)
@@ -245,11 +287,18 @@ def test_a_batch_script_is_one_that_a_shell_runs(tmp_path: Path) -> None:
     assert done.stdout == "" and done.returncode == 1
 
 
-@pytest.mark.parametrize("change", [
-    {"time": "soon"}, {"partition": "a b"}, {"account": "x\n#SBATCH -n 5"},
-    {"options": ("-c 1",)}, {"options": ("--a b",)}, {"output": Path('/a"b/%j')},
-    {"output": Path("/a\nb/%j")},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"time": "soon"},
+        {"partition": "a b"},
+        {"account": "x\n#SBATCH -n 5"},
+        {"options": ("-c 1",)},
+        {"options": ("--a b",)},
+        {"output": Path('/a"b/%j')},
+        {"output": Path("/a\nb/%j")},
+    ],
+)
 def test_what_is_no_option_of_slurm(change: dict[str, object]) -> None:
     with pytest.raises(P3SError):
         batch_script(replace(BATCH, **change), [["true"]], Path("/"))
@@ -257,4 +306,9 @@ def test_what_is_no_option_of_slurm(change: dict[str, object]) -> None:
 
 def test_time_limits() -> None:
     assert [time_limit(s) for s in (1, 60, 61, 3600, 90000)] == [
-        "0:01:00", "0:01:00", "0:02:00", "1:00:00", "25:00:00"]
+        "0:01:00",
+        "0:01:00",
+        "0:02:00",
+        "1:00:00",
+        "25:00:00",
+    ]

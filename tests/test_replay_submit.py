@@ -41,13 +41,19 @@ def test_a_dry_run_writes_nothing(root: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(root.rglob("*")) == before
     lines = text.splitlines()
     assert lines[0] == "#!/bin/bash"
-    assert {"#SBATCH --nodes=4", "#SBATCH --exclusive", "#SBATCH --partition=long",
-            "#SBATCH --constraint=a", "#SBATCH --time=1:00:00"} <= set(lines)
+    assert {
+        "#SBATCH --nodes=4",
+        "#SBATCH --exclusive",
+        "#SBATCH --partition=long",
+        "#SBATCH --constraint=a",
+        "#SBATCH --time=1:00:00",
+    } <= set(lines)
     assert f"p3s replay '{root}' -n 512,1024 --budget 10m --timed ||" in text
 
 
 def test_the_script_is_written_and_not_submitted(
-        root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _sbatch(tmp_path / "bin", "echo called >&2; exit 1")
     assert run(["submit", str(root), "-n", "64", "--nodes", "2"]) == 0
     said = capsys.readouterr()
@@ -55,8 +61,9 @@ def test_the_script_is_written_and_not_submitted(
     assert "#SBATCH --nodes=2" in (root / "replay" / "submit.sh").read_text()
 
 
-def test_it_is_submitted(root: Path, path: None, tmp_path: Path,
-                         capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_submitted(
+    root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _sbatch(tmp_path / "bin", 'cp "$2" got; echo "4711;cluster"')
     assert run(["submit", str(root), "-n", "64", "--submit", "--json", "-o", "here.sh"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -64,28 +71,33 @@ def test_it_is_submitted(root: Path, path: None, tmp_path: Path,
     assert (tmp_path / "got").read_text() == (tmp_path / "here.sh").read_text() == result["text"]
 
 
-def test_what_sbatch_says_is_told(root: Path, path: None, tmp_path: Path,
-                                  capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_sbatch_says_is_told(
+    root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _sbatch(tmp_path / "bin", "echo 'sbatch: error: no such' >&2; echo partition >&2; exit 1")
     assert run(["submit", str(root), "-n", "64", "--submit"]) == 1
     said = capsys.readouterr().err.strip()
     assert "sbatch: error: no such partition" in said and "\n" not in said
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (["-n", "64", "--nodes", "3"], 2),
-    (["-n", "64", "--dry-run", "--submit"], 2),
-    (["-n", "64", "--budget", "soon"], 2),
-    (["-n", "64", "--", "--json"], 2),
-    (["-n", "64", "--", "-n", "3"], 2),
-    (["-n", "64", "timed"], 2),
-    (["-n", "64", "--time", "soon"], 1),
-    (["-n", "64", "--partition", "a b"], 1),
-    (["-n", "64", "--sbatch=-c 1"], 1),
-    (["-n", "64", "-o", "/proc/no/where.sh"], 1),
-])
-def test_what_cannot_be(root: Path, words: list[str], code: int,
-                        capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["-n", "64", "--nodes", "3"], 2),
+        (["-n", "64", "--dry-run", "--submit"], 2),
+        (["-n", "64", "--budget", "soon"], 2),
+        (["-n", "64", "--", "--json"], 2),
+        (["-n", "64", "--", "-n", "3"], 2),
+        (["-n", "64", "timed"], 2),
+        (["-n", "64", "--time", "soon"], 1),
+        (["-n", "64", "--partition", "a b"], 1),
+        (["-n", "64", "--sbatch=-c 1"], 1),
+        (["-n", "64", "-o", "/proc/no/where.sh"], 1),
+    ],
+)
+def test_what_cannot_be(
+    root: Path, words: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["submit", str(root), *words]) == code
     said = capsys.readouterr()
     assert said.out == "" and said.err.strip()

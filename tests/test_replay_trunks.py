@@ -51,22 +51,38 @@ def fabric(topology: Topology, programs: int = 0, nodes: int = 16, near: int = 0
     number = len(topology.up)
     one = topology.switches_of(["n0", "n1", "n2", "n3"])
     two = topology.switches_of(HOSTS)
-    return Fabric(topology, topology.switches_of(half), np.ones((number, number), dtype=bool),
-                  tuple(one if i < near else two for i in range(programs)))
+    return Fabric(
+        topology,
+        topology.switches_of(half),
+        np.ones((number, number), dtype=bool),
+        tuple(one if i < near else two for i in range(programs)),
+    )
 
 
-def measured(rate: float, *, noise: float = 0.0, nodes: int = 16, speed: str = "",
-             burst: float = 131072.0) -> Costs:
+def measured(
+    rate: float, *, noise: float = 0.0, nodes: int = 16, speed: str = "", burst: float = 131072.0
+) -> Costs:
     """Return the costs of a replay on links of ``rate`` between two switches."""
     world = world_of(SLOTS)
     near = [*pair_programs(classes(), world), *link_programs(world)]
     far = [*trunk_programs(world, [(0, 1), (2, 3)])]
     here = fabric(tree(speed), len(near) + len(far), nodes, len(near))
-    truth = replace(network(), trunks=Trunks(
-        (0, 1, 0, 1), (2, 2, -1), (rate, rate, math.inf), (burst, burst, 0.0)))
-    results = {i: result_of(p, world, truth if i >= len(near) else network(), simulate,
-                            noise=noise, seed=i, classes=classes())
-               for i, p in enumerate([*near, *far])}
+    truth = replace(
+        network(),
+        trunks=Trunks((0, 1, 0, 1), (2, 2, -1), (rate, rate, math.inf), (burst, burst, 0.0)),
+    )
+    results = {
+        i: result_of(
+            p,
+            world,
+            truth if i >= len(near) else network(),
+            simulate,
+            noise=noise,
+            seed=i,
+            classes=classes(),
+        )
+        for i, p in enumerate([*near, *far])
+    }
     return network_of(classes(), [*near, *far], results, world, simulate, fabric=here)
 
 
@@ -141,8 +157,9 @@ def flow(topology: Topology, switches: str, rate: float, limited: bool, nodes: i
 
 def rates(topology: Topology, *flows: Flow) -> tuple[dict[str, float], Known]:
     number = len(topology.up)
-    every = Fabric(topology, topology.switches_of(topology.hosts),
-                   np.ones((number, number), dtype=bool), ())
+    every = Fabric(
+        topology, topology.switches_of(topology.hosts), np.ones((number, number), dtype=bool), ()
+    )
     found = known(every, flows, 100.0)
     return dict(zip(topology.switches, found.rate.tolist(), strict=True)), found
 
@@ -152,8 +169,14 @@ def test_levels_of_a_tree() -> None:
     leaf = flow(t, "s0 s1", 3.0, False)
     # The leaves carry 3 at least, so it is the racks' links that carry 2.
     rate, found = rates(t, leaf, flow(t, "s0 r0 s2 r1", 2.0, True))
-    assert rate == {"s0": math.inf, "s1": math.inf, "s2": 4.0, "r0": 2.0, "r1": 2.0,
-                    "top": math.inf}
+    assert rate == {
+        "s0": math.inf,
+        "s1": math.inf,
+        "s2": 4.0,
+        "r0": 2.0,
+        "r1": 2.0,
+        "top": math.inf,
+    }
     s2, r0 = (t.switches.index(name) for name in ("s2", "r0"))
     assert found.burst[s2] == 100.0 and found.burst[r0] == 10.0
     assert [note for note in found.notes if "s0 - r0" in note or "s1 - r0" in note]
@@ -214,8 +237,15 @@ def crossing(nbytes: int = 65536, turns: int = 4) -> Steps:
     builder = Builder(16)
     for rank in range(16):
         for turn in range(turns):
-            builder.add(rank, "MPI_Sendrecv", (rank + 8) % 16, nbytes, peer2=(rank + 8) % 16,
-                        work_ns=5e6 * (1 + 0.02 * (rank % 5)), turn=turn)
+            builder.add(
+                rank,
+                "MPI_Sendrecv",
+                (rank + 8) % 16,
+                nbytes,
+                peer2=(rank + 8) % 16,
+                work_ns=5e6 * (1 + 0.02 * (rank % 5)),
+                turn=turn,
+            )
     return builder.build()
 
 
@@ -225,8 +255,9 @@ def test_phase_times_with_the_found_links(share: float) -> None:
     steps, node_of = crossing(), np.arange(16) // 4
     assert costs.network.trunks is not None
     assert costs.network.trunks.switch_of == (0, 0, 1, 1)
-    links = Trunks((0, 0, 1, 1), (2, 2, -1), (share * network().rate,) * 2 + (math.inf,),
-                   (131072.0,) * 3)
+    links = Trunks(
+        (0, 0, 1, 1), (2, 2, -1), (share * network().rate,) * 2 + (math.inf,), (131072.0,) * 3
+    )
     truth = replace(network(), trunks=links)
     section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
     where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
@@ -241,9 +272,20 @@ def test_phase_times_with_the_found_links(share: float) -> None:
     assert time(*[replace(truth, trunks=None)] * 3) < 0.85 * real
 
 
-@pytest.mark.parametrize("text, speed", [
-    ("100Gbit/s", 12.5), ("100gbit", 12.5), ("12.5GB/s", 12.5), ("200Mbit/s", 0.025),
-    ("25GByte/s", 25.0), ("400Gbps", 50.0), ("8e9", None), ("0Gbit/s", None), ("fast", None)])
+@pytest.mark.parametrize(
+    "text, speed",
+    [
+        ("100Gbit/s", 12.5),
+        ("100gbit", 12.5),
+        ("12.5GB/s", 12.5),
+        ("200Mbit/s", 0.025),
+        ("25GByte/s", 25.0),
+        ("400Gbps", 50.0),
+        ("8e9", None),
+        ("0Gbit/s", None),
+        ("fast", None),
+    ],
+)
 def test_speeds(text: str, speed: float | None, tmp_path: Path) -> None:
     path = tmp_path / "topology.conf"
     path.write_text(RACKS.format(f"LinkSpeed={text}"))
@@ -275,8 +317,9 @@ def test_a_tree_of_netloc_has_speeds_and_other_networks_no_ways(tmp_path: Path) 
     assert found.up.tolist() == [u, u, -1]
     assert found.speed[:2].tolist() == [12.5, 12.5]
     assert nothing_known(found) == ()
-    path.write_text(_netloc_file([*links, ("s", "v"), ("t", "v")], ["a", "b", "c"],
-                                 ["s", "t", "u", "v"]))
+    path.write_text(
+        _netloc_file([*links, ("s", "v"), ("t", "v")], ["a", "b", "c"], ["s", "t", "u", "v"])
+    )
     other = read_topology(path)
     assert not len(other.up) and "are no tree" in nothing_known(other)[0]
     assert flows_of(("a", "c", "b", "c"), other) == ()

@@ -167,8 +167,9 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
     for item in model["items"]:
         item["op"], item["why"] = name, [name]
     model["next"] = [{"n": 36, "dims": [6, 6], "why": name}]
-    result = prediction(notes=[name], reasons=[reason(name, name, name)],
-                        verdict_share={name: {"events": 1.0}})  # fmt: skip
+    result = prediction(
+        notes=[name], reasons=[reason(name, name, name)], verdict_share={name: {"events": 1.0}}
+    )
     for entry in result["counts"]:
         entry["phases"][0]["name"] = name
     command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
@@ -245,9 +246,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
         "2",
     ],
 )
-def test_senseless_predictions_are_refused(
-    tmp_path: Path, counts: Any
-) -> None:
+def test_senseless_predictions_are_refused(tmp_path: Path, counts: Any) -> None:
     study = put_study(tmp_path / "study", prediction(counts=counts))
     with pytest.raises(P3SError, match="damaged"):
         shown(study)
@@ -300,7 +299,8 @@ def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
     assert text.startswith(
         "There is no trustworthy prediction: communication was not measured as in a run, and an "
         "efficiency is above what can be believed. To get one: take more nodes. Taken as they are, "
-        "the figures say: from 2 to 64 processes")
+        "the figures say: from 2 to 64 processes"
+    )
     assert "Efficiency" not in text and "50 %" not in text
     one = [row(4, 1.0, 1.0)]
     assert "say: at 4 processes" in verdict_of(prediction(counts=one, reasons=[shared]))
@@ -398,8 +398,13 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
     page = check_offline(render_html(view))
     assert view.account is not None
     parts = [cells[1] for cells in view.account.rows]
-    assert parts[:5] == ["start of the program", "relevant phases", "the rest",
-                         "end of the program", "all"]  # fmt: skip
+    assert parts[:5] == [
+        "start of the program",
+        "relevant phases",
+        "the rest",
+        "end of the program",
+        "all",
+    ]
     for k in range(0, len(parts), 5):
         events = [int(cells[2].replace(",", "")) for cells in view.account.rows[k : k + 5]]
         assert sum(events[:4]) == events[4] > 0

@@ -30,8 +30,18 @@ def drawn(markup: str) -> ElementTree.Element:
     """Return an SVG as a tree; asserts that it is well formed and all its places are numbers."""
     root = ElementTree.fromstring(markup)
     for part in root.iter():
-        assert part.tag in {"svg", "g", "title", "line", "rect", "circle", "polyline", "polygon",
-                            "path", "text"}
+        assert part.tag in {
+            "svg",
+            "g",
+            "title",
+            "line",
+            "rect",
+            "circle",
+            "polyline",
+            "polygon",
+            "path",
+            "text",
+        }
         assert "style" not in part.attrib
         for key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height"):
             assert NUMBER.match(part.attrib.get(key, "0")), (part.tag, part.attrib)
@@ -47,20 +57,31 @@ def of_class(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
 def charts(prediction: dict[str, Any]) -> list[str]:
     """Return every chart of a prediction."""
     stacks = stacks_of(prediction)
-    found = [speedup_chart(prediction), efficiency_chart(prediction),
-             *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
-             *(phase_chart(curve) for curve in phase_curves(prediction)),
-             estimate_chart(estimates_of(prediction)),
-             interval_chart(interval_parts(prediction), (0.9, 1.2)),
-             residual_chart(residuals_of(prediction)), shares_chart(shares_of(prediction))]
+    found = [
+        speedup_chart(prediction),
+        efficiency_chart(prediction),
+        *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
+        *(phase_chart(curve) for curve in phase_curves(prediction)),
+        estimate_chart(estimates_of(prediction)),
+        interval_chart(interval_parts(prediction), (0.9, 1.2)),
+        residual_chart(residuals_of(prediction)),
+        shares_chart(shares_of(prediction)),
+    ]
     return [chart for chart in found if chart]
 
 
-@pytest.mark.parametrize("made", [
-    made_prediction(), made_prediction((8,), 1), made_prediction((1, 2), 40, measured=[]),
-    made_prediction(tuple(range(1, 300)), 2), hostile_prediction(),
-    made_prediction(representative=False),
-], ids=["eight", "one", "none-measured", "many-counts", "hostile", "doubtful"])  # fmt: skip
+@pytest.mark.parametrize(
+    "made",
+    [
+        made_prediction(),
+        made_prediction((8,), 1),
+        made_prediction((1, 2), 40, measured=[]),
+        made_prediction(tuple(range(1, 300)), 2),
+        hostile_prediction(),
+        made_prediction(representative=False),
+    ],
+    ids=["eight", "one", "none-measured", "many-counts", "hostile", "doubtful"],
+)
 def test_every_chart_is_well_formed(made: dict[str, Any]) -> None:
     for chart in charts(made):
         drawn(chart)
@@ -106,8 +127,9 @@ def test_bars_are_as_high_as_the_time(by_phase: bool) -> None:
             n = title.partition(" ")[0]
             heights[n] = heights.get(n, 0.0) + float(bar.attrib["height"])
         assert list(map(int, heights)) == [row["n"] for row in made["counts"]]
-        expected = np.array([row["model_s"] * (row["n"] if measure == "core" else 1)
-                             for row in made["counts"]])
+        expected = np.array(
+            [row["model_s"] * (row["n"] if measure == "core" else 1) for row in made["counts"]]
+        )
         found = np.array(list(heights.values()))
         assert np.allclose(found / found.max(), expected / expected.max(), atol=0.01)
 
@@ -126,7 +148,11 @@ def test_communication_that_is_not_told_apart_stays_whole() -> None:
     assert kinds_of(row) == {"compute": 2.0, "waiting": 0.25, "comm": 0.75}
     assert kinds_of({"compute_s": 2.0, "comm_s": 1.0}) == {"compute": 2.0, "comm": 1.0}
     assert kinds_of({**row, "transfer_s": 0.5, "software_s": 0.25}) == {
-        "compute": 2.0, "software": 0.25, "transfer": 0.5, "waiting": 0.25}
+        "compute": 2.0,
+        "software": 0.25,
+        "transfer": 0.5,
+        "waiting": 0.25,
+    }
 
 
 def test_a_phase_that_matters_at_any_count_has_a_colour() -> None:
@@ -143,8 +169,12 @@ def test_the_matrix_is_drawn_cell_by_cell() -> None:
     source = np.arange(8)
     ring = CommMatrix(8, source, (source + 1) % 8, np.full(8, 3), 3 * (100 + source), 0, 0)
     root = drawn(matrix_chart(ring, "bytes"))
-    cells = [step for part in of_class(root, "cell") if part.tag == "path"
-             for step in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v", part.attrib["d"])]
+    cells = [
+        step
+        for part in of_class(root, "cell")
+        if part.tag == "path"
+        for step in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v", part.attrib["d"])
+    ]
     assert len(cells) == 8
     side = float(cells[0][2])
     found = {(round((float(y) - 30) / side), round((float(x) - 56) / side)) for x, y, _ in cells}

@@ -35,9 +35,12 @@ MADE = {
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the way to every value inside a value."""
     entries = (
-        value.items() if isinstance(value, dict)
-        else enumerate(value) if isinstance(value, list) else ()
-    )  # fmt: skip
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, entry in entries:
         yield (*at, key)
         yield from places(entry, (*at, key))
@@ -107,9 +110,27 @@ def test_the_schema_is_a_schema_and_other_checkers_agree() -> None:
     ways = list(places(whole))
     chosen = random.Random(8)
     others: list[Any] = [
-        ..., None, True, False, 0, 1, -1, 2.0, 0.5, 10**30, "", "x", "model", "p3s.prediction",
-        [], [1, 2], [None], ["x"], {}, {"n": 1},
-    ]  # fmt: skip
+        ...,
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2.0,
+        0.5,
+        10**30,
+        "",
+        "x",
+        "model",
+        "p3s.prediction",
+        [],
+        [1, 2],
+        [None],
+        ["x"],
+        {},
+        {"n": 1},
+    ]
     valid = 0
     for _ in range(600):
         way = chosen.choice(ways)
@@ -221,8 +242,11 @@ def test_values_by_count_and_as_columns() -> None:
 
 def test_repr_is_one_line() -> None:
     text = repr(Prediction.of(MADE["usual"]))
-    assert re.fullmatch(r"Prediction\(4 to 512 processes, 8 counts, 5 phases, speedup 33\.3 "
-                        r"\(29\.\d+ to 3\d\.?\d*\), estimator 'simulation'\)", text)  # fmt: skip
+    assert re.fullmatch(
+        r"Prediction\(4 to 512 processes, 8 counts, 5 phases, speedup 33\.3 "
+        r"\(29\.\d+ to 3\d\.?\d*\), estimator 'simulation'\)",
+        text,
+    )
     doubtful = made_prediction((8,), reasons=[reason("wide", "why")], estimator="\x1b\n" * 99)
     assert "not trustworthy" in repr(Prediction.of(doubtful))
     assert "Prediction(8 processes, 1 count, 5 phases" in repr(Prediction.of(doubtful))

@@ -26,10 +26,22 @@ from p3s.program.scaled import _head
 from p3s.study import Study, write_json
 
 SCHEMA = {
-    "rank": pa.int32(), "phase": pa.int32(), "index": pa.int32(), "op": pa.string(),
-    "kind": pa.string(), "peer": pa.int32(), "bytes": pa.int64(), "comm": pa.int32(),
-    "tag": pa.int32(), "root": pa.int32(), "repeat": pa.int64(), "work": pa.float64(),
-    "work_unit": pa.string(), "slot": pa.int32(), "verdict": pa.string(), "stage": pa.int32(),
+    "rank": pa.int32(),
+    "phase": pa.int32(),
+    "index": pa.int32(),
+    "op": pa.string(),
+    "kind": pa.string(),
+    "peer": pa.int32(),
+    "bytes": pa.int64(),
+    "comm": pa.int32(),
+    "tag": pa.int32(),
+    "root": pa.int32(),
+    "repeat": pa.int64(),
+    "work": pa.float64(),
+    "work_unit": pa.string(),
+    "slot": pa.int32(),
+    "verdict": pa.string(),
+    "stage": pa.int32(),
     "turn": pa.int32(),
 }
 
@@ -57,8 +69,14 @@ def rows(study, n):
 def test_schema_and_order(study):
     table = rows(study, 64)
     assert {f.name: f.type for f in table.schema} == SCHEMA
-    keys = list(zip(table["rank"].to_pylist(), table["phase"].to_pylist(),
-                    table["index"].to_pylist(), strict=True))
+    keys = list(
+        zip(
+            table["rank"].to_pylist(),
+            table["phase"].to_pylist(),
+            table["index"].to_pylist(),
+            strict=True,
+        )
+    )
     assert keys == sorted(keys) and len(set(keys)) == len(keys)
     assert set(table["rank"].to_pylist()) == set(range(64))
     assert min(table["repeat"].to_pylist()) >= 1
@@ -103,8 +121,9 @@ def test_rows_unfold_into_the_events_of_the_program(study):
     write_scaled(study.root, 64)
     for rank in (0, 5, 63):
         events = events_of(study.scaled_dir(64), rank)
-        assert [(op, peer) for op, peer, _ in events] \
-            == [(op, peer) for op, peer, _ in truth_of(corpus.cg(), 64, rank)]
+        assert [(op, peer) for op, peer, _ in events] == [
+            (op, peer) for op, peer, _ in truth_of(corpus.cg(), 64, rank)
+        ]
         assert Counter(events) == Counter(truth_of(corpus.cg(), 64, rank))
     with pytest.raises(P3SError, match="rank 64"):
         events_of(study.scaled_dir(64), 64)
@@ -179,17 +198,24 @@ def test_signatures_survive_the_disk(study):
     assert (table.edges == again.edges).all() and (table.work == again.work).all()
 
 
-@pytest.mark.parametrize("damage", [
-    lambda m: m.pop("phases"),
-    lambda m: m["items"][0].update(slots=[{}]),
-    lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
-    lambda m: m["items"][1].update(phase=99),
-    lambda m: m["items"][1]["slots"][0].update(when=[{"items": None, "when": [["every", 0, 0]]}]),
-    lambda m: m["order"]["loops"][0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
-    lambda m: m["grid"].update(family={"kind": "line"}),
-    lambda m: m["items"][2].update(relation={"kind": "evil"}) or
-    m["items"][2]["slots"][0].update(relation={"kind": "evil"}),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda m: m.pop("phases"),
+        lambda m: m["items"][0].update(slots=[{}]),
+        lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
+        lambda m: m["items"][1].update(phase=99),
+        lambda m: m["items"][1]["slots"][0].update(
+            when=[{"items": None, "when": [["every", 0, 0]]}]
+        ),
+        lambda m: m["order"]["loops"][0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
+        lambda m: m["grid"].update(family={"kind": "line"}),
+        lambda m: (
+            m["items"][2].update(relation={"kind": "evil"})
+            or m["items"][2]["slots"][0].update(relation={"kind": "evil"})
+        ),
+    ],
+)
 def test_a_damaged_model_is_one_clear_line(study, tmp_path, damage):
     copy = tmp_path / "copy"
     shutil.copytree(study.root, copy)

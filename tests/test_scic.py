@@ -25,8 +25,13 @@ from p3s.report import scic
 
 #: NPB BT class D, phase 1: processes -> weight, instructions per process (thesis Table 5.2).
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
-BT_INSTRUCTIONS = {16: 1_539_358_893, 25: 820_993_294, 49: 314_154_733, 64: 213_799_791,
-                   100: 111_953_973}
+BT_INSTRUCTIONS = {
+    16: 1_539_358_893,
+    25: 820_993_294,
+    49: 314_154_733,
+    64: 213_799_791,
+    100: 111_953_973,
+}
 
 
 def test_the_total_of_bt_is_constant():
@@ -35,8 +40,9 @@ def test_the_total_of_bt_is_constant():
 
 
 def test_the_weight_of_bt_follows_the_side_of_the_grid():
-    law = fit_exact([{"n": n} for n in (16, 25, 36, 49, 64)],
-                    [BT_WEIGHT[n] for n in (16, 25, 36, 49, 64)])
+    law = fit_exact(
+        [{"n": n} for n in (16, 25, 36, 49, 64)], [BT_WEIGHT[n] for n in (16, 25, 36, 49, 64)]
+    )
     from p3s.laws.whole import evaluate_int
 
     for n, weight in {**BT_WEIGHT, 1024: 8283, 1600: 10_291, 1681: 10_542}.items():
@@ -55,8 +61,9 @@ def test_the_instructions_of_bt_at_100_follow_from_16_to_64():
 def test_the_bytes_of_n_body_fall_with_n():
     from p3s.laws.whole import evaluate_int
 
-    law = fit_exact([{"n": n} for n in (16, 32, 64, 128)],
-                    [128_000_000 // n for n in (16, 32, 64, 128)])
+    law = fit_exact(
+        [{"n": n} for n in (16, 32, 64, 128)], [128_000_000 // n for n in (16, 32, 64, 128)]
+    )
     assert int(evaluate_int(law.expr, {"n": 512})) == 250_000
 
 
@@ -74,9 +81,15 @@ def test_ranges_join_neighbours():
     assert ranges_text([[i, i] for i in range(0, 20, 2)]) == "0, 2, 4, 6, ..."
 
 
-@pytest.mark.parametrize(("counts", "expected"), [
-    ((4, 9, 16), [36, 64, 144, 256]), ((8, 27), [64, 125, 216, 512]),
-    ((4, 8, 16), [32, 64, 128, 256]), ((3, 6, 12), [24, 48, 96, 192])])
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ((4, 9, 16), [36, 64, 144, 256]),
+        ((8, 27), [64, 125, 216, 512]),
+        ((4, 8, 16), [32, 64, 128, 256]),
+        ((3, 6, 12), [24, 48, 96, 192]),
+    ],
+)
 def test_larger_counts_are_of_the_same_kind(counts, expected):
     assert next_sizes(counts) == expected
 
@@ -125,11 +138,15 @@ def test_groups_that_follow_the_grid_are_named():
 
 def borders(rec):
     """A ring in each row of a square grid; the first column computes twice as much."""
-    p = round(rec.n ** 0.5)
+    p = round(rec.n**0.5)
     row, column = divmod(rec.rank, p)
     for _ in range(6):
-        rec("Sendrecv", peer=row * p + (column + 1) % p, nbytes=80,
-            work=2e6 / rec.n if column == 0 else 1e6 / rec.n)
+        rec(
+            "Sendrecv",
+            peer=row * p + (column + 1) % p,
+            nbytes=80,
+            work=2e6 / rec.n if column == 0 else 1e6 / rec.n,
+        )
         rec("Sendrecv_recv", site="Sendrecv", peer=row * p + (column - 1) % p, nbytes=80, work=0)
         rec("Sendrecv", site="down", peer=(row + 1) % p * p + column, nbytes=80, work=0)
         rec("Sendrecv_recv", site="down", peer=(row - 1) % p * p + column, nbytes=80, work=0)

@@ -20,8 +20,11 @@ def first_turn(rec):
 
 def by_name(table, rank):
     nodes = [op for _, op in table.nodes]
-    return {(nodes[a] if a >= 0 else "", nodes[b]): (k, w)
-            for r, a, b, k, w in table.segments.tolist() if r == rank}
+    return {
+        (nodes[a] if a >= 0 else "", nodes[b]): (k, w)
+        for r, a, b, k, w in table.segments.tolist()
+        if r == rank
+    }
 
 
 def test_the_first_turn_is_a_segment_of_its_own():

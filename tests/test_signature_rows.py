@@ -38,10 +38,25 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = build.source_paths()[0].parent
     target = folder / "saturation"
     subprocess.run(
-        [install.mpicc, "-O1", "-g", "-std=gnu11", "-w", "-I", str(folder), "-I", str(sources),
-         str(PROGRAMS / "saturation.c"), str(sources / "p3s_chunk.c"), "-o", str(target)],
-        check=True, timeout=120, capture_output=True,
-    )  # fmt: skip
+        [
+            install.mpicc,
+            "-O1",
+            "-g",
+            "-std=gnu11",
+            "-w",
+            "-I",
+            str(folder),
+            "-I",
+            str(sources),
+            str(PROGRAMS / "saturation.c"),
+            str(sources / "p3s_chunk.c"),
+            "-o",
+            str(target),
+        ],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
     return target
 
 
@@ -62,25 +77,43 @@ class PhaseRow:
 
 
 def run(
-    harness: Path, folder: Path, plan: Plan, keys: Sequence[str],
+    harness: Path,
+    folder: Path,
+    plan: Plan,
+    keys: Sequence[str],
     events: Sequence[tuple[int, int, int]],
-) -> tuple[str, list[PhaseRow]]:  # fmt: skip
+) -> tuple[str, list[PhaseRow]]:
     """Return (0 or 1 for each event: was it recorded, the rows)."""
     plan.write(folder)
     (folder / "file").unlink(missing_ok=True)
     lines = [f"{len(keys)} {len(events)}", *keys, *(" ".join(map(str, e)) for e in events)]
     done = subprocess.run(
         [str(harness), str(folder / "signature.plan"), str(folder / "file")],
-        input="\n".join(lines), capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     wanted, *rows = done.stdout.splitlines()
     found = []
     for row in rows:
         words = row.split()
         state, turns, early, measured, batches = map(int, words[:5])
-        found.append(PhaseRow(state, turns, early, measured, batches, float(words[5]),
-                              float(words[6]), int(words[7]), int(words[8]),
-                              float(words[9])))  # fmt: skip
+        found.append(
+            PhaseRow(
+                state,
+                turns,
+                early,
+                measured,
+                batches,
+                float(words[5]),
+                float(words[6]),
+                int(words[7]),
+                int(words[8]),
+                float(words[9]),
+            )
+        )
     return wanted, found
 
 
@@ -131,8 +164,11 @@ def test_turns_of_every_rank_are_those_of_the_nest(
 
 def loop_of(enough: Enough, relevant: bool = True) -> Plan:
     """One call outside, and a loop of two calls."""
-    calls = [KnownCall("1", "MPI_X", 0, 0, 0), KnownCall("2", "MPI_X", 1, 0, 1),
-             KnownCall("3", "MPI_X", 1, 1, 1)]  # fmt: skip
+    calls = [
+        KnownCall("1", "MPI_X", 0, 0, 0),
+        KnownCall("2", "MPI_X", 1, 0, 1),
+        KnownCall("3", "MPI_X", 1, 1, 1),
+    ]
     return Plan([Row(-1, 0, 0), Row(0, 1, 1)], calls, [False, relevant], enough)
 
 
@@ -152,8 +188,9 @@ def reference(costs: Sequence[int]) -> tuple[float, float, int]:
     length, batches = 1, [float(c) for c in costs]
     while len(batches) > 32:
         length *= 2
-        batches = [sum(costs[i : i + length]) / length
-                   for i in range(0, len(costs) - length + 1, length)]  # fmt: skip
+        batches = [
+            sum(costs[i : i + length]) / length for i in range(0, len(costs) - length + 1, length)
+        ]
     return float(np.mean(batches)), float(np.var(batches, ddof=1) / len(batches)), len(batches)
 
 
@@ -264,7 +301,11 @@ def test_calls_that_are_not_in_the_plan_are_recorded(harness: Path, tmp_path: Pa
 def test_a_damaged_plan_is_no_plan(text: str, harness: Path, tmp_path: Path) -> None:
     (tmp_path / "plan").write_text(text)
     done = subprocess.run(
-        [str(harness), str(tmp_path / "plan"), str(tmp_path / "file")], input="0 0",
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [str(harness), str(tmp_path / "plan"), str(tmp_path / "file")],
+        input="0 0",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2  # everything is recorded

@@ -26,10 +26,7 @@ from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.trace.recover import recover
 from p3s.trace.where import Place
 
-with_mpi = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+with_mpi = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 OUTER, INNER, NP = 40, 12, 3
 PHASES = 7  # kind of chunk, see docs/capture-format.md
@@ -64,8 +61,7 @@ def keys_of(run: RunTrace, op: str) -> list[str]:
 def nest_of(run: RunTrace, enough: Enough = QUICK) -> Plan:
     """The nest of turns.c: the steps are phase 1, the shifts phase 2; the gather is not known."""
     shift, reduce, barrier, bcast = (
-        keys_of(run, op)[0]
-        for op in ("MPI_Sendrecv", "MPI_Allreduce", "MPI_Barrier", "MPI_Bcast")
+        keys_of(run, op)[0] for op in ("MPI_Sendrecv", "MPI_Allreduce", "MPI_Barrier", "MPI_Bcast")
     )
     init = keys_of(run, "MPI_Init")[0]
     calls = [
@@ -86,9 +82,12 @@ def sample(
     install = the_mpi()
     assert install is not None and install.mpiexec is not None
     return run_traced(
-        [install.mpiexec, "-n", "{np}", *program], np_, run_dir, timeout_s=TIMEOUT_S,
+        [install.mpiexec, "-n", "{np}", *program],
+        np_,
+        run_dir,
+        timeout_s=TIMEOUT_S,
         recording=Recording(plan=plan, stop=stop),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +106,16 @@ def events_of(run: RunTrace, rank: RankTrace) -> Counter[tuple[object, ...]]:
     def add(number: int, count: int) -> None:
         c = run.calls[number]
         wild = c.op == "MPI_Sendrecv_recv"
-        key = (c.op, run.sites[c.site].key, "any" if wild else c.peer, c.bytes, c.elem_bytes,
-               c.tag, c.root, c.count)  # fmt: skip
+        key = (
+            c.op,
+            run.sites[c.site].key,
+            "any" if wild else c.peer,
+            c.bytes,
+            c.elem_bytes,
+            c.tag,
+            c.root,
+            c.count,
+        )
         found[key] += count
 
     for number in rank.call.tolist():
@@ -211,10 +218,15 @@ def endless_plan(run: RunTrace, np_: int, enough: Enough = QUICK) -> Plan:
     ops = ["MPI_Irecv", "MPI_Isend", "MPI_Waitall", "MPI_Send", "MPI_Allreduce"]
     keys = [keys_of(run, op)[0] for op in ops]
     calls = [
-        KnownCall(key, op, 2 if op == "MPI_Send" else 1, 0 if op == "MPI_Send" else at,
-                  2 if op == "MPI_Send" else 1)
+        KnownCall(
+            key,
+            op,
+            2 if op == "MPI_Send" else 1,
+            0 if op == "MPI_Send" else at,
+            2 if op == "MPI_Send" else 1,
+        )
         for at, (key, op) in enumerate(zip(keys, ops, strict=True))
-    ]  # fmt: skip
+    ]
     loops = [Row(-1, 0, 0), Row(0, 0, 1), Row(1, 3, 2)]
     return Plan(loops, calls, [False, True, True], enough, {1: np_, 2: np_})
 
@@ -241,8 +253,12 @@ def test_a_rank_killed_in_the_middle_loses_no_count(
     killer = Killer(tmp_path, NP, victim, 0.2)
     killer.start()
     with pytest.raises(P3SError):
-        sample([str(endless), str(NP), "-1", "never", "0"], NP, tmp_path / "run",
-               endless_plan(short, NP))  # fmt: skip
+        sample(
+            [str(endless), str(NP), "-1", "never", "0"],
+            NP,
+            tmp_path / "run",
+            endless_plan(short, NP),
+        )
     killer.join(TIMEOUT_S)
     assert killer.killed
     run = read_run(tmp_path / "run")
@@ -263,8 +279,13 @@ def test_stop_ends_every_rank(
     endless: Path, short: RunTrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = sample([str(endless), str(NP), "-1", "never", "0"], NP, tmp_path / "run",
-                     endless_plan(short, NP), stop=True)  # fmt: skip
+    outcome = sample(
+        [str(endless), str(NP), "-1", "never", "0"],
+        NP,
+        tmp_path / "run",
+        endless_plan(short, NP),
+        stop=True,
+    )
     assert outcome.stopped
     info = json.loads((tmp_path / "run" / "run.json").read_text())
     assert info["status"] == "stopped" and info["stop"] is True

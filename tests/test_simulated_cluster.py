@@ -18,11 +18,19 @@ from accuracy.run import summary, table  # noqa: E402
 
 def test_what_is_said_of_rows() -> None:
     """Traced counts are no predictions; a truth outside the interval is missed."""
-    rows = [{"program": "a", "traced": [4], "why_not": "", "counts": [
-        as_row(Predicted(4, 9.0, 1.0, 2.0, 1.0, 1.0), 1.0),
-        as_row(Predicted(64, 1.02, 0.9, 1.1, 0.6, 0.42), 1.0),
-        as_row(Predicted(128, 0.94, 0.9, 0.95, 0.5, 0.44), 1.0)]},
-        {"program": "b", "traced": [4], "why_not": "p3s add: exit code 1: no", "counts": []}]
+    rows = [
+        {
+            "program": "a",
+            "traced": [4],
+            "why_not": "",
+            "counts": [
+                as_row(Predicted(4, 9.0, 1.0, 2.0, 1.0, 1.0), 1.0),
+                as_row(Predicted(64, 1.02, 0.9, 1.1, 0.6, 0.42), 1.0),
+                as_row(Predicted(128, 0.94, 0.9, 0.95, 0.5, 0.44), 1.0),
+            ],
+        },
+        {"program": "b", "traced": [4], "why_not": "p3s add: exit code 1: no", "counts": []},
+    ]
     total = summary(rows)
     assert total["compared"] == 2 and total["refused"] == ["b"]
     assert (total["mean"], total["largest"]) == (pytest.approx(0.04), pytest.approx(0.06))
@@ -47,15 +55,25 @@ def test_a_capture_of_a_simulated_run(tmp_path: Path) -> None:
         into = tmp_path / f"np4-{len(times)}"
         into.mkdir()
         arguments = ["--nx", nx, "--ny", "30", "--iterations", "5"]
-        taken, _ = cluster.simulate(where, builder.clock, program, arguments, 4,
-                                    {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"})
+        taken, _ = cluster.simulate(
+            where,
+            builder.clock,
+            program,
+            arguments,
+            4,
+            {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"},
+        )
         times.append(taken)
         if program == build.traced:
             run = read_run(into)
             assert run.np == 4 and not run.problem and run.work_unit == "wall_ns"
             work.append(sum(int(rank.work.sum()) for rank in run.ranks))
-            peers = {(rank.rank, run.calls[c].peer) for rank in run.ranks
-                     for c in set(rank.call.tolist()) if run.calls[c].op == "MPI_Isend"}
+            peers = {
+                (rank.rank, run.calls[c].peer)
+                for rank in run.ranks
+                for c in set(rank.call.tolist())
+                if run.calls[c].op == "MPI_Isend"
+            }
             assert peers == {(0, 1), (0, 2), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2)}
     assert times[0] == times[1]
     assert work[1] / work[0] == pytest.approx(2, rel=0.1)

@@ -16,10 +16,17 @@ PLANES = ((4, 6, 9, 12, 16), (36, 48, 64, 100))
 
 CASES = [
     ("multipartition", s.multipartition(), *SQUARES),
-    ("multipartition-buffers", s.multipartition((24, 24, 24), 0, 10, 30, 5, buffers=True),
-     *SQUARES),
-    pytest.param("multipartition-extents", s.multipartition((30, 26, 33), 0, 5, 7, 3), *SQUARES,
-                 marks=pytest.mark.slow),
+    (
+        "multipartition-buffers",
+        s.multipartition((24, 24, 24), 0, 10, 30, 5, buffers=True),
+        *SQUARES,
+    ),
+    pytest.param(
+        "multipartition-extents",
+        s.multipartition((30, 26, 33), 0, 5, 7, 3),
+        *SQUARES,
+        marks=pytest.mark.slow,
+    ),
     ("allgather-ring", s.allgather_ring(), *ANY),
     ("halving", s.halving(), *POWERS),
     ("summa", s.summa(), *SQUARES),

@@ -109,9 +109,19 @@ def build(folder: Path, *flags: str, link: tuple[str, ...] = ()) -> tuple[Path, 
     compile_(folder, *flags, *link, *shared, "library.c", "-Wl,--allow-shlib-undefined")
     compile_(folder, "-O1", "-c", "-fPIC", "note.c")
     compile_(
-        folder, *flags, *link, "program.c", "note.o", "-o", "program", "-L.", "-lown", "-ldl",
-        "-rdynamic", "-Wl,-rpath,$ORIGIN",
-    )  # fmt: skip
+        folder,
+        *flags,
+        *link,
+        "program.c",
+        "note.o",
+        "-o",
+        "program",
+        "-L.",
+        "-lown",
+        "-ldl",
+        "-rdynamic",
+        "-Wl,-rpath,$ORIGIN",
+    )
     truth = truth_of(folder / "program")
     assert len(truth) == 7
     return folder / "program", truth
@@ -213,9 +223,19 @@ def test_debug_information_of_another_build_is_not_taken(tmp_path: Path) -> None
         assert {f: places_of(program, truth)[0][f].line for f in lines} == lines
         (folder / "program.c").write_text("/* one line more */\n" + PROGRAM)
         compile_(
-            folder, "-g", "-O2", f"-Wl,{build_id}", "program.c", "note.o", "-o", "other", "-L.",
-            "-lown", "-ldl", "-rdynamic",
-        )  # fmt: skip
+            folder,
+            "-g",
+            "-O2",
+            f"-Wl,{build_id}",
+            "program.c",
+            "note.o",
+            "-o",
+            "other",
+            "-L.",
+            "-lown",
+            "-ldl",
+            "-rdynamic",
+        )
         compile_(folder, "--only-keep-debug", "other", "program.debug", tool="objcopy")
         assert {places_of(program, truth)[0][f].line for f in lines} == {0}
 
@@ -230,8 +250,9 @@ def test_symbols_that_a_stripped_file_carries_compressed(tmp_path: Path) -> None
     compile_(tmp_path, *carried, tool="objcopy")
     places, _ = places_of(program, truth)
     assert [places[f].function for f, _, _ in truth if f.startswith("libown")] == [
-        "hidden", "in_library"
-    ]  # fmt: skip
+        "hidden",
+        "in_library",
+    ]
     (tmp_path / "mini.xz").write_bytes(b"no xz")
     compile_(tmp_path, "--remove-section", ".gnu_debugdata", *carried, tool="objcopy")
     places, _ = places_of(program, truth)
@@ -388,20 +409,28 @@ def test_cpp(tmp_path: Path) -> None:
     (tmp_path / "program.cc").write_text(
         'extern "C" void note(const char *, int);\n'
         "namespace grid { struct Halo {\n"
-        '  template <class T> __attribute__((noinline)) void send(T) {\n'
+        "  template <class T> __attribute__((noinline)) void send(T) {\n"
         '    note("grid::Halo::send", __LINE__); asm(""); }\n'
         "}; }\n"
-        'namespace { __attribute__((noinline)) void local(int) {\n'
+        "namespace { __attribute__((noinline)) void local(int) {\n"
         '    note("{anonymous}::local", __LINE__); asm(""); } }\n'
-        'int main() { grid::Halo h; h.send(1); h.send(2.0); local(3);\n'
+        "int main() { grid::Halo h; h.send(1); h.send(2.0); local(3);\n"
         '  note("main", __LINE__); return 0; }\n'
     )
     compile_(tmp_path, "-c", "note.c")
     for flags in (("-g",), ()):
         compile_(
-            tmp_path, "-O1", *flags, "program.cc", "note.o", "-rdynamic", "-ldl", "-o", "program",
+            tmp_path,
+            "-O1",
+            *flags,
+            "program.cc",
+            "note.o",
+            "-rdynamic",
+            "-ldl",
+            "-o",
+            "program",
             tool="g++",
-        )  # fmt: skip
+        )
         truth = truth_of(tmp_path / "program")
         places, _ = places_of(tmp_path / "program", truth)
         assert len(truth) == 4
@@ -416,9 +445,11 @@ def test_fortran(tmp_path: Path) -> None:
     if shutil.which("gfortran") is None:
         pytest.skip("no Fortran compiler")
     (tmp_path / "plain.c").write_text(
-        NOTE.replace("void note(const char *function, int line)\n{",
-                     'void note_(int *at)\n{ int line = *at; const char *function = "?";')
-    )  # fmt: skip
+        NOTE.replace(
+            "void note(const char *function, int line)\n{",
+            'void note_(int *at)\n{ int line = *at; const char *function = "?";',
+        )
+    )
     (tmp_path / "program.f90").write_text(
         "module grid\ncontains\n"
         "  subroutine halo()\n    call note(4)\n    call note(5)\n  end subroutine\n"
@@ -430,9 +461,17 @@ def test_fortran(tmp_path: Path) -> None:
     compile_(tmp_path, "-c", "plain.c")
     for flags, main in ((("-g",), "hello"), ((), "main program")):
         compile_(
-            tmp_path, "-O0", *flags, "program.f90", "plain.o", "-rdynamic", "-ldl", "-o",
-            "program", tool="gfortran",
-        )  # fmt: skip
+            tmp_path,
+            "-O0",
+            *flags,
+            "program.f90",
+            "plain.o",
+            "-rdynamic",
+            "-ldl",
+            "-o",
+            "program",
+            tool="gfortran",
+        )
         truth = truth_of(tmp_path / "program")
         places, _ = places_of(tmp_path / "program", truth)
         names = ["grid::halo"] * 2 + ["solve"] * 2 + [main] * 2
@@ -459,8 +498,9 @@ def test_libraries_below_an_extension_module_are_shown() -> None:
     assert shown([*library, *extension, *script]) == [*library, *script]
     assert shown([*extension, *script]) == script
     assert shown([*library, *extension[:1], extension[0], extension[1], *script]) == [
-        *library, *script
-    ]  # fmt: skip
+        *library,
+        *script,
+    ]
     # one extension module that calls another is no library
     assert shown(["MPI.abi3.so+0x1", *extension, *script]) == script
 

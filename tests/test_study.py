@@ -238,8 +238,12 @@ def test_runs_that_were_deleted_are_noticed(tmp_path: Path) -> None:
         assert study.gone_counts() == [2]
         study.update(trips={})
     status = {row["dir"]: row["status"] for row in study.manifest()["runs"]}
-    assert status == {"runs/np0002.r0": "gone", "runs/np0004.r0": "complete",
-                      "runs/np0008.r0": "complete", "runs/np0008.r1": "gone"}  # fmt: skip
+    assert status == {
+        "runs/np0002.r0": "gone",
+        "runs/np0004.r0": "complete",
+        "runs/np0008.r0": "complete",
+        "runs/np0008.r1": "gone",
+    }
     study.manifest_path.unlink()
     assert Study.open(study.root).signature_counts() == [4, 8]
     put_run(study, 2)
@@ -307,8 +311,10 @@ def test_study_follows_the_umask(tmp_path: Path, umask: int) -> None:
         study = Study.create(tmp_path / "new" / "study", COMMAND)
         put_run(study, 2)
         write_bytes(study.report_path, b"1")
-        with new_directory(study.root / "export") as directory, \
-                new_file(directory / "x.goal") as file:
+        with (
+            new_directory(study.root / "export") as directory,
+            new_file(directory / "x.goal") as file,
+        ):
             file.write("1")
     finally:
         os.umask(before)

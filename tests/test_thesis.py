@@ -30,7 +30,11 @@ def weights(phases) -> list[tuple[int, int]]:
 def test_the_defaults_are_those_of_the_thesis() -> None:
     limits = Similarity()
     assert (limits.volume, limits.compute, limits.events, limits.relevance) == (
-        0.05, 0.90, 0.80, 0.01)
+        0.05,
+        0.90,
+        0.80,
+        0.01,
+    )
 
 
 def test_an_iteration_is_one_phase_and_its_weight_the_iterations() -> None:
@@ -55,11 +59,13 @@ def test_an_iteration_is_one_phase_and_its_weight_the_iterations() -> None:
     assert sum(phase.events * phase.weight for phase in phases) == events
     time = sum(int(rank.work[2:].sum() + rank.elapsed_ns[1:].sum()) for rank in run.ranks)
     assert sum(phase.time for phase in phases) == time - sum(
-        int(rank.elapsed_ns[-1]) for rank in run.ranks)
+        int(rank.elapsed_ns[-1]) for rank in run.ranks
+    )
 
 
 @pytest.mark.parametrize(
-    ("share", "phases"), [(0.96, 1), (0.94, 2)], ids=["within 5 %", "beyond 5 %"])
+    ("share", "phases"), [(0.96, 1), (0.94, 2)], ids=["within 5 %", "beyond 5 %"]
+)
 def test_volume_may_differ_by_five_per_cent(share: float, phases: int) -> None:
     def program(rec) -> None:
         for turn in range(10):
@@ -69,8 +75,7 @@ def test_volume_may_differ_by_five_per_cent(share: float, phases: int) -> None:
     assert len(thesis_phases(run_of(program, 2), Similarity(volume=0.1))) == 1
 
 
-@pytest.mark.parametrize(
-    ("share", "phases"), [(0.91, 1), (0.89, 2)], ids=["90 % similar", "less"])
+@pytest.mark.parametrize(("share", "phases"), [(0.91, 1), (0.89, 2)], ids=["90 % similar", "less"])
 def test_computation_must_be_similar(share: float, phases: int) -> None:
     def program(rec) -> None:
         rec("Barrier")
@@ -203,12 +208,14 @@ def test_events_of_a_shared_site_are_told_apart_by_what_they_do() -> None:
     assert names[0] == names[3], "the partner counts relative to the rank"
     body = names[0][1:8]
     assert body == [
-        Label("mpi_call", "MPI_Irecv", 0, 80, 4), Label("mpi_call", "MPI_Send", 0, 80, 1),
+        Label("mpi_call", "MPI_Irecv", 0, 80, 4),
+        Label("mpi_call", "MPI_Send", 0, 80, 1),
         Label("mpi_call", "MPI_Wait"),
-        Label("mpi_call", "MPI_Irecv", 0, 160, 3), Label("mpi_call", "MPI_Send", 0, 160, 2),
+        Label("mpi_call", "MPI_Irecv", 0, 160, 3),
+        Label("mpi_call", "MPI_Send", 0, 160, 2),
         Label("mpi_call", "MPI_Wait"),
         Label("mpi_call", "MPI_Allreduce", 0, 8, -1),
-    ]  # fmt: skip
+    ]
     assert names[0][1:-1] == body * 5
     assert names[0][0] == Label("Init", "MPI_Init")
 
@@ -219,8 +226,12 @@ def test_labels_in_order_are_common_to_ranks_and_counts() -> None:
     def program(rec) -> None:
         for _ in range(3):
             for step in (1, 2):
-                rec("Send", site="w", peer=(rec.rank + step * rec.n // 4) % rec.n,
-                    nbytes=1000 * step // rec.n + rec.rank)
+                rec(
+                    "Send",
+                    site="w",
+                    peer=(rec.rank + step * rec.n // 4) % rec.n,
+                    nbytes=1000 * step // rec.n + rec.rank,
+                )
             rec("Allreduce", site="w", nbytes=8)
             rec("Allreduce", site="w", nbytes=8 * rec.n * rec.n)
 
@@ -232,9 +243,11 @@ def test_labels_in_order_are_common_to_ranks_and_counts() -> None:
         assert {nodes.labels[label] for label in nodes.of(0)} != set(found[0])
     assert all(names == found[0] for names in found)
     assert found[0][1:5] == [
-        Label("w", "MPI_Send", order=0), Label("w", "MPI_Send", order=1),
-        Label("w", "MPI_Allreduce", order=0), Label("w", "MPI_Allreduce", order=1),
-    ]  # fmt: skip
+        Label("w", "MPI_Send", order=0),
+        Label("w", "MPI_Send", order=1),
+        Label("w", "MPI_Allreduce", order=0),
+        Label("w", "MPI_Allreduce", order=1),
+    ]
 
 
 def test_other_sites_keep_site_and_operation() -> None:

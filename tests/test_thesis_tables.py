@@ -18,8 +18,11 @@ from p3s.study import Study, write_json
 
 #: Share of a phase's time that stands in the replay here; the tables do not tell it apart.
 COMM = Decimal("0.1")
-HALVES = [pytest.param(table, getattr(table, name), id=f"{table.program}-{name}")
-          for table in TABLES for name in ("p3s", "pas2p")]  # fmt: skip
+HALVES = [
+    pytest.param(table, getattr(table, name), id=f"{table.program}-{name}")
+    for table in TABLES
+    for name in ("p3s", "pas2p")
+]
 
 
 def unit(text: str) -> Decimal:
@@ -29,9 +32,11 @@ def unit(text: str) -> Decimal:
 
 def off_rows(half: Half) -> list[int]:
     """Return the rows whose printed product is not weight times time, to the rounding of both."""
-    return [number for number, weight, one, product in half.rows
-            if abs(weight * Decimal(one) - Decimal(product))
-            > weight * unit(one) / 2 + unit(product)]  # fmt: skip
+    return [
+        number
+        for number, weight, one, product in half.rows
+        if abs(weight * Decimal(one) - Decimal(product)) > weight * unit(one) / 2 + unit(product)
+    ]
 
 
 def phase_times(half: Half) -> list[tuple[int, int, Decimal, Decimal]]:
@@ -80,8 +85,14 @@ def test_rows_that_do_not_add_up_in_the_source_are_listed(table: Table, half: Ha
     assert off_rows(half) == sorted(half.off)
     products = sum((Decimal(product) for _, _, _, product in half.rows), Decimal(0))
     allowed = sum((unit(product) for *_, product in half.rows), unit(half.pet))
-    wrong = sum((weight * Decimal(one) - Decimal(product) for number, weight, one, product
-                 in half.rows if half.off.get(number) == "time"), Decimal(0))  # fmt: skip
+    wrong = sum(
+        (
+            weight * Decimal(one) - Decimal(product)
+            for number, weight, one, product in half.rows
+            if half.off.get(number) == "time"
+        ),
+        Decimal(0),
+    )
     assert abs(products + wrong - Decimal(half.sum or half.pet)) <= allowed
     assert (abs(products - Decimal(half.pet)) > allowed) == bool(half.sum or wrong), table.number
 

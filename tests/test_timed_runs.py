@@ -33,9 +33,15 @@ class Runs(Stages):
     refuses: dict[tuple[int, str], P3SError] = {}
 
     def run_traced(
-        self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None,
-        recording: Recording, **_: Any,
-    ) -> Outcome:  # fmt: skip
+        self,
+        template: list[str],
+        np: int,
+        run_dir: Path,
+        *,
+        timeout_s: float | None,
+        recording: Recording,
+        **_: Any,
+    ) -> Outcome:
         (run_dir / "stderr.txt").write_text("said")
         self.calls.append((recording.work, np, run_dir.parent.name))
         self._finish(np, run_dir)
@@ -77,8 +83,10 @@ def test_instructions_are_counted_once_and_timed_in_all_repeats(
     runs: Runs, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert characterize(root, "2,4,8", "-r", "3", "--work", "instructions") == 0
-    each = [[("cpu", n, "timed")] * 3 + [("instructions", n, "runs"), ("characterize", n)]
-            for n in (2, 4, 8)]  # fmt: skip
+    each = [
+        [("cpu", n, "timed")] * 3 + [("instructions", n, "runs"), ("characterize", n)]
+        for n in (2, 4, 8)
+    ]
     assert runs.calls == [call for some in each for call in some]
     assert names(root / "runs") == ["np0002.r0", "np0004.r0", "np0008.r0"]
     assert names(root / "timed") == [f"np000{n}.r{r}" for n in (2, 4, 8) for r in range(3)]
@@ -115,8 +123,9 @@ def test_cpu_time_goes_beside_instructions(
     assert names(root / "timed") == ["np0002.r0", "np0002.r1", "np0008.r0", "np0008.r1"]
     result = json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))
     assert [(row["np"], row["runs"], len(row["timed"])) for row in result["counts"]] == [
-        (2, [], 2), (8, [], 2),
-    ]  # fmt: skip
+        (2, [], 2),
+        (8, [], 2),
+    ]
     assert characterize(root, "2", "--work", "cpu") == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:5] == ["2", "0", "-", "1", "1.00"]
 
@@ -131,8 +140,11 @@ def test_cpu_time_beside_nothing_is_refused(
     line = capsys.readouterr().err.splitlines()[-1]
     assert "none at 16 processes" in line and "-n 16 with --work instructions" in line
     assert characterize(root, "4,16") == 0  # auto: as the study
-    assert runs.calls[-3:] == [("cpu", 16, "timed"), ("instructions", 16, "runs"),
-                               ("characterize", 16)]  # fmt: skip
+    assert runs.calls[-3:] == [
+        ("cpu", 16, "timed"),
+        ("instructions", 16, "runs"),
+        ("characterize", 16),
+    ]
 
 
 @pytest.mark.parametrize(("repeats", "said"), [("1", "trace -n 2,4,8 with"), ("2", "use another")])
@@ -204,8 +216,15 @@ def test_places_are_the_same_in_the_emulator(
     study = Study.create(tmp_path / "study", words)
     from p3s.cli.runs import trace_counts
 
-    done = trace_counts(study, words, [2], 2, TIMEOUT_S, _Quiet(),  # type: ignore[arg-type]
-                        recording=Recording(work="instructions"))  # fmt: skip
+    done = trace_counts(
+        study,
+        words,
+        [2],
+        2,
+        TIMEOUT_S,
+        _Quiet(),  # type: ignore[arg-type]
+        recording=Recording(work="instructions"),
+    )
     assert not done.failed and not done.problems
     table, times = load_table(study.root, 2), load_times(study.root, 2)
     assert times is not None and times.unmatched == 0
@@ -248,8 +267,15 @@ def test_memory_that_the_program_fills_is_known(
     from p3s.cli.runs import trace_counts
     from p3s.trace import read_run
 
-    trace_counts(study, words, [2], 1, TIMEOUT_S, _Quiet(),  # type: ignore[arg-type]
-                 recording=Recording(work="instructions"))  # fmt: skip
+    trace_counts(
+        study,
+        words,
+        [2],
+        1,
+        TIMEOUT_S,
+        _Quiet(),  # type: ignore[arg-type]
+        recording=Recording(work="instructions"),
+    )
     times = load_times(study.root, 2)
     assert times is not None
     for rank, filled in enumerate(times.resident_bytes.tolist()):

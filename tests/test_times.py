@@ -24,16 +24,22 @@ TURNS = 4
 
 
 def capture(
-    folder: Path, rank: int, works: list[int], source: int = CPU, counters: tuple[str, ...] = (),
-    more: int = 0, gap: int = 7000, memory: tuple[int, int, int] = (0, 0, 0), pid: int = 4321,
-) -> None:  # fmt: skip
+    folder: Path,
+    rank: int,
+    works: list[int],
+    source: int = CPU,
+    counters: tuple[str, ...] = (),
+    more: int = 0,
+    gap: int = 7000,
+    memory: tuple[int, int, int] = (0, 0, 0),
+    pid: int = 4321,
+) -> None:
     """Write a rank that sends to nobody and receives in each of its turns.
 
     works: before each receive; before each send, which moves nothing, lies a tenth of it. Counters
     read half of the work. more: receives at the end, of 11 each, from a place of their own.
     """
-    w = Writer(rank, 2, work_source=source, counters=counters, minor=2, memory=memory,
-               pid=pid)
+    w = Writer(rank, 2, work_source=source, counters=counters, minor=2, memory=memory, pid=pid)
     for number, name in enumerate(("MPI_Init", "MPI_Recv", "MPI_Send", "MPI_Finalize")):
         w.opname(number, name)
     w.comm(0, [0, 1], "MPI_COMM_WORLD")
@@ -63,10 +69,19 @@ def put_run(
 ) -> None:
     for rank, each in works.items():
         capture(target, rank, each, **more)  # type: ignore[arg-type]
-    write_json(target / "run.json", {
-        "schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "np": len(works), "exit_code": 0,
-        "wall_s": 1.0, "status": "complete", "work_unit": unit, "oversubscribed": False,
-    })  # fmt: skip
+    write_json(
+        target / "run.json",
+        {
+            "schema": RUN_SCHEMA,
+            "schema_version": SCHEMA_VERSION,
+            "np": len(works),
+            "exit_code": 0,
+            "wall_s": 1.0,
+            "status": "complete",
+            "work_unit": unit,
+            "oversubscribed": False,
+        },
+    )
 
 
 def new_study(root: Path) -> Study:
@@ -75,9 +90,13 @@ def new_study(root: Path) -> Study:
 
 def row_of(times: Times, rank: int, first: str, then: str) -> int:
     ops = [op for _, op in times.nodes]
-    found = [i for i in range(len(times.rank))
-             if times.rank[i] == rank and ops[times.to_node[i]] == then
-             and (ops[times.from_node[i]] if times.from_node[i] >= 0 else "") == first]  # fmt: skip
+    found = [
+        i
+        for i in range(len(times.rank))
+        if times.rank[i] == rank
+        and ops[times.to_node[i]] == then
+        and (ops[times.from_node[i]] if times.from_node[i] >= 0 else "") == first
+    ]
     assert len(found) == 1
     return found[0]
 
@@ -105,8 +124,11 @@ def test_a_study_of_cpu_time_has_the_times_of_its_own_runs(tmp_path: Path) -> No
     # The run that took least in all gives the quantiles: there, 2200, 3300 and 4400.
     expected = np.quantile([2200, 3300, 4400], QUANTILES)
     assert np.allclose(times.quantile_ns[rest], expected)
-    assert [run["dir"] for run in times.runs] == ["runs/np0002.r0", "runs/np0002.r1",
-                                                  "runs/np0002.r2"]
+    assert [run["dir"] for run in times.runs] == [
+        "runs/np0002.r0",
+        "runs/np0002.r1",
+        "runs/np0002.r2",
+    ]
     assert times.runs[1]["time_ns"] == 11 * (10_000 + 2_000) // 10 + 200
     assert times.resident_bytes.tolist() == [0, 0]
     start = row_of(times, 0, "", "MPI_Init")
@@ -161,15 +183,17 @@ def same(one: Times, two: Times | None) -> None:
 
 @pytest.mark.parametrize(
     ("counters", "unit", "least"),
-    [(("cycles", "task-clock"), "cpu_ns", (1000 + 2000 + 3000 + 4000) * 11 // 20),
-     (("cycles",), "wall_ns", 8 * 7000), ((), "wall_ns", 8 * 7000)],
-)  # fmt: skip
+    [
+        (("cycles", "task-clock"), "cpu_ns", (1000 + 2000 + 3000 + 4000) * 11 // 20),
+        (("cycles",), "wall_ns", 8 * 7000),
+        ((), "wall_ns", 8 * 7000),
+    ],
+)
 def test_instructions_counted_natively_have_their_own_clock(
     counters: tuple[str, ...], unit: str, least: int, tmp_path: Path
 ) -> None:
     study = new_study(tmp_path)
-    put_run(study, study.runs_dir(2), FAST, "instructions", source=INSTRUCTIONS,
-            counters=counters)  # fmt: skip
+    put_run(study, study.runs_dir(2), FAST, "instructions", source=INSTRUCTIONS, counters=counters)
     characterize(study.root, 2)
     times = load_times(study.root, 2)
     assert times is not None and (times.unit, times.work_unit) == (unit, "instructions")
@@ -180,8 +204,13 @@ def test_instructions_counted_natively_have_their_own_clock(
 
 def test_segments_that_occur_otherwise_are_not_matched(tmp_path: Path) -> None:
     study = new_study(tmp_path)
-    put_run(study, study.runs_dir(2), {0: [10] * TURNS, 1: [10] * TURNS}, "instructions",
-            source=INSTRUCTIONS)  # fmt: skip
+    put_run(
+        study,
+        study.runs_dir(2),
+        {0: [10] * TURNS, 1: [10] * TURNS},
+        "instructions",
+        source=INSTRUCTIONS,
+    )
     put_run(study, study.timed_dir(2), {0: [100] * TURNS, 1: [1000] * 3}, more=2)
     characterize(study.root, 2)
     times = load_times(study.root, 2)
@@ -215,8 +244,10 @@ def test_times_are_the_same_rank_by_rank_and_as_bytes(tmp_path: Path) -> None:
     assert joined.time_unit == whole.time_unit == "cpu_ns"
     wall = (7000 + 10) * 8 + 7000
     lost = 9 * 7000 - 700 - 10 * 2000  # the gaps without failed polls and the tracer
-    assert joined.loads.tolist() == [[0, wall, 11_100, lost - 11_100, 0, 0],
-                                     [1, wall, 2300, lost - 2300, 0, 0]]
+    assert joined.loads.tolist() == [
+        [0, wall, 11_100, lost - 11_100, 0, 0],
+        [1, wall, 2300, lost - 2300, 0, 0],
+    ]
 
 
 @pytest.mark.parametrize("scale", [1, 1 << 50])
@@ -253,9 +284,14 @@ def test_a_damaged_table_is_one_line(at: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"rows": 8', '"rows": 9'), ('"cpu_ns"', '"hours"'), ('"nodes"', '"nods"'),
-     ('"np": 2', '"np": 3'), ('"unmatched": 0.0', '"unmatched": NaN')],
-)  # fmt: skip
+    [
+        ('"rows": 8', '"rows": 9'),
+        ('"cpu_ns"', '"hours"'),
+        ('"nodes"', '"nods"'),
+        ('"np": 2', '"np": 3'),
+        ('"unmatched": 0.0', '"unmatched": NaN'),
+    ],
+)
 def test_a_head_that_does_not_fit_is_one_line(old: str, new: str, tmp_path: Path) -> None:
     study = made(tmp_path)
     path = study.times_path(2)
@@ -293,8 +329,11 @@ def doubts(root: Path, works: list[dict[int, list[int]]], shared: bool, **more: 
     for rep, each in enumerate(works):
         put_run(study, study.runs_dir(2, rep), each, **more)  # type: ignore[arg-type]
         path = study.runs_dir(2, rep) / "run.json"
-        path.write_text(path.read_text().replace('"oversubscribed": false',
-                                                 f'"oversubscribed": {str(shared).lower()}'))
+        path.write_text(
+            path.read_text().replace(
+                '"oversubscribed": false', f'"oversubscribed": {str(shared).lower()}'
+            )
+        )
     characterize(study.root, 2)
     times = load_times(study.root, 2)
     assert times is not None
@@ -310,10 +349,13 @@ MORE = {0: [100_000] * TURNS, 1: [125_000] * TURNS}
 def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
     times = doubts(tmp_path, [MORE, BUSY, BUSY], True, gap=50_000)
     assert [run["disturbed"] for run in times.runs] == [
-        ["took 12 % more computation time than the least of the 3 repeats"], [], [],
-    ]  # fmt: skip
-    assert notes(times) == ["run 1 of 3 was disturbed: took 12 % more computation time than the"
-                            " least of the 3 repeats"]  # fmt: skip
+        ["took 12 % more computation time than the least of the 3 repeats"],
+        [],
+        [],
+    ]
+    assert notes(times) == [
+        "run 1 of 3 was disturbed: took 12 % more computation time than the least of the 3 repeats"
+    ]
 
 
 def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
@@ -327,9 +369,9 @@ def test_a_repeat_of_a_program_that_computes_nothing_is_not_told(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("shared", "gap", "said"), [(False, 200_000, True), (True, 200_000, False),
-                                (False, 52_000, False)],
-)  # fmt: skip
+    ("shared", "gap", "said"),
+    [(False, 200_000, True), (True, 200_000, False), (False, 52_000, False)],
+)
 def test_time_off_the_core_is_told_where_each_rank_has_one(
     shared: bool, gap: int, said: bool, tmp_path: Path
 ) -> None:
@@ -345,19 +387,29 @@ def test_time_off_the_core_is_told_where_each_rank_has_one(
 
 
 @pytest.mark.parametrize(("lost", "said"), [(9, False), (500, True)])
-def test_lost_cores_are_told_where_work_is_wall_time(
-    lost: int, said: bool, tmp_path: Path
-) -> None:
-    times = doubts(tmp_path, [BUSY], False, unit="wall_ns", source=WALL, gap=100_000,
-                   memory=(1 << 20, 3 << 20, lost))  # fmt: skip
+def test_lost_cores_are_told_where_work_is_wall_time(lost: int, said: bool, tmp_path: Path) -> None:
+    times = doubts(
+        tmp_path,
+        [BUSY],
+        False,
+        unit="wall_ns",
+        source=WALL,
+        gap=100_000,
+        memory=(1 << 20, 3 << 20, lost),
+    )
     assert bool(times.runs[0]["disturbed"]) == said
     assert times.resident_bytes.tolist() == [2 << 20] * 2
 
 
 def test_time_without_a_partner_is_told(tmp_path: Path) -> None:
     study = new_study(tmp_path)
-    put_run(study, study.runs_dir(2), {0: [10] * TURNS, 1: [10] * TURNS}, "instructions",
-            source=INSTRUCTIONS)  # fmt: skip
+    put_run(
+        study,
+        study.runs_dir(2),
+        {0: [10] * TURNS, 1: [10] * TURNS},
+        "instructions",
+        source=INSTRUCTIONS,
+    )
     put_run(study, study.timed_dir(2), {0: [100] * TURNS, 1: [100] * 3}, gap=200)
     characterize(study.root, 2)
     (said,) = notes(load_times(study.root, 2))
@@ -367,7 +419,7 @@ def test_time_without_a_partner_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("instructions", "expected"),
     [(None, 40.0), ([0, 100 * 50, 200 * 50, 20 * 10**6, 90], (2000 + 9000) / 100)],
-)  # fmt: skip
+)
 def test_what_an_empty_segment_takes(instructions: list[int] | None, expected: float) -> None:
     count = np.array([30, 50, 50, 20, 2.0])
     took = np.array([0, 50 * 40, 50 * 180, 20 * 10**6, 30])  # halves of calls have no time
@@ -412,8 +464,10 @@ def test_places_told_apart_at_one_site_are_matched(
                 w.site(0xA0 + number, f"app+{number:#x}")
             w.comm(0, [0, 1], "MPI_COMM_WORLD")
             w.event(w.call(0, 0), -100, 100, 5)
-            calls = [w.call(1, 1, 0, peer=1 - rank, tag=tag, nbytes=8 * tag, elem=8, count=tag)
-                     for tag in (1, 2)]  # fmt: skip
+            calls = [
+                w.call(1, 1, 0, peer=1 - rank, tag=tag, nbytes=8 * tag, elem=8, count=tag)
+                for tag in (1, 2)
+            ]
             for turn in range(6):
                 w.event(calls[turn // 3], w.last_end + 7000, 10, work * (1 + turn // 3))
             w.event(w.call(2, 2), w.last_end + 100, 10, 7)

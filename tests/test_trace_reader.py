@@ -62,9 +62,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert run.unmodelled == {"MPI_Put": 2}
     assert not any(call.peer == -2 for call in run.calls), "no event, no call"
     assert summary(run)["MPI_Recv"] == {
-        "kind": "recv", "events": 10, "bytes": 800, "elements": 100, "elapsed_ns": 100,
-        "work": 50, "sites": 1,
-    }  # fmt: skip
+        "kind": "recv",
+        "events": 10,
+        "bytes": 800,
+        "elements": 100,
+        "elapsed_ns": 100,
+        "work": 50,
+        "sites": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -399,30 +404,26 @@ def _impossible() -> dict[str, tuple[int, dict[str, object]]]:
         "1 rows and says 9": (EVENTS, {"payload": row, "count": 9}),
         "impossible number": (EVENTS, {"payload": leb(1 << 33) + row[1:], "count": 1}),
         "a time is impossible": (
-            EVENTS, {"payload": leb(1) + leb(0) + leb(1 << 63) + leb(0), "count": 1},
+            EVENTS,
+            {"payload": leb(1) + leb(0) + leb(1 << 63) + leb(0), "count": 1},
         ),
         "too few columns": (EVENTS, {"columns": 3}),
         "ordinals are impossible": (EVENTS, {"first": 1 << 60}),
         "events before it are not there": (EVENTS, {"first": 4}),
-        "events of a call that is not there": (
-            EVENTS, {"payload": leb(77) + row[1:], "count": 1},
-        ),
+        "events of a call that is not there": (EVENTS, {"payload": leb(77) + row[1:], "count": 1}),
         "rows of events that are not there": (DONE, {"first": 1000}),
-        "posted before the first event": (
-            DONE, {"payload": leb(2) + leb(500 << 1), "count": 1},
-        ),
+        "posted before the first event": (DONE, {"payload": leb(2) + leb(500 << 1), "count": 1}),
         "an ordinal is impossible": (
-            RESOLVED, {"payload": leb((1 << 64) - 1) + leb(0) * 3, "count": 1},
+            RESOLVED,
+            {"payload": leb((1 << 64) - 1) + leb(0) * 3, "count": 1},
         ),
         "its numbers are taken": (DEFS, {"first": 0}),
         "its numbers are impossible": (DEFS, {"first": 1 << 50}),
         "a record is cut off": (DEFS, {"payload": leb(4) * 4 + b"\xff\xff\xff\0" * 3}),
-        "a name is not printable": (
-            DEFS, {"payload": struct.pack("<III", 1, 8, 7) + b"\x1b[2J"},
-        ),
+        "a name is not printable": (DEFS, {"payload": struct.pack("<III", 1, 8, 7) + b"\x1b[2J"}),
         "row of counts is cut off": (COUNTS, {"payload": b"1234567"}),
         "too short": (END, {"payload": b"\0" * 87}),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("why", list(_impossible()))
@@ -455,13 +456,19 @@ def test_what_no_tracer_writes_is_found(why: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        {"peer": 2}, {"peer": -4}, {"root": 2}, {"root": -9}, {"nbytes": -1}, {"count": -5},
-        {"site": 8}, {"comm": 8}, {"op": 8}, {"window": 3},
+        {"peer": 2},
+        {"peer": -4},
+        {"root": 2},
+        {"root": -9},
+        {"nbytes": -1},
+        {"count": -5},
+        {"site": 8},
+        {"comm": 8},
+        {"op": 8},
+        {"window": 3},
     ],
-)  # fmt: skip
-def test_impossible_calls_take_their_events_with_them(
-    call: dict[str, int], tmp_path: Path
-) -> None:
+)
+def test_impossible_calls_take_their_events_with_them(call: dict[str, int], tmp_path: Path) -> None:
     w = Writer(0, 2)
     w.opname(0, "MPI_Send")
     w.comm(0, [0, 1], "MPI_COMM_WORLD")
@@ -500,8 +507,11 @@ def test_many_chunks_put_together_are_the_same_events(
     path = tmp_path / "rank-000000.p3t"
     if lost is not None:
         data = bytearray(path.read_bytes())
-        chunk = [at for at, part in zip(writer.offsets(), writer.parts, strict=True)
-                 if part.kind == EVENTS][lost]
+        chunk = [
+            at
+            for at, part in zip(writer.offsets(), writer.parts, strict=True)
+            if part.kind == EVENTS
+        ][lost]
         data[chunk + 64] ^= 0xFF
         path.write_bytes(data)
     plain = read_capture(path)
@@ -517,9 +527,14 @@ def test_many_chunks_put_together_are_the_same_events(
 
 @pytest.mark.parametrize(
     ("minor", "memory", "filled"),
-    [(1, (1 << 20, 3 << 20, 4), 0), (2, (1 << 20, 3 << 20, 4), 2 << 20), (2, (9, 5, 0), 0),
-     (2, (0, 5, 0), 0), (3, (1, 8, 1), 7)],
-)  # fmt: skip
+    [
+        (1, (1 << 20, 3 << 20, 4), 0),
+        (2, (1 << 20, 3 << 20, 4), 2 << 20),
+        (2, (9, 5, 0), 0),
+        (2, (0, 5, 0), 0),
+        (3, (1, 8, 1), 7),
+    ],
+)
 def test_memory_that_the_program_filled(
     minor: int, memory: tuple[int, int, int], filled: int, tmp_path: Path
 ) -> None:

@@ -42,9 +42,11 @@ def dense(room: int, total: int) -> Writer:
         w.part(kind, 0, 2 if kind == DONE else 4)
     while len([p for p in w.parts if p.kind == EVENTS]) <= fulls:
         ordinal = w.event(
-            chance.choice(calls), w.last_end + chance.randrange(9000), chance.randrange(4000),
+            chance.choice(calls),
+            w.last_end + chance.randrange(9000),
+            chance.randrange(4000),
             chance.randrange(9000),
-        )  # fmt: skip
+        )
         if ordinal % 97 == 0 and len(w.open[DONE].payload) < room - 200:
             w.done(ordinal, ordinal - ordinal % 5)
             w.resolved(ordinal, 3, 9, 8)
@@ -63,12 +65,23 @@ def content(capture: Capture) -> tuple[object, ...]:
     """All that is decoded, for comparison."""
     events = capture.events
     return (
-        capture.header, capture.opnames, capture.sites, capture.comms, capture.windows,
-        capture.calls.tobytes(), events.call.tobytes(), events.start_ns.tobytes(),
-        events.elapsed_ns.tobytes(), events.work.tobytes(), events.ordinal is None,
-        capture.resolved.tobytes(), capture.done.tobytes(), capture.cancelled.tobytes(),
-        capture.counted, capture.end,
-    )  # fmt: skip
+        capture.header,
+        capture.opnames,
+        capture.sites,
+        capture.comms,
+        capture.windows,
+        capture.calls.tobytes(),
+        events.call.tobytes(),
+        events.start_ns.tobytes(),
+        events.elapsed_ns.tobytes(),
+        events.work.tobytes(),
+        events.ordinal is None,
+        capture.resolved.tobytes(),
+        capture.done.tobytes(),
+        capture.cancelled.tobytes(),
+        capture.counted,
+        capture.end,
+    )
 
 
 class Bench:
@@ -214,9 +227,13 @@ def test_heavier_damage_never_escapes(seed: int, small_bench: Bench) -> None:
             at = chance.randrange(len(damaged))
             length = chance.choice([1, 1, 16, 600, PAGE])
             block = chance.choice(
-                [bytes(length), b"\xff" * length, chance.randbytes(length),
-                 bytes(damaged[at // PAGE * PAGE :][:length])]
-            )  # fmt: skip
+                [
+                    bytes(length),
+                    b"\xff" * length,
+                    chance.randbytes(length),
+                    bytes(damaged[at // PAGE * PAGE :][:length]),
+                ]
+            )
             damaged[at : at + length] = block
         small_bench.path.write_bytes(damaged)
         try:
@@ -289,11 +306,19 @@ def a_study(root: Path, repeats: int = 1) -> Study:
         write_json(
             run / "run.json",
             {
-                "schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "np": 2, "exit_code": 0,
-                "argv": ["mpiexec", "-n", "2", "./app"], "wall_s": 1.0, "oversubscribed": False,
-                "cores": 2, "mpi": "mpich 5", "traced": True, "status": "complete",
+                "schema": RUN_SCHEMA,
+                "schema_version": SCHEMA_VERSION,
+                "np": 2,
+                "exit_code": 0,
+                "argv": ["mpiexec", "-n", "2", "./app"],
+                "wall_s": 1.0,
+                "oversubscribed": False,
+                "cores": 2,
+                "mpi": "mpich 5",
+                "traced": True,
+                "status": "complete",
             },
-        )  # fmt: skip
+        )
     study.update()
     return study
 
@@ -454,11 +479,18 @@ def test_commands_on_a_study_of_version_one_say_so_in_one_line(
         write_json(
             folder / "run.json",
             {
-                "schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "np": np, "exit_code": 0,
-                "wall_s": 1.0, "oversubscribed": False, "cores": 8, "mpi": "mpich 5",
-                "traced": True, "status": "complete",
+                "schema": RUN_SCHEMA,
+                "schema_version": SCHEMA_VERSION,
+                "np": np,
+                "exit_code": 0,
+                "wall_s": 1.0,
+                "oversubscribed": False,
+                "cores": 8,
+                "mpi": "mpich 5",
+                "traced": True,
+                "status": "complete",
             },
-        )  # fmt: skip
+        )
         signature = study.signature_path(np)
         write_json(signature, {"schema": "p3s.signature", "schema_version": 1, "np": np})
     study.update()

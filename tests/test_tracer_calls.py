@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, expected, recorded, the_mpi, trace
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 NAMES = ("p2p", "collectives", "requests", "windows", "comms")
 
@@ -36,11 +33,7 @@ def one_sided_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_events_are_those_the_program_counted(
-    binaries: dict[str, Path],
-    name: str,
-    np: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    binaries: dict[str, Path], name: str, np: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = trace([str(binaries[name])], np, tmp_path / "run")
@@ -69,11 +62,20 @@ def works_untraced(program: str, np: int) -> bool:
     install = the_mpi()
     assert install is not None and install.mpiexec is not None
     process = subprocess.Popen(
-        [install.mpiexec, "-n", str(np), program], start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, **{f"{mpi}_ALLOW_RUN_AS_ROOT{more}": "1" for mpi in ("OMPI", "PRTE")
-                              for more in ("", "_CONFIRM")}},
-    )  # fmt: skip
+        [install.mpiexec, "-n", str(np), program],
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={
+            **os.environ,
+            **{
+                f"{mpi}_ALLOW_RUN_AS_ROOT{more}": "1"
+                for mpi in ("OMPI", "PRTE")
+                for more in ("", "_CONFIRM")
+            },
+        },
+    )
     try:
         return process.wait(timeout=30) == 0
     except subprocess.TimeoutExpired:

@@ -17,10 +17,7 @@ from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import recording
 from p3s.trace import read_run
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 
 @pytest.fixture(scope="module")
@@ -175,9 +172,13 @@ def test_a_thread_may_have_a_small_stack(tmp_path: Path) -> None:
     used = []
     for more in ({}, {"LD_PRELOAD": str(tracer.path), "P3S_TRACE_DIR": str(tmp_path)}):
         done = subprocess.run(
-            [str(program)], env={**os.environ, **more}, capture_output=True, text=True,
-            timeout=TIMEOUT_S, check=True,
-        )  # fmt: skip
+            [str(program)],
+            env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
         used.append(int(done.stdout))
     assert len(read_run(tmp_path).ranks[0].call) > 2
     assert used[1] < used[0] + 8192
@@ -203,8 +204,9 @@ def test_a_program_that_never_repeats_itself_takes_little_memory(
     used = []
     for count in (1, distinct):
         target = tmp_path / f"run{count}"
-        run_traced([*words, str(count)], 1, target, timeout_s=TIMEOUT_S,
-                   recording=recording(limit=limit))  # fmt: skip
+        run_traced(
+            [*words, str(count)], 1, target, timeout_s=TIMEOUT_S, recording=recording(limit=limit)
+        )
         used.append(int((target / "stdout.txt").read_text().split()[-2]))
     assert used[1] - used[0] < 16 << 10
     run = read_run(tmp_path / f"run{distinct}")

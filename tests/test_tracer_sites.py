@@ -13,10 +13,7 @@ from p3s.trace.callpath import call_path
 from p3s.trace.modules import Modules
 from p3s.trace.source import resolve, stack
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 
 def _site_of_place(run: RunTrace, directory: Path) -> dict[str, set[str]]:
@@ -135,16 +132,26 @@ LIBRARY = """
 
 def test_calls_in_a_stripped_library_show_its_entry_and_the_program(tmp_path: Path) -> None:
     (tmp_path / "map").write_text("V_1 { global: library_*; local: *; };\n")
-    compile_c(LIBRARY, tmp_path / "libsolve.so.3", "-shared", "-fPIC", "-s", "-O1",
-              "-fno-ipa-cp", f"-Wl,--version-script={tmp_path / 'map'},-soname,libsolve.so.3")
+    compile_c(
+        LIBRARY,
+        tmp_path / "libsolve.so.3",
+        "-shared",
+        "-fPIC",
+        "-s",
+        "-O1",
+        "-fno-ipa-cp",
+        f"-Wl,--version-script={tmp_path / 'map'},-soname,libsolve.so.3",
+    )
     program = compile_c(
         "#include <mpi.h>\nvoid library_solve(int);\n"
         "static __attribute__((noinline)) void step(int k)\n{\n    library_solve(k);\n"
         '    __asm__ volatile("" ::: "memory");\n}\n'
         "int main(int argc, char **argv)\n{\n    MPI_Init(&argc, &argv);\n"
         "    for (int k = 0; k < 2; k++)\n        step(k);\n    MPI_Finalize();\n}\n",
-        tmp_path / "app", str(tmp_path / "libsolve.so.3"), "-Wl,-rpath,$ORIGIN",
-    )  # fmt: skip
+        tmp_path / "app",
+        str(tmp_path / "libsolve.so.3"),
+        "-Wl,-rpath,$ORIGIN",
+    )
     run = trace([str(program)], 2, tmp_path / "run")
     places, notes = resolve([f for s in run.sites for f in s.frames], Modules([str(program)]))
     assert all("libsolve.so.3" in note for note in notes)
@@ -154,5 +161,7 @@ def test_calls_in_a_stripped_library_show_its_entry_and_the_program(tmp_path: Pa
             path = call_path(stack(run.sites[call.site].frames, places))
             assert path is not None
             shown.append([path.place, *path.callers()])
-    assert shown == [["library_solve", "step app.c:5"],
-                     ["library_dot", "library_solve", "step app.c:5"]]  # fmt: skip
+    assert shown == [
+        ["library_solve", "step app.c:5"],
+        ["library_dot", "library_solve", "step app.c:5"],
+    ]

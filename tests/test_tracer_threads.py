@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
-]
+pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
 THREADS, TURNS = 4, 200
 

@@ -29,16 +29,25 @@ def ways(trunks: Trunks) -> dict[tuple[int, int], list[int]]:
     """Return the links from each place to each other one."""
     found = routes(trunks)
     pairs = [(a, b) for a in range(found.places) for b in range(found.places)]
-    return {pair: found.link[found.start[k]:found.start[k + 1]].tolist()
-            for k, pair in enumerate(pairs)}
+    return {
+        pair: found.link[found.start[k] : found.start[k + 1]].tolist()
+        for k, pair in enumerate(pairs)
+    }
 
 
 def test_ways_go_up_and_down_again() -> None:
     trunks = Trunks((0, 0, 1, 2, 2), UP, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.0,) * 6)
     assert ways(trunks) == {
-        (0, 0): [], (1, 1): [], (2, 2): [],
-        (0, 1): [0, 3], (1, 0): [2, 1],  # link 2 k goes up from switch k, 2 k + 1 down to it
-        (0, 2): [0, 6, 9, 5], (2, 0): [4, 8, 7, 1], (1, 2): [2, 6, 9, 5], (2, 1): [4, 8, 7, 3]}
+        (0, 0): [],
+        (1, 1): [],
+        (2, 2): [],
+        (0, 1): [0, 3],
+        (1, 0): [2, 1],  # link 2 k goes up from switch k, 2 k + 1 down to it
+        (0, 2): [0, 6, 9, 5],
+        (2, 0): [4, 8, 7, 1],
+        (1, 2): [2, 6, 9, 5],
+        (2, 1): [4, 8, 7, 3],
+    }
     found = routes(trunks)
     assert found.place_of.tolist() == [0, 0, 1, 2, 2]
     assert found.rate[:4].tolist() == [1.0, 1.0, 2.0, 2.0]
@@ -111,7 +120,10 @@ def test_a_narrow_link_holds_up_the_node_link_of_its_messages_only() -> None:
     net = four(rate=2.0)
     # At one time the lower rank is first.
     assert sent([(0, 2, 1000), (1, 3, 1000), (1, 0, 1000)], net) == [
-        TRANSFER, TRANSFER + 2000, TRANSFER + 500]
+        TRANSFER,
+        TRANSFER + 2000,
+        TRANSFER + 500,
+    ]
 
 
 @pytest.mark.parametrize("background", [True, False])
@@ -133,9 +145,12 @@ def tree(rng: np.random.Generator) -> Trunks:
     for k, above in enumerate(up):
         shuffled[order[k]] = order[above] if above >= 0 else -1
     rate = np.where(rng.random(6) < 0.7, rng.uniform(0.3, 15, 6), math.inf)
-    return Trunks(tuple(int(s) for s in rng.integers(0, 6, 3)), tuple(int(u) for u in shuffled),
-                  tuple(float(r) for r in rate), tuple(float(b) for b in rng.choice(
-                      [0, 5000, 30000], 6)))
+    return Trunks(
+        tuple(int(s) for s in rng.integers(0, 6, 3)),
+        tuple(int(u) for u in shuffled),
+        tuple(float(r) for r in rate),
+        tuple(float(b) for b in rng.choice([0, 5000, 30000], 6)),
+    )
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -150,8 +165,11 @@ def test_agrees_with_the_plain_simulation(part: int) -> None:
         net = replace(net, trunks=tree(rng))
         found = simulate(steps, nodes, net, distance=table, collective_ns=costs)
         begin, end, waiting = Simulation(steps, nodes, net, table, costs).run()
-        for name, ours, theirs in (("begin", found.begin_ns, begin), ("end", found.end_ns, end),
-                                   ("waiting", found.waiting_ns, waiting)):
+        for name, ours, theirs in (
+            ("begin", found.begin_ns, begin),
+            ("end", found.end_ns, end),
+            ("waiting", found.waiting_ns, waiting),
+        ):
             off = np.flatnonzero(~np.isclose(ours, theirs, rtol=1e-9, atol=1e-3))
             assert not len(off), (seed, name, off[:5], ours[off[:5]], theirs[off[:5]])
         delayed += bool((found.end_ns > free.end_ns + 1).any())
@@ -182,12 +200,18 @@ def test_json_brings_them_back() -> None:
     assert "trunks" not in four(trunks=None).to_json()
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"up": [2, 2, 0]}, "circle"), ({"up": [2, 2, 3]}, "not there"),
-    ({"switch_of": [0, 0, 1, 9]}, "not there"), ({"burst_bytes": [0, 0]}, "differ in length"),
-    ({"rate_bytes_per_ns": [0, 1, 1]}, "no rate"), ({"burst_bytes": [0, -1, 0]}, "burst"),
-    ({"burst_bytes": None}, "iterable"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"up": [2, 2, 0]}, "circle"),
+        ({"up": [2, 2, 3]}, "not there"),
+        ({"switch_of": [0, 0, 1, 9]}, "not there"),
+        ({"burst_bytes": [0, 0]}, "differ in length"),
+        ({"rate_bytes_per_ns": [0, 1, 1]}, "no rate"),
+        ({"burst_bytes": [0, -1, 0]}, "burst"),
+        ({"burst_bytes": None}, "iterable"),
+    ],
+)
 def test_damaged_links_are_refused(change: dict[str, Any], words: str) -> None:
     data = four().to_json()
     with pytest.raises(Damaged, match=words):

@@ -19,7 +19,7 @@ def multipartition(cells: int = 3, steps: int = 2) -> corpus.Program:
     """Blocks of a size that depends on the turn, to one partner; a root that wanders."""
 
     def program(rec: corpus.Recorder) -> None:
-        p = round(rec.n ** 0.5)
+        p = round(rec.n**0.5)
         cx, cy = divmod(rec.rank, p)
         for _ in range(steps):
             for t in range(p):
@@ -110,9 +110,10 @@ def test_turn_where_size_or_root_depends_on_the_loop_index() -> None:
     tables = with_turns([corpus.table(multipartition(), n) for n in (4, 9, 16)])
     for t in tables:
         assert t.turn is not None
-        p = round(t.np ** 0.5)
-        for rank, gi, size, turn, count in zip(t.rank, t.group, t.nbytes, t.turn, t.count,
-                                               strict=True):
+        p = round(t.np**0.5)
+        for rank, gi, size, turn, count in zip(
+            t.rank, t.group, t.nbytes, t.turn, t.count, strict=True
+        ):
             g = t.groups[gi]
             if g.op == "MPI_Isend":
                 assert size == 8 * corpus.block(10, p, (rank % p + turn) % p) and count == 2
@@ -156,8 +157,16 @@ def test_what_is_equal_in_all_turns_has_none() -> None:
     tables = with_turns([corpus.table(corpus.jacobi2d(iters=4), n) for n in (4, 8)])
     for t in tables:
         assert t.turn is not None
-        assert not any(t.turn[np.array([t.groups[g].op != "MPI_Isend"
-                                        and t.groups[g].op != "MPI_Irecv" for g in t.group])])
+        assert not any(
+            t.turn[
+                np.array(
+                    [
+                        t.groups[g].op != "MPI_Isend" and t.groups[g].op != "MPI_Irecv"
+                        for g in t.group
+                    ]
+                )
+            ]
+        )
 
 
 def test_signature_of_an_older_version_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -17,12 +17,21 @@ from p3s.validate import WHY_NOT, run_time
 
 N = 64
 ROW = next(row for row in made_prediction()["counts"] if row["n"] == N)
-ONE_S: dict[str, Any] = {"wall_s": ROW["model_s"], "wall_max_s": 0.0, "work_s": 9.0,
-                         "shared_cores": False}  # fmt: skip
+ONE_S: dict[str, Any] = {
+    "wall_s": ROW["model_s"],
+    "wall_max_s": 0.0,
+    "work_s": 9.0,
+    "shared_cores": False,
+}
 
 
-def compared(root: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any] | None = None,
-             study: Study | None = None, **prediction: Any) -> dict[str, Any]:  # fmt: skip
+def compared(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: dict[str, Any] | None = None,
+    study: Study | None = None,
+    **prediction: Any,
+) -> dict[str, Any]:
     """Compare a run with a prediction at 64 processes, none of the latter for ``counts`` ()."""
     study = study or Study.create(root / "s", ["mpiexec", "-n", "{np}", "./app"])
     write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1})
@@ -36,10 +45,14 @@ def compared(root: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any] | 
     return run_time(study, run_dir, N)
 
 
-@pytest.mark.parametrize(("times", "inside", "said"), [
-    (1.0, True, "inside the interval"), (3.0, False, "outside the interval, 3.00x the predicted"),
-    (0.2, False, "outside the interval, 0.20x the predicted"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "inside", "said"),
+    [
+        (1.0, True, "inside the interval"),
+        (3.0, False, "outside the interval, 3.00x the predicted"),
+        (0.2, False, "outside the interval, 0.20x the predicted"),
+    ],
+)
 def test_whether_a_run_is_inside_of_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: float, inside: bool, said: str
 ) -> None:
@@ -52,21 +65,30 @@ def test_whether_a_run_is_inside_of_the_interval(
     assert lines[1].startswith("computation of the busiest rank: predicted ")
 
 
-@pytest.mark.parametrize(("run", "prediction", "why"), [
-    (None, {}, "untimed"),
-    ({"shared_cores": True}, {}, "shared-cores"),
-    ({"shared_cores": True}, {"counts": ()}, "shared-cores"),
-    ({"off_core": 0.4}, {}, "off-core"),
-    ({}, {"counts": ()}, "not-predicted"),
-    ({}, {"counts": (4, 8, 16)}, "not-predicted"),
-    ({}, {"network": {"name": "hdr", "label": "InfiniBand HDR", "source": "typical"}},
-     "other-network"),
-    ({}, {"representative": False}, "not-representative"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("run", "prediction", "why"),
+    [
+        (None, {}, "untimed"),
+        ({"shared_cores": True}, {}, "shared-cores"),
+        ({"shared_cores": True}, {"counts": ()}, "shared-cores"),
+        ({"off_core": 0.4}, {}, "off-core"),
+        ({}, {"counts": ()}, "not-predicted"),
+        ({}, {"counts": (4, 8, 16)}, "not-predicted"),
+        (
+            {},
+            {"network": {"name": "hdr", "label": "InfiniBand HDR", "source": "typical"}},
+            "other-network",
+        ),
+        ({}, {"representative": False}, "not-representative"),
+    ],
+)
 def test_what_cannot_be_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: dict[str, Any] | None,
-    prediction: dict[str, Any], why: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run: dict[str, Any] | None,
+    prediction: dict[str, Any],
+    why: str,
+) -> None:
     found = compared(tmp_path, monkeypatch, run, **prediction)
     assert found["inside"] is None and found["why_not"] == why and why in WHY_NOT
     (line, *_) = _run_time({"n": N, "run_time": found}, Study(tmp_path / "s"))

@@ -32,13 +32,29 @@ def stencil(nx=97, ny=61, iters=6, noise=0.0):
         rec("Cart_create", work=cost(8000))
         before = 31 * lx * ly + 17 * lx + 900
         for _ in range(iters):
-            for x, y, size in ((cx - 1, cy, ly), (cx + 1, cy, ly), (cx, cy - 1, lx),
-                               (cx, cy + 1, lx)):
+            for x, y, size in (
+                (cx - 1, cy, ly),
+                (cx + 1, cy, ly),
+                (cx, cy - 1, lx),
+                (cx, cy + 1, lx),
+            ):
                 if 0 <= x < px and 0 <= y < py:
-                    rec("Sendrecv", site=f"{x - cx}{y - cy}", peer=x * py + y, nbytes=8 * size,
-                        comm=grid, work=cost(before + 3 * size))
-                    rec("Sendrecv_recv", site=f"{x - cx}{y - cy}", peer=x * py + y,
-                        nbytes=8 * size, comm=grid, work=0)
+                    rec(
+                        "Sendrecv",
+                        site=f"{x - cx}{y - cy}",
+                        peer=x * py + y,
+                        nbytes=8 * size,
+                        comm=grid,
+                        work=cost(before + 3 * size),
+                    )
+                    rec(
+                        "Sendrecv_recv",
+                        site=f"{x - cx}{y - cy}",
+                        peer=x * py + y,
+                        nbytes=8 * size,
+                        comm=grid,
+                        work=0,
+                    )
                     before = 110
             rec("Allreduce", nbytes=8, comm=grid, work=cost(22 * lx * ly + 9 * lx + 128))
             before = 200
@@ -55,11 +71,13 @@ def errors(program, counts, n):
     found = rank_work(model, rows.grid, {c: getattr(rows, c) for c in WORK_ROWS})
     total = found.work.sum(axis=0)
     truth = np.bincount(t.rank, weights=t.work, minlength=n)
-    half = np.sqrt((found.half_width ** 2).sum(axis=0))
-    assert np.bincount(rows.rank, weights=rows.work * rows.repeat, minlength=n) == \
-        pytest.approx(total)
-    return SimpleNamespace(rank=total / truth - 1, total=total.sum() / truth.sum() - 1,
-                           half=half / truth, model=model)
+    half = np.sqrt((found.half_width**2).sum(axis=0))
+    assert np.bincount(rows.rank, weights=rows.work * rows.repeat, minlength=n) == pytest.approx(
+        total
+    )
+    return SimpleNamespace(
+        rank=total / truth - 1, total=total.sum() / truth.sum() - 1, half=half / truth, model=model
+    )
 
 
 @pytest.mark.parametrize("n", [36, 48, 64])
@@ -99,10 +117,20 @@ def test_steps_that_are_not_seen_apart_count_their_first_turns():
         pairs = 32 * own * size + 28 * own
         for step in range(3):
             for shift in range(rec.n - 1):
-                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=32 * size, elem=8,
-                    work=pairs * (2 if step and not shift else 1))
-                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n,
-                    nbytes=32 * size, work=0)
+                rec(
+                    "Sendrecv",
+                    peer=(rec.rank + 1) % rec.n,
+                    nbytes=32 * size,
+                    elem=8,
+                    work=pairs * (2 if step and not shift else 1),
+                )
+                rec(
+                    "Sendrecv_recv",
+                    site="Sendrecv",
+                    peer=(rec.rank - 1) % rec.n,
+                    nbytes=32 * size,
+                    work=0,
+                )
 
     assert abs(errors(ring, (4, 7, 11, 16), 64).total) < 0.01
 
@@ -130,8 +158,9 @@ def test_sparse_fits_find_the_terms_and_only_these():
     x = np.stack([np.ones(32), 1000 / n, rng.random(32), np.log2(n)], axis=1)
     fit = fit_sparse(x, 7 + 30 * x[:, 1], n, [0, 1, 1, 1])
     assert fit.terms == (0, 1) and fit.coef == pytest.approx((7, 30)) and fit.error < 1e-6
-    noisy = fit_sparse(x, (7 + 30 * x[:, 1]) * (1 + 0.02 * rng.standard_normal(32)), n,
-                       [0, 1, 1, 1])
+    noisy = fit_sparse(
+        x, (7 + 30 * x[:, 1]) * (1 + 0.02 * rng.standard_normal(32)), n, [0, 1, 1, 1]
+    )
     assert 1 in noisy.terms and 2 not in noisy.terms and 0 < noisy.error < 0.1
     assert all(c > 0 for c in noisy.coef)
     assert fit_sparse(x, np.zeros(32), n, [0, 1, 1, 1]).terms == ()

@@ -20,8 +20,16 @@ NULL = -3
 TOLERANCE = 0.01
 
 
-def halo(nx: int = 400, ny: int = 300, iters: int = 6, *, dims: int = 2, joined: bool = True,
-         posted: bool = False, guarded: bool = False) -> Program:
+def halo(
+    nx: int = 400,
+    ny: int = 300,
+    iters: int = 6,
+    *,
+    dims: int = 2,
+    joined: bool = True,
+    posted: bool = False,
+    guarded: bool = False,
+) -> Program:
     """A bordered halo whose computation is done before its first message, whoever gets that.
 
     joined: an Allreduce ends every step; posted: non-blocking messages; guarded: a rank asks for
@@ -31,8 +39,9 @@ def halo(nx: int = 400, ny: int = 300, iters: int = 6, *, dims: int = 2, joined:
     def program(rec: Recorder) -> None:
         p = dims_balanced(rec.n, dims)
         c = np.unravel_index(rec.rank, p)
-        sides = [block(extent, q, int(x)) for extent, q, x in zip((nx, ny, 260), p, c,
-                                                                  strict=False)]
+        sides = [
+            block(extent, q, int(x)) for extent, q, x in zip((nx, ny, 260), p, c, strict=False)
+        ]
         volume = float(np.prod(sides))
         left = 0.0
 
@@ -82,8 +91,7 @@ def chain(length: int = 4000, iters: int = 7, *, all_of_it: bool = False) -> Pro
         work = 10.0 * block(length, rec.n, rec.rank)
         size = 8 * length // rec.n if all_of_it else 80
         for _ in range(iters):
-            rec("Send", peer=rec.rank + 1 if rec.rank + 1 < rec.n else NULL, nbytes=size,
-                work=work)
+            rec("Send", peer=rec.rank + 1 if rec.rank + 1 < rec.n else NULL, nbytes=size, work=work)
             rec("Recv", peer=rec.rank - 1 if rec.rank else NULL, nbytes=size, work=20)
 
     return program
@@ -113,8 +121,13 @@ def alone(length: int = 4000, iters: int = 9) -> Program:
         for _ in range(iters):
             if rec.n > 1:
                 rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=800, work=work)
-                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=800,
-                    work=0)
+                rec(
+                    "Sendrecv_recv",
+                    site="Sendrecv",
+                    peer=(rec.rank - 1) % rec.n,
+                    nbytes=800,
+                    work=0,
+                )
             rec("Allreduce", nbytes=8, work=5 * work if rec.n > 1 else 6 * work)
 
     return program
@@ -152,12 +165,20 @@ def set_up(rows: int = 4000, iters: int = 9) -> Program:
 
 
 PROGRAMS: dict[str, Program] = {
-    "halo": halo(), "halo-open": halo(joined=False), "halo-3d": halo(dims=3),
-    "halo-1d-open": halo(40000, dims=1, joined=False), "halo-posted": halo(posted=True),
-    "halo-posted-open": halo(posted=True, joined=False), "halo-guarded": halo(guarded=True),
-    "halo-1d-guarded": halo(40000, dims=1, guarded=True), "chain": chain(), "sweep": sweep(),
+    "halo": halo(),
+    "halo-open": halo(joined=False),
+    "halo-3d": halo(dims=3),
+    "halo-1d-open": halo(40000, dims=1, joined=False),
+    "halo-posted": halo(posted=True),
+    "halo-posted-open": halo(posted=True, joined=False),
+    "halo-guarded": halo(guarded=True),
+    "halo-1d-guarded": halo(40000, dims=1, guarded=True),
+    "chain": chain(),
+    "sweep": sweep(),
     "chain-by-bytes": chain(all_of_it=True),
-    "alone": alone(), "doubling": doubling()}
+    "alone": alone(),
+    "doubling": doubling(),
+}
 
 
 def truth(program: Program, n: int) -> np.ndarray:
@@ -219,8 +240,9 @@ def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
         ops = {model["items"][i]["op"] for i in rows.item.tolist()}
         assert ops == {"MPI_Init", "MPI_Allreduce", "MPI_Finalize"}
         assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
-        found = rank_work(model, rows.grid, {
-            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
+        found = rank_work(
+            model, rows.grid, {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
+        )
         assert found.work.sum() == pytest.approx(found.carried(found.work).sum())
         # beside a run it is compared where the run has it
         work = compare(model, corpus.table(program, n))["work"]
@@ -234,8 +256,9 @@ def test_calls_of_one_count_are_not_made_at_the_others() -> None:
     model = fit_model([corpus.table(program, n) for n in (1, 2, 4)])
     for n in (1, 2, 4, 8):
         rows = generate(model, n)
-        found = rank_work(model, rows.grid, {
-            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
+        found = rank_work(
+            model, rows.grid, {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
+        )
         assert found.work.sum() == pytest.approx(truth(program, n).sum(), rel=0.02), n
 
 
@@ -250,12 +273,12 @@ def test_messages_that_nobody_sends_to_itself_are_not_there_at_one_process() -> 
                 to = list(c)
                 to[d] = (to[d] + 1) % p[d]
                 if p[d] > 1:
-                    rec("Isend", peer=int(np.ravel_multi_index(to, p)), nbytes=80,
-                        work=1e5 / rec.n)
+                    rec("Isend", peer=int(np.ravel_multi_index(to, p)), nbytes=80, work=1e5 / rec.n)
             rec("Allreduce", nbytes=8, work=1e5 if rec.n == 1 else 40)
 
-    model = fit_model([corpus.table(program, n) for n in (1, 2, 4)],
-                      known=Statement(ndims=2, by_user=True))
+    model = fit_model(
+        [corpus.table(program, n) for n in (1, 2, 4)], known=Statement(ndims=2, by_user=True)
+    )
     for n in (1, 2, 4):
         rows = generate(model, n)
         ops = [model["items"][i]["op"] for i in rows.item.tolist()]
@@ -289,8 +312,9 @@ def test_below_the_traced_counts_is_as_unsure_as_above_them() -> None:
     share = {}
     for n in (1, 2, 4, 16, 64):
         rows = generate(model, n)
-        found = rank_work(model, rows.grid, {
-            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
+        found = rank_work(
+            model, rows.grid, {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
+        )
         share[n] = float(found.half_width.sum() / found.work.sum())
     assert share[16] == pytest.approx(share[4]) and share[4] > 0
     assert share[2] == pytest.approx(1.5 * share[4], rel=0.05)

@@ -111,11 +111,15 @@ def test_calls_that_the_table_does_not_tell_apart_share_a_row() -> None:
     made = point_table(
         [
             RunTrace(
-                np=1, path=Path("."), calls=calls, comms=corpus_comms(),
-                sites=corpus_sites(), ranks=(RankTrace(0, True, numbers, base, base, base),),
+                np=1,
+                path=Path("."),
+                calls=calls,
+                comms=corpus_comms(),
+                sites=corpus_sites(),
+                ranks=(RankTrace(0, True, numbers, base, base, base),),
             )
         ]
-    )  # fmt: skip
+    )
     assert made.count.tolist() == [4] and made.work.tolist() == [6]
     assert made.edges.tolist() == [[0, -1, 0, 1, 0], [0, 0, 0, 3, 1], [0, 0, -2, 1, 4]]
 

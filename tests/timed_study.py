@@ -33,8 +33,12 @@ def sweeps(cells: int = 1 << 22, iters: int = 10, grows: float = 0.0) -> corpus.
         block = cells // rec.n
         rec("Bcast", nbytes=16, root=0, work=5000)
         for _ in range(iters):
-            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096,
-                work=FIRST * block + PACK + grows * cells)
+            rec(
+                "Sendrecv",
+                peer=(rec.rank + 1) % rec.n,
+                nbytes=4096,
+                work=FIRST * block + PACK + grows * cells,
+            )
             rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
             rec("Allreduce", nbytes=8, work=SECOND * block + PACK)
         rec("Reduce", nbytes=8, root=0, work=700)
@@ -59,8 +63,9 @@ def counted(program: corpus.Program, n: int, unit: str = "instructions") -> Poin
     return point_table([made])
 
 
-def times_of(table: PointTable, ns: np.ndarray, repeats: int = 3, noise: float = 0.0,
-             seed: int = 0) -> Times:
+def times_of(
+    table: PointTable, ns: np.ndarray, repeats: int = 3, noise: float = 0.0, seed: int = 0
+) -> Times:
     """Return times in which each of the table's segments takes ``ns`` in the run.
 
     noise: relative; the least of the repeats lies at or above what is true.
@@ -70,16 +75,40 @@ def times_of(table: PointTable, ns: np.ndarray, repeats: int = 3, noise: float =
     seg = table.segments
     count = np.maximum(seg[:, 3], 1)
     return Times(
-        table.np, table.nodes, seg[:, 0], seg[:, 1], seg[:, 2], seg[:, 3],
-        seg[:, 4].astype(float), took.min(axis=0), np.median(took, axis=0), took.max(axis=0),
-        np.repeat((took.min(axis=0) / count)[:, None], len(QUANTILES), axis=1), table.work_unit,
-        "cpu_ns", 0.0,
-        tuple({"dir": f"timed/np{table.np:04d}.r{k}", "time_ns": int(t.sum()), "wall_ns": 0,
-               "disturbed": []} for k, t in enumerate(took)), np.zeros(table.np, dtype=np.int64))
+        table.np,
+        table.nodes,
+        seg[:, 0],
+        seg[:, 1],
+        seg[:, 2],
+        seg[:, 3],
+        seg[:, 4].astype(float),
+        took.min(axis=0),
+        np.median(took, axis=0),
+        took.max(axis=0),
+        np.repeat((took.min(axis=0) / count)[:, None], len(QUANTILES), axis=1),
+        table.work_unit,
+        "cpu_ns",
+        0.0,
+        tuple(
+            {
+                "dir": f"timed/np{table.np:04d}.r{k}",
+                "time_ns": int(t.sum()),
+                "wall_ns": 0,
+                "disturbed": [],
+            }
+            for k, t in enumerate(took)
+        ),
+        np.zeros(table.np, dtype=np.int64),
+    )
 
 
-def put_study(root: Path, program: corpus.Program, counts: Sequence[int] = COUNTS,
-              unit: str = "instructions", fit: bool = True) -> tuple[Study, list[PointTable]]:
+def put_study(
+    root: Path,
+    program: corpus.Program,
+    counts: Sequence[int] = COUNTS,
+    unit: str = "instructions",
+    fit: bool = True,
+) -> tuple[Study, list[PointTable]]:
     """Make a study of a program's signatures, with its model."""
     study = Study.create(root, ["mpiexec", "-n", "{np}", "./sweeps"])
     tables = [counted(program, n, unit) for n in counts]

@@ -74,7 +74,8 @@ class Cluster:
             f'  <cluster id="cluster" prefix="n-" suffix="" radical="0-{self.nodes - 1}"'
             f' speed="{SPEED}" bw="{BANDWIDTH}" lat="{LATENCY}"'
             f' loopback_bw="{LOOPBACK[0]}" loopback_lat="{LOOPBACK[1]}"/>\n'
-            "</platform>\n")
+            "</platform>\n"
+        )
         self.hosts.write_text("".join(f"n-{i}\n" for i in range(self.nodes)))
 
 
@@ -89,30 +90,56 @@ def settings() -> list[str]:
         "smpi/async-small-thresh": str(EAGER_BYTES),
         "smpi/send-is-detached-thresh": str(EAGER_BYTES),
         "smpi/display-timing": "yes",
-        **{f"smpi/{name}": f"0:{constant}:{per_byte}"
-           for name, (constant, per_byte) in OVERHEAD.items()},
+        **{
+            f"smpi/{name}": f"0:{constant}:{per_byte}"
+            for name, (constant, per_byte) in OVERHEAD.items()
+        },
     }
     return [f"--cfg={name}:{value}" for name, value in own.items()]
 
 
-def simulate(cluster: Cluster, clock: Path, program: Path, arguments: Sequence[str], ranks: int,
-             environment: Mapping[str, str] | None = None) -> tuple[float, str]:
+def simulate(
+    cluster: Cluster,
+    clock: Path,
+    program: Path,
+    arguments: Sequence[str],
+    ranks: int,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[float, str]:
     """Run ``program`` on the first nodes of a cluster; return the simulated time in s, its output.
 
     Errors: SimulationError when it fails or says no time.
     """
-    words = ["smpirun", "-np", str(ranks), "-platform", str(cluster.platform), "-hostfile",
-             str(cluster.hosts), "-wrapper",
-             f"setarch -R env LD_PRELOAD={clock}", *settings(), str(program), *arguments]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, errors="replace",
-                               env={**os.environ, "TMPDIR": str(cluster.directory),
-                                    **(environment or {})}, start_new_session=True)
+    words = [
+        "smpirun",
+        "-np",
+        str(ranks),
+        "-platform",
+        str(cluster.platform),
+        "-hostfile",
+        str(cluster.hosts),
+        "-wrapper",
+        f"setarch -R env LD_PRELOAD={clock}",
+        *settings(),
+        str(program),
+        *arguments,
+    ]
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, "TMPDIR": str(cluster.directory), **(environment or {})},
+        start_new_session=True,
+    )
     try:
         text, _ = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise SimulationError(f"{program.name} on {ranks} ranks did not end within "
-                              f"{TIMEOUT_S:.0f} s") from error
+        raise SimulationError(
+            f"{program.name} on {ranks} ranks did not end within {TIMEOUT_S:.0f} s"
+        ) from error
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -120,6 +147,8 @@ def simulate(cluster: Cluster, clock: Path, program: Path, arguments: Sequence[s
     found = _TIME.search(text)
     if process.returncode != 0 or found is None:
         lines = [line for line in text.splitlines() if line.strip() and "/INFO]" not in line]
-        raise SimulationError(f"{program.name} on {ranks} ranks: exit code {process.returncode}: "
-                              f"{(lines or ['no message'])[0][:300]}")
+        raise SimulationError(
+            f"{program.name} on {ranks} ranks: exit code {process.returncode}: "
+            f"{(lines or ['no message'])[0][:300]}"
+        )
     return float(found[1]), text

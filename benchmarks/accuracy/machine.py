@@ -21,8 +21,9 @@ def measured(builder: Builder, path: Path) -> str:
     source = Path(network.__file__).with_name("network.c")
     two = cluster.Cluster(builder.directory / "two", 2)
     two.write()
-    _, text = cluster.simulate(two, builder.clock, builder.plain(source, "network"),
-                               [str(_BUDGET_NS)], 2)
+    _, text = cluster.simulate(
+        two, builder.clock, builder.plain(source, "network"), [str(_BUDGET_NS)], 2
+    )
     found = network.parsed(text)
     # Every statement costs the same at any working set: that is what the cores are (counted.c).
     access = (ACCESS_PS + BLOCK_PS) * 1e-3
@@ -33,11 +34,17 @@ def measured(builder: Builder, path: Path) -> str:
         facts={"host": "simulated cluster", "cores": 1, "simulator": cluster.version()},
         settings={"clock": "simulated time"},
         core={name: Cost(BLOCK_PS * 1e-3, 0.0, 1) for name in CORE_KERNELS},
-        curves={name: Curve((8192, 1 << 30), (access, access), (0.0, 0.0), (1, 1))
-                for name in CURVE_KERNELS},
+        curves={
+            name: Curve((8192, 1 << 30), (access, access), (0.0, 0.0), (1, 1))
+            for name in CURVE_KERNELS
+        },
         # "background": the simulated network carries messages while ranks compute.
-        network={"mpi": f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it",
-                 "launcher": ["smpirun"], "background": True, **found,
-                 "ranges": network.ranges(found)},
+        network={
+            "mpi": f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it",
+            "launcher": ["smpirun"],
+            "background": True,
+            **found,
+            "ranges": network.ranges(found),
+        },
     ).save(path)
     return text

@@ -47,9 +47,12 @@ HELD_OUT = {
     for program in (
         _compute("pencils", "--nx 40 --ny 112 --nz 120 --steps 3 --turns 4 --sweeps 1 --solves 1"),
         _compute("sparse", "--rows 96000 --steps 4 --turns 6 --inner 1"),
-        _compute("particles", "--bodies 2560 --width 256 --height 1280 --dust 65536 --steps 3 "
-                 "--turns 4 --passes 1"),
-        _compute("table", "--entries 65536 --keys 262144 --probes 2 --passes 2 --steps 2 "
-                 "--turns 3"),
+        _compute(
+            "particles",
+            "--bodies 2560 --width 256 --height 1280 --dust 65536 --steps 3 --turns 4 --passes 1",
+        ),
+        _compute(
+            "table", "--entries 65536 --keys 262144 --probes 2 --passes 2 --steps 2 --turns 3"
+        ),
     )
 }

@@ -36,16 +36,21 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def simulated(program: Program, builder: Builder, where: cluster.Cluster,
-              directory: Path) -> dict[str, Any]:
+def simulated(
+    program: Program, builder: Builder, where: cluster.Cluster, directory: Path
+) -> dict[str, Any]:
     """Run a program at all counts alone, and traced at the small ones (into np0004, ...).
 
     Returns what stands in simulated.json: run times in s by count. What is there already for the
     same program and settings is not run again.
     """
     path = directory / "simulated.json"
-    head = {"arguments": list(program.arguments), "settings": cluster.settings(),
-            "counts": [program.traced, program.predicted], "cost_ps": [BLOCK_PS, ACCESS_PS]}
+    head = {
+        "arguments": list(program.arguments),
+        "settings": cluster.settings(),
+        "counts": [program.traced, program.predicted],
+        "cost_ps": [BLOCK_PS, ACCESS_PS],
+    }
     head = json.loads(json.dumps(head))
     if path.exists():
         found = json.loads(path.read_text())
@@ -57,37 +62,47 @@ def simulated(program: Program, builder: Builder, where: cluster.Cluster,
     traced: dict[str, float] = {}
     for n in (*program.traced, *program.predicted):
         begin = time.monotonic()
-        alone[str(n)], _ = cluster.simulate(where, builder.clock, build.plain, program.arguments,
-                                            n)
+        alone[str(n)], _ = cluster.simulate(where, builder.clock, build.plain, program.arguments, n)
         if n in program.traced:
             into = directory / f"np{n:04d}"
             into.mkdir(parents=True)
             traced[str(n)], _ = cluster.simulate(
-                where, builder.clock, build.traced, program.arguments, n,
-                {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"})
-        say(f"{program.name} n={n}: {alone[str(n)]:.6f} s, simulated in "
-            f"{time.monotonic() - begin:.0f} s")
+                where,
+                builder.clock,
+                build.traced,
+                program.arguments,
+                n,
+                {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"},
+            )
+        say(
+            f"{program.name} n={n}: {alone[str(n)]:.6f} s, simulated in "
+            f"{time.monotonic() - begin:.0f} s"
+        )
     found = {**head, "truth_s": alone, "with_tracer_s": traced}
     path.write_text(json.dumps(found, indent=1) + "\n")
     return found
 
 
-def one(program: Program, builder: Builder, where: cluster.Cluster, machine: Path,
-        directory: Path) -> dict[str, Any]:
+def one(
+    program: Program, builder: Builder, where: cluster.Cluster, machine: Path, directory: Path
+) -> dict[str, Any]:
     """Return everything that is seen of one program."""
     runs = simulated(program, builder, where, directory)
     row: dict[str, Any] = {"program": program.name, "traced": list(program.traced), **runs}
     try:
-        study = study_of(program, [directory / f"np{n:04d}" for n in program.traced],
-                         directory / "study")
+        study = study_of(
+            program, [directory / f"np{n:04d}" for n in program.traced], directory / "study"
+        )
         found = predicted(study, [*program.traced, *program.predicted], machine)
         row["counts"] = [as_row(found[n], runs["truth_s"][str(n)]) for n in found]
         row["why_not"] = ""
     except PredictionError as error:
         row.update(counts=[], why_not=str(error))
     for count in row["counts"]:
-        say(f"{program.name} n={count['n']}: predicted {count['time_s']:.6f} s of "
-            f"{count['truth_s']:.6f}, {100 * count['error']:+.2f} %")
+        say(
+            f"{program.name} n={count['n']}: predicted {count['time_s']:.6f} s of "
+            f"{count['truth_s']:.6f}, {100 * count['error']:+.2f} %"
+        )
     return row
 
 
@@ -96,34 +111,49 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     asked = [count for row in rows for count in row["counts"] if count["n"] not in row["traced"]]
     errors = [abs(count["error"]) for count in asked]
     told = [count["covered"] for count in asked if count["covered"] is not None]
-    return {"compared": len(errors), "mean": sum(errors) / len(errors) if errors else None,
-            "largest": max(errors, default=None), "aim": {"mean": MEAN, "largest": LARGEST},
-            "intervals": len(told), "covered": sum(told),
-            "refused": [row["program"] for row in rows if row["why_not"]]}
+    return {
+        "compared": len(errors),
+        "mean": sum(errors) / len(errors) if errors else None,
+        "largest": max(errors, default=None),
+        "aim": {"mean": MEAN, "largest": LARGEST},
+        "intervals": len(told),
+        "covered": sum(told),
+        "refused": [row["program"] for row in rows if row["why_not"]],
+    }
 
 
 def table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
     """Return a Markdown table of the predicted counts."""
-    lines = ["| program | n | truth, ms | predicted, ms | error | communication | interval |",
-             "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| program | n | truth, ms | predicted, ms | error | communication | interval |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         if row["why_not"]:
             lines.append(f"| {row['program']} | | | {row['why_not']} | | | |")
         for count in row["counts"]:
             if count["n"] in row["traced"]:
                 continue
-            ends = "-" if count["low_s"] is None else (
-                f"{1e3 * count['low_s']:.2f} to {1e3 * count['high_s']:.2f}"
-                f"{'' if count['covered'] else ', missed'}")
+            ends = (
+                "-"
+                if count["low_s"] is None
+                else (
+                    f"{1e3 * count['low_s']:.2f} to {1e3 * count['high_s']:.2f}"
+                    f"{'' if count['covered'] else ', missed'}"
+                )
+            )
             lines.append(
                 f"| {row['program']} | {count['n']} | {1e3 * count['truth_s']:.2f} | "
                 f"{1e3 * count['time_s']:.2f} | {100 * count['error']:+.1f} % | "
-                f"{100 * count['comm_s'] / count['time_s']:.0f} % | {ends} |")
+                f"{100 * count['comm_s'] / count['time_s']:.0f} % | {ends} |"
+            )
     if total["compared"]:
-        lines.append(f"\n{total['compared']} run times: mean error {100 * total['mean']:.2f} %, "
-                     f"largest {100 * total['largest']:.2f} % (aim: {100 * MEAN:.0f} and "
-                     f"{100 * LARGEST:.0f} %); {total['covered']} of {total['intervals']} "
-                     "intervals hold the truth")
+        lines.append(
+            f"\n{total['compared']} run times: mean error {100 * total['mean']:.2f} %, "
+            f"largest {100 * total['largest']:.2f} % (aim: {100 * MEAN:.0f} and "
+            f"{100 * LARGEST:.0f} %); {total['covered']} of {total['intervals']} "
+            "intervals hold the truth"
+        )
     return "\n".join(lines)
 
 
@@ -131,13 +161,16 @@ def main() -> int:
     """Run the benchmark; print the table."""
     every = {**PROGRAMS, **HELD_OUT}
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--program", action="append", choices=sorted(every),
-                        help="only this one (may be repeated)")
-    parser.add_argument("--held-out", action="store_true",
-                        help="the programs that nothing was changed for")
+    parser.add_argument(
+        "--program", action="append", choices=sorted(every), help="only this one (may be repeated)"
+    )
+    parser.add_argument(
+        "--held-out", action="store_true", help="the programs that nothing was changed for"
+    )
     parser.add_argument("--out", type=Path, help="write everything that was seen, as JSON")
-    parser.add_argument("--dir", type=Path,
-                        help="work here; what was simulated there is not simulated again")
+    parser.add_argument(
+        "--dir", type=Path, help="work here; what was simulated there is not simulated again"
+    )
     args = parser.parse_args()
     if why := cluster.missing():
         print(f"run.py: {why}", file=sys.stderr)
@@ -147,10 +180,10 @@ def main() -> int:
         builder = Builder(directory / "build")
         from accuracy import machine
 
-        wanted = [every[name] for name in
-                  args.program or (HELD_OUT if args.held_out else PROGRAMS)]
-        where = cluster.Cluster(directory / "build",
-                                max(n for program in wanted for n in program.predicted))
+        wanted = [every[name] for name in args.program or (HELD_OUT if args.held_out else PROGRAMS)]
+        where = cluster.Cluster(
+            directory / "build", max(n for program in wanted for n in program.predicted)
+        )
         where.write()
         path = directory / "machine.json"
         if not path.exists():
@@ -162,9 +195,18 @@ def main() -> int:
         total = summary(rows)
         print(table(rows, total))
         if args.out:
-            args.out.write_text(json.dumps(
-                {"simulator": cluster.version(), "settings": cluster.settings(),
-                 "summary": total, "programs": rows}, indent=1) + "\n")
+            args.out.write_text(
+                json.dumps(
+                    {
+                        "simulator": cluster.version(),
+                        "settings": cluster.settings(),
+                        "summary": total,
+                        "programs": rows,
+                    },
+                    indent=1,
+                )
+                + "\n"
+            )
     return 0
 
 

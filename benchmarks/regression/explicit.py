@@ -38,8 +38,13 @@ class Design:
 
     def only(self, keep: NDArray[np.bool_]) -> Design:
         """Return some of the rows."""
-        return Design(self.n[keep], self.seconds[keep], self.inputs[keep], self.names,
-                      tuple(np.array(self.series)[keep].tolist()))
+        return Design(
+            self.n[keep],
+            self.seconds[keep],
+            self.inputs[keep],
+            self.names,
+            tuple(np.array(self.series)[keep].tolist()),
+        )
 
 
 def design(
@@ -58,17 +63,23 @@ def design(
     for i, (runs, wanted) in enumerate(zip(small, targets, strict=True)):
         given = parameters[i] if parameters else {}
         if sorted(runs) != counts or sorted(given) != names:
-            raise P3SError(f"explicit: series {i + 1} has other small counts or parameters than "
-                           "the first; every one is a column")
+            raise P3SError(
+                f"explicit: series {i + 1} has other small counts or parameters than "
+                "the first; every one is a column"
+            )
         head = [runs[q] for q in counts] + [given[name] for name in names]
         for q, time in sorted(wanted.items()):
             rows.append(head)
             n.append(q)
             seconds.append(time)
             series.append(i)
-    return Design(np.array(n, dtype=np.float64), np.array(seconds, dtype=np.float64),
-                  np.array(rows, dtype=np.float64), tuple(f"t{q}" for q in counts) + tuple(names),
-                  tuple(series))
+    return Design(
+        np.array(n, dtype=np.float64),
+        np.array(seconds, dtype=np.float64),
+        np.array(rows, dtype=np.float64),
+        tuple(f"t{q}" for q in counts) + tuple(names),
+        tuple(series),
+    )
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ class Parts:
 
     def each(self, n: Sequence[int] | Array) -> dict[str, Array]:
         """Return the parts in seconds, none below zero."""
-        return {name: np.maximum(choice.fitted.predict(n), 0.0)
-                for name, choice in self.choices.items()}
+        return {
+            name: np.maximum(choice.fitted.predict(n), 0.0) for name, choice in self.choices.items()
+        }
 
 
 def fit_parts(
@@ -54,7 +55,10 @@ def fit_parts(
         kept = {n: seconds for n, seconds in sorted(times.items()) if seconds > 0}
         if len(kept) < 2:
             raise P3SError(f"{part}: {len(kept)} count with a time; two are needed")
-        data = Data(np.array(list(kept), dtype=np.float64), np.array(list(kept.values())),
-                    np.zeros((len(kept), 0)))
+        data = Data(
+            np.array(list(kept), dtype=np.float64),
+            np.array(list(kept.values())),
+            np.zeros((len(kept), 0)),
+        )
         found[part] = choose(data, names, weights=weights, hold=hold)
     return Parts(found)

@@ -26,8 +26,9 @@ class Screened:
     group: int
 
 
-def screen(inputs: Array, seconds: Array, names: Sequence[str], *,
-           alike: float = ALIKE) -> list[Screened]:
+def screen(
+    inputs: Array, seconds: Array, names: Sequence[str], *, alike: float = ALIKE
+) -> list[Screened]:
     """Return all inputs, the most correlated with ``seconds`` first.
 
     ``inputs``: one row per run, one column per name. Inputs with one value have correlation 0 and
@@ -43,10 +44,13 @@ def screen(inputs: Array, seconds: Array, names: Sequence[str], *,
         apart = 1.0 - np.abs(np.array([_correlations(table, row) for row in table]))
         apart = np.clip((apart + apart.T) / 2, 0.0, 1.0)
         np.fill_diagonal(apart, 0.0)
-        groups = fcluster(linkage(squareform(apart, checks=False), "average"), 1.0 - alike,
-                          "distance")
-    found = [Screened(name, float(c), int(g))
-             for name, c, g in zip(names, with_time, groups, strict=True)]
+        groups = fcluster(
+            linkage(squareform(apart, checks=False), "average"), 1.0 - alike, "distance"
+        )
+    found = [
+        Screened(name, float(c), int(g))
+        for name, c, g in zip(names, with_time, groups, strict=True)
+    ]
     return sorted(found, key=lambda each: (-abs(each.correlation), each.name))
 
 

@@ -14,12 +14,27 @@ if TYPE_CHECKING:
     from p3s.baseline.bands import Band, band
     from p3s.baseline.model import Baseline, fit_series
 
-__all__ = ["Band", "Baseline", "Beside", "Disagreement", "band", "beside", "disagreements",
-           "fit_series"]
+__all__ = [
+    "Band",
+    "Baseline",
+    "Beside",
+    "Disagreement",
+    "band",
+    "beside",
+    "disagreements",
+    "fit_series",
+]
 
-_HOME = {"Band": "bands", "band": "bands", "Beside": "agreement", "Disagreement": "agreement",
-         "beside": "agreement", "disagreements": "agreement", "Baseline": "model",
-         "fit_series": "model"}
+_HOME = {
+    "Band": "bands",
+    "band": "bands",
+    "Beside": "agreement",
+    "Disagreement": "agreement",
+    "beside": "agreement",
+    "disagreements": "agreement",
+    "Baseline": "model",
+    "fit_series": "model",
+}
 
 
 def __getattr__(name: str) -> Any:

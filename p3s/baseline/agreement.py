@@ -45,9 +45,11 @@ class Disagreement:
         more = "longer" if self.ratio > 1 else "shorter"
         by = percent(abs(self.ratio - 1))
         held = "" if self.overlap else ", and their intervals have nothing in common"
-        return (f"At {processes(self.n)} the prediction is {by} {more} than the regression "
-                f"({seconds(self.predicted_s)} against {seconds(self.baseline_s)}){held}: "
-                f"{'; '.join(self.why)}.")
+        return (
+            f"At {processes(self.n)} the prediction is {by} {more} than the regression "
+            f"({seconds(self.predicted_s)} against {seconds(self.baseline_s)}){held}: "
+            f"{'; '.join(self.why)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,11 @@ class Beside:
     def sentences(self) -> list[str]:
         """What to print below a picture: what the band is, then the widest disagreement."""
         if not self.disagreements:
-            agree = "" if self.band is None else (
-                f"The two differ by at most {percent(DISAGREE)} at all predicted counts.")
+            agree = (
+                ""
+                if self.band is None
+                else (f"The two differ by at most {percent(DISAGREE)} at all predicted counts.")
+            )
             return [text for text in (self.sentence, agree) if text]
         worst = max(self.disagreements, key=lambda d: abs(d.ratio - 1))
         return [self.sentence, worst.sentence]
@@ -82,8 +87,11 @@ def beside(prediction: Mapping[str, Any]) -> Beside:
     measured = bool(times)
     if not measured:
         traced = set(prediction.get("traced_counts") or ())
-        times = {int(row["n"]): [float(row["model_s"])] for row in rows
-                 if row["n"] in traced and (row.get("model_s") or 0) > 0}
+        times = {
+            int(row["n"]): [float(row["model_s"])]
+            for row in rows
+            if row["n"] in traced and (row.get("model_s") or 0) > 0
+        }
         if len(times) < 2:
             return Beside(None, _closed(why_not))
     try:
@@ -118,13 +126,15 @@ def disagreements(prediction: Mapping[str, Any], found: Band) -> list[Disagreeme
             continue
         ends = (row.get("low_s") or told, row.get("high_s") or told)
         why = _why(rows, base, n, found, longer=ratio > 1)
-        out.append(Disagreement(n, mid, float(told), ratio, ends[0] <= high and ends[1] >= low,
-                                tuple(why)))
+        out.append(
+            Disagreement(n, mid, float(told), ratio, ends[0] <= high and ends[1] >= low, tuple(why))
+        )
     return out
 
 
-def _why(rows: Mapping[int, Row], base: int | None, n: int, found: Band, *,
-         longer: bool) -> list[str]:
+def _why(
+    rows: Mapping[int, Row], base: int | None, n: int, found: Band, *, longer: bool
+) -> list[str]:
     """Return reasons that work in the right direction; what grows makes no run shorter."""
     why = [*_turn(rows, found, n, longer)]
     if base is not None:
@@ -138,14 +148,18 @@ def _why(rows: Mapping[int, Row], base: int | None, n: int, found: Band, *,
 def _phases(rows: Mapping[int, Row], base: int, n: int) -> list[str]:
     """Name the phase whose share of the time grows most: the total followed another one."""
     before, after = _shares(rows[base]), _shares(rows[n])
-    grown = sorted(((share - before.get(key, (0.0, ""))[0], key) for key, (share, _)
-                    in after.items()), reverse=True)
+    grown = sorted(
+        ((share - before.get(key, (0.0, ""))[0], key) for key, (share, _) in after.items()),
+        reverse=True,
+    )
     if not grown or grown[0][0] < _CHANGE:
         return []
     key = grown[0][1]
     was, (now, name) = before.get(key, (0.0, ""))[0], after[key]
-    return [f"{name} grows from {percent(was)} of the time at {processes(base)} to "
-            f"{percent(now)}, which one form for the whole run does not follow"]
+    return [
+        f"{name} grows from {percent(was)} of the time at {processes(base)} to "
+        f"{percent(now)}, which one form for the whole run does not follow"
+    ]
 
 
 def _shares(row: Row) -> dict[Any, tuple[float, str]]:
@@ -178,19 +192,24 @@ def _share(row: Row, key: str) -> float | None:
 
 def _turn(rows: Mapping[int, Row], found: Band, n: int, longer: bool) -> list[str]:
     """Say that one of the two has its least time before ``n`` and the other has not."""
-    timed: Sequence[tuple[int, float]] = [(m, float(row["time_s"])) for m, row in
-                                          sorted(rows.items()) if m <= n and row.get("time_s")]
+    timed: Sequence[tuple[int, float]] = [
+        (m, float(row["time_s"])) for m, row in sorted(rows.items()) if m <= n and row.get("time_s")
+    ]
     best = min(timed, key=lambda pair: pair[1])[0]
     turns = best < n and timed[-1][1] > 1.02 * min(time for _, time in timed)
     own = found.turnover is not None and found.turnover < n
     if longer and turns and not own:
         form = "only falls" if found.turnover is None else f"falls up to {found.turnover:,.0f}"
-        return [f"the prediction is shortest at {processes(best)}, outside the regression's form, "
-                f"which {form}"]
+        return [
+            f"the prediction is shortest at {processes(best)}, outside the regression's form, "
+            f"which {form}"
+        ]
     if not longer and own and not turns:
         assert found.turnover is not None
-        return [f"the regression turns at {found.turnover:,.0f} processes, where its growing term "
-                "takes over, and the prediction still falls"]
+        return [
+            f"the regression turns at {found.turnover:,.0f} processes, where its growing term "
+            "takes over, and the prediction still falls"
+        ]
     return []
 
 
@@ -202,15 +221,22 @@ def _work(rows: Mapping[int, Row], base: int, n: int, longer: bool) -> list[str]
     change = n * float(now) / (base * float(was)) - 1
     if abs(change) < _WORK or (change > 0) != longer:
         return []
-    return [f"the computation takes {percent(abs(change))} {'more' if change > 0 else 'less'} core "
-            f"time than at {processes(base)}, as its laws have it from the trace"]
+    return [
+        f"the computation takes {percent(abs(change))} {'more' if change > 0 else 'less'} core "
+        f"time than at {processes(base)}, as its laws have it from the trace"
+    ]
 
 
 def _reach(found: Band, n: int) -> str:
     """Say what of the regression itself makes it doubtful: no reason is in the prediction."""
     ratio = n / max(found.trained)
     beyond = f", such regressions were tried up to {TESTED_RATIO:g}" if ratio > TESTED_RATIO else ""
-    off = ("" if found.held_error is None or found.held_error < _OFF else
-           f" and was off by {percent(found.held_error)} already at the largest run, held out")
-    return (f"the regression reaches {ratio:.3g} times beyond its largest run{off}{beyond}; shares "
-            "of phases, waiting and core time give no reason")
+    off = (
+        ""
+        if found.held_error is None or found.held_error < _OFF
+        else f" and was off by {percent(found.held_error)} already at the largest run, held out"
+    )
+    return (
+        f"the regression reaches {ratio:.3g} times beyond its largest run{off}{beyond}; shares "
+        "of phases, waiting and core time give no reason"
+    )

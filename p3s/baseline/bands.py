@@ -70,13 +70,25 @@ def band(
     if not wanted:
         raise P3SError("no process count to say anything of")
     said = made.say(wanted)
-    ends = [(each.seconds if each.low is None else each.low,
-             each.seconds if each.high is None else each.high) for each in said]
+    ends = [
+        (
+            each.seconds if each.low is None else each.low,
+            each.seconds if each.high is None else each.high,
+        )
+        for each in said
+    ]
     return Band(
-        tuple(wanted), tuple(low for low, _ in ends), tuple(each.seconds for each in said),
-        tuple(high for _, high in ends), _sentence(made, said[-1], *ends[-1], measured),
-        made.fitted.family, text_of(made.fitted), tuple(trained), made.choice.held_error,
-        made.turnover, measured,
+        tuple(wanted),
+        tuple(low for low, _ in ends),
+        tuple(each.seconds for each in said),
+        tuple(high for _, high in ends),
+        _sentence(made, said[-1], *ends[-1], measured),
+        made.fitted.family,
+        text_of(made.fitted),
+        tuple(trained),
+        made.choice.held_error,
+        made.turnover,
+        measured,
     )
 
 
@@ -92,12 +104,17 @@ def _sentence(made: Baseline, said: Said, low: float, high: float, measured: boo
     counts = join(made.counts)
     what = "the run times" if measured else "the predicted times"
     error = made.choice.held_error
-    how = ("its form could not be tested" if error is None else
-           f"off by {percent(error)} at {join(made.choice.held)} when fitted without "
-           + ("them" if len(made.choice.held) > 1 else "it"))
-    return (f"A regression of {what} at {counts} processes ({made.fitted.family}, {how}) says "
-            f"{seconds(said.seconds)} ({seconds(low)} to {seconds(high)}) at {processes(said.n)}, "
-            f"{said.ratio:.3g} times the largest of them.")
+    how = (
+        "its form could not be tested"
+        if error is None
+        else f"off by {percent(error)} at {join(made.choice.held)} when fitted without "
+        + ("them" if len(made.choice.held) > 1 else "it")
+    )
+    return (
+        f"A regression of {what} at {counts} processes ({made.fitted.family}, {how}) says "
+        f"{seconds(said.seconds)} ({seconds(low)} to {seconds(high)}) at {processes(said.n)}, "
+        f"{said.ratio:.3g} times the largest of them."
+    )
 
 
 def join(counts: Sequence[int]) -> str:

@@ -53,8 +53,11 @@ def interval(
     if method == "jackknife":
         return _jackknife(points, fitted, where, inputs, weights)
     rng = np.random.default_rng(seed)
-    draw = (_configurations(points, fitted, rng, reduction) if method == "configurations"
-            else _residuals(points, fitted, rng))
+    draw = (
+        _configurations(points, fitted, rng, reduction)
+        if method == "configurations"
+        else _residuals(points, fitted, rng)
+    )
     found = []
     for _ in range(draws):
         data = next(draw)
@@ -81,8 +84,9 @@ def _used(fitted: Fitted) -> int:
     return result
 
 
-def _configurations(points: Sequence[Point], fitted: Fitted, rng: np.random.Generator,
-                    reduction: str) -> Iterator[Data]:
+def _configurations(
+    points: Sequence[Point], fitted: Fitted, rng: np.random.Generator, reduction: str
+) -> Iterator[Data]:
     """Draw points with replacement, and the repeats of each, for ever."""
     data = Data.of(points, fitted.inputs)
     repeated = any(len(point.repeats) > 1 for point in points)
@@ -91,14 +95,15 @@ def _configurations(points: Sequence[Point], fitted: Fitted, rng: np.random.Gene
         chosen = rng.integers(len(points), size=len(points))
         drawn = data.only(chosen)
         if repeated:
-            seconds = [reduce(rng.choice(points[i].repeats, len(points[i].repeats)).tolist())
-                       for i in chosen.tolist()]
+            seconds = [
+                reduce(rng.choice(points[i].repeats, len(points[i].repeats)).tolist())
+                for i in chosen.tolist()
+            ]
             drawn = Data(drawn.n, np.array(seconds), drawn.inputs, drawn.names)
         yield drawn
 
 
-def _residuals(points: Sequence[Point], fitted: Fitted,
-               rng: np.random.Generator) -> Iterator[Data]:
+def _residuals(points: Sequence[Point], fitted: Fitted, rng: np.random.Generator) -> Iterator[Data]:
     """Put residuals on the fitted curve, for ever."""
     data = Data.of(points, fitted.inputs)
     curve = np.maximum(fitted.predict(data.n, data.inputs), 1e-12 * data.seconds)
@@ -111,8 +116,9 @@ def _residuals(points: Sequence[Point], fitted: Fitted,
         yield Data(data.n, curve * np.exp(chosen), data.inputs, data.names)
 
 
-def _jackknife(points: Sequence[Point], fitted: Fitted, where: Array, inputs: Array | None,
-               weights: str) -> tuple[Array, Array] | None:
+def _jackknife(
+    points: Sequence[Point], fitted: Fitted, where: Array, inputs: Array | None, weights: str
+) -> tuple[Array, Array] | None:
     found = []
     for i in range(len(points)):
         data = Data.of([p for j, p in enumerate(points) if j != i], fitted.inputs)

@@ -70,8 +70,11 @@ class Choice:
         if error is None:
             return [trial.family for trial in self.trials if trial.family != self.fitted.family]
         limit = max(_TIMES * error, error + _CLOSE)
-        return [trial.family for trial in self.trials if trial.family != self.fitted.family
-                and (trial.error <= limit or trial.why_not)]
+        return [
+            trial.family
+            for trial in self.trials
+            if trial.family != self.fitted.family and (trial.error <= limit or trial.why_not)
+        ]
 
 
 def held_out(counts: Sequence[int], hold: int | None = None) -> list[int]:
@@ -83,16 +86,20 @@ def held_out(counts: Sequence[int], hold: int | None = None) -> list[int]:
     return sorted(counts)[-hold:]
 
 
-def choose(data: Data, families: Sequence[str] = (), *, weights: str = "relative",
-           hold: int | None = None) -> Choice:
+def choose(
+    data: Data, families: Sequence[str] = (), *, weights: str = "relative", hold: int | None = None
+) -> Choice:
     """Return the family with the least error at the held-out counts, fitted to all points.
 
     ``families``: those to choose from [default: the automatic ones that have terms for the
     inputs]; with one, nothing is chosen, but its held-out error is still found. Errors: P3SError
     where none can be fitted.
     """
-    given = list(families) or [name for name, family in FAMILIES.items() if family.automatic
-                               and (family.takes_inputs or not data.names)]
+    given = list(families) or [
+        name
+        for name, family in FAMILIES.items()
+        if family.automatic and (family.takes_inputs or not data.names)
+    ]
     counts = sorted({int(n) for n in data.n})
     held: list[int] = []
     trials = [Trial(name, math.inf, why_not="too few counts to hold one out") for name in given]
@@ -108,13 +115,18 @@ def choose(data: Data, families: Sequence[str] = (), *, weights: str = "relative
         fitted = fit(best.family, data, weights_of(weights, data.seconds))
         which = ", ".join(map(str, held))
         them = "them" if len(held) > 1 else "it"
-        return Choice(fitted, tuple(trials), tuple(held),
-                      f"closest at {which} processes, fitted without {them}")
+        return Choice(
+            fitted,
+            tuple(trials),
+            tuple(held),
+            f"closest at {which} processes, fitted without {them}",
+        )
     return _unchosen(data, given, weights, trials, held)
 
 
-def _unchosen(data: Data, given: Sequence[str], weights: str, trials: Sequence[Trial],
-              held: Sequence[int]) -> Choice:
+def _unchosen(
+    data: Data, given: Sequence[str], weights: str, trials: Sequence[Trial], held: Sequence[int]
+) -> Choice:
     """Take the paper's form, or the first that can be fitted: two counts tell forms apart badly."""
     order = sorted(given, key=lambda name: name != USUAL)
     why = ""
@@ -124,8 +136,9 @@ def _unchosen(data: Data, given: Sequence[str], weights: str, trials: Sequence[T
         except P3SError as error:
             why = why or str(error)
             continue
-        return Choice(fitted, tuple(trials), tuple(held),
-                      "too few counts to choose by holding one out")
+        return Choice(
+            fitted, tuple(trials), tuple(held), "too few counts to choose by holding one out"
+        )
     raise P3SError(why or "no model family to fit")
 
 
@@ -141,7 +154,9 @@ def _trial(name: str, data: Data, held: Sequence[int], weights: str) -> Trial:
         return Trial(name, math.inf, why_not=str(error))
     if not np.isfinite(told).all():
         return Trial(name, math.inf, why_not=f"{name}: no finite time at the held-out counts")
-    signed = [relative_error(float(p), float(t)) for p, t in zip(told, data.seconds[out],
-                                                                strict=True)]
-    return Trial(name, math.sqrt(sum(e * e for e in signed) / len(signed)), tuple(signed),
-                 fitted.n_params)
+    signed = [
+        relative_error(float(p), float(t)) for p, t in zip(told, data.seconds[out], strict=True)
+    ]
+    return Trial(
+        name, math.sqrt(sum(e * e for e in signed) / len(signed)), tuple(signed), fitted.n_params
+    )

@@ -56,8 +56,9 @@ def collect(
             name = f"np={n} run {turn + 1}/{repeats}"
             start(f"{name}: running")
             words = with_extents(command, n, listed)
-            run = replace(_once(words, n, timeout_s, pattern), inputs=given,
-                          repeat=before[n] + turn)
+            run = replace(
+                _once(words, n, timeout_s, pattern), inputs=given, repeat=before[n] + turn
+            )
             new.append(run)
             write(path, Times((*runs, *new), facts=facts))
             done(f"{name}: {run.why}" if run.why else f"{name}: {run.seconds:.3f} s")
@@ -66,8 +67,9 @@ def collect(
     return Times((*runs, *new), facts=facts)
 
 
-def _listed(path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
-            ) -> dict[int, tuple[int, ...]]:
+def _listed(
+    path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
+) -> dict[int, tuple[int, ...]]:
     """Return the extents of the process grid by count, those of earlier runs included."""
     try:
         found = {int(n): tuple(map(int, dims)) for n, dims in there.facts.get("dims", {}).items()}
@@ -75,8 +77,10 @@ def _listed(path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
         raise Damaged(f"{path}: its dims are no extents by count") from error
     for n, dims in given.items():
         if found.get(n, dims) != dims:
-            raise UsageError(f"--dims {n}={shape(dims)}: {path} holds runs at {n} processes as "
-                             f"{shape(found[n])}; name another file with -o")
+            raise UsageError(
+                f"--dims {n}={shape(dims)}: {path} holds runs at {n} processes as "
+                f"{shape(found[n])}; name another file with -o"
+            )
     return {**found, **given}
 
 
@@ -88,8 +92,10 @@ def _pattern(text: str) -> re.Pattern[str] | None:
     except re.error as error:
         raise UsageError(f"--time-from {text}: no regular expression: {error}") from error
     if pattern.groups != 1:
-        raise UsageError(f"--time-from {text}: needs one group around the seconds, for example "
-                         r"--time-from 'time: ([0-9.]+) s'")
+        raise UsageError(
+            f"--time-from {text}: needs one group around the seconds, for example "
+            r"--time-from 'time: ([0-9.]+) s'"
+        )
     return pattern
 
 
@@ -109,8 +115,9 @@ def _machine() -> str:
     return platform.node()
 
 
-def _once(command: Sequence[str], n: int, timeout_s: float | None,
-          pattern: re.Pattern[str] | None) -> RunTime:
+def _once(
+    command: Sequence[str], n: int, timeout_s: float | None, pattern: re.Pattern[str] | None
+) -> RunTime:
     from p3s.signature_runner.launch import run_traced
 
     begin = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -121,8 +128,13 @@ def _once(command: Sequence[str], n: int, timeout_s: float | None,
             raise
         except P3SError as error:
             why = " ".join(str(error).replace(directory, "").split())
-            return RunTime(n, None, why=why.removeprefix(f"np={n}: "), started=begin,
-                           exit_code=_code(Path(directory)))
+            return RunTime(
+                n,
+                None,
+                why=why.removeprefix(f"np={n}: "),
+                started=begin,
+                exit_code=_code(Path(directory)),
+            )
         seconds: float | None = outcome.wall_s
         why = ""
         if pattern is not None:

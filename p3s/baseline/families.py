@@ -87,8 +87,10 @@ class Fitted:
         q = np.asarray(n, dtype=np.float64)
         x = np.zeros((len(q), 0)) if inputs is None else np.atleast_2d(np.asarray(inputs, float))
         if x.shape[1] != len(self.inputs):
-            raise UsageError(f"{self.family}: needs values of {', '.join(self.inputs) or 'nothing'}"
-                             f", given are {x.shape[1]}")
+            raise UsageError(
+                f"{self.family}: needs values of {', '.join(self.inputs) or 'nothing'}"
+                f", given are {x.shape[1]}"
+            )
         x = np.broadcast_to(x, (len(q), x.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):
             return family_of(self.family).evaluate(self.parameters, q, x)
@@ -143,21 +145,58 @@ def _amdahl_value(p: Mapping[str, Any], q: Array, _x: Array) -> Array:
 FAMILIES = {
     family.name: family
     for family in (
-        Family("three-term", "a n + b/n + c/sqrt(n), none negative", 3,
-               _three_term, _three_term_value),
+        Family(
+            "three-term", "a n + b/n + c/sqrt(n), none negative", 3, _three_term, _three_term_value
+        ),
         Family("amdahl", "s + p/n, none negative", 2, _amdahl, _amdahl_value),
         Family("power-law", "f n^k", 2, regression.fit_power, regression.power),
-        Family("barnes-1", "log T linear in log n and the logs of the inputs", 2,
-               regression.fit_barnes_1, regression.barnes, takes_inputs=True, automatic=False),
-        Family("barnes-2", "the same with the square of log n", 3,
-               regression.fit_barnes_2, regression.barnes, takes_inputs=True),
-        Family("spline", "log T a restricted cubic spline of log n, with interactions", 4,
-               splines.fit, splines.value, takes_inputs=True, automatic=False),
-        Family("explicit", "linear in n and the inputs as they are", 2,
-               regression.fit_explicit, regression.explicit, takes_inputs=True, automatic=False),
-        *(Family(name, what, 4, learned.fitter(name), learned.value,
-                 takes_inputs=True, automatic=False)
-          for name, what in learned.WHAT.items()),
+        Family(
+            "barnes-1",
+            "log T linear in log n and the logs of the inputs",
+            2,
+            regression.fit_barnes_1,
+            regression.barnes,
+            takes_inputs=True,
+            automatic=False,
+        ),
+        Family(
+            "barnes-2",
+            "the same with the square of log n",
+            3,
+            regression.fit_barnes_2,
+            regression.barnes,
+            takes_inputs=True,
+        ),
+        Family(
+            "spline",
+            "log T a restricted cubic spline of log n, with interactions",
+            4,
+            splines.fit,
+            splines.value,
+            takes_inputs=True,
+            automatic=False,
+        ),
+        Family(
+            "explicit",
+            "linear in n and the inputs as they are",
+            2,
+            regression.fit_explicit,
+            regression.explicit,
+            takes_inputs=True,
+            automatic=False,
+        ),
+        *(
+            Family(
+                name,
+                what,
+                4,
+                learned.fitter(name),
+                learned.value,
+                takes_inputs=True,
+                automatic=False,
+            )
+            for name, what in learned.WHAT.items()
+        ),
     )
 }
 
@@ -178,7 +217,9 @@ def text_of(fitted: Fitted, digits: int = 4) -> str:
     if fitted.family.startswith("barnes"):
         g0, g1, *rest = p["gamma"]
         square = f" {rest[0]:+.{digits}g} log2(n)^2" if rest else ""
-        inputs = "".join(f" {beta:+.{digits}g} log2({name})"
-                         for beta, name in zip(p["beta"], fitted.inputs, strict=True))
+        inputs = "".join(
+            f" {beta:+.{digits}g} log2({name})"
+            for beta, name in zip(p["beta"], fitted.inputs, strict=True)
+        )
         return f"2^({number(g0)} {g1:+.{digits}g} log2(n){square}{inputs})"
     return f"{family_of(fitted.family).what}; {fitted.n_params} numbers"

@@ -45,12 +45,15 @@ def times_of_study(study: Study) -> Times:
             code = record.info.get("exit_code")
             runs.append(RunTime(np, found.wall_s, record.rep, exit_code=code))
             if math.isfinite(found.work_s) and 0 < found.work_s < found.wall_s:
-                for part, seconds in (("compute", found.work_s),
-                                      ("comm", found.wall_s - found.work_s)):
+                for part, seconds in (
+                    ("compute", found.work_s),
+                    ("comm", found.wall_s - found.work_s),
+                ):
                     runs.append(RunTime(np, seconds, record.rep, component=part))
     if not any(run.valid for run in runs):
-        raise P3SError(f"{study.root}: none of its runs has a run time"
-                       + (f" ({runs[0].why})" if runs else ""))
+        raise P3SError(
+            f"{study.root}: none of its runs has a run time" + (f" ({runs[0].why})" if runs else "")
+        )
     return Times(tuple(runs), tuple(_notes(shared)), {"command": _command(study)})
 
 
@@ -65,8 +68,10 @@ def _notes(shared: set[int]) -> list[str]:
     if not shared:
         return []
     counts = ", ".join(map(str, sorted(shared)))
-    return [f"ranks shared cores at {counts} processes: such run times "
-            "say how this machine copes, not how the program scales"]
+    return [
+        f"ranks shared cores at {counts} processes: such run times "
+        "say how this machine copes, not how the program scales"
+    ]
 
 
 def measured_of(prediction: Mapping[str, Any]) -> tuple[dict[int, list[float]], str]:
@@ -91,6 +96,8 @@ def measured_of(prediction: Mapping[str, Any]) -> tuple[dict[int, list[float]], 
     if len(found) >= 2:
         return found, ""
     if shared:
-        return {}, ("no regression of run times: those of the small runs do not tell how fast the "
-                    "program is (ranks shared cores)")
+        return {}, (
+            "no regression of run times: those of the small runs do not tell how fast the "
+            "program is (ranks shared cores)"
+        )
     return {}, "no regression of run times: fewer than two counts were run and predicted"

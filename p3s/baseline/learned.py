@@ -42,10 +42,17 @@ def fitter(name: str) -> Fit:
         target = np.log2(t)
         centre, size = float(target.mean()), float(target.std()) or 1.0
         importance = (w * t) ** 2
-        found = _FITS[name]((raw - middle) / width, (target - centre) / size,
-                            importance / importance.mean())
-        return {"kind": name, "middle": middle.tolist(), "width": width.tolist(),
-                "centre": centre, "size": size, **found}
+        found = _FITS[name](
+            (raw - middle) / width, (target - centre) / size, importance / importance.mean()
+        )
+        return {
+            "kind": name,
+            "middle": middle.tolist(),
+            "width": width.tolist(),
+            "centre": centre,
+            "size": size,
+            **found,
+        }
 
     return fit
 
@@ -79,15 +86,22 @@ def _fit_mlp(z: Array, y: Array, _importance: Array) -> dict[str, Any]:
 
     from sklearn.neural_network import MLPRegressor
 
-    net = MLPRegressor(hidden_layer_sizes=(HIDDEN,), activation="logistic", solver="lbfgs",
-                       alpha=1e-3, max_iter=5000, random_state=0)
+    net = MLPRegressor(
+        hidden_layer_sizes=(HIDDEN,),
+        activation="logistic",
+        solver="lbfgs",
+        alpha=1e-3,
+        max_iter=5000,
+        random_state=0,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it could be trained for longer
         net.fit(z, y)
-    layers = [{"weights": weights.tolist(), "shift": shift.tolist()}
-              for weights, shift in zip(net.coefs_, net.intercepts_, strict=True)]
-    return {"layers": layers,
-            "n_params": sum(w.size for w in [*net.coefs_, *net.intercepts_])}
+    layers = [
+        {"weights": weights.tolist(), "shift": shift.tolist()}
+        for weights, shift in zip(net.coefs_, net.intercepts_, strict=True)
+    ]
+    return {"layers": layers, "n_params": sum(w.size for w in [*net.coefs_, *net.intercepts_])}
 
 
 def _mlp(p: Mapping[str, Any], z: Array) -> Array:
@@ -108,9 +122,15 @@ def _fit_forest(z: Array, y: Array, importance: Array) -> dict[str, Any]:
     trees = []
     for each in forest.estimators_:
         tree = each.tree_
-        trees.append({"left": tree.children_left.tolist(), "right": tree.children_right.tolist(),
-                      "feature": tree.feature.tolist(), "threshold": tree.threshold.tolist(),
-                      "value": tree.value[:, 0, 0].tolist()})
+        trees.append(
+            {
+                "left": tree.children_left.tolist(),
+                "right": tree.children_right.tolist(),
+                "feature": tree.feature.tolist(),
+                "threshold": tree.threshold.tolist(),
+                "value": tree.value[:, 0, 0].tolist(),
+            }
+        )
     return {"trees": trees, "n_params": sum(len(tree["value"]) for tree in trees)}
 
 
@@ -137,16 +157,24 @@ def _fit_svm(z: Array, y: Array, importance: Array) -> dict[str, Any]:
     from sklearn.svm import SVR
 
     machine = SVR(kernel="rbf", gamma=GAMMA, C=100.0, epsilon=0.01).fit(z, y, importance)
-    return {"centres": machine.support_vectors_.tolist(), "heights": machine.dual_coef_[0].tolist(),
-            "level": float(machine.intercept_[0]), "n_params": len(machine.support_) + 1}
+    return {
+        "centres": machine.support_vectors_.tolist(),
+        "heights": machine.dual_coef_[0].tolist(),
+        "level": float(machine.intercept_[0]),
+        "n_params": len(machine.support_) + 1,
+    }
 
 
 def _fit_rbf(z: Array, y: Array, importance: Array) -> dict[str, Any]:
     from sklearn.kernel_ridge import KernelRidge
 
     ridge = KernelRidge(alpha=1e-3, kernel="rbf", gamma=GAMMA).fit(z, y, importance)
-    return {"centres": z.tolist(), "heights": ridge.dual_coef_.tolist(), "level": 0.0,
-            "n_params": len(z)}
+    return {
+        "centres": z.tolist(),
+        "heights": ridge.dual_coef_.tolist(),
+        "level": 0.0,
+        "n_params": len(z),
+    }
 
 
 def _gaussians(p: Mapping[str, Any], z: Array) -> Array:
@@ -156,6 +184,14 @@ def _gaussians(p: Mapping[str, Any], z: Array) -> Array:
 
 
 _FITS: dict[str, Callable[[Array, Array, Array], dict[str, Any]]] = {
-    "mlp": _fit_mlp, "forest": _fit_forest, "svm": _fit_svm, "rbf": _fit_rbf}
+    "mlp": _fit_mlp,
+    "forest": _fit_forest,
+    "svm": _fit_svm,
+    "rbf": _fit_rbf,
+}
 _VALUES: dict[str, Callable[[Mapping[str, Any], Array], Array]] = {
-    "mlp": _mlp, "forest": _forest, "svm": _gaussians, "rbf": _gaussians}
+    "mlp": _mlp,
+    "forest": _forest,
+    "svm": _gaussians,
+    "rbf": _gaussians,
+}

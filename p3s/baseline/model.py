@@ -84,8 +84,13 @@ class Baseline:
         """How many times the largest fitted count ``n`` is."""
         return n / max(self.counts)
 
-    def say(self, counts: Sequence[int], inputs: Mapping[str, float] | None = None, *,
-            method: str = "auto") -> list[Said]:
+    def say(
+        self,
+        counts: Sequence[int],
+        inputs: Mapping[str, float] | None = None,
+        *,
+        method: str = "auto",
+    ) -> list[Said]:
         """Return what it says of counts; ``inputs`` needs a value of each of its inputs.
 
         Errors: UsageError for missing or unknown inputs, P3SError where a time is no positive
@@ -93,24 +98,39 @@ class Baseline:
         """
         given = inputs or {}
         if set(given) != set(self.inputs):
-            raise UsageError("this baseline depends on "
-                             + (", ".join(self.inputs) or "the count only")
-                             + "; give exactly these: --input NAME=VALUE")
+            raise UsageError(
+                "this baseline depends on "
+                + (", ".join(self.inputs) or "the count only")
+                + "; give exactly these: --input NAME=VALUE"
+            )
         row = np.array([[given[name] for name in self.inputs]]) if self.inputs else None
         told = self.fitted.predict(list(counts), row)
         for n, seconds in zip(counts, told, strict=True):
             if not 0 < seconds < math.inf:
-                raise P3SError(f"{self.fitted.family} says {seconds:.3g} s of {n} processes: it "
-                               "does not hold there; choose another family (--family)")
-        ends = interval(self.points, self.fitted, counts, row, weights=self.weights,
-                        reduction=self.reduction, method=method)
+                raise P3SError(
+                    f"{self.fitted.family} says {seconds:.3g} s of {n} processes: it "
+                    "does not hold there; choose another family (--family)"
+                )
+        ends = interval(
+            self.points,
+            self.fitted,
+            counts,
+            row,
+            weights=self.weights,
+            reduction=self.reduction,
+            method=method,
+        )
         curves = [*(ends or ()), *self._others(counts, row)]
         if not curves:
-            return [Said(int(n), float(t), None, None, self.ratio(int(n)))
-                    for n, t in zip(counts, told, strict=True)]
+            return [
+                Said(int(n), float(t), None, None, self.ratio(int(n)))
+                for n, t in zip(counts, told, strict=True)
+            ]
         low, high = np.min([told, *curves], axis=0), np.max([told, *curves], axis=0)
-        return [Said(int(n), float(told[i]), float(low[i]), float(high[i]), self.ratio(int(n)))
-                for i, n in enumerate(counts)]
+        return [
+            Said(int(n), float(told[i]), float(low[i]), float(high[i]), self.ratio(int(n)))
+            for i, n in enumerate(counts)
+        ]
 
     def _others(self, counts: Sequence[int], row: Array | None) -> list[Array]:
         """Return the curves of the families that cannot be told from the chosen one."""
@@ -129,18 +149,41 @@ class Baseline:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON (p3s.baseline): reading it again predicts the same to the last bit."""
         return {
-            "schema": BASELINE_SCHEMA, "schema_version": BASELINE_VERSION,
-            "family": self.fitted.family, "parameters": self.fitted.parameters,
-            "text": text_of(self.fitted), "inputs": list(self.inputs), "labels": dict(self.labels),
-            "why": self.choice.why, "held_out": list(self.choice.held),
-            "trials": [{"family": t.family, "error": t.error if math.isfinite(t.error) else None,
-                        "signed": list(t.signed), "n_params": t.n_params, "why_not": t.why_not}
-                       for t in self.choice.trials],
-            "weights": self.weights, "reduction": self.reduction,
-            "points": [{"n": p.n, "seconds": p.seconds, "repeats": list(p.repeats),
-                        "inputs": list(p.inputs)} for p in self.points],
-            "turnover": self.turnover, "notes": list(self.notes), "machine": self.machine,
-            "created": self.created, "command": list(self.command),
+            "schema": BASELINE_SCHEMA,
+            "schema_version": BASELINE_VERSION,
+            "family": self.fitted.family,
+            "parameters": self.fitted.parameters,
+            "text": text_of(self.fitted),
+            "inputs": list(self.inputs),
+            "labels": dict(self.labels),
+            "why": self.choice.why,
+            "held_out": list(self.choice.held),
+            "trials": [
+                {
+                    "family": t.family,
+                    "error": t.error if math.isfinite(t.error) else None,
+                    "signed": list(t.signed),
+                    "n_params": t.n_params,
+                    "why_not": t.why_not,
+                }
+                for t in self.choice.trials
+            ],
+            "weights": self.weights,
+            "reduction": self.reduction,
+            "points": [
+                {
+                    "n": p.n,
+                    "seconds": p.seconds,
+                    "repeats": list(p.repeats),
+                    "inputs": list(p.inputs),
+                }
+                for p in self.points
+            ],
+            "turnover": self.turnover,
+            "notes": list(self.notes),
+            "machine": self.machine,
+            "created": self.created,
+            "command": list(self.command),
         }
 
     def save(self, path: Path) -> None:
@@ -157,25 +200,57 @@ class Baseline:
         found = read_json(path, BASELINE_SCHEMA, BASELINE_VERSION)
         try:
             return cls.from_json(found)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
-                P3SError) as error:
-            raise Damaged(f"{path}: damaged ({type(error).__name__}: {str(error)[:80]}); fit it "
-                          "again: p3s baseline fit") from error
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+            P3SError,
+        ) as error:
+            raise Damaged(
+                f"{path}: damaged ({type(error).__name__}: {str(error)[:80]}); fit it "
+                "again: p3s baseline fit"
+            ) from error
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Baseline:
         """Return the baseline of a JSON object; KeyError, TypeError or ValueError for another."""
         _check(found)
         fitted = Fitted(found["family"], dict(found["parameters"]), tuple(found["inputs"]))
-        points = tuple(Point(int(p["n"]), float(p["seconds"]), tuple(map(float, p["repeats"])),
-                             tuple(map(float, p["inputs"]))) for p in found["points"])
-        trials = tuple(Trial(t["family"], math.inf if t["error"] is None else float(t["error"]),
-                             tuple(t["signed"]), int(t["n_params"]), str(t["why_not"]))
-                       for t in found["trials"])
+        points = tuple(
+            Point(
+                int(p["n"]),
+                float(p["seconds"]),
+                tuple(map(float, p["repeats"])),
+                tuple(map(float, p["inputs"])),
+            )
+            for p in found["points"]
+        )
+        trials = tuple(
+            Trial(
+                t["family"],
+                math.inf if t["error"] is None else float(t["error"]),
+                tuple(t["signed"]),
+                int(t["n_params"]),
+                str(t["why_not"]),
+            )
+            for t in found["trials"]
+        )
         choice = Choice(fitted, trials, tuple(found["held_out"]), str(found["why"]))
-        made = cls(choice, points, tuple(found["inputs"]), dict(found["labels"]),
-                   str(found["weights"]), str(found["reduction"]), tuple(found["notes"]),
-                   str(found["machine"]), str(found["created"]), tuple(found["command"]))
+        made = cls(
+            choice,
+            points,
+            tuple(found["inputs"]),
+            dict(found["labels"]),
+            str(found["weights"]),
+            str(found["reduction"]),
+            tuple(found["notes"]),
+            str(found["machine"]),
+            str(found["created"]),
+            tuple(found["command"]),
+        )
         if len(made.counts) < 2 or any(not 0 < p.seconds < math.inf for p in points):
             raise ValueError("no points that can have been fitted")
         given = dict.fromkeys(made.inputs, 1.0)
@@ -188,21 +263,34 @@ def _check(found: Mapping[str, Any]) -> None:
     """Raise ValueError, KeyError or TypeError for content that no baseline has."""
     names, points = found["inputs"], found["points"]
     good = {
-        "family": all(isinstance(name, str) and name in FAMILIES for name in
-                      [found["family"], *(trial["family"] for trial in found["trials"])]),
-        "inputs": isinstance(names, list) and all(isinstance(name, str) for name in names)
+        "family": all(
+            isinstance(name, str) and name in FAMILIES
+            for name in [found["family"], *(trial["family"] for trial in found["trials"])]
+        ),
+        "inputs": isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
         and len(set(names)) == len(names),
-        "weights": found["weights"] in WEIGHTS, "reduction": found["reduction"] in REDUCTIONS,
-        "points": all(len(p["inputs"]) == len(names) and p["repeats"]
-                      and all(0 < t < math.inf for t in [p["seconds"], *p["repeats"]])
-                      and all(map(math.isfinite, p["inputs"]))
-                      and isinstance(p["n"], int) and p["n"] >= 1 for p in points),
+        "weights": found["weights"] in WEIGHTS,
+        "reduction": found["reduction"] in REDUCTIONS,
+        "points": all(
+            len(p["inputs"]) == len(names)
+            and p["repeats"]
+            and all(0 < t < math.inf for t in [p["seconds"], *p["repeats"]])
+            and all(map(math.isfinite, p["inputs"]))
+            and isinstance(p["n"], int)
+            and p["n"] >= 1
+            for p in points
+        ),
         "parameters": isinstance(found["parameters"]["n_params"], int),
         "labels": all(isinstance(value, str) for value in found["labels"].values()),
         "words": all(isinstance(word, str) for word in [*found["command"], *found["notes"]]),
         "held_out": all(isinstance(n, int) for n in found["held_out"]),
-        "trials": all(isinstance(t["n_params"], int) and all(map(math.isfinite, t["signed"]))
-                      and (t["error"] is None or t["error"] >= 0) for t in found["trials"]),
+        "trials": all(
+            isinstance(t["n_params"], int)
+            and all(map(math.isfinite, t["signed"]))
+            and (t["error"] is None or t["error"] >= 0)
+            for t in found["trials"]
+        ),
     }
     for what, fine in good.items():
         if not fine:
@@ -233,10 +321,21 @@ def fit_series(
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     notes, aside = list(series.notes), series.aside
     if aside:
-        notes.append(f"{plural(len(aside), 'run')} set aside; {processes(aside[0].n)}: "
-                     f"{aside[0].why}")
-    return Baseline(choice, series.points, series.inputs, dict(series.labels), weights,
-                    series.reduction, tuple(notes), platform.node(), now, tuple(command))
+        notes.append(
+            f"{plural(len(aside), 'run')} set aside; {processes(aside[0].n)}: {aside[0].why}"
+        )
+    return Baseline(
+        choice,
+        series.points,
+        series.inputs,
+        dict(series.labels),
+        weights,
+        series.reduction,
+        tuple(notes),
+        platform.node(),
+        now,
+        tuple(command),
+    )
 
 
 def check_solvers(data: Data, weights: str) -> float:
@@ -249,6 +348,8 @@ def check_solvers(data: Data, weights: str) -> float:
     other = threeterm.value(threeterm.by_levenberg_marquardt(data.n, data.seconds, w), data.n)
     apart = float(np.max(np.abs(one - other) / data.seconds))
     if not apart <= AGREE:
-        raise P3SError(f"three-term: the two solvers differ by {100 * apart:.3g} %; this is a bug "
-                       "in p3s: please report it with the run times")
+        raise P3SError(
+            f"three-term: the two solvers differ by {100 * apart:.3g} %; this is a bug "
+            "in p3s: please report it with the run times"
+        )
     return apart

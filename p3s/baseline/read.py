@@ -21,14 +21,24 @@ _MOST = 1_000_000
 COUNT = ("n", "np", "q", "p", "count", "nprocs", "procs", "processes", "ranks")
 TIME = ("seconds", "time", "t", "run_time", "runtime", "wall", "elapsed")
 #: What a unit is in seconds.
-UNITS = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
-         "min": 60.0, "h": 3600.0}
+UNITS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "seconds": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ns": 1e-9,
+    "min": 60.0,
+    "h": 3600.0,
+}
 _REPEAT = ("repeat", "rep", "r", "repetition")
 _LABELS = ("app", "program", "machine", "series", "name")
 _TRUE, _FALSE = frozenset({"1", "true", "yes", ""}), frozenset({"0", "false", "no", "x"})
 #: Columns that say how a run went; they tell no series apart.
-_ABOUT = frozenset({"exit_code", "valid", "started", "start", "date", "kind", "why", "unit",
-                    "component", "phase"})
+_ABOUT = frozenset(
+    {"exit_code", "valid", "started", "start", "date", "kind", "why", "unit", "component", "phase"}
+)
 _VALUE = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Zµ]*)")
 _HEAD = re.compile(r"(.*?)(?:[\s_]+|\s*[\[(]\s*)(s|sec|seconds|ms|us|µs|ns|min|h)\s*[\])]?")
 
@@ -78,8 +88,9 @@ def _csv(text: str, path: Path) -> list[tuple[str, Row]]:
     found: list[tuple[str, Row]] = []
     for number, cells in enumerate(rows[1:], 2):
         if len(cells) != len(head):
-            raise P3SError(f"{path}: row {number} has {len(cells)} columns, the first row "
-                           f"names {len(head)}")
+            raise P3SError(
+                f"{path}: row {number} has {len(cells)} columns, the first row names {len(head)}"
+            )
         found.append((f"row {number}", dict(zip(head, cells, strict=True))))
     return found
 
@@ -96,14 +107,19 @@ def _json(text: str, path: Path) -> Times:
     if isinstance(found, dict):
         schema = found.get("schema", TIMES_SCHEMA)
         if schema != TIMES_SCHEMA or found.get("schema_version", TIMES_VERSION) != TIMES_VERSION:
-            raise P3SError(f"{path}: is no {TIMES_SCHEMA} file of version {TIMES_VERSION} "
-                           f"(schema: {schema!r:.40})")
-        facts = {key: found[key] for key in ("command", "dims", "machine", "created")
-                 if key in found}
+            raise P3SError(
+                f"{path}: is no {TIMES_SCHEMA} file of version {TIMES_VERSION} "
+                f"(schema: {schema!r:.40})"
+            )
+        facts = {
+            key: found[key] for key in ("command", "dims", "machine", "created") if key in found
+        }
         found = found.get("runs")
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        raise P3SError(f"{path}: holds no list of runs: "
-                       '[{"n": 4, "repeat": 0, "seconds": 1.5}, ...], alone or as "runs"')
+        raise P3SError(
+            f"{path}: holds no list of runs: "
+            '[{"n": 4, "repeat": 0, "seconds": 1.5}, ...], alone or as "runs"'
+        )
     rows = [(f"run {i}", _flat(row)) for i, row in enumerate(found, 1)]
     return Times(tuple(_runs(rows, path)), (), facts)
 
@@ -149,8 +165,9 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path) -> list[RunTime]:
     count = _column(names, COUNT, path, "process count")
     time, factor = _time_column(names, path)
     repeat = next((name for name in names if name.lower() in _REPEAT), None)
-    rest = [name for name in names if name not in (count, time, repeat)
-            and name.lower() not in _ABOUT]
+    rest = [
+        name for name in names if name not in (count, time, repeat) and name.lower() not in _ABOUT
+    ]
     inputs, labels = _kinds(rows, rest)
     found: list[RunTime] = []
     units: dict[str, str] = {}
@@ -161,31 +178,48 @@ def _runs(rows: Sequence[tuple[str, Row]], path: Path) -> list[RunTime]:
         seconds, why = _seconds(row, time, factor, where, units)
         if len(units) > 1:
             (one, first), (other, _) = list(units.items())[:2]
-            raise P3SError(f"{where}: the time is in {other}, that of {first} in {one}; "
-                           "give all run times in one unit")
+            raise P3SError(
+                f"{where}: the time is in {other}, that of {first} in {one}; "
+                "give all run times in one unit"
+            )
         why = _invalid(row, where) or why
         component = str(row.get("component") or TOTAL)
         if component not in COMPONENTS:
-            raise P3SError(f"{where}: component {component!r:.40} is none of "
-                           + ", ".join(COMPONENTS))
+            raise P3SError(
+                f"{where}: component {component!r:.40} is none of " + ", ".join(COMPONENTS)
+            )
         given = tuple((name, _number(row.get(name), f"{where}: {name}")) for name in inputs)
         named = tuple((name, str(row.get(name) or "")) for name in labels)
         key = (n, given, named, component)
         seen[key] = seen.get(key, -1) + 1
         turn = seen[key] if repeat is None else _count(row.get(repeat), f"{where}: {repeat}", 0)
-        found.append(RunTime(n, seconds, turn, given, named, component, why,
-                             _code(row.get("exit_code")), str(row.get("started") or "")))
+        found.append(
+            RunTime(
+                n,
+                seconds,
+                turn,
+                given,
+                named,
+                component,
+                why,
+                _code(row.get("exit_code")),
+                str(row.get("started") or ""),
+            )
+        )
     return found
 
 
 def _column(names: Sequence[str], known: Sequence[str], path: Path, what: str) -> str:
     found = [name for name in names if name.lower() in known]
     if not found:
-        raise P3SError(f"{path}: no column for the {what}; name one of its columns "
-                       f"{known[0]} (there are: {', '.join(names)[:120]})")
+        raise P3SError(
+            f"{path}: no column for the {what}; name one of its columns "
+            f"{known[0]} (there are: {', '.join(names)[:120]})"
+        )
     if len(found) > 1:
-        raise P3SError(f"{path}: columns {found[0]} and {found[1]} are both the {what}; "
-                       "leave one out")
+        raise P3SError(
+            f"{path}: columns {found[0]} and {found[1]} are both the {what}; leave one out"
+        )
     return found[0]
 
 
@@ -201,8 +235,9 @@ def _time_column(names: Sequence[str], path: Path) -> tuple[str, float | None]:
         elif (match := _HEAD.fullmatch(low)) and match[1] in TIME:
             found[name] = UNITS[match[2]]
     if not found:
-        raise P3SError(f"{path}: no column for the time; name it seconds "
-                       f"(there are: {', '.join(names)[:120]})")
+        raise P3SError(
+            f"{path}: no column for the time; name it seconds (there are: {', '.join(names)[:120]})"
+        )
     if len(found) > 1:
         one, other = list(found)[:2]
         mixed = ", in different units" if len(set(found.values())) > 1 else ""
@@ -210,8 +245,9 @@ def _time_column(names: Sequence[str], path: Path) -> tuple[str, float | None]:
     return next(iter(found.items()))
 
 
-def _seconds(row: Row, time: str, factor: float | None, where: str,
-             units: dict[str, str]) -> tuple[float | None, str]:
+def _seconds(
+    row: Row, time: str, factor: float | None, where: str, units: dict[str, str]
+) -> tuple[float | None, str]:
     """Return the time in seconds, or None and why there is none; notes its unit in ``units``."""
     value = row.get(time)
     place = where.rpartition(": ")[2]
@@ -302,8 +338,12 @@ def _is_number(value: Any) -> bool:
 
 def as_json(times: Times) -> dict[str, Any]:
     """Return run times as a JSON object (p3s.times)."""
-    return {"schema": TIMES_SCHEMA, "schema_version": TIMES_VERSION, **times.facts,
-            "runs": [_as_row(run) for run in times.runs]}
+    return {
+        "schema": TIMES_SCHEMA,
+        "schema_version": TIMES_VERSION,
+        **times.facts,
+        "runs": [_as_row(run) for run in times.runs],
+    }
 
 
 def write(path: Path, times: Times) -> None:
@@ -323,7 +363,14 @@ def write(path: Path, times: Times) -> None:
 
 
 def _as_row(run: RunTime) -> dict[str, Any]:
-    return {**dict(run.labels), **dict(run.inputs), "n": run.n, "repeat": run.repeat,
-            "seconds": run.seconds, "exit_code": run.exit_code, "started": run.started,
-            "why": run.why,
-            **({"component": run.component} if run.component != TOTAL else {})}
+    return {
+        **dict(run.labels),
+        **dict(run.inputs),
+        "n": run.n,
+        "repeat": run.repeat,
+        "seconds": run.seconds,
+        "exit_code": run.exit_code,
+        "started": run.started,
+        "why": run.why,
+        **({"component": run.component} if run.component != TOTAL else {}),
+    }

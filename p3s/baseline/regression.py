@@ -71,8 +71,11 @@ def fit_barnes_2(q: Array, t: Array, x: Array, w: Array, _names: Sequence[str]) 
 
 
 def _barnes(found: Array, degree: int) -> dict[str, Any]:
-    return {"gamma": found[: degree + 1].tolist(), "beta": found[degree + 1 :].tolist(),
-            "n_params": len(found)}
+    return {
+        "gamma": found[: degree + 1].tolist(),
+        "beta": found[degree + 1 :].tolist(),
+        "n_params": len(found),
+    }
 
 
 def barnes(p: Mapping[str, Any], q: Array, x: Array) -> Array:
@@ -101,8 +104,9 @@ def fit_explicit(q: Array, t: Array, x: Array, w: Array, names: Sequence[str]) -
     return {"linear": found.tolist(), "rank": len(found), "n_params": len(found)}
 
 
-def fit_explicit_anyway(q: Array, t: Array, x: Array, w: Array, *,
-                        ridge: float = 0.0) -> dict[str, Any]:
+def fit_explicit_anyway(
+    q: Array, t: Array, x: Array, w: Array, *, ridge: float = 0.0
+) -> dict[str, Any]:
     """Fit it whatever the rank: the solution of least norm, or a ridge one, for comparisons.
 
     ``ridge`` is relative to the largest singular value of the scaled columns. ``rank`` in the
@@ -115,8 +119,10 @@ def fit_explicit_anyway(q: Array, t: Array, x: Array, w: Array, *,
         scale[scale == 0] = 1.0
         added = ridge * np.linalg.norm(rows / scale, 2) * np.eye(rows.shape[1])
         stacked = np.vstack([rows / scale, added])
-        found = np.linalg.lstsq(stacked, np.concatenate([t * w, np.zeros(len(added))]),
-                                rcond=None)[0] / scale
+        found = (
+            np.linalg.lstsq(stacked, np.concatenate([t * w, np.zeros(len(added))]), rcond=None)[0]
+            / scale
+        )
     return {"linear": found.tolist(), "rank": rank, "n_params": len(found)}
 
 

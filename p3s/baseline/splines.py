@@ -31,8 +31,14 @@ def basis(values: Array, knots: Array) -> Array:
     size = (last - knots[0]) ** 2
     columns = [x]
     for knot in knots[:-2]:
-        columns.append((_cube(x - knot) - _cube(x - before) * (last - knot) / (last - before)
-                        + _cube(x - last) * (before - knot) / (last - before)) / size)
+        columns.append(
+            (
+                _cube(x - knot)
+                - _cube(x - before) * (last - knot) / (last - before)
+                + _cube(x - last) * (before - knot) / (last - before)
+            )
+            / size
+        )
     return np.column_stack(columns)
 
 

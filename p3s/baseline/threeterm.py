@@ -63,8 +63,16 @@ def by_levenberg_marquardt(q: Array, seconds: Array, weights: Array) -> Array:
 
     best, least = np.zeros(3), math.inf
     for start in _STARTS:
-        found = least_squares(residual, np.sqrt(start), jac=jacobian, method="lm",
-                              ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=2000)
+        found = least_squares(
+            residual,
+            np.sqrt(start),
+            jac=jacobian,
+            method="lm",
+            ftol=1e-15,
+            xtol=1e-15,
+            gtol=1e-15,
+            max_nfev=2000,
+        )
         if found.cost < least:
             best, least = found.x**2, float(found.cost)
     return np.asarray(best * size / scale, dtype=np.float64)

@@ -109,9 +109,7 @@ def series_of(
     aside = [run for run in mine if not run.valid]
     good = [run for run in mine if run.valid and least <= run.n <= (most or run.n)]
     if not good:
-        raise P3SError(
-            f"no run that counts from {processes(least)} on" + _first_reason(aside)
-        )
+        raise P3SError(f"no run that counts from {processes(least)} on" + _first_reason(aside))
     counts = sorted({run.n for run in good})
     if len(counts) < 2:
         repeated = f", {len(good)} times" if len(good) > 1 else ""
@@ -122,8 +120,9 @@ def series_of(
         )
     labels = _labels(good)
     names = _varying_inputs(good)
-    return Series(tuple(_points(good, names, reduction)), names, labels, reduction, tuple(aside),
-                  tuple(notes))
+    return Series(
+        tuple(_points(good, names, reduction)), names, labels, reduction, tuple(aside), tuple(notes)
+    )
 
 
 def _fits(run: RunTime, where: Mapping[str, str]) -> bool:
@@ -163,10 +162,13 @@ def _varying_inputs(runs: Sequence[RunTime]) -> tuple[str, ...]:
     names = [name for name, _ in runs[0].inputs]
     for run in runs:
         if [name for name, _ in run.inputs] != names:
-            raise P3SError(f"run times at {run.n} processes have other inputs than the first; "
-                           "every run needs all of them")
-    return tuple(name for i, name in enumerate(names)
-                 if len({run.inputs[i][1] for run in runs}) > 1)
+            raise P3SError(
+                f"run times at {run.n} processes have other inputs than the first; "
+                "every run needs all of them"
+            )
+    return tuple(
+        name for i, name in enumerate(names) if len({run.inputs[i][1] for run in runs}) > 1
+    )
 
 
 def _points(runs: Sequence[RunTime], names: Sequence[str], reduction: str) -> list[Point]:
@@ -177,8 +179,10 @@ def _points(runs: Sequence[RunTime], names: Sequence[str], reduction: str) -> li
         key = (run.n, tuple(given[name] for name in names))
         found.setdefault(key, []).append(run.seconds)
     reduce = REDUCTIONS[reduction]
-    return [Point(n, float(reduce(times)), tuple(times), inputs)
-            for (n, inputs), times in sorted(found.items())]
+    return [
+        Point(n, float(reduce(times)), tuple(times), inputs)
+        for (n, inputs), times in sorted(found.items())
+    ]
 
 
 def from_mapping(times: Mapping[int, Sequence[float] | float]) -> Series:
@@ -195,11 +199,23 @@ def check_time(seconds: float, where: str) -> None:
     """Raise P3SError, naming ``where``, for a time that no run can have taken."""
     if _SHORTEST <= seconds <= _LONGEST:
         return
-    what = ("no number" if seconds != seconds else "zero" if seconds == 0 else
-            "negative" if seconds < 0 else "no finite number" if seconds == float("inf") else
-            "longer than any run" if seconds > _LONGEST else "shorter than any run")
-    raise P3SError(f"{where}: the time is {what} ({seconds:g} s); a run takes time: leave the row "
-                   "out, or its time empty where the run failed")
+    what = (
+        "no number"
+        if seconds != seconds
+        else "zero"
+        if seconds == 0
+        else "negative"
+        if seconds < 0
+        else "no finite number"
+        if seconds == float("inf")
+        else "longer than any run"
+        if seconds > _LONGEST
+        else "shorter than any run"
+    )
+    raise P3SError(
+        f"{where}: the time is {what} ({seconds:g} s); a run takes time: leave the row "
+        "out, or its time empty where the run failed"
+    )
 
 
 @dataclass(frozen=True)

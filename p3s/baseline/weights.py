@@ -22,8 +22,9 @@ def weights_of(kind: str | Sequence[float], seconds: Array) -> Array:
     if not isinstance(kind, str):
         given = np.asarray(kind, dtype=np.float64)
         if given.shape != seconds.shape or not (np.isfinite(given) & (given >= 0)).all():
-            raise UsageError(f"{len(given)} weights for {len(seconds)} points: one per point, "
-                             "none negative")
+            raise UsageError(
+                f"{len(given)} weights for {len(seconds)} points: one per point, none negative"
+            )
         return given
     if kind == "relative":
         return np.asarray(1.0 / seconds)

@@ -28,9 +28,9 @@ _MATCHED_RECVS = frozenset({"MPI_Mrecv", "MPI_Imrecv"})
 _MATCHED_PROBES = frozenset({"MPI_Mprobe", "MPI_Improbe"})
 _POSTED_COMMS = frozenset({"MPI_Comm_idup", "MPI_Comm_idup_with_info"})
 #: Called by a part of the communicator only, or without one that all its callers share.
-_NOT_BY_ALL = frozenset({
-    "MPI_Comm_create_group", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups",
-})  # fmt: skip
+_NOT_BY_ALL = frozenset(
+    {"MPI_Comm_create_group", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"}
+)
 
 
 def role_of(op: str) -> int:
@@ -104,12 +104,20 @@ def call_table(calls: Iterable[Call], size: int) -> CallTable:
     distinct, inverse = np.unique(label * size + peer[rows], return_inverse=True)
     way[rows] = inverse
     return CallTable(
-        role, np.array(twin or [0], dtype=np.int32)[op_of], tuple(blocking),
-        comm.astype(np.int32), way, distinct % size, distinct // size, probes,
-        marked(_MATCHED_RECVS), marked(frozenset({ops.SENDRECV_RECV})),
+        role,
+        np.array(twin or [0], dtype=np.int32)[op_of],
+        tuple(blocking),
+        comm.astype(np.int32),
+        way,
+        distinct % size,
+        distinct // size,
+        probes,
+        marked(_MATCHED_RECVS),
+        marked(frozenset({ops.SENDRECV_RECV})),
         message & (peer == PROC_NULL) & ~probes,
-        message & ~known & (peer != PROC_NULL) & ~probes, marked(frozenset({"MPI_Finalize"})),
-    )  # fmt: skip
+        message & ~known & (peer != PROC_NULL) & ~probes,
+        marked(frozenset({"MPI_Finalize"})),
+    )
 
 
 def _column(values: Iterable[int], length: int) -> Ints:

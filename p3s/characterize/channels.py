@@ -120,9 +120,8 @@ class Spans:
     def pick(self, rows: NDArray[np.generic] | slice) -> Spans:
         """Return the chosen rows."""
         return Spans(
-            self.src[rows], self.dst[rows], self.sent[rows], self.received[rows],
-            self.length[rows],
-        )  # fmt: skip
+            self.src[rows], self.dst[rows], self.sent[rows], self.received[rows], self.length[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -196,21 +195,26 @@ def join(sent: Rows, received: Rows, ranks: Ranks) -> Joined:
     sure = (ends[src] & ~lacking) | (ends[dst] & ~missing) | ~(lacking | missing) | even
     equal = (sent.count[a] == received.count[b]) & sure
     head = np.where(equal, fewer, np.minimum(sent.front[a], received.front[b]))
-    tail = np.where(
-        equal | ~(lacking | missing), 0, np.minimum(sent.back[a], received.back[b])
-    )
+    tail = np.where(equal | ~(lacking | missing), 0, np.minimum(sent.back[a], received.back[b]))
     tail = np.minimum(tail, fewer - head)
     heads = Spans(
         src.astype(np.int32), dst.astype(np.int32), sent.start[a], received.start[b], head
     )
     tails = Spans(
-        heads.src, heads.dst, sent.start[a] + sent.count[a] - tail,
-        received.start[b] + received.count[b] - tail, tail,
-    )  # fmt: skip
+        heads.src,
+        heads.dst,
+        sent.start[a] + sent.count[a] - tail,
+        received.start[b] + received.count[b] - tail,
+        tail,
+    )
     used_h, used_t = np.flatnonzero(head), np.flatnonzero(tail)
     parts = heads.pick(used_h), tails.pick(used_t)
-    spans = Spans(*(np.concatenate([getattr(part, name) for part in parts])
-                    for name in ("src", "dst", "sent", "received", "length")))  # fmt: skip
+    spans = Spans(
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("src", "dst", "sent", "received", "length")
+        )
+    )
     matched_s, matched_r = np.zeros_like(sent.count), np.zeros_like(received.count)
     matched_s[a], matched_r[b] = head + tail, head + tail
     return Joined(spans, matched_s, matched_r)

@@ -87,8 +87,14 @@ def load_of(unit: str, rt: RankTrace, after_init: NDArray[np.bool_], ns: Int64s)
     time_ns = int(ns[after_init].sum())
     lost_ns = max(off_core_ns(rt, after_init, time_ns), 0) if unit == CPU else 0
     wall_ns = max(int(rt.start_ns[-1]), 0) if len(rt.start_ns) else 0
-    return [rt.rank, wall_ns, time_ns, lost_ns, getattr(rt, "resident_bytes", 0),
-            getattr(rt, "preempted", 0)]
+    return [
+        rt.rank,
+        wall_ns,
+        time_ns,
+        lost_ns,
+        getattr(rt, "resident_bytes", 0),
+        getattr(rt, "preempted", 0),
+    ]
 
 
 def no_times() -> Floats:

@@ -50,8 +50,10 @@ def disturbances(parts: Sequence[Part], shared: Sequence[bool]) -> list[list[str
         noise = _NOISE_NS * int(part.segments[:, 3].sum())
         if total > (1 + _OVER_LEAST) * least + noise:
             over = total / least - 1 if least else 1.0
-            said.append(f"took {100 * over:.0f} % more computation time than the least of the"
-                        f" {len(parts)} repeats")
+            said.append(
+                f"took {100 * over:.0f} % more computation time than the least of the"
+                f" {len(parts)} repeats"
+            )
         found.append(said)
     return found
 
@@ -65,8 +67,10 @@ def _off_core(part: Part) -> list[str]:
     share = _column(part, "lost_ns").max(initial=0) / wall if wall else 0.0
     if share <= _OFF_CORE:
         return []
-    return [f"a rank was off its core for {100 * share:.0f} % of the run while it computed:"
-            " other load, or the program sleeps, reads or writes"]
+    return [
+        f"a rank was off its core for {100 * share:.0f} % of the run while it computed:"
+        " other load, or the program sleeps, reads or writes"
+    ]
 
 
 def _preempted(part: Part) -> list[str]:
@@ -92,5 +96,3 @@ def floor_ns(count: Floats, took: Floats, instructions: Floats | None) -> float:
         return float(took[empty].sum()) / total if total else 0.0
     least = float(each.min(initial=np.inf))
     return max(least, 0.0) if least <= _MOST_NS else 0.0
-
-

@@ -178,11 +178,13 @@ def count_turns(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> None:
             return None, loops[1:]
         from_place, from_loops = path[u]
         common = 0
-        while common + 1 < min(len(loops), len(from_loops)) \
-                and loops[common + 1] is from_loops[common + 1]:
+        while (
+            common + 1 < min(len(loops), len(from_loops))
+            and loops[common + 1] is from_loops[common + 1]
+        ):
             common += 1
         turned = place[common] <= from_place[common] and common > 0
-        return loops[common] if turned else None, loops[common + 1:]
+        return loops[common] if turned else None, loops[common + 1 :]
 
     for member, counts in members.items():
         root.turns[member] = root.entries[member] = 1
@@ -197,8 +199,9 @@ def count_turns(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> None:
                 loop.entries[member] = loop.entries.get(member, 0) + k
 
 
-def _nest(nodes: set[int], classes: Sequence[_Class],
-          position: Mapping[int, float]) -> list[int | Loop]:
+def _nest(
+    nodes: set[int], classes: Sequence[_Class], position: Mapping[int, float]
+) -> list[int | Loop]:
     union = {e for c in classes for e in c.active if e[0] in nodes and e[1] in nodes}
     comps = strongly_connected(sorted(nodes), _adjacency(nodes, union))
     items: list[tuple[set[int], int | Loop]] = []
@@ -210,8 +213,11 @@ def _nest(nodes: set[int], classes: Sequence[_Class],
         loop = _one_loop(comp, classes)
         if loop is None:  # only the orders of different ranks disagree: no loop anywhere
             for c in classes:
-                c.active -= {(a, b) for a, b in c.active if a in comp and b in comp
-                             and position[a] >= position[b]}
+                c.active -= {
+                    (a, b)
+                    for a, b in c.active
+                    if a in comp and b in comp and position[a] >= position[b]
+                }
             inner = _nest(comp, classes, position)
             for child in inner:
                 items.append((child.nodes() if isinstance(child, Loop) else {child}, child))
@@ -236,13 +242,20 @@ def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None
     inside = _local_members(comp, classes)
     while True:
         count_turns(Loop([loop]), inside)
-        pick = next((c for c in loop.children if isinstance(c, Loop) and all(
-            c.turns[m] < 2 * c.entries[m] for m in c.turns)), None)
+        pick = next(
+            (
+                c
+                for c in loop.children
+                if isinstance(c, Loop) and all(c.turns[m] < 2 * c.entries[m] for m in c.turns)
+            ),
+            None,
+        )
         if pick is None:
             return
         units = [u for c in loop.children for u in (pick.children if c is pick else [c])]
-        owner = {v: k for k, u in enumerate(units)
-                 for v in (u.nodes() if isinstance(u, Loop) else {u})}
+        owner = {
+            v: k for k, u in enumerate(units) for v in (u.nodes() if isinstance(u, Loop) else {u})
+        }
         weight: dict[Edge, int] = {}
         for c in classes:
             for (a, b), k in c.total.items():
@@ -261,8 +274,11 @@ def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None
 def _rotate(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
     """Let a loop that ranks enter at different places begin where that takes fewest turns."""
     headers = {e[1] for c in classes for e in c.total if e[1] in comp and e[0] not in comp}
-    starts = [k for k, child in enumerate(loop.children)
-              if headers & (child.nodes() if isinstance(child, Loop) else {child})]
+    starts = [
+        k
+        for k, child in enumerate(loop.children)
+        if headers & (child.nodes() if isinstance(child, Loop) else {child})
+    ]
     if len(starts) < 2:
         return
     inside = _local_members(comp, classes)
@@ -290,8 +306,13 @@ def _local_members(comp: set[int], classes: Sequence[_Class]) -> dict[Any, dict[
     return out
 
 
-def _better_flat(loop: Loop, comp: set[int], classes: Sequence[_Class],
-                 before: Sequence[set[Edge]], position: Mapping[int, float]) -> Loop | None:
+def _better_flat(
+    loop: Loop,
+    comp: set[int],
+    classes: Sequence[_Class],
+    before: Sequence[set[Edge]],
+    position: Mapping[int, float],
+) -> Loop | None:
     """Return one loop without inner ones if that makes the turns of all ranks nearly equal.
 
     Ranks that leave out different parts of each turn (the corners of a sweep whose direction
@@ -333,8 +354,12 @@ def _spread(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> float:
     return spread
 
 
-def _transition_order(comp: set[int], classes: Sequence[_Class], active: Sequence[set[Edge]],
-                      position: Mapping[int, float]) -> list[int]:
+def _transition_order(
+    comp: set[int],
+    classes: Sequence[_Class],
+    active: Sequence[set[Edge]],
+    position: Mapping[int, float],
+) -> list[int]:
     """Return an order of a component's nodes with the fewest backward transitions."""
     weight: dict[Edge, int] = {}
     for c, edges in zip(classes, active, strict=True):
@@ -356,8 +381,14 @@ def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
             continue
         for scc in strongly_connected(sorted(touched), _adjacency(touched, local)):
             if _cyclic(scc, local):
-                removed.append((cls, _outer_back_edges(scc, cls, {
-                    e for e in local if e[0] in scc and e[1] in scc})))
+                removed.append(
+                    (
+                        cls,
+                        _outer_back_edges(
+                            scc, cls, {e for e in local if e[0] in scc and e[1] in scc}
+                        ),
+                    )
+                )
     if not removed:
         return None
     for cls, back in removed:
@@ -393,8 +424,9 @@ def _closer(comp: set[int], classes: Sequence[_Class]) -> int | None:
                 if times.setdefault((v, m[0] if isinstance(m, tuple) else None), k) != k:
                     mine.discard(v)
         total = {v: sum(k for e, k in cls.total.items() if e[1] == v) for v in mine}
-        candidates = total if first else {v: candidates[v] + k for v, k in total.items()
-                                          if v in candidates}
+        candidates = (
+            total if first else {v: candidates[v] + k for v, k in total.items() if v in candidates}
+        )
         first = False
     if len(headers) < 2 or not candidates:
         return None
@@ -424,8 +456,9 @@ def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]
     return {(a, header) for a in outer}
 
 
-def _ordered(items: list[tuple[set[int], int | Loop]], union: set[Edge],
-             position: Mapping[int, float]) -> list[int | Loop]:
+def _ordered(
+    items: list[tuple[set[int], int | Loop]], union: set[Edge], position: Mapping[int, float]
+) -> list[int | Loop]:
     """Order items by the union's forward transitions; free choices by position."""
     owner = {v: i for i, (vs, _) in enumerate(items) for v in vs}
     place = [min(position[v] for v in vs) for vs, _ in items]

@@ -24,9 +24,9 @@ def join_files(files: Sequence[Path], shared: Set[str] = frozenset()) -> Part:
     return join(part_of(read_file(path, completions=False), shared) for path in files)
 
 
-def intact_runs(records: Sequence[RunRecord], np_: int, join_run: JoinRun,
-                shared: Set[str] = frozenset()
-                ) -> tuple[list[Part], list[int | None], list[str], list[RunRecord]]:
+def intact_runs(
+    records: Sequence[RunRecord], np_: int, join_run: JoinRun, shared: Set[str] = frozenset()
+) -> tuple[list[Part], list[int | None], list[str], list[RunRecord]]:
     """Return the runs of one count all of whose ranks are complete, and why others are not.
 
     Their parts, their wall times, what is wrong with those left out, and their records.
@@ -51,8 +51,10 @@ def intact_runs(records: Sequence[RunRecord], np_: int, join_run: JoinRun,
         if part is not None:
             problem = part.problem
         if part is not None and part.counted_events and not problem:
-            problem = (f"{record.path} reached the limit of its capture: {part.counted_events} "
-                       "events were only counted")
+            problem = (
+                f"{record.path} reached the limit of its capture: {part.counted_events} "
+                "events were only counted"
+            )
         if problem or part is None:
             left_out.append(_without_advice(problem))
         else:

@@ -32,15 +32,7 @@ from p3s.characterize.calltable import (
     present_ranks,
 )
 from p3s.characterize.match import Matching, match
-from p3s.characterize.worklist import (
-    COMPLETION,
-    POST,
-    TOGETHER,
-    Nodes,
-    TooManyCuts,
-    Worklist,
-    code,
-)
+from p3s.characterize.worklist import COMPLETION, POST, TOGETHER, Nodes, TooManyCuts, Worklist, code
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
@@ -83,9 +75,13 @@ def effects(matching: Matching, rank: int, trace: RankTrace, table: CallTable) -
     posts, of_posts = event[~together], instance[~together]
     ended = done[posts]
     return Effects(
-        at[known], slot[known], (event[together], instance[together]), (posts, of_posts),
-        (ended[ended >= 0], of_posts[ended >= 0]), int((~known).sum()),
-    )  # fmt: skip
+        at[known],
+        slot[known],
+        (event[together], instance[together]),
+        (posts, of_posts),
+        (ended[ended >= 0], of_posts[ended >= 0]),
+        int((~known).sum()),
+    )
 
 
 @dataclass(frozen=True)
@@ -165,13 +161,18 @@ class LogicalTime:
     def lines(self) -> tuple[str, ...]:
         """What was left out of the order, in one line each."""
         said = (
-            (self.cut_messages, "receive comes before what it received",
-             "receives come before what they received"),
-            (len(self.cut_instances),
-             "collective waits for a message that one of its callers sends later",
-             "collectives wait for messages that some of their callers send later"),
+            (
+                self.cut_messages,
+                "receive comes before what it received",
+                "receives come before what they received",
+            ),
+            (
+                len(self.cut_instances),
+                "collective waits for a message that one of its callers sends later",
+                "collectives wait for messages that some of their callers send later",
+            ),
             (self.open_receives, "receive was never completed", "receives were never completed"),
-        )  # fmt: skip
+        )
         return tuple(f"{k:,} {one if k == 1 else several}" for k, one, several in said if k)
 
 
@@ -198,10 +199,16 @@ def logical_time(run: RunTrace, matching: Matching | None = None) -> LogicalTime
             " and trace the program again"
         ) from None
     return LogicalTime(
-        run, work.cut_messages, frozenset(work.cut_instances), build.open, table,
-        np.frombuffer(work.ahead, dtype=np.int64), build.heads, build.places,
+        run,
+        work.cut_messages,
+        frozenset(work.cut_instances),
+        build.open,
+        table,
+        np.frombuffer(work.ahead, dtype=np.int64),
+        build.heads,
+        build.places,
         build.first_lane,
-    )  # fmt: skip
+    )
 
 
 class _Build:
@@ -229,9 +236,13 @@ class _Build:
         joint, posted, completed = found.joint, found.posted, found.completed
         event = np.concatenate([found.arrival, joint[0], posted[0], completed[0]])
         wait = np.concatenate(
-            [found.slot, code(joint[1], TOGETHER), code(posted[1], POST),
-             code(completed[1], COMPLETION)]
-        )  # fmt: skip
+            [
+                found.slot,
+                code(joint[1], TOGETHER),
+                code(posted[1], POST),
+                code(completed[1], COMPLETION),
+            ]
+        )
         first_slot, sends = self.matching.sends(rank)
         slots = slice(first_slot, first_slot + len(sends))
         self.before[slots] = lanes.before[sends]

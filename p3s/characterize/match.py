@@ -165,12 +165,19 @@ class Matching:
 
 #: Keys of Matching.unmatched.
 NOT_RECEIVED, NOT_SENT, RECEIVER_CUT, SENDER_CUT, LOST, NOBODY, CANCELLED = (
-    "not received", "not sent", "receiver incomplete", "sender incomplete", "events lost",
-    "no such rank", "cancelled",
-)  # fmt: skip
+    "not received",
+    "not sent",
+    "receiver incomplete",
+    "sender incomplete",
+    "events lost",
+    "no such rank",
+    "cancelled",
+)
 COLLECTIVE_LOST, COLLECTIVE_PART, COLLECTIVE_MIXED = (
-    "collective: events lost", "collective: members missing", "collective: calls differ",
-)  # fmt: skip
+    "collective: events lost",
+    "collective: members missing",
+    "collective: calls differ",
+)
 #: In the order in which they are told: the words for one, and for several.
 _SAID = {
     NOT_RECEIVED: ("send without a receive", "sends without a receive"),
@@ -242,11 +249,20 @@ def match(run: RunTrace) -> Matching:
     spans = joined.spans.pick(np.argsort(joined.spans.dst, kind="stable"))
     collectives, numbers, comm, arrivals = _collectives(found, run)
     return Matching(
-        run.np, events, int(spans.length.sum()), len(comm), comm, arrivals,
+        run.np,
+        events,
+        int(spans.length.sum()),
+        len(comm),
+        comm,
+        arrivals,
         {reason: found.unmatched[reason] for reason in _SAID if found.unmatched[reason]},
-        sends, receives, collectives, numbers, spans,
+        sends,
+        receives,
+        collectives,
+        numbers,
+        spans,
         spans.pick(np.argsort(spans.src, kind="stable")),
-    )  # fmt: skip
+    )
 
 
 def reach_of(trace: RankTrace, table: CallTable) -> Reach:
@@ -287,13 +303,15 @@ def _take(found: _Gathered, rank: int, trace: RankTrace, table: CallTable) -> No
         vague = np.flatnonzero(unknown & received)
         if len(vague):  # they may have taken any message: as if they were lost
             taken = replace(
-                reach, first_loss=min(reach.first_loss, int(vague[0])),
+                reach,
+                first_loss=min(reach.first_loss, int(vague[0])),
                 after_loss=max(reach.after_loss, int(vague[-1]) + 1),
-            )  # fmt: skip
+            )
             found.vague.add(rank)
     for chosen, into, trusted in (
-        (role == SEND, found.sends, reach), (received, found.receives, taken)
-    ):  # fmt: skip
+        (role == SEND, found.sends, reach),
+        (received, found.receives, taken),
+    ):
         at = np.flatnonzero(chosen & (way >= 0))
         into[rank] = queue(at, way[at], order, trusted)
     at = np.flatnonzero((role == COLLECTIVE) | (role == POSTED_COLLECTIVE))
@@ -308,9 +326,7 @@ def _flat(queues: dict[int, Queue], size: int) -> _Flat:
     for rank, each in queues.items():
         offset[rank + 1] = len(each.index)
     index = [queues[rank].index for rank in sorted(queues)]
-    return _Flat(
-        np.cumsum(offset), np.concatenate(index) if index else np.empty(0, dtype=np.int32)
-    )
+    return _Flat(np.cumsum(offset), np.concatenate(index) if index else np.empty(0, dtype=np.int32))
 
 
 def _rows(
@@ -391,8 +407,9 @@ def _expected(found: _Gathered, comms: int) -> tuple[Ints, Ints]:
     The first is what ranks say of which nothing is lost; else what all say alike that lack only
     what was called while recording was switched off; else -1.
     """
-    comms = max([comms, *(int(own.key[-1]) + 1 for own in found.collectives.values()
-                          if len(own.key))])  # fmt: skip
+    comms = max(
+        [comms, *(int(own.key[-1]) + 1 for own in found.collectives.values() if len(own.key))]
+    )
     expected, most = np.full(comms, -1, dtype=np.int64), np.zeros(comms, dtype=np.int64)
     least = np.full(comms, np.iinfo(np.int64).max)
     even = np.ones(comms, dtype=bool)

@@ -88,9 +88,7 @@ def communication_matrix(run: RunTrace) -> CommMatrix:
     if lost:
         notes.append(f"{plural(lost, 'message')} to no rank of the run: not in the matrix")
     source, destination, messages, moved = whole
-    return CommMatrix(
-        run.np, source, destination, messages, moved, calls, volume, tuple(notes)
-    )
+    return CommMatrix(run.np, source, destination, messages, moved, calls, volume, tuple(notes))
 
 
 def _events_of_calls(trace: RankTrace, length: int) -> Ints:

@@ -22,8 +22,10 @@ def least_backward(nodes: Sequence[int], weight: Mapping[Edge, int]) -> list[int
     for (a, b), k in weight.items():
         net[a] += k
         net[b] -= k
-    tries = [_local_order(order, weight) for order in
-             (start, start[::-1], sorted(start, key=lambda v: -net[v]))]
+    tries = [
+        _local_order(order, weight)
+        for order in (start, start[::-1], sorted(start, key=lambda v: -net[v]))
+    ]
     return min(tries, key=lambda t: t[0])[1]
 
 
@@ -69,15 +71,16 @@ def _local_order(order: list[int], weight: Mapping[Edge, int]) -> tuple[int, lis
             # Cost of v at place 0: everything that leads to v comes from behind it.
             cost = best = here = into[v]
             where = 0
-            for k, change in sorted((place[u] - (place[u] > at), change)
-                                    for u, change in behind[v].items()):
+            for k, change in sorted(
+                (place[u] - (place[u] > at), change) for u, change in behind[v].items()
+            ):
                 cost += change
                 if k < at:
                     here = cost
                 if cost < best:
                     best, where = cost, k + 1
             if best < here:
-                order = order[:at] + order[at + 1:]
+                order = order[:at] + order[at + 1 :]
                 order.insert(where, v)
                 place = {v: k for k, v in enumerate(order)}
                 moved = True

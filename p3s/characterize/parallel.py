@@ -25,8 +25,19 @@ from p3s.errors import P3SError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-_PLAIN = ("np", "work_unit", "events", "null_events", "failed_polls", "counted_events",
-          "unmodelled", "tracing", "problem", "sites", "time_unit")
+_PLAIN = (
+    "np",
+    "work_unit",
+    "events",
+    "null_events",
+    "failed_polls",
+    "counted_events",
+    "unmodelled",
+    "tracing",
+    "problem",
+    "sites",
+    "time_unit",
+)
 
 
 def to_bytes(part: Part) -> bytes:
@@ -37,11 +48,18 @@ def to_bytes(part: Part) -> bytes:
     head["nodes"] = part.nodes
     head["samples"], head["sequences"] = list(part.samples), list(part.sequences)
     sink = io.BytesIO()
-    np.savez(sink, allow_pickle=False, edges=part.edges, segments=part.segments,
-             times=part.times, loads=part.loads,
-             head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
-             **part.table, **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
-             **{f"sequence{k}": s for k, s in enumerate(part.sequences.values())})
+    np.savez(
+        sink,
+        allow_pickle=False,
+        edges=part.edges,
+        segments=part.segments,
+        times=part.times,
+        loads=part.loads,
+        head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
+        **part.table,
+        **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
+        **{f"sequence{k}": s for k, s in enumerate(part.sequences.values())},
+    )
     return sink.getvalue()
 
 
@@ -58,10 +76,16 @@ def from_bytes(data: bytes) -> Part:
     part.sites = {key: tuple(frames) for key, frames in part.sites.items()}
     part.groups = [Group(*g) for g in head["groups"]]
     part.nodes = [(site, op) for site, op in head["nodes"]]
-    part.places = [Place(tuple(p["members"]), p["ordinal"], p["op"],
-                         None if p["dims"] is None else tuple(p["dims"]),
-                         None if p["periods"] is None else tuple(p["periods"]))
-                   for p in head["places"]]
+    part.places = [
+        Place(
+            tuple(p["members"]),
+            p["ordinal"],
+            p["op"],
+            None if p["dims"] is None else tuple(p["dims"]),
+            None if p["periods"] is None else tuple(p["periods"]),
+        )
+        for p in head["places"]
+    ]
     return part
 
 
@@ -76,7 +100,7 @@ def _part_or_error(path: Path, shared: Set[str]) -> bytes:
 
 def _send_parts(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> None:
     """Send process 0 the parts of this process's files."""
-    for path in files[comm.rank::comm.size]:
+    for path in files[comm.rank :: comm.size]:
         data = np.frombuffer(_part_or_error(path, shared), dtype=np.uint8)
         comm.Send(np.array([len(data)], dtype=np.int64), dest=0)
         comm.Send(data, dest=0)
@@ -143,8 +167,10 @@ def main(args: Sequence[str]) -> int:
     comm = MPI.COMM_WORLD
     try:
         if not args or not all(word.isdigit() for word in args[1:]):
-            raise P3SError("give a study and, if not all, its counts: "
-                           "mpiexec -n 16 python -m p3s.characterize.parallel STUDY 64 128")
+            raise P3SError(
+                "give a study and, if not all, its counts: "
+                "mpiexec -n 16 python -m p3s.characterize.parallel STUDY 64 128"
+            )
         if comm.rank == 0:
             study = Study.open(Path(args[0]))
             _lead(comm, study.root, [int(word) for word in args[1:]] or study.counts())

@@ -59,8 +59,8 @@ def nest_of(root: Loop, nodes: int) -> Nest:
     place = np.full((nodes, width), -1, dtype=np.int64)
     depth = np.zeros(nodes, dtype=np.int64)
     for node, (loops_around, places) in paths.items():
-        around[node, :len(loops_around)] = loops_around
-        place[node, :len(places)] = places
+        around[node, : len(loops_around)] = loops_around
+        place[node, : len(places)] = places
         depth[node] = len(loops_around) - 1
     return Nest(loops, around, depth, place)
 
@@ -107,8 +107,12 @@ def parse(nest: Nest, node: Sequence[int] | Ints) -> Parsed:
     at = np.arange(len(kinds))
     turned = (nest.place[v][at, common] <= nest.place[u][at, common]) & (common > 0)
     start = np.array([0])
-    return Parsed(nest, seq, np.concatenate([start, common[inverse]]),
-                  np.concatenate([start.astype(bool), turned[inverse]]))
+    return Parsed(
+        nest,
+        seq,
+        np.concatenate([start, common[inverse]]),
+        np.concatenate([start.astype(bool), turned[inverse]]),
+    )
 
 
 def loop_indices(parsed: Parsed) -> Ints:

@@ -91,7 +91,8 @@ class Part:
     time_unit: str = ""
     times: numpy.ndarray = field(default_factory=clock.no_times)
     loads: numpy.ndarray = field(
-        default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64))
+        default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
+    )
     events: int = 0
     null_events: int = 0
     failed_polls: int = 0
@@ -115,12 +116,18 @@ class _Calls:
             group[i] = -1 if self.null[i] else groups.setdefault(key, len(groups))
         self.starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
         nodes: dict[tuple[str, str], int] = {}
-        self.node = np.array([nodes.setdefault((site[i], c.op), len(nodes))
-                              for i, c in enumerate(calls)], dtype=np.int64)
+        self.node = np.array(
+            [nodes.setdefault((site[i], c.op), len(nodes)) for i, c in enumerate(calls)],
+            dtype=np.int64,
+        )
         distinct: dict[tuple[int, int, int], int] = {}
-        self.row = np.array([distinct.setdefault((int(group[i]), c.bytes, max(c.elem_bytes, 1)),
-                                                 len(distinct)) for i, c in enumerate(calls)],
-                            dtype=np.int64)
+        self.row = np.array(
+            [
+                distinct.setdefault((int(group[i]), c.bytes, max(c.elem_bytes, 1)), len(distinct))
+                for i, c in enumerate(calls)
+            ],
+            dtype=np.int64,
+        )
         self.rows = np.array(list(distinct), dtype=np.int64).reshape(-1, 3)
         self.groups = [Group(*k) for k in groups]
         self.nodes = list(nodes)
@@ -137,10 +144,17 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
     if shared:
         _tell_apart(run, site, names, shared)
     calls = _Calls(run, site)
-    out = Part(run.np, run.work_unit, calls.groups, [
-        Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in run.comms],
-        names, calls.nodes, time_unit=clock.unit_of(run),
-        unmodelled=dict(run.unmodelled), problem=getattr(run, "problem", ""))
+    out = Part(
+        run.np,
+        run.work_unit,
+        calls.groups,
+        [Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in run.comms],
+        names,
+        calls.nodes,
+        time_unit=clock.unit_of(run),
+        unmodelled=dict(run.unmodelled),
+        problem=getattr(run, "problem", ""),
+    )
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
     samples, sequences = _Samples(), Sequences()
@@ -163,13 +177,11 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
         keep = np.flatnonzero(~calls.null[call])
         out.events += len(call)
         out.null_events += len(call) - len(keep)
-        sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence,
-                                          len(calls.rows)))
+        sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence, len(calls.rows)))
         if len(keep):
             work, elapsed = _before(rt, call[keep], keep, calls, run.work_unit)
             columns.append(_rows(rt.rank, call[keep], keep, calls, work, elapsed))
-            between.append(segments.segments_of(rt.rank, sequence[keep], work,
-                                                len(calls.nodes)))
+            between.append(segments.segments_of(rt.rank, sequence[keep], work, len(calls.nodes)))
         ns = clock.before_ns(run, rt)
         if ns is not None:
             loads.append(clock.load_of(out.time_unit, rt, ~calls.starts[call], ns))
@@ -187,8 +199,9 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
     return out
 
 
-def _tell_apart(run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]],
-                shared: Set[str]) -> None:
+def _tell_apart(
+    run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]], shared: Set[str]
+) -> None:
     """Give the calls at shared sites sites of their own; ``site``: of each call."""
     (rank,) = run.ranks.present  # type: ignore[attr-defined]
     apart = sequence_nodes(run, {k for k, s in enumerate(run.sites) if s.key in shared})
@@ -207,8 +220,9 @@ def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {c: np.concatenate([each[c] for each in columns] or [none]) for c in COLUMNS}
 
 
-def _before(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
-            ) -> tuple[np.ndarray, np.ndarray]:
+def _before(
+    rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the work before and the time in each of the events number ``keep``."""
     work, elapsed = _gathered(rt.work, keep), np.array(rt.elapsed_ns, dtype=np.int64)[keep]
     # The run is timed from the return of MPI_Init: what lies before is the launcher's.
@@ -231,8 +245,14 @@ def _gathered(work: np.ndarray, keep: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate([[0], total[keep + 1]]))
 
 
-def _rows(rank: int, call: np.ndarray, keep: np.ndarray, calls: _Calls, work: np.ndarray,
-          elapsed: np.ndarray) -> dict[str, np.ndarray]:
+def _rows(
+    rank: int,
+    call: np.ndarray,
+    keep: np.ndarray,
+    calls: _Calls,
+    work: np.ndarray,
+    elapsed: np.ndarray,
+) -> dict[str, np.ndarray]:
     """Return one rank's rows of the table; call, work, elapsed: of the events number ``keep``."""
     row = calls.row[call]
     size = len(calls.rows)
@@ -241,16 +261,21 @@ def _rows(rank: int, call: np.ndarray, keep: np.ndarray, calls: _Calls, work: np
     first = np.zeros(size, dtype=np.int64)
     first[row[::-1]] = np.arange(len(row) - 1, -1, -1)  # the last one written is the first
     group, nbytes, elem = calls.rows[used].T
-    return {"rank": np.full(len(used), rank, dtype=np.int64), "group": group,
-            "nbytes": nbytes, "elem_bytes": elem, "count": number[used].astype(np.int64),
-            "work": _sums(row, work, size)[used], "elapsed_ns": _sums(row, elapsed, size)[used],
-            "first": first[used]}
+    return {
+        "rank": np.full(len(used), rank, dtype=np.int64),
+        "group": group,
+        "nbytes": nbytes,
+        "elem_bytes": elem,
+        "count": number[used].astype(np.int64),
+        "work": _sums(row, work, size)[used],
+        "elapsed_ns": _sums(row, elapsed, size)[used],
+        "first": first[used],
+    }
 
 
 def _transitions(rank: int, sequence: np.ndarray, nodes: int) -> np.ndarray:
     """Return one rank's rows of PointTable.edges from its events as node numbers."""
-    codes: numpy.ndarray = sequence[:-1].astype(
-        np.int32 if nodes * nodes < 1 << 31 else np.int64)
+    codes: numpy.ndarray = sequence[:-1].astype(np.int32 if nodes * nodes < 1 << 31 else np.int64)
     np.multiply(codes, nodes, out=codes)
     np.add(codes, sequence[1:], out=codes)
     if nodes * nodes <= max(4 * len(codes), 1 << 16):
@@ -263,8 +288,7 @@ def _transitions(rank: int, sequence: np.ndarray, nodes: int) -> np.ndarray:
         pair, at, count = np.unique(codes, return_index=True, return_counts=True)
         at = at + 1
     rows = np.stack([np.full(len(pair), rank), pair // nodes, pair % nodes, count, at], axis=1)
-    ends = np.array([[rank, START, sequence[0], 1, 0],
-                     [rank, sequence[-1], END, 1, len(sequence)]])
+    ends = np.array([[rank, START, sequence[0], 1, 0], [rank, sequence[-1], END, 1, len(sequence)]])
     return np.concatenate([ends[:1], rows, ends[1:]]).astype(np.int64)
 
 
@@ -280,8 +304,11 @@ class _Samples:
         """Keep a rank's sequence if it is of a new kind and there is room."""
         kind = edges[:, 1:4].tobytes()
         part = sequence[:_SAMPLE_EVENTS]
-        if kind in self._kinds or len(self.kept) >= _SAMPLES \
-                or self._events + len(part) > _ALL_SAMPLES:
+        if (
+            kind in self._kinds
+            or len(self.kept) >= _SAMPLES
+            or self._events + len(part) > _ALL_SAMPLES
+        ):
             return
         self._kinds.add(kind)
         self._events += len(part)
@@ -317,11 +344,27 @@ def join(parts: Iterable[Part]) -> Part:
                 places[(place.members, place.ordinal)] = len(places)
                 out.places.append(place)
         place_to = [places[(p.members, p.ordinal)] for p in part.places]
-        group_to = np.array([groups.setdefault(
-            Group(g.site, g.op, place_to[g.comm] if g.comm >= 0 else g.comm, g.peer, g.tag,
-                  g.root), len(groups)) for g in part.groups], dtype=np.int64)
-        node_to = np.array([nodes.setdefault(node, len(nodes)) for node in part.nodes] + [END,
-                           START], dtype=np.int64)  # END and START are their own places -2, -1
+        group_to = np.array(
+            [
+                groups.setdefault(
+                    Group(
+                        g.site,
+                        g.op,
+                        place_to[g.comm] if g.comm >= 0 else g.comm,
+                        g.peer,
+                        g.tag,
+                        g.root,
+                    ),
+                    len(groups),
+                )
+                for g in part.groups
+            ],
+            dtype=np.int64,
+        )
+        node_to = np.array(
+            [nodes.setdefault(node, len(nodes)) for node in part.nodes] + [END, START],
+            dtype=np.int64,
+        )  # END and START are their own places -2, -1
         columns.append({**part.table, "group": group_to[part.table["group"]]})
         moved = part.edges.copy()
         moved[:, 1], moved[:, 2] = node_to[moved[:, 1]], node_to[moved[:, 2]]

@@ -51,10 +51,11 @@ def load_phases(study_dir: Path) -> Json:
     path = study.phases_path
     if path.exists():
         found = read_json(path, SCHEMA, VERSION)
-        newest = max((study.signature_path(n).stat().st_mtime_ns
-                      for n in study.signature_counts()), default=0)
-        if found.get("counts") == study.signature_counts() \
-                and path.stat().st_mtime_ns >= newest:
+        newest = max(
+            (study.signature_path(n).stat().st_mtime_ns for n in study.signature_counts()),
+            default=0,
+        )
+        if found.get("counts") == study.signature_counts() and path.stat().st_mtime_ns >= newest:
             return found
     return write_phases(study_dir)
 
@@ -69,11 +70,17 @@ def phases_json(s: Structure) -> Json:
     for k in numbers:
         calls = [v for v in leaf.order if per_node[v] == k]
         parent = s.parents.get(k)
-        phases.append({
-            "phase": numbers[k], "loop": k,
-            "parent": None if parent is None else numbers[home[parent]],
-            "depth": int(_depth(s, k)), "name": _name(s, k, calls), "calls": calls,
-            "per_count": {}})
+        phases.append(
+            {
+                "phase": numbers[k],
+                "loop": k,
+                "parent": None if parent is None else numbers[home[parent]],
+                "depth": int(_depth(s, k)),
+                "name": _name(s, k, calls),
+                "calls": calls,
+                "per_count": {},
+            }
+        )
     accounting = {}
     for t in s.tables:
         totals = _Totals(s, t)
@@ -94,10 +101,14 @@ def phases_json(s: Structure) -> Json:
     used = {site for site, _ in s.nodes}
     units = sorted({t.work_unit for t in s.tables})
     return {
-        "schema": SCHEMA, "schema_version": VERSION, "counts": s.counts,
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        "counts": s.counts,
         "work_unit": units[0] if len(units) == 1 else "cpu_ns",
         "sites": {k: list(v) for t in s.tables for k, v in sorted(t.sites.items()) if k in used},
-        "tree": leaf.loop_json(0), "phases": phases, "accounting": accounting,
+        "tree": leaf.loop_json(0),
+        "phases": phases,
+        "accounting": accounting,
     }
 
 
@@ -153,11 +164,18 @@ class _Totals:
                 op = self.s.nodes[v][1]
                 operations[op] = operations.get(op, 0) + int(self.events[v])
         ranks = {r for v in calls for r in self.ranks_of[v].tolist()}
-        return {"weight": max(turns), "weight_min": min(turns), "ranks": len(ranks),
-                "events": int(self.events[calls].sum()), "bytes": int(self.bytes[calls].sum()),
-                "work": int(self.work[calls].sum()),
-                "elapsed_ns": int(self.elapsed[calls].sum()), "share": share,
-                "relevant": share >= RELEVANT_SHARE, "operations": operations}
+        return {
+            "weight": max(turns),
+            "weight_min": min(turns),
+            "ranks": len(ranks),
+            "events": int(self.events[calls].sum()),
+            "bytes": int(self.bytes[calls].sum()),
+            "work": int(self.work[calls].sum()),
+            "elapsed_ns": int(self.elapsed[calls].sum()),
+            "share": share,
+            "relevant": share >= RELEVANT_SHARE,
+            "operations": operations,
+        }
 
     def accounting(self, phases: list[Json]) -> Json:
         """Return where all events and all time of this count are."""
@@ -167,15 +185,25 @@ class _Totals:
         first, last = (at[0], at[-1]) if at else (len(root), len(root))
         start = [c for c in root[:first] if isinstance(c, int)]
         end = [c for c in root[last:] if isinstance(c, int)]
-        relevant = [v for p in phases if p["loop"] and p["per_count"].get(key, {}).get("relevant")
-                    for v in p["calls"]]
+        relevant = [
+            v
+            for p in phases
+            if p["loop"] and p["per_count"].get(key, {}).get("relevant")
+            for v in p["calls"]
+        ]
         # Walks outside loops are neither start nor end: their calls belong to the rest.
         rest = sorted(set(range(len(self.s.nodes))) - {*start, *end, *relevant})
         parts = {"start": start, "end": end, "relevant": relevant, "rest": rest}
-        return {"events": self.t.events, "null_events": self.t.null_events,
-                "failed_polls": self.t.failed_polls, "time_ns": self.total_time,
-                **{name: {"events": int(self.events[v].sum()), "time_ns": int(self.time[v].sum())}
-                   for name, v in parts.items()}}
+        return {
+            "events": self.t.events,
+            "null_events": self.t.null_events,
+            "failed_polls": self.t.failed_polls,
+            "time_ns": self.total_time,
+            **{
+                name: {"events": int(self.events[v].sum()), "time_ns": int(self.time[v].sum())}
+                for name, v in parts.items()
+            },
+        }
 
 
 def _sums(where: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -226,12 +254,21 @@ class _Leaves:
             turns = [t for (m, _), t in loop.turns.items() if m == n and t]
             if turns:
                 entries = [e for (m, _), e in loop.entries.items() if m == n and e]
-                per[str(n)] = {"turns": max(turns), "turns_min": min(turns),
-                               "entries": max(entries, default=1),
-                               "per_entry": self.trips.get((n, k), [1, 1])}
-        return {"loop": k, "walk": s.walks.get(k), "trips": per,
-                "body": [self.call_json(c) if isinstance(c, int)
-                         else self.loop_json(self.index[id(c)]) for c in loop.children]}
+                per[str(n)] = {
+                    "turns": max(turns),
+                    "turns_min": min(turns),
+                    "entries": max(entries, default=1),
+                    "per_entry": self.trips.get((n, k), [1, 1]),
+                }
+        return {
+            "loop": k,
+            "walk": s.walks.get(k),
+            "trips": per,
+            "body": [
+                self.call_json(c) if isinstance(c, int) else self.loop_json(self.index[id(c)])
+                for c in loop.children
+            ],
+        }
 
     def call_json(self, v: int) -> Json:
         """Return one call."""
@@ -243,8 +280,16 @@ class _Leaves:
                 ranks[str(n)] = len(totals.ranks_of[v])
                 sizes[str(n)] = self.sizes.get((n, v), [0, 0])
                 time_ns[str(n)] = int(totals.time[v])
-        return {"call": v, "site": site, "op": op, "when": when(self.turns.get(v, [])),
-                "ranks": ranks, "count": count, "bytes": sizes, "time_ns": time_ns}
+        return {
+            "call": v,
+            "site": site,
+            "op": op,
+            "when": when(self.turns.get(v, [])),
+            "ranks": ranks,
+            "count": count,
+            "bytes": sizes,
+            "time_ns": time_ns,
+        }
 
 
 def when(found: list[Turns]) -> str:

@@ -44,15 +44,18 @@ def load_phases(study: Study) -> dict[str, Any]:
     try:
         _check(data)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
-        raise P3SError(f"{study.phases_path}: damaged ({type(err).__name__}: {str(err)[:60]});"
-                       " delete it, it is made again from the signatures") from err
+        raise P3SError(
+            f"{study.phases_path}: damaged ({type(err).__name__}: {str(err)[:60]});"
+            " delete it, it is made again from the signatures"
+        ) from err
     return data
 
 
 def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
     """Return the calls of all phases, in the order of the program."""
-    return [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0])
-            if isinstance(row, KnownCall)]
+    return [
+        row for row in _walk(phases["tree"], -1, 0, -1, phases, [0]) if isinstance(row, KnownCall)
+    ]
 
 
 def _check(data: Mapping[str, Any]) -> None:
@@ -63,15 +66,26 @@ def _check(data: Mapping[str, Any]) -> None:
     for phase in data["phases"]:
         str(phase["name"]), int(phase["loop"])
         for row in phase["per_count"].values():
-            for name in ("weight", "weight_min", "ranks", "work", "elapsed_ns", "relevant",
-                         "share"):
+            for name in (
+                "weight",
+                "weight_min",
+                "ranks",
+                "work",
+                "elapsed_ns",
+                "relevant",
+                "share",
+            ):
                 float(row[name])
     for _ in _walk(data["tree"], -1, 0, -1, data, [0]):
         pass
 
 
 def _walk(
-    loop: Mapping[str, Any], parent: int, place: int, phase: int, data: Mapping[str, Any],
+    loop: Mapping[str, Any],
+    parent: int,
+    place: int,
+    phase: int,
+    data: Mapping[str, Any],
     numbers: list[int],
 ) -> Iterator[Row | KnownCall]:
     """Yield the loops, each before what is in it, and the calls."""
@@ -105,8 +119,11 @@ def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
         rows = phase["per_count"]
         here = [rows[str(np)]] if str(np) in rows else list(rows.values())
         traced = str(np) in map(str, phases["counts"])
-        wanted = bool(phase["phase"]) and any(row["relevant"] for row in here) and (
-            not traced or str(np) in rows)
+        wanted = (
+            bool(phase["phase"])
+            and any(row["relevant"] for row in here)
+            and (not traced or str(np) in rows)
+        )
         relevant.append(wanted)
         shares.append(max((float(row["share"]) for row in here), default=0.0))
         if wanted:

@@ -15,8 +15,12 @@ from p3s.characterize.fold import Edge, Loop, count_turns
 from p3s.characterize.parse import Ints, Nest, nest_of, parse, trips
 
 
-def refine(root: Loop, members: Mapping[Any, Mapping[Edge, int]],
-           sequences: Mapping[Any, Sequence[int] | Ints], nodes: int) -> Loop:
+def refine(
+    root: Loop,
+    members: Mapping[Any, Mapping[Edge, int]],
+    sequences: Mapping[Any, Sequence[int] | Ints],
+    nodes: int,
+) -> Loop:
     """Return the tree with regular guards in place of irregular nests, branches joined.
 
     members: transitions of all ranks; sequences: node numbers in program order of some of them,
@@ -25,22 +29,25 @@ def refine(root: Loop, members: Mapping[Any, Mapping[Edge, int]],
     while True:
         nest = nest_of(root, nodes)
         found = {m: trips(parse(nest, s)) for m, s in sequences.items()}
-        number = {m: np.bincount(np.asarray(s, dtype=np.int64), minlength=nodes)
-                  for m, s in sequences.items()}
+        number = {
+            m: np.bincount(np.asarray(s, dtype=np.int64), minlength=nodes)
+            for m, s in sequences.items()
+        }
         pick = _guarded(nest, found, number)
         if pick is None:
             break
         outer, inner = pick
         at = outer.children.index(inner)
-        outer.children[at:at + 1] = inner.children
+        outer.children[at : at + 1] = inner.children
         count_turns(root, members)
     while _join(root):
         count_turns(root, members)
     return root
 
 
-def _guarded(nest: Nest, found: Mapping[Any, Mapping[int, Ints]],
-             number: Mapping[Any, Ints]) -> tuple[Loop, Loop] | None:
+def _guarded(
+    nest: Nest, found: Mapping[Any, Mapping[int, Ints]], number: Mapping[Any, Ints]
+) -> tuple[Loop, Loop] | None:
     """Return an outer and an inner loop that are one loop with a call in every k-th turn."""
     index = {id(loop): k for k, loop in enumerate(nest.loops)}
     for outer in nest.loops[1:]:
@@ -51,9 +58,15 @@ def _guarded(nest: Nest, found: Mapping[Any, Mapping[int, Ints]],
             at = outer.children.index(inner)
             if 0 < at < len(outer.children) - 1:
                 continue  # calls on both sides of the inner loop: a nest
-            rows = [(t[index[id(outer)]], t[index[id(inner)]],
-                     int(number[m][own].max()) if own else None) for m, t in found.items()
-                    if index[id(outer)] in t and index[id(inner)] in t]
+            rows = [
+                (
+                    t[index[id(outer)]],
+                    t[index[id(inner)]],
+                    int(number[m][own].max()) if own else None,
+                )
+                for m, t in found.items()
+                if index[id(outer)] in t and index[id(inner)] in t
+            ]
             if _every_kth(rows, before=at > 0):
                 return outer, inner
     return None
@@ -74,7 +87,7 @@ def _every_kth(rows: Sequence[tuple[Ints, Ints, int | None]], before: bool) -> b
             return False  # some turns lack the inner loop
         ends = np.cumsum(outer)
         for stop, turns in zip(ends.tolist(), outer.tolist(), strict=True):
-            each = inner[stop - turns:stop]
+            each = inner[stop - turns : stop]
             if turns < 3:
                 if turns == 2 and each[0] != each[1]:
                     uneven = True
@@ -99,7 +112,7 @@ def _join(root: Loop) -> bool:
     """Join one pair of neighbouring loops of different ranks with the same turns everywhere."""
     for parent in root.loops():
         for k in range(len(parent.children) - 1):
-            a, b = parent.children[k:k + 2]
+            a, b = parent.children[k : k + 2]
             if not isinstance(a, Loop) or not isinstance(b, Loop):
                 continue
             mine, other = _per_count(a), _per_count(b)
@@ -107,7 +120,7 @@ def _join(root: Loop) -> bool:
                 continue
             if a.turns.keys() & b.turns.keys():
                 continue
-            parent.children[k:k + 2] = [Loop([*a.children, *b.children])]
+            parent.children[k : k + 2] = [Loop([*a.children, *b.children])]
             return True
     return False
 

@@ -66,20 +66,31 @@ def predict(
     of_run = phases["accounting"].get(str(np_), {}).get("events", 0) if stopped else events
     in_detail = (float(sums.from_detail.sum()) + sums.unknown) / np_
     out = {
-        "schema": SCHEMA, "schema_version": VERSION, "np": np_, "stopped": stopped,
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        "np": np_,
+        "stopped": stopped,
         "weights_from": weights.source if weights else "this run",
-        "measure": plan.enough.measure, "work_unit": run.work_unit,
-        "width": plan.enough.width, "confidence": plan.enough.confidence,
+        "measure": plan.enough.measure,
+        "work_unit": run.work_unit,
+        "width": plan.enough.width,
+        "confidence": plan.enough.confidence,
         "turns": [plan.enough.smallest, plan.enough.largest],
-        "events": {"recorded": sums.recorded, "counted": sums.counted, "run": of_run or None,
-                   "share_in_detail": sums.recorded / max(of_run or events, 1)},
-        "predicted": total, "half_width": half,
-        "from_detail": in_detail, "outside_plan": sums.unknown / np_,
+        "events": {
+            "recorded": sums.recorded,
+            "counted": sums.counted,
+            "run": of_run or None,
+            "share_in_detail": sums.recorded / max(of_run or events, 1),
+        },
+        "predicted": total,
+        "half_width": half,
+        "from_detail": in_detail,
+        "outside_plan": sums.unknown / np_,
         "of_this_run": None if stopped else _compared(total, in_detail, sums.exact / np_),
         "of_full_run": None if full is None else _compared(total, in_detail, full),
         "saved": _saved(study, np_),
         "phases": _phase_rows(sums, plan, phases, np_),
-    }  # fmt: skip
+    }
     write_json(study.sampled_path(np_), out)
     return out
 
@@ -101,9 +112,7 @@ def _earlier(phases: Mapping[str, Any], np_: int, measure: str) -> dict[int, flo
     return found
 
 
-def _sums(
-    run: RunTrace, plan: Plan, weights: Weights | None, before: Mapping[int, float]
-) -> _Sums:
+def _sums(run: RunTrace, plan: Plan, weights: Weights | None, before: Mapping[int, float]) -> _Sums:
     count = len(plan.relevant)
     sums = _Sums(np.zeros(count), np.zeros(count), np.zeros(count), [])
     phase_of = _phase_of_call(run, plan)
@@ -149,8 +158,12 @@ def _phase_of_call(run: RunTrace, plan: Plan) -> np.ndarray:
     known = {(call.site, call.op): call.phase for call in plan.calls}
     keys = [site.key for site in run.sites]
     return np.array(
-        [known.get((keys[c.site] if c.site >= 0 else "", c.op), len(plan.relevant))
-         for c in run.calls], dtype=np.int64)
+        [
+            known.get((keys[c.site] if c.site >= 0 else "", c.op), len(plan.relevant))
+            for c in run.calls
+        ],
+        dtype=np.int64,
+    )
 
 
 def _rank(
@@ -164,7 +177,8 @@ def _rank(
     if table is None or len(table) != len(plan.relevant):
         raise P3SError(
             f"{run.path}: rank {number} was not told the phases; run the signature again where"
-            " all ranks can read this directory")
+            " all ranks can read this directory"
+        )
     cost = _cost(rank.work, rank.elapsed_ns, plan)
     # The run is timed from the return of MPI_Init, as everywhere.
     begins = np.array([call.op.startswith("MPI_Init") for call in run.calls])
@@ -179,8 +193,12 @@ def _cost(work: Any, elapsed_ns: Any, plan: Plan) -> Any:
 
 
 def _counted(run: RunTrace, rank: RankTrace, plan: Plan) -> float:
-    return float(sum(work + (0 if plan.enough.measure == WORK else elapsed)
-                     for _, elapsed, work in rank.counted.values()))
+    return float(
+        sum(
+            work + (0 if plan.enough.measure == WORK else elapsed)
+            for _, elapsed, work in rank.counted.values()
+        )
+    )
 
 
 def _half_width(row: Any, plan: Plan) -> float:
@@ -203,19 +221,26 @@ def _phase_rows(
     for p, relevant in enumerate(plan.relevant):
         turns, early, detailed, measured, mean, state = (
             np.array([table[name][p] for table in sums.tables])
-            for name in ("turns", "early", "detailed", "measured", "mean", "state"))
+            for name in ("turns", "early", "detailed", "measured", "mean", "state")
+        )
         begun = turns > 0
         # What was never left is there in full.
         full = np.where(state == 0, turns, early + detailed)[begun]
-        rows.append({
-            "phase": p, "name": phases["phases"][p]["name"], "relevant": bool(relevant),
-            "ranks": int(begun.sum()), "turns": int(turns.max(initial=0)),
-            "in_detail": [int(full.min()), int(full.max())] if len(full) else [0, 0],
-            "mean": float(mean[measured > 0].mean()) if (measured > 0).any() else None,
-            "relative_half_width": float(sums.widest[p]),
-            "state": sorted({_STATES.get(int(one), "?") for one in state[begun]}),
-            "predicted": float(sums.cost[p] / np_), "share": float(sums.cost[p] / whole),
-        })
+        rows.append(
+            {
+                "phase": p,
+                "name": phases["phases"][p]["name"],
+                "relevant": bool(relevant),
+                "ranks": int(begun.sum()),
+                "turns": int(turns.max(initial=0)),
+                "in_detail": [int(full.min()), int(full.max())] if len(full) else [0, 0],
+                "mean": float(mean[measured > 0].mean()) if (measured > 0).any() else None,
+                "relative_half_width": float(sums.widest[p]),
+                "state": sorted({_STATES.get(int(one), "?") for one in state[begun]}),
+                "predicted": float(sums.cost[p] / np_),
+                "share": float(sums.cost[p] / whole),
+            }
+        )
     return rows
 
 
@@ -224,13 +249,19 @@ def _saved(study: Study, np_: int) -> dict[str, Any]:
     from p3s.study import RUN_SCHEMA, read_json
 
     own = read_json(study.sampled_dir(np_) / "run.json", RUN_SCHEMA)
-    found: dict[str, Any] = {"bytes": _bytes(study.sampled_dir(np_)), "wall_s": own["wall_s"],
-                             "full_bytes": None, "full_wall_s": None}
+    found: dict[str, Any] = {
+        "bytes": _bytes(study.sampled_dir(np_)),
+        "wall_s": own["wall_s"],
+        "full_bytes": None,
+        "full_wall_s": None,
+    }
     full = [run for run in study.runs(np_) if run.status == "complete"]
     if full:
         walls = [run.info["wall_s"] for run in full if "wall_s" in run.info]
-        found |= {"full_bytes": min(_bytes(run.path) for run in full),
-                  "full_wall_s": min(walls, default=None)}
+        found |= {
+            "full_bytes": min(_bytes(run.path) for run in full),
+            "full_wall_s": min(walls, default=None),
+        }
     return found
 
 

@@ -31,8 +31,9 @@ def segments_of(rank: int, nodes: np.ndarray, work: np.ndarray, places: int) -> 
     pair, where, count = occurring(nodes, places)
     total = np.zeros(len(pair), dtype=np.int64)
     np.add.at(total, where, work)  # whole numbers: floats would lose digits of long runs
-    return np.stack([np.full(len(pair), rank), pair // places - 1, pair % places, count, total],
-                    axis=1).astype(np.int64)
+    return np.stack(
+        [np.full(len(pair), rank), pair // places - 1, pair % places, count, total], axis=1
+    ).astype(np.int64)
 
 
 def occurring(nodes: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -51,9 +51,9 @@ class SequenceNodes:
     def of(self, rank: int, trace: RankTrace | None = None) -> Ints:
         """Return the label (index of ``labels``) of each event of a rank."""
         trace = self.run.ranks[rank] if trace is None else trace
-        return self._numbered(trace, {
-            call: self._label(call, rank) for call in np.unique(trace.call).tolist()
-        })  # fmt: skip
+        return self._numbered(
+            trace, {call: self._label(call, rank) for call in np.unique(trace.call).tolist()}
+        )
 
     def in_order(self, rank: int, trace: RankTrace | None = None) -> Ints:
         """Return labels that ranks and process counts have in common.

@@ -59,19 +59,38 @@ def signature_json(t: PointTable) -> dict[str, Any]:
     found = phases_json(structure([t]))
     key = str(t.np)
     return {
-        "schema": SCHEMA, "schema_version": VERSION, "np": t.np, "repeats": t.repeats,
-        "events": t.events, "null_events": t.null_events, "failed_polls": t.failed_polls,
-        "wall_ns": t.wall_ns, "work": int(t.work.sum()), "work_unit": t.work_unit,
-        "communication_ns": int(t.elapsed_ns.sum()), "varying": list(t.varying),
-        "moved": list(t.moved), "recounted": list(t.recounted),
-        "unmodelled": t.unmodelled, "not_modelled": unmodelled_calls([t]),
-        "tracing": t.tracing, "accounting": found["accounting"][key],
-        "phases": found["phases"], "tree": found["tree"],
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        "np": t.np,
+        "repeats": t.repeats,
+        "events": t.events,
+        "null_events": t.null_events,
+        "failed_polls": t.failed_polls,
+        "wall_ns": t.wall_ns,
+        "work": int(t.work.sum()),
+        "work_unit": t.work_unit,
+        "communication_ns": int(t.elapsed_ns.sum()),
+        "varying": list(t.varying),
+        "moved": list(t.moved),
+        "recounted": list(t.recounted),
+        "unmodelled": t.unmodelled,
+        "not_modelled": unmodelled_calls([t]),
+        "tracing": t.tracing,
+        "accounting": found["accounting"][key],
+        "phases": found["phases"],
+        "tree": found["tree"],
         "nodes": [list(node) for node in t.nodes],
         "groups": [[g.site, g.op, g.comm, g.peer, g.tag, g.root] for g in t.groups],
-        "places": [{"members": _packed(p.members), "ordinal": p.ordinal, "op": p.op,
-                    "dims": list(p.dims) if p.dims else None,
-                    "periods": list(p.periods) if p.periods else None} for p in t.places],
+        "places": [
+            {
+                "members": _packed(p.members),
+                "ordinal": p.ordinal,
+                "op": p.op,
+                "dims": list(p.dims) if p.dims else None,
+                "periods": list(p.periods) if p.periods else None,
+            }
+            for p in t.places
+        ],
         "sites": {k: list(v) for k, v in sorted(t.sites.items())},
     }
 
@@ -80,5 +99,3 @@ def _packed(members: tuple[int, ...]) -> dict[str, Any]:
     if members and members == tuple(range(members[0], members[0] + len(members))):
         return {"first": members[0], "size": len(members)}
     return {"ranks": list(members)}
-
-

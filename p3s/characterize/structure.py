@@ -62,8 +62,13 @@ def structure(tables: Sequence[PointTable]) -> Structure:
     samples: dict[Member, np.ndarray] = {}
     for t in tables:
         used = set(t.edges[:, 2].tolist())
-        of = np.array([number.setdefault(node, len(number)) if k in used else -1
-                       for k, node in enumerate(t.nodes)], dtype=np.int64)
+        of = np.array(
+            [
+                number.setdefault(node, len(number)) if k in used else -1
+                for k, node in enumerate(t.nodes)
+            ],
+            dtype=np.int64,
+        )
         of = np.append(of, [-2, -1])  # END and START at their own negative places
         lengths = {int(r): int(first) for r, _, v, _, first in t.edges if v == -2}
         for rank, u, v, k, first in t.edges.tolist():
@@ -84,8 +89,15 @@ def structure(tables: Sequence[PointTable]) -> Structure:
             if isinstance(child, Loop):
                 parents[index[id(child)]] = k
     nodes = list(number)
-    return Structure(tables, nodes, tree, nest, _walks(nest, nodes, tables, index), parents,
-                     {m: parse(nest, s) for m, s in samples.items()})
+    return Structure(
+        tables,
+        nodes,
+        tree,
+        nest,
+        _walks(nest, nodes, tables, index),
+        parents,
+        {m: parse(nest, s) for m, s in samples.items()},
+    )
 
 
 def total_turns(s: Structure) -> int:
@@ -108,14 +120,18 @@ def undecided(s: Structure) -> frozenset[str]:
     shared = {site for site, ops in made.items() if site and len(ops) > 1}
     loops = [c for c in s.tree.children if isinstance(c, Loop)]
     outside = {s.nodes[v][1] for v in s.tree.own_nodes()}
-    if len(loops) == 1 and outside <= {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"} \
-            and max(loops[0].turns.values(), default=0) <= _FEW_TURNS:
+    if (
+        len(loops) == 1
+        and outside <= {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}
+        and max(loops[0].turns.values(), default=0) <= _FEW_TURNS
+    ):
         shared |= {s.nodes[v][0] for v in loops[0].nodes()}
     return frozenset(shared)
 
 
-def _walks(nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable],
-           index: dict[int, int]) -> dict[int, str]:
+def _walks(
+    nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable], index: dict[int, int]
+) -> dict[int, str]:
     """Return the loops that only go from partner to partner, or complete requests."""
     out: dict[int, str] = {}
     most = {t.np: _most_to_one_partner(t) for t in tables}
@@ -133,10 +149,14 @@ def _walks(nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable],
         # At few ranks several partners are one: the largest count decides.
         largest = max((n for n, _ in loop.turns), default=0)
         mine = [m for m in loop.turns if m[0] == largest]
-        if p2p and any(loop.turns[m] > loop.entries[m] for m in mine) \
-                and all(most[largest].get((m[1], nodes[v]), 0) <= loop.entries[m]
-                        for m in mine for v in p2p) \
-                and _one_at_a_time([nodes[v] for v in p2p], of_count[largest]):
+        if (
+            p2p
+            and any(loop.turns[m] > loop.entries[m] for m in mine)
+            and all(
+                most[largest].get((m[1], nodes[v]), 0) <= loop.entries[m] for m in mine for v in p2p
+            )
+            and _one_at_a_time([nodes[v] for v in p2p], of_count[largest])
+        ):
             out[k] = PARTNERS
     return out
 
@@ -148,16 +168,14 @@ def _one_at_a_time(p2p: Sequence[Node], t: PointTable) -> bool:
     for rank, group in zip(t.rank.tolist(), t.group.tolist(), strict=True):
         g = t.groups[group]
         if (g.site, g.op) in wanted:
-            partners.setdefault((rank, g.kind), {}).setdefault((g.site, g.op),
-                                                               set()).add(g.peer)
+            partners.setdefault((rank, g.kind), {}).setdefault((g.site, g.op), set()).add(g.peer)
     return all(len({frozenset(p) for p in each.values()}) == 1 for each in partners.values())
 
 
 def _most_to_one_partner(t: PointTable) -> dict[tuple[int, Node], int]:
     """Return (rank, node) -> largest number of events with one partner."""
     totals: dict[tuple[int, Node, int], int] = {}
-    for rank, group, count in zip(t.rank.tolist(), t.group.tolist(), t.count.tolist(),
-                                  strict=True):
+    for rank, group, count in zip(t.rank.tolist(), t.group.tolist(), t.count.tolist(), strict=True):
         g = t.groups[group]
         key = (rank, (g.site, g.op), g.peer)
         totals[key] = totals.get(key, 0) + count

@@ -71,8 +71,9 @@ class PointTable:
 
 def point_table(runs: Sequence[RunTrace]) -> PointTable:
     """Reduce the repeats of one process count, read as a whole, to a PointTable."""
-    return table_of([part_of(run) for run in runs], [run.wall_ns for run in runs],
-                    str(runs[0].path))
+    return table_of(
+        [part_of(run) for run in runs], [run.wall_ns for run in runs], str(runs[0].path)
+    )
 
 
 def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -> PointTable:
@@ -86,12 +87,15 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
     one = parts[0]
     units = sorted({part.work_unit for part in parts})
     if INSTRUCTIONS in units and len(units) > 1:
-        raise P3SError(f"characterize: the repeats at {one.np} processes mix work in "
-                       f"instructions with work in time; run `p3s characterize -n {one.np}` "
-                       "again with one --work")
+        raise P3SError(
+            f"characterize: the repeats at {one.np} processes mix work in "
+            f"instructions with work in time; run `p3s characterize -n {one.np}` "
+            "again with one --work"
+        )
     if not len(one.edges):
-        raise P3SError(f"characterize: the capture in {where} holds no events; "
-                       "run `p3s characterize` again")
+        raise P3SError(
+            f"characterize: the capture in {where} holds no events; run `p3s characterize` again"
+        )
     table = {name: column.copy() for name, column in one.table.items()}
     key = _row_keys(one.groups, table)
     varying: set[str] = set()
@@ -109,16 +113,28 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         varying.update(k[1] for k in o_key if k not in known)
     walls = [wall for wall in wall_ns if wall is not None]
     return PointTable(
-        np=one.np, groups=tuple(one.groups), places=tuple(one.places), sites=dict(one.sites),
-        **table, nodes=tuple(one.nodes), edges=one.edges, samples=dict(one.samples),
-        events=one.events, null_events=one.null_events, failed_polls=one.failed_polls,
-        repeats=len(parts), varying=tuple(sorted(varying)),
-        moved=_differing(parts, with_partner=True), recounted=_differing(parts),
+        np=one.np,
+        groups=tuple(one.groups),
+        places=tuple(one.places),
+        sites=dict(one.sites),
+        **table,
+        nodes=tuple(one.nodes),
+        edges=one.edges,
+        samples=dict(one.samples),
+        events=one.events,
+        null_events=one.null_events,
+        failed_polls=one.failed_polls,
+        repeats=len(parts),
+        varying=tuple(sorted(varying)),
+        moved=_differing(parts, with_partner=True),
+        recounted=_differing(parts),
         unmodelled=dict(one.unmodelled),
         wall_ns=min(walls) if walls else None,
-        work_unit=units[0] if len(units) == 1 else CPU, tracing=dict(one.tracing),
+        work_unit=units[0] if len(units) == 1 else CPU,
+        tracing=dict(one.tracing),
         sequences=dict(one.sequences),
-        segments=least([(part.segments, part.nodes) for part in parts]))
+        segments=least([(part.segments, part.nodes) for part in parts]),
+    )
 
 
 def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, ...]:
@@ -126,21 +142,31 @@ def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, 
     seen: list[dict[tuple[Any, ...], int]] = []
     for part in parts if len(parts) > 1 else ():
         number: dict[tuple[Any, ...], int] = {}
-        for rank, group, count in zip(part.table["rank"].tolist(), part.table["group"].tolist(),
-                                      part.table["count"].tolist(), strict=True):
+        for rank, group, count in zip(
+            part.table["rank"].tolist(),
+            part.table["group"].tolist(),
+            part.table["count"].tolist(),
+            strict=True,
+        ):
             g = part.groups[group]
-            key = (f"{g.site}:{g.op}", rank, *((g.comm, g.peer, g.tag, g.root)
-                                               if with_partner else ()))
+            key = (
+                f"{g.site}:{g.op}",
+                rank,
+                *((g.comm, g.peer, g.tag, g.root) if with_partner else ()),
+            )
             number[key] = number.get(key, 0) + count
         seen.append(number)
-    return tuple(sorted({key[0] for other in seen[1:] for key, _ in
-                         seen[0].items() ^ other.items()}))
+    return tuple(
+        sorted({key[0] for other in seen[1:] for key, _ in seen[0].items() ^ other.items()})
+    )
 
 
 def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple[Any, ...]]:
-    return [(int(r), f"{g.site}:{g.op}", g.comm, g.peer, g.tag, g.root, int(b))
-            for r, gi, b in zip(table["rank"], table["group"], table["nbytes"], strict=True)
-            for g in (groups[gi],)]
+    return [
+        (int(r), f"{g.site}:{g.op}", g.comm, g.peer, g.tag, g.root, int(b))
+        for r, gi, b in zip(table["rank"], table["group"], table["nbytes"], strict=True)
+        for g in (groups[gi],)
+    ]
 
 
 def node_of_row(t: PointTable) -> np.ndarray:

@@ -112,9 +112,7 @@ class _Table:
 
 
 def thesis_phases(
-    run: RunTrace,
-    settings: Similarity = Similarity(),
-    time: LogicalTime | None = None,
+    run: RunTrace, settings: Similarity = Similarity(), time: LogicalTime | None = None
 ) -> list[ThesisPhase]:
     """Return the phases of a run in the order of their first occurrence (thesis A.4.3, A.5).
 
@@ -164,18 +162,27 @@ def _table(run: RunTrace, time: LogicalTime, settings: Similarity) -> _Table:
         if not events:
             continue
         after = np.append(trace.work[1:], 0)
-        elapsed = np.zeros(events, np.int64) if run.work_unit == "instructions" else (
-            np.asarray(trace.elapsed_ns))  # fmt: skip
+        elapsed = (
+            np.zeros(events, np.int64)
+            if run.work_unit == "instructions"
+            else (np.asarray(trace.elapsed_ns))
+        )
         start = ends[trace.call]
         total += int(after.sum()) + int(elapsed[~start].sum())
         keep = np.flatnonzero(~start)
         tick = time.of(rank, trace)[keep]
         for column, values in zip(
             columns,
-            (tick, np.full(len(keep), rank), _turns(tick), trace.call[keep], after[keep],
-             elapsed[keep]),
+            (
+                tick,
+                np.full(len(keep), rank),
+                _turns(tick),
+                trace.call[keep],
+                after[keep],
+                elapsed[keep],
+            ),
             strict=True,
-        ):  # fmt: skip
+        ):
             column.append(np.asarray(values, dtype=np.int64))
     if not columns[0]:
         columns = [[np.empty(0, dtype=np.int64)]] * 6
@@ -357,9 +364,13 @@ def _grouped(segments: _Segments, settings: Similarity) -> list[tuple[Ints, bool
 
 
 def _phase(
-    number: int, members: Ints, similar: bool, segments: _Segments, run: RunTrace,
+    number: int,
+    members: Ints,
+    similar: bool,
+    segments: _Segments,
+    run: RunTrace,
     settings: Similarity,
-) -> ThesisPhase:  # fmt: skip
+) -> ThesisPhase:
     table, first = segments.table, int(members[0])
     work = int(np.add.reduceat(table.after, segments.first)[members].sum())
     time = work + int(np.add.reduceat(table.elapsed, segments.first)[members].sum())
@@ -369,12 +380,22 @@ def _phase(
         operations[run.calls[call].op] += events
     share = time / table.total_time if table.total_time else 0.0
     return ThesisPhase(
-        number, int(segments.first_tick[first]), int(segments.ticks[first]),
-        int(segments.count[first]), len(members), time, share, share >= settings.relevance,
-        work / len(members), frozenset(run.sites[run.calls[call].site].key for call in calls),
-        dict(sorted(operations.items())), segments.first_tick[members], len(members),
-        work / len(members), similar=similar,
-    )  # fmt: skip
+        number,
+        int(segments.first_tick[first]),
+        int(segments.ticks[first]),
+        int(segments.count[first]),
+        len(members),
+        time,
+        share,
+        share >= settings.relevance,
+        work / len(members),
+        frozenset(run.sites[run.calls[call].site].key for call in calls),
+        dict(sorted(operations.items())),
+        segments.first_tick[members],
+        len(members),
+        work / len(members),
+        similar=similar,
+    )
 
 
 def corrected(

@@ -96,15 +96,15 @@ def source_of(study: Study, np: int, work_unit: str) -> list[RunRecord]:
     return [run for run in runs if run.status == "complete"]
 
 
-def write_times(study: Study, table: PointTable, parts: Sequence[Part],
-                records: Sequence[RunRecord]) -> Times | None:
+def write_times(
+    study: Study, table: PointTable, parts: Sequence[Part], records: Sequence[RunRecord]
+) -> Times | None:
     """Write the times of a signature from its runs, one Part each; None where none has a clock.
 
     records: of the runs. What was there from earlier runs is removed when nothing takes its place.
     """
     path = study.times_path(table.np)
-    timed = [(part, record) for part, record in zip(parts, records, strict=True)
-             if part.time_unit]
+    timed = [(part, record) for part, record in zip(parts, records, strict=True) if part.time_unit]
     if not timed:
         for old in (path, path.with_suffix(".parquet")):
             old.unlink(missing_ok=True)
@@ -116,8 +116,9 @@ def write_times(study: Study, table: PointTable, parts: Sequence[Part],
     return times
 
 
-def times_of_runs(table: PointTable, parts: Sequence[Part], dirs: Sequence[str],
-                  shared: Sequence[bool]) -> Times:
+def times_of_runs(
+    table: PointTable, parts: Sequence[Part], dirs: Sequence[str], shared: Sequence[bool]
+) -> Times:
     """Return the times of a signature's segments from runs that have a clock.
 
     dirs, shared: of each run, its place in the study and whether its ranks shared cores.
@@ -153,19 +154,31 @@ def times_of_runs(table: PointTable, parts: Sequence[Part], dirs: Sequence[str],
     rows = table.segments[keep]
     units = {part.time_unit for part in parts}
     return Times(
-        table.np, table.nodes, rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3],
-        rows[:, 4].astype(np.float64), np.nanmin(sums[:, keep], axis=0),
-        np.nanmedian(sums[:, keep], axis=0), np.nanmax(sums[:, keep], axis=0), quantile,
-        table.work_unit, units.pop() if len(units) == 1 else clock.CPU,
+        table.np,
+        table.nodes,
+        rows[:, 0],
+        rows[:, 1],
+        rows[:, 2],
+        rows[:, 3],
+        rows[:, 4].astype(np.float64),
+        np.nanmin(sums[:, keep], axis=0),
+        np.nanmedian(sums[:, keep], axis=0),
+        np.nanmax(sums[:, keep], axis=0),
+        quantile,
+        table.work_unit,
+        units.pop() if len(units) == 1 else clock.CPU,
         lost_ns / all_ns if all_ns > 0 else 0.0,
-        tuple(_run_info(table, part, sums[run], dirs[run], said)
-              for run, (part, said) in enumerate(
-                  zip(parts, disturbances(parts, shared), strict=True))),
-        _resident(table.np, parts))
+        tuple(
+            _run_info(table, part, sums[run], dirs[run], said)
+            for run, (part, said) in enumerate(zip(parts, disturbances(parts, shared), strict=True))
+        ),
+        _resident(table.np, parts),
+    )
 
 
-def _codes(segments: numpy.ndarray, nodes: Sequence[tuple[str, str]],
-           wanted: Sequence[tuple[str, str]]) -> numpy.ndarray:
+def _codes(
+    segments: numpy.ndarray, nodes: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]
+) -> numpy.ndarray:
     """Return a number per row from rank and both places, numbered as ``wanted``; -1: has none."""
     number = {node: k for k, node in enumerate(wanted)}
     to = np.array([*(number.get(node, -2) for node in nodes), -1], dtype=np.int64)
@@ -175,16 +188,24 @@ def _codes(segments: numpy.ndarray, nodes: Sequence[tuple[str, str]],
     return np.where((before == -2) | (after == -2), -1, codes)
 
 
-def _run_info(table: PointTable, part: Part, sums: numpy.ndarray, name: str, said: list[str]
-              ) -> dict[str, Any]:
+def _run_info(
+    table: PointTable, part: Part, sums: numpy.ndarray, name: str, said: list[str]
+) -> dict[str, Any]:
     wall = part.loads[:, clock.LOADS.index("wall_ns")]
     there = np.isfinite(sums)
     work = table.segments[there, 4].astype(np.float64)
-    floor = floor_ns(table.segments[there, 3].astype(np.float64), sums[there],
-                     None if table.work_unit in clock.TIMES else work)
-    return {"dir": name, "time_ns": int(part.times[:, 0].sum()),
-            "wall_ns": int(wall.max()) if len(wall) else 0, "disturbed": said,
-            "floor_ns": round(floor, 1)}
+    floor = floor_ns(
+        table.segments[there, 3].astype(np.float64),
+        sums[there],
+        None if table.work_unit in clock.TIMES else work,
+    )
+    return {
+        "dir": name,
+        "time_ns": int(part.times[:, 0].sum()),
+        "wall_ns": int(wall.max()) if len(wall) else 0,
+        "disturbed": said,
+        "floor_ns": round(floor, 1),
+    }
 
 
 def _resident(size: int, parts: Sequence[Part]) -> numpy.ndarray:
@@ -215,12 +236,20 @@ def _save(times: Times, path: Path) -> None:
     data = parquet_bytes(pa.table(columns))
     head = {name: getattr(times, name) for name in _HEAD}
     write_bytes(path.with_suffix(".parquet"), data)
-    write_json(path, {
-        "schema": TIMES_SCHEMA, "schema_version": TIMES_VERSION, **head,
-        "quantiles": list(QUANTILES), "rows": len(times.rank), "table_crc": zlib.crc32(data),
-        "nodes": [list(node) for node in times.nodes],
-        "runs": [dict(run) for run in times.runs],
-        "resident_bytes": times.resident_bytes.tolist()})
+    write_json(
+        path,
+        {
+            "schema": TIMES_SCHEMA,
+            "schema_version": TIMES_VERSION,
+            **head,
+            "quantiles": list(QUANTILES),
+            "rows": len(times.rank),
+            "table_crc": zlib.crc32(data),
+            "nodes": [list(node) for node in times.nodes],
+            "runs": [dict(run) for run in times.runs],
+            "resident_bytes": times.resident_bytes.tolist(),
+        },
+    )
 
 
 def load_times(root: Path, np: int) -> Times | None:
@@ -238,8 +267,9 @@ def load_times(root: Path, np: int) -> Times | None:
         return _times_from(data, path.with_suffix(".parquet"))
     except (OSError, KeyError, TypeError, ValueError, OverflowError) as err:
         why = (str(err).splitlines() or [type(err).__name__])[0][:100]
-        raise Damaged(f"{path}: the times of {np} processes are damaged ({why}); "
-                      "run `p3s characterize` again") from err
+        raise Damaged(
+            f"{path}: the times of {np} processes are damaged ({why}); run `p3s characterize` again"
+        ) from err
 
 
 def _times_from(data: dict[str, Any], table_path: Path) -> Times:
@@ -263,9 +293,14 @@ def _times_from(data: dict[str, Any], table_path: Path) -> Times:
     resident = np.array(data["resident_bytes"], dtype=np.int64)
     if data["unit"] not in clock.TIMES or resident.shape != (data["np"],):
         raise ValueError("unit or memory per rank is none")
-    return Times(nodes=nodes, quantile_ns=np.stack(quantile, axis=1),
-                 runs=tuple(dict(run) for run in data["runs"]), resident_bytes=resident,
-                 **{name: data[name] for name in _HEAD}, **columns)
+    return Times(
+        nodes=nodes,
+        quantile_ns=np.stack(quantile, axis=1),
+        runs=tuple(dict(run) for run in data["runs"]),
+        resident_bytes=resident,
+        **{name: data[name] for name in _HEAD},
+        **columns,
+    )
 
 
 def stale(study: Study, np: int) -> bool:
@@ -286,8 +321,9 @@ def stale(study: Study, np: int) -> bool:
         units = {run.info.get("work_unit", clock.CPU) for run in own}
         return bool(timed) or bool(units & set(clock.TIMES))
     inputs = [signature, *(run.path / "run.json" for run in study.timed_runs(np))]
-    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) \
-        or not all((study.root / name).is_dir() for name in _run_dirs(path))
+    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) or not all(
+        (study.root / name).is_dir() for name in _run_dirs(path)
+    )
 
 
 def _run_dirs(path: Path) -> list[str]:
@@ -308,8 +344,10 @@ def notes(times: Times | None) -> list[str]:
         return []
     said = []
     if times.unmatched > _UNMATCHED:
-        said.append(f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
-                    " signature does not have as often: it is in no cost")
+        said.append(
+            f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
+            " signature does not have as often: it is in no cost"
+        )
     bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
     if bad:
         (first, why), total = bad[0], len(times.runs)
@@ -326,5 +364,8 @@ def as_json(times: Times | None) -> dict[str, Any]:
     """Return what the commands say of the times of one count."""
     if times is None:
         return {}
-    return {"runs": [dict(run) for run in times.runs], "unmatched": times.unmatched,
-            "unit": times.unit}
+    return {
+        "runs": [dict(run) for run in times.runs],
+        "unmatched": times.unmatched,
+        "unit": times.unit,
+    }

@@ -33,7 +33,10 @@ def _of_one(t: PointTable) -> dict[str, dict[str, Any]]:
     for op in t.unmodelled:
         mine = [i for i, group in enumerate(t.groups) if group.op == op]
         rows[op] = {
-            "op": op, "kind": kind_of(op), "np": t.np, "events": int(events[mine].sum()),
+            "op": op,
+            "kind": kind_of(op),
+            "np": t.np,
+            "events": int(events[mine].sum()),
             "share_of_events": float(events[mine].sum() / all_events),
             "share_of_time": float(time_of[mine].sum() / all_time),
         }

@@ -7,15 +7,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    launcher_words,
-    out,
-    quoted,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, emit_json, header, launcher_words, out, quoted, say
 from p3s.text import table
 
 EPILOG = """Words after -- are a launcher command that runs the same, for p3s validate.

@@ -61,15 +61,16 @@ app = typer.Typer(
 )
 
 _FAMILY = typer.Option(
-    "auto", "--family", metavar="NAME",
+    "auto",
+    "--family",
+    metavar="NAME",
     help="Form: three-term, amdahl, power-law, barnes-1, barnes-2, spline, explicit, mlp, "
     "forest, svm, rbf [default: best at the largest counts, fitted without them].",
     show_default=False,
-)  # fmt: skip
+)
 _WEIGHTS = typer.Option(
-    "relative", "--weights", metavar="KIND",
-    help="Make relative errors small, or absolute ones.",
-)  # fmt: skip
+    "relative", "--weights", metavar="KIND", help="Make relative errors small, or absolute ones."
+)
 _LEAST = typer.Option(1, "--from", min=1, metavar="N", help="Leave out counts below N.")
 _MOST = typer.Option(
     None, "--to", min=1, metavar="N", show_default=False, help="Leave out counts above N."
@@ -78,13 +79,20 @@ _REDUCE = typer.Option(
     "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
 )
 _WHERE = typer.Option(
-    None, "--where", metavar="NAME=VALUE", show_default=False,
+    None,
+    "--where",
+    metavar="NAME=VALUE",
+    show_default=False,
     help="Only runs with this input or label; may be repeated.",
-)  # fmt: skip
+)
 _HOLD = typer.Option(
-    None, "--hold", min=1, metavar="K", show_default=False,
+    None,
+    "--hold",
+    min=1,
+    metavar="K",
+    show_default=False,
     help="Hold out the K largest counts [default: a quarter, 1 to 3].",
-)  # fmt: skip
+)
 
 
 @app.command(epilog=_FIT, short_help="Fit run times over the count.")
@@ -121,17 +129,25 @@ def predict(
     file: Path = typer.Argument(..., metavar="FILE", help="A fitted file, run times, or a study."),
     counts: str = typer.Option(..., "-n", "--counts", metavar="LIST", help="Process counts."),
     given: list[str] = typer.Option(
-        None, "--input", metavar="NAME=VALUE", show_default=False,
+        None,
+        "--input",
+        metavar="NAME=VALUE",
+        show_default=False,
         help="Value of an input the fit depends on; may be repeated.",
-    ),  # fmt: skip
+    ),
     against: Path = typer.Option(
-        None, "--against", metavar="TIMES", show_default=False,
+        None,
+        "--against",
+        metavar="TIMES",
+        show_default=False,
         help="Compare with these run times (least of each count).",
-    ),  # fmt: skip
+    ),
     method: str = typer.Option(
-        "auto", "--interval", metavar="HOW",
+        "auto",
+        "--interval",
+        metavar="HOW",
         help="How: auto, configurations, residuals or jackknife.",
-    ),  # fmt: skip
+    ),
     family: str = _FAMILY,
     weights: str = _WEIGHTS,
     least: int = _LEAST,
@@ -166,8 +182,10 @@ def predict(
     ratio = max(each.ratio for each in said)
     if ratio <= TESTED_RATIO:
         return 0
-    say(f"low confidence: {ratio:.3g} times the largest run; such regressions were tried up to "
-        f"{TESTED_RATIO:g}")
+    say(
+        f"low confidence: {ratio:.3g} times the largest run; such regressions were tried up to "
+        f"{TESTED_RATIO:g}"
+    )
     return 3
 
 
@@ -175,28 +193,40 @@ def predict(
 def run(
     ctx: typer.Context,
     counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="LIST",
+        ...,
+        "-n",
+        "--counts",
+        metavar="LIST",
         help="Process counts, as 4,8,16, 4n:1-32, n^2:2-11 or 2^n:2-7.",
-    ),  # fmt: skip
+    ),
     repeats: int = typer.Option(
         3, "-r", "--repeats", min=1, max=10_000, metavar="R", help="Runs of every count."
     ),
     output: Path = typer.Option(
-        Path("times.json"), "-o", "--output", metavar="FILE",
+        Path("times.json"),
+        "-o",
+        "--output",
+        metavar="FILE",
         help="File to write, or to add to; .csv or JSON.",
-    ),  # fmt: skip
+    ),
     least: int = _LEAST,
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of every run."
     ),
     time_from: str = typer.Option(
-        "", "--time-from", metavar="REGEX", show_default=False,
+        "",
+        "--time-from",
+        metavar="REGEX",
+        show_default=False,
         help="The run prints its seconds: expression with one group [default: launcher's time].",
-    ),  # fmt: skip
+    ),
     given: list[str] = typer.Option(
-        None, "--input", metavar="NAME=VALUE", show_default=False,
+        None,
+        "--input",
+        metavar="NAME=VALUE",
+        show_default=False,
         help="Value of an input of these runs, to write down; may be repeated.",
-    ),  # fmt: skip
+    ),
     dims: str = DIMS,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -216,9 +246,18 @@ def run(
     if output.is_dir():
         raise UsageError(f"-o {output}: is a directory; name a file in it, as times.json")
     with progress(len(wanted) * repeats) as bar:
-        times = collect(words, wanted, repeats, output, timeout_s=timeout, time_from=time_from,
-                        inputs=_values(given or []), extents=extents, start=bar.start,
-                        done=bar.done)  # fmt: skip
+        times = collect(
+            words,
+            wanted,
+            repeats,
+            output,
+            timeout_s=timeout,
+            time_from=time_from,
+            inputs=_values(given or []),
+            extents=extents,
+            start=bar.start,
+            done=bar.done,
+        )
     failed = [each for each in times.runs if not each.valid]
     if json_:
         from p3s.baseline.read import as_json
@@ -267,20 +306,39 @@ def _saved(file: Path) -> Baseline | None:
     return Baseline.load(file) if schema == BASELINE_SCHEMA else None
 
 
-def _fitted(times: Times, family: str, weights: str, least: int, most: int | None, reduce: str,
-            where: list[str] | None, hold: int | None) -> Baseline:
+def _fitted(
+    times: Times,
+    family: str,
+    weights: str,
+    least: int,
+    most: int | None,
+    reduce: str,
+    where: list[str] | None,
+    hold: int | None,
+) -> Baseline:
     from p3s.baseline.families import family_of
     from p3s.baseline.model import fit_series
     from p3s.baseline.times import series_of
 
     if family != "auto":
         family_of(family)
-    series = series_of(times.runs, where=_pairs(where or []), reduction=reduce, least=least,
-                       most=most, notes=times.notes)  # fmt: skip
+    series = series_of(
+        times.runs,
+        where=_pairs(where or []),
+        reduction=reduce,
+        least=least,
+        most=most,
+        notes=times.notes,
+    )
     if len(series.counts) > 1 and hold is not None and hold > len(series.counts) - 2:
         raise UsageError(f"--hold {hold}: {len(series.counts)} counts, two must be left to fit")
-    return fit_series(series, [] if family == "auto" else [family], weights=weights, hold=hold,
-                      command=times.facts.get("command", ()))  # fmt: skip
+    return fit_series(
+        series,
+        [] if family == "auto" else [family],
+        weights=weights,
+        hold=hold,
+        command=times.facts.get("command", ()),
+    )
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
@@ -320,7 +378,8 @@ def _show(made: Baseline) -> str:
     rows = []
     for trial in sorted(made.choice.trials, key=lambda t: t.error):
         each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
-            trial.why_not)
+            trial.why_not
+        )
         error = percent(trial.error) if trial.signed else "-"
         rows.append([trial.family, error, str(trial.n_params or "-"), each])
     if rows:
@@ -330,9 +389,17 @@ def _show(made: Baseline) -> str:
     data = Data.of(made.points, made.inputs)
     told = made.fitted.predict(data.n, data.inputs)
     for point, value in zip(made.points, told.tolist(), strict=True):
-        rows.append([f"{point.n:,}", *(f"{x:g}" for x in point.inputs), f"{point.seconds:.4g}",
-                     str(len(point.repeats)), percent(spread(point.repeats)), f"{value:.4g}",
-                     f"{100 * relative_error(value, point.seconds):+.1f} %"])
+        rows.append(
+            [
+                f"{point.n:,}",
+                *(f"{x:g}" for x in point.inputs),
+                f"{point.seconds:.4g}",
+                str(len(point.repeats)),
+                percent(spread(point.repeats)),
+                f"{value:.4g}",
+                f"{100 * relative_error(value, point.seconds):+.1f} %",
+            ]
+        )
     head = ["n", *made.inputs, f"{made.reduction}, s", "runs", "spread", "fitted, s", "error"]
     return "\n".join([*lines, "", table(rows, head, left=0)])
 
@@ -341,9 +408,12 @@ def _about(made: Baseline) -> list[str]:
     lines = []
     if made.fitted.family in ("three-term", "barnes-2") and not made.inputs:
         turn = made.turnover
-        lines.append("no turnover: the time never rises" if turn is None else
-                     f"turnover: shortest at {turn:,.4g} processes, {made.ratio(1) * turn:.3g} "
-                     "times the largest run")
+        lines.append(
+            "no turnover: the time never rises"
+            if turn is None
+            else f"turnover: shortest at {turn:,.4g} processes, {made.ratio(1) * turn:.3g} "
+            "times the largest run"
+        )
     return [*lines, *(f"note: {note}" for note in made.notes)]
 
 
@@ -357,17 +427,26 @@ def _predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None
         row = [f"{each.n:,}", f"{each.seconds:.4g}", ends, f"{each.ratio:.3g}"]
         if compared is not None:
             target = errors[each.n]
-            row += ["-", target["why"]] if target["error"] is None else [
-                f"{target['observed_s']:.4g}", f"{100 * target['error']:+.2f} %"]
+            row += (
+                ["-", target["why"]]
+                if target["error"] is None
+                else [f"{target['observed_s']:.4g}", f"{100 * target['error']:+.2f} %"]
+            )
         rows.append(row)
     head = ["n", "seconds", "interval", "times the largest run"]
     head += ["least run, s", "error"] if compared is not None else []
     others = f"; interval: 90 %, and {', '.join(made.choice.alike)}" if made.choice.alike else ""
-    lines = [f"{made.fitted.family}, fitted at {join(made.counts)} processes{others}",
-             *_about(made), "", table(rows, head, left=0)]
+    lines = [
+        f"{made.fitted.family}, fitted at {join(made.counts)} processes{others}",
+        *_about(made),
+        "",
+        table(rows, head, left=0),
+    ]
     if compared is not None and compared["median"] is not None:
-        lines.append(f"median error {100 * compared['median']:.2f} %, mean "
-                     f"{100 * compared['mean']:.2f} %, largest {100 * compared['largest']:.2f} %")
+        lines.append(
+            f"median error {100 * compared['median']:.2f} %, mean "
+            f"{100 * compared['mean']:.2f} %, largest {100 * compared['largest']:.2f} %"
+        )
     return "\n".join(lines)
 
 
@@ -376,9 +455,16 @@ def _compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str
     from p3s.scores import by_target, scores
 
     named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
-    mine = [run for run in times.runs if run.component == "total" and all(
-        _same(dict((*run.labels, *run.inputs)).get(name), value)
-        for name, value in where.items() if name in named)]
+    mine = [
+        run
+        for run in times.runs
+        if run.component == "total"
+        and all(
+            _same(dict((*run.labels, *run.inputs)).get(name), value)
+            for name, value in where.items()
+            if name in named
+        )
+    ]
     if len({(run.labels, run.inputs) for run in mine}) > 1:
         raise P3SError("--against: run times of several kinds; choose one with --where NAME=VALUE")
     runs: dict[int, list[float]] = {}
@@ -391,10 +477,15 @@ def _compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str
     errors = by_target({each.n: each.seconds for each in said}, runs)
     found = scores(errors[each.n] for each in said)
     return {
-        "targets": [{"n": each.n, "observed_s": min(runs[each.n]) if each.n in runs else None,
-                     "error": errors[each.n],
-                     "why": "" if each.n in runs else why.get(each.n, "not run")}
-                    for each in said],
+        "targets": [
+            {
+                "n": each.n,
+                "observed_s": min(runs[each.n]) if each.n in runs else None,
+                "error": errors[each.n],
+                "why": "" if each.n in runs else why.get(each.n, "not run"),
+            }
+            for each in said
+        ],
         "median": found.median if found.count else None,
         "mean": found.mean if found.count else None,
         "largest": found.largest if found.count else None,
@@ -414,14 +505,26 @@ def _as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) 
     from p3s.baseline.model import TESTED_RATIO
 
     return {
-        "schema": "p3s.baseline_prediction", "schema_version": 1,
-        "family": made.fitted.family, "parameters": made.fitted.parameters,
-        "fitted_counts": made.counts, "turnover": made.turnover,
-        "counts": [{"n": each.n, "time_s": each.seconds, "low_s": each.low, "high_s": each.high,
-                    "ratio": each.ratio} for each in said],
+        "schema": "p3s.baseline_prediction",
+        "schema_version": 1,
+        "family": made.fitted.family,
+        "parameters": made.fitted.parameters,
+        "fitted_counts": made.counts,
+        "turnover": made.turnover,
+        "counts": [
+            {
+                "n": each.n,
+                "time_s": each.seconds,
+                "low_s": each.low,
+                "high_s": each.high,
+                "ratio": each.ratio,
+            }
+            for each in said
+        ],
         "low_confidence": max(each.ratio for each in said) > TESTED_RATIO,
-        "notes": list(made.notes), "compared": compared,
-    }  # fmt: skip
+        "notes": list(made.notes),
+        "compared": compared,
+    }
 
 
 def _runs_table(times: Times) -> str:
@@ -432,10 +535,18 @@ def _runs_table(times: Times) -> str:
     for key in sorted({(run.n, run.inputs) for run in times.runs}):
         mine = [run for run in times.runs if (run.n, run.inputs) == key]
         good = [run.seconds for run in mine if run.valid and run.seconds is not None]
-        rows.append([f"{key[0]:,}", *(f"{value:g}" for _, value in key[1]), str(len(mine)),
-                     str(len(mine) - len(good)), f"{min(good):.4g}" if good else "-",
-                     f"{max(good):.4g}" if good else "-",
-                     percent(spread(good)) if good else "-"])
+        rows.append(
+            [
+                f"{key[0]:,}",
+                *(f"{value:g}" for _, value in key[1]),
+                str(len(mine)),
+                str(len(mine) - len(good)),
+                f"{min(good):.4g}" if good else "-",
+                f"{max(good):.4g}" if good else "-",
+                percent(spread(good)) if good else "-",
+            ]
+        )
     inputs = [name for name, _ in times.runs[0].inputs]
-    return table(rows, ["n", *inputs, "runs", "set aside", "least, s", "largest, s", "spread"],
-                 left=0)
+    return table(
+        rows, ["n", *inputs, "runs", "set aside", "least, s", "largest, s", "spread"], left=0
+    )

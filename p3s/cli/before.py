@@ -22,8 +22,9 @@ ROW_BYTES = 32
 _SAMPLE = 64
 
 
-def check_request(root: Path, counts: Sequence[int], request: Request,
-                  machine: Path | None, base: Path | None) -> None:  # fmt: skip
+def check_request(
+    root: Path, counts: Sequence[int], request: Request, machine: Path | None, base: Path | None
+) -> None:
     """Raise where options name something that is not there or cannot be used.
 
     ``machine``, ``base``: of the command line. A study need not be there yet.
@@ -55,8 +56,9 @@ def _check_machines(study: Study, machine: Path | None, base: Path | None) -> No
         Machine.load(base_path(study, base))
 
 
-def _check_estimator(study: Study, counts: Sequence[int], request: Request,
-                     machine: Path | None) -> None:  # fmt: skip
+def _check_estimator(
+    study: Study, counts: Sequence[int], request: Request, machine: Path | None
+) -> None:
     """Raise P3SError where an estimator lacks what it rests on, or nothing can be launched."""
     from p3s.machine.machinefile import NAME
     from p3s.predict.estimators import lacking
@@ -66,8 +68,12 @@ def _check_estimator(study: Study, counts: Sequence[int], request: Request,
         why = lacking(name, study, machine or study.root / NAME)
         if why:
             raise P3SError(f"estimator {name}: {why}")
-    replays = name in REPLAYED or (name == AUTO and not request.network and not request.no_replay
-                                   and several_nodes(request.settings))  # fmt: skip
+    replays = name in REPLAYED or (
+        name == AUTO
+        and not request.network
+        and not request.no_replay
+        and several_nodes(request.settings)
+    )
     if replays and any(not study.replay_path(n).exists() for n in counts if n > 1):
         _check_launch(request)
 
@@ -79,8 +85,10 @@ def _check_launch(request: Request) -> None:
     try:
         find_mpi(request.settings.launcher)
     except P3SError as err:
-        raise P3SError(f"nothing can be replayed here: {err}; --network predicts for a typical "
-                       "network without a replay (p3s machine list)") from err
+        raise P3SError(
+            f"nothing can be replayed here: {err}; --network predicts for a typical "
+            "network without a replay (p3s machine list)"
+        ) from err
 
 
 def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> None:
@@ -111,8 +119,10 @@ def check_room(root: Path, needed: int, what: str = "a study") -> None:
         raise P3SError(f"{root}: {place} cannot be written; name another study directory")
     free = shutil.disk_usage(place).free
     if free < needed:
-        raise P3SError(f"{root}: {_size(free)} are free, {what} needs {_size(needed)}; make room, "
-                       "or name a directory on another disk")
+        raise P3SError(
+            f"{root}: {_size(free)} are free, {what} needs {_size(needed)}; make room, "
+            "or name a directory on another disk"
+        )
 
 
 def check_scaled_room(study: Study, counts: Sequence[int]) -> None:

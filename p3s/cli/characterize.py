@@ -50,7 +50,10 @@ def characterize(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
     counts: str = typer.Option(
-        None, "-n", "--counts", metavar="COUNTS",
+        None,
+        "-n",
+        "--counts",
+        metavar="COUNTS",
         help="Process counts, for example 2,4,8,16; or the largest, as ..32.",
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
@@ -106,8 +109,12 @@ def characterize(
     if not signature:
         refuse_alone(stop, context)
     if far or up_to:
-        alone = {"--signature": signature, "--force": force, "--no-times": not times,
-                 "--param": bool(param)}
+        alone = {
+            "--signature": signature,
+            "--force": force,
+            "--no-times": not times,
+            "--param": bool(param),
+        }
         source = context.get_parameter_source("repeats")
         given = repeats if source is not None and source.name == "COMMANDLINE" else None
         if extents and study_dir is not None:
@@ -116,8 +123,10 @@ def characterize(
             keep_dims(known, extents)
         return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
     if counts is None:
-        raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16, or the "
-                         "largest, as -n ..32")
+        raise UsageError(
+            "-n is missing: give process counts, for example -n 2,4,8,16, or the "
+            "largest, as -n ..32"
+        )
     on = parse_asked(counts)
     if not (on.top or param or signature):  # before the program is looked for
         check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
@@ -131,8 +140,16 @@ def characterize(
     if signature:
         enough_of = settings_of(width, confidence, turns)
         check_dims(existing, extents, on.counts)
-        return run_signature(root, words, parse_counts(counts), timeout,
-                             replace(asked, stop=stop), enough_of, json_, extents)
+        return run_signature(
+            root,
+            words,
+            parse_counts(counts),
+            timeout,
+            replace(asked, stop=stop),
+            enough_of,
+            json_,
+            extents,
+        )
     refuse_without(root)
     grids = grids_of(existing, words, extents)
     wanted = chosen(on, existing, grids)
@@ -145,8 +162,9 @@ def characterize(
 
     def trace(these: Sequence[int]) -> Traced:
         with progress(len(these) * repeats) as bar:
-            return trace_counts(study, words, these, repeats, timeout, bar, made=made,
-                                recording=asked, times=times)
+            return trace_counts(
+                study, words, these, repeats, timeout, bar, made=made, recording=asked, times=times
+            )
 
     say(f"tracing into {study.root}")
     done = trace_asked(on, wanted, study, grids, trace)
@@ -170,8 +188,10 @@ def characterize(
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))
     kept = ", ".join(map(str, have)) or "none"
     if not enough:
-        say(f"p3s: {reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts "
-            f"are there (kept: {kept})" + _others(study, have))
+        say(
+            f"p3s: {reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts "
+            f"are there (kept: {kept})" + _others(study, have)
+        )
         return 1
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {kept}")
@@ -219,8 +239,17 @@ def _table(rows: list[dict[str, Any]]) -> str:
             ]
         )
     beside = ["native runs", "native time"] if native else []
-    head = ["processes", *["grid"] * grids, "runs", "run time", *beside, "shared cores", "events",
-            "phases", "sites"]  # fmt: skip
+    head = [
+        "processes",
+        *["grid"] * grids,
+        "runs",
+        "run time",
+        *beside,
+        "shared cores",
+        "events",
+        "phases",
+        "sites",
+    ]
     return table(cells, head, left=0)
 
 

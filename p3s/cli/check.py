@@ -53,8 +53,10 @@ def check(
         bad = [run for run in found if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
         if bad:
             there = bad[0].path
-            say(f"next: p3s recover {quoted(there)} -o {quoted(Path(f'{there.name}-saved'))} "
-                "(saves what is intact)")
+            say(
+                f"next: p3s recover {quoted(there)} -o {quoted(Path(f'{there.name}-saved'))} "
+                "(saves what is intact)"
+            )
         return 3
     return 0
 
@@ -63,8 +65,10 @@ def _show(run: RunCheck) -> None:
     events = sum(rank.events for rank in run.ranks)
     size = sum(rank.bytes for rank in run.ranks)
     ranks = plural(run.np, "rank") if run.path.is_dir() else "one rank"
-    out(f"{one_line(str(run.path))}: {run.status}, {ranks}, {plural(events, 'event')}, "
-        f"{plural(size, 'byte')}")
+    out(
+        f"{one_line(str(run.path))}: {run.status}, {ranks}, {plural(events, 'event')}, "
+        f"{plural(size, 'byte')}"
+    )
     shown = [rank for rank in run.ranks if len(run.ranks) <= _LISTED_RANKS or rank.problem]
     missing = [rank for rank in shown if rank.status == "missing"]
     unlisted = missing[_LISTED_RANKS:]

@@ -150,8 +150,9 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
     ranks: set[int] = set()
     for word in text.split(","):
         ends = [end.strip() for end in word.split("-")]
-        good = len(ends) <= 2 and all(end.isascii() and end.isdigit() and len(end) <= 12
-                                      for end in ends)
+        good = len(ends) <= 2 and all(
+            end.isascii() and end.isdigit() and len(end) <= 12 for end in ends
+        )
         if not good or int(ends[-1]) < int(ends[0]):
             raise UsageError(
                 f"{option} {text}: {word.strip()!r} is neither a rank nor a range of ranks; "

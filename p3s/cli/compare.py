@@ -22,7 +22,11 @@ def compare(
     a: Path = typer.Argument(..., metavar="A", help="Study directory, or a prediction.json."),
     b: Path = typer.Argument(..., metavar="B", help="The same of the other one."),
     count: int | None = typer.Option(
-        None, "-n", metavar="COUNT", min=1, max=MAX_COUNT,
+        None,
+        "-n",
+        metavar="COUNT",
+        min=1,
+        max=MAX_COUNT,
         help="Process count at which phases are compared.  [default: the largest common]",
     ),
     picture: list[Path] = typer.Option(
@@ -30,7 +34,7 @@ def compare(
     ),
     csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV."),
     json_: bool = JSON_OPTION,
-) -> int:  # fmt: skip
+) -> int:
     """Compare the predictions of two studies: times with intervals, and the phases that differ.
 
     Exit code 3 when one of them is not to be trusted.

@@ -73,16 +73,21 @@ def request_of(estimator: str, network: str, no_replay: bool, settings: ReplaySe
     if no_replay and estimator in REPLAYED:
         raise UsageError(f"--estimator {estimator} rests on a replay: leave --no-replay out")
     if network and estimator not in (AUTO, TYPICAL):
-        raise UsageError(f"--estimator {estimator} does not take the costs of --network {network}: "
-                         "leave one of them out")  # fmt: skip
+        raise UsageError(
+            f"--estimator {estimator} does not take the costs of --network {network}: "
+            "leave one of them out"
+        )
     if network and settings.hosts:
-        raise UsageError("--network names costs of messages, --hosts nodes to measure them on: "
-                         "leave one of them out")  # fmt: skip
+        raise UsageError(
+            "--network names costs of messages, --hosts nodes to measure them on: "
+            "leave one of them out"
+        )
     return Request(estimator, network, no_replay, settings)
 
 
-def basis_of(request: Request, studies: Mapping[int, Study], asked: Sequence[int],
-             machine: Path | None) -> Basis:  # fmt: skip
+def basis_of(
+    request: Request, studies: Mapping[int, Study], asked: Sequence[int], machine: Path | None
+) -> Basis:
     """Return what costs of messages are taken.
 
     ``studies``: of every count. ``machine``: the file of costs between two ranks, None without
@@ -131,8 +136,10 @@ def measured_file(network: str) -> Path | None:
     except P3SError:
         return None  # read as a cluster it says what is wrong
     if not between_hosts(path):
-        raise P3SError(f"--network {network}: no messages between two hosts were measured for it; "
-                       "run p3s machine measure with a --launcher that puts the two ranks on two")
+        raise P3SError(
+            f"--network {network}: no messages between two hosts were measured for it; "
+            "run p3s machine measure with a --launcher that puts the two ranks on two"
+        )
     return path
 
 
@@ -166,5 +173,7 @@ def told_of(basis: Basis) -> str:
 
     cluster = cluster_of(basis.network)
     which = "typical " if cluster.typical else ""
-    return (f"network: a {which}{cluster.label} ({basis.network}); --network takes another one, "
-            "p3s machine list shows them")
+    return (
+        f"network: a {which}{cluster.label} ({basis.network}); --network takes another one, "
+        "p3s machine list shows them"
+    )

@@ -37,8 +37,9 @@ def parse_asked(text: str, option: str = "-n") -> Asked:
         return Asked(tuple(parse_counts(text, option)))
     word = text.removeprefix("..")
     if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:9]) <= MAX_COUNT:
-        raise UsageError(f"{option} {text}: write the largest count after the dots, as "
-                         f"{option} ..32")
+        raise UsageError(
+            f"{option} {text}: write the largest count after the dots, as {option} ..32"
+        )
     return Asked(top=int(word))
 
 
@@ -74,8 +75,10 @@ def chosen(asked: Asked, study: Study | None, grids: Grids) -> list[int]:
     ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
     found = choose(asked.top, ran, failed, grids.dims, grids.extents)
     there = f"{joined(ran)} {'are' if len(ran) > 1 else 'is'} there, " if ran else ""
-    say(f"-n ..{asked.top}: {there}"
-        + (_traced(found) if found else "no other count would tell more"))
+    say(
+        f"-n ..{asked.top}: {there}"
+        + (_traced(found) if found else "no other count would tell more")
+    )
     return found
 
 
@@ -92,7 +95,10 @@ def warn(asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids)
 
 
 def trace_asked(
-    asked: Asked, first: Sequence[int], study: Study, grids: Grids,
+    asked: Asked,
+    first: Sequence[int],
+    study: Study,
+    grids: Grids,
     trace: Callable[[Sequence[int]], Traced],
 ) -> Traced:
     """Trace the first counts; up to a maximum, others in place of those the program refuses.
@@ -110,8 +116,12 @@ def trace_asked(
         done.add(trace(rest))
     last, idle = done, int(not done.counts)
     refused = [row["np"] for row in done.failed if "refused" in row]
-    while asked.top and idle < _IN_VAIN and len(refused) < _TRIED \
-            and any("refused" in row for row in last.failed):
+    while (
+        asked.top
+        and idle < _IN_VAIN
+        and len(refused) < _TRIED
+        and any("refused" in row for row in last.failed)
+    ):
         failed = {*refused, *study.failed_counts()}
         more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
         if not more:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from p3s.cli.common import (
-    JSON_OPTION,
-    WithLauncher,
-    emit_json,
-    header,
-    launcher_words,
-    out,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, WithLauncher, emit_json, header, launcher_words, out, say
 from p3s.text import one_line
 
 __all__ = ["EPILOG", "WithLauncher", "doctor"]

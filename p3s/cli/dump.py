@@ -131,10 +131,16 @@ def _show(run: dict[str, Any]) -> None:
         work = f"{row['work'] / 1e9:.6f} s" if timed else str(row["work"])
         rows.append(
             [
-                op, row["kind"], str(row["events"]), str(row["bytes"]), str(row["elements"]),
-                f"{row['elapsed_ns'] / 1e9:.6f} s", work, str(row["sites"]),
+                op,
+                row["kind"],
+                str(row["events"]),
+                str(row["bytes"]),
+                str(row["elements"]),
+                f"{row['elapsed_ns'] / 1e9:.6f} s",
+                work,
+                str(row["sites"]),
             ]
-        )  # fmt: skip
+        )
     head = "work before" if timed else f"{unit} before"
     out(table(rows, ["call", "kind", "events", "bytes", "elements", "time", head, "sites"], 2))
     for name, text in (

@@ -39,13 +39,25 @@ def explain(
     calls = chosen(model, phase, call)
     places, notes = resolve_sites(study, model["sites"])
     if json_:
-        emit_json({
-            **header("explain"), "phase": model["phases"][phase], "grid": model["grid"],
-            "calls": [{"call": i, **model["items"][i],
-                       "place": [str(places[f]) for f in
-                                 model["sites"].get(model["items"][i]["site"], [])
-                                 if f in places]} for i in sorted(calls)],
-        })  # fmt: skip
+        emit_json(
+            {
+                **header("explain"),
+                "phase": model["phases"][phase],
+                "grid": model["grid"],
+                "calls": [
+                    {
+                        "call": i,
+                        **model["items"][i],
+                        "place": [
+                            str(places[f])
+                            for f in model["sites"].get(model["items"][i]["site"], [])
+                            if f in places
+                        ],
+                    }
+                    for i in sorted(calls)
+                ],
+            }
+        )
     else:
         out(render(model, places, phase, call, everything))
     for note in notes:

@@ -7,15 +7,7 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    out,
-    parse_counts,
-    parse_ranks,
-    progress,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, parse_ranks, progress, say
 from p3s.errors import UsageError
 
 EPILOG = """\b
@@ -26,8 +18,13 @@ Example:
   p3s export study --to extra-p
 Formats: simgrid, goal, extra-p, otf2, perfetto (docs/export.md)"""
 
-_SUFFIX = {"simgrid": ".ti", "goal": ".goal", "extra-p": ".extra-p", "otf2": ".otf2",
-           "perfetto": ".perfetto.json"}
+_SUFFIX = {
+    "simgrid": ".ti",
+    "goal": ".goal",
+    "extra-p": ".extra-p",
+    "otf2": ".otf2",
+    "perfetto": ".perfetto.json",
+}
 
 
 def export(
@@ -36,34 +33,58 @@ def export(
         ..., "--to", metavar="FORMAT", help="simgrid, goal, extra-p, otf2 or perfetto."
     ),
     count: str = typer.Option(
-        "", "-n", "--counts", show_default=False, metavar="N",
+        "",
+        "-n",
+        "--counts",
+        show_default=False,
+        metavar="N",
         help="Process count; otf2: a traced one; extra-p has all.",
     ),
     target: Path | None = typer.Option(
-        None, "-o", "--output", show_default=False, metavar="PATH",
+        None,
+        "-o",
+        "--output",
+        show_default=False,
+        metavar="PATH",
         help="New file or directory [default: STUDY/export/npN with the format's ending].",
     ),
     turns: str = typer.Option(
-        "", "--turns", show_default=False, metavar="K",
+        "",
+        "--turns",
+        show_default=False,
+        metavar="K",
         help="Turns of each loop, section by section [default: the whole run; perfetto: 3].",
     ),
     messages: bool = typer.Option(
         False, "--messages", help="Write all collectives as messages, also where calls exist."
     ),
     collectives: str = typer.Option(
-        "", "--collectives", show_default=False, metavar="WHAT",
+        "",
+        "--collectives",
+        show_default=False,
+        metavar="WHAT",
         help="Algorithms instead of the library's: allreduce=ring,..., or a file.",
     ),
     cores: int = typer.Option(
-        0, "--cores-per-node", show_default=False, min=0, metavar="K",
+        0,
+        "--cores-per-node",
+        show_default=False,
+        min=0,
+        metavar="K",
         help="Ranks on one node [default: 1].",
     ),
     machine: Path | None = typer.Option(
-        None, "--machine", show_default=False, metavar="FILE",
+        None,
+        "--machine",
+        show_default=False,
+        metavar="FILE",
         help="Machine file with the costs of messages [default: STUDY/machine.json].",
     ),
     ranks: str | None = typer.Option(
-        None, "--ranks", show_default=False, metavar="RANKS",
+        None,
+        "--ranks",
+        show_default=False,
+        metavar="RANKS",
         help="perfetto: only these ranks, for example 0-63.",
     ),
     force: bool = typer.Option(False, "--force", help="Replace an earlier export."),
@@ -81,8 +102,10 @@ def export(
     n = _count(count, to)
     some = tuple(parse_ranks(ranks)) if ranks is not None else None
     if some is not None and (to != "perfetto" or some[-1] >= n):
-        raise UsageError(f"--ranks {ranks}: " + (
-            f"there are {n} ranks" if to == "perfetto" else "only for --to perfetto"))
+        raise UsageError(
+            f"--ranks {ranks}: "
+            + (f"there are {n} ranks" if to == "perfetto" else "only for --to perfetto")
+        )
     options = Options(_turns(turns), messages, collectives, cores or None, machine, some)
     name = f"np{n:06d}" if n else "points"
     goal = target or study.root / "export" / (name + _SUFFIX[to])

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import (
-    Progress,
-    emit_json,
-    header,
-    out,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-)
+from p3s.cli.common import Progress, emit_json, header, out, parse_counts, progress, quoted, say
 from p3s.commands import Commands, counts_to_add, most_repeats
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
@@ -71,32 +62,52 @@ class _Far:
         return costs(self.own, self.tables, self.times, self.own_times) if self.tables else []
 
 
-def _times(study: Study, t: PointTable, same: Same | None = None
-           ) -> Mapping[tuple[str, str], float] | None:
+def _times(
+    study: Study, t: PointTable, same: Same | None = None
+) -> Mapping[tuple[str, str], float] | None:
     from p3s.small_runs.times import spent
 
     found = spent(study, t, t.nodes, same)
     return None if found is None else found.of_place(t.nodes)
 
 
-def far_runs(far: bool, alone: Mapping[str, bool], root: Path | None, words: Sequence[str],
-             counts: str | None, up_to: int, repeats: int | None, timeout_s: float,
-             asked: Recording, json_: bool) -> int:
+def far_runs(
+    far: bool,
+    alone: Mapping[str, bool],
+    root: Path | None,
+    words: Sequence[str],
+    counts: str | None,
+    up_to: int,
+    repeats: int | None,
+    timeout_s: float,
+    asked: Recording,
+    json_: bool,
+) -> int:
     """Check the options that go with --far (``alone``: those that do not), :func:`record_far`."""
     if not far:
         raise UsageError(f"--up-to {up_to}: goes with --far; give the counts with -n")
     for name, given in alone.items():
         if given:
-            raise UsageError(f"--far {name}: a smaller workload is recorded whole, with its times, "
-                             f"and kept apart; leave out {name}")
+            raise UsageError(
+                f"--far {name}: a smaller workload is recorded whole, with its times, "
+                f"and kept apart; leave out {name}"
+            )
     if up_to < 0 or up_to == 1:
         raise UsageError(f"--up-to {up_to}: give a count of two or more")
     wanted = parse_counts(counts) if counts is not None else []
     return record_far(root, words, wanted, up_to, repeats, timeout_s, asked, json_)
 
 
-def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], up_to: int,
-               repeats: int | None, timeout_s: float, asked: Recording, json_: bool) -> int:
+def record_far(
+    root: Path | None,
+    words: Sequence[str],
+    counts: Sequence[int],
+    up_to: int,
+    repeats: int | None,
+    timeout_s: float,
+    asked: Recording,
+    json_: bool,
+) -> int:
     """Record runs of a smaller workload into far/NAME of a study; nothing is kept of one that is
     no smaller workload of the same program.
 
@@ -111,8 +122,10 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
         raise UsageError("--far: say with -o which study it is a smaller workload of")
     study = Study.open(root)
     if 1 in counts:
-        raise UsageError("-n 1: one process has nobody to communicate with, so there are no phases "
-                         "to compare; give counts of two or more")
+        raise UsageError(
+            "-n 1: one process has nobody to communicate with, so there are no phases "
+            "to compare; give counts of two or more"
+        )
     if up_to and counts:
         raise UsageError(f"--up-to {up_to}: ends the walk that is made without -n; leave one out")
     check_command(study, words)
@@ -123,8 +136,9 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
     name = name_for(study, words)
     say(f"recording into {study.far_dir(name)}")
     with staged(study, name, words) as new, progress(len(wanted) * repeats) as bar:
-        rows, failed, problems = _record(new, far, words, wanted, not counts, repeats, timeout_s,
-                                         recording, bar)
+        rows, failed, problems = _record(
+            new, far, words, wanted, not counts, repeats, timeout_s, recording, bar
+        )
         if not rows:
             from p3s.cli.runs import reasons
 
@@ -146,8 +160,10 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
     own = of_study(study).work
     if asked.work not in ("auto", own):
         there = " and ".join(work_of(run for run in study.runs() if run.info)) or own
-        raise UsageError(f"--work {asked.work}: the study's work was measured in {there}, and work "
-                         "can only be compared in one unit; leave out --work")
+        raise UsageError(
+            f"--work {asked.work}: the study's work was measured in {there}, and work "
+            "can only be compared in one unit; leave out --work"
+        )
     # wall time says nothing where processes share cores; both are time
     if own == "wall" and any(n > cores() for n in counts or [cores() + 1]):
         own = "cpu"
@@ -159,8 +175,10 @@ def _own(study: Study) -> _Far:
 
     counts = study.signature_counts()
     if not counts:
-        raise P3SError(f"{study.root}: holds no characterized run to compare a smaller workload "
-                       f"with; first run {Commands(study).trace(counts_to_add(study, 3))}")
+        raise P3SError(
+            f"{study.root}: holds no characterized run to compare a smaller workload "
+            f"with; first run {Commands(study).trace(counts_to_add(study, 3))}"
+        )
     own = [load_table(study.root, np) for np in counts]
     return _Far(study, own, {t.np: _times(study, t) for t in own})
 
@@ -177,14 +195,23 @@ def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
         known = read_json(study.model_path, "p3s.model").get("admissible") or known
     found = counts_upward(known, traced, up_to or max(traced))
     if not found:
-        raise UsageError(f"--up-to {up_to}: below the study's smallest count, "
-                         f"{min(n for n in traced if n > 1)}")
+        raise UsageError(
+            f"--up-to {up_to}: below the study's smallest count, {min(n for n in traced if n > 1)}"
+        )
     return found
 
 
-def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], walking: bool,
-            repeats: int, timeout_s: float, recording: Recording, bar: Progress
-            ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+def _record(
+    new: Study,
+    far: _Far,
+    words: Sequence[str],
+    wanted: Sequence[int],
+    walking: bool,
+    repeats: int,
+    timeout_s: float,
+    recording: Recording,
+    bar: Progress,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
     from p3s.cli.runs import trace_counts
     from p3s.errors import RunFailed
@@ -195,8 +222,9 @@ def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], 
     problems: list[str] = []
     for np in wanted:
         try:
-            done = trace_counts(new, words, [np], repeats, timeout_s, bar, recording=recording,
-                                kept=False)
+            done = trace_counts(
+                new, words, [np], repeats, timeout_s, bar, recording=recording, kept=False
+            )
         except RunFailed as err:  # it was not even started
             if not rows:  # no other count will do better
                 raise P3SError(err.reason) from err
@@ -239,9 +267,17 @@ def _matched(study: Study) -> dict[str, Any] | None:
         return None
 
 
-def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
-          failed: Sequence[dict[str, Any]], problems: Sequence[str], costs: Sequence[PhaseCost],
-          matched: Mapping[str, Any] | None, places: str, json_: bool) -> int:
+def _tell(
+    study: Study,
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    failed: Sequence[dict[str, Any]],
+    problems: Sequence[str],
+    costs: Sequence[PhaseCost],
+    matched: Mapping[str, Any] | None,
+    places: str,
+    json_: bool,
+) -> int:
     from p3s.cli.runs import reasons
     from p3s.report.far import render, status_text
     from p3s.small_runs.places import HOW, SITE
@@ -249,11 +285,20 @@ def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
     next_command = f"p3s model {quoted(study.root)}"
     minima = [each.to_json() for each in costs]
     if json_:
-        emit_json({
-            **header("far-runs"), "study": str(study.root), "workload": f"far/{name}",
-            "counts": list(rows), "failed": list(failed), "problems": list(problems),
-            "minimum": minima, "places": places, "matched": matched, "next": next_command,
-        })  # fmt: skip
+        emit_json(
+            {
+                **header("far-runs"),
+                "study": str(study.root),
+                "workload": f"far/{name}",
+                "counts": list(rows),
+                "failed": list(failed),
+                "problems": list(problems),
+                "minimum": minima,
+                "places": places,
+                "matched": matched,
+                "next": next_command,
+            }
+        )
     elif matched is not None:
         out("\n".join([_runs(rows), "", *render(matched, f"far/{name}")]))
     else:
@@ -268,7 +313,13 @@ def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
 
 
 def _runs(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [[str(row["np"]), str(len(row["runs"])),
-              f"{min(run['wall_s'] for run in row['runs']):.2f} s",
-              str(row["signature"].get("events", "-"))] for row in rows]
+    cells = [
+        [
+            str(row["np"]),
+            str(len(row["runs"])),
+            f"{min(run['wall_s'] for run in row['runs']):.2f} s",
+            str(row["signature"].get("events", "-")),
+        ]
+        for row in rows
+    ]
     return table(cells, ["processes", "runs", "run time", "events"], left=0)

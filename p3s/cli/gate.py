@@ -36,15 +36,17 @@ def gate(
         [], "--fail-if", metavar="CONDITION", help="'efficiency@1024 < 0.6'; may be repeated."
     ),
     allow: list[str] = typer.Option(
-        [], "--allow", metavar="CODES",
+        [],
+        "--allow",
+        metavar="CODES",
         help="Let a prediction pass for which these reasons speak against trusting it, as in "
-             "--allow not-representative; may be repeated.",
+        "--allow not-representative; may be repeated.",
     ),
     base: Path | None = typer.Option(
         None, "--base", metavar="STUDY", help="Prediction whose values are base.time@512, ..."
     ),
     json_: bool = JSON_OPTION,
-) -> int:  # fmt: skip
+) -> int:
     """Fail, with exit code 4, when a condition on the prediction is true.
 
     No pass, and exit code 3, when none is, but the prediction is not to be trusted; 1 or 2 when a
@@ -79,12 +81,16 @@ def gate(
             }
         )
     else:
-        rows = [[_word(finding, bool(against)), finding.condition.text, _values(finding)]
-                for finding in findings]  # fmt: skip
+        rows = [
+            [_word(finding, bool(against)), finding.condition.text, _values(finding)]
+            for finding in findings
+        ]
         out(table(rows, ["gate", "fails if", "predicted"], left=3))
     if failed:
-        say(f"p3s: gate failed: {failed} of {plural(len(findings), 'condition')} "
-            f"{'is' if failed == 1 else 'are'} true")  # fmt: skip
+        say(
+            f"p3s: gate failed: {failed} of {plural(len(findings), 'condition')} "
+            f"{'is' if failed == 1 else 'are'} true"
+        )
     _say(reasons, against, open_=code == 3)
     return code
 

@@ -49,8 +49,9 @@ def _extents(text: str, option: str) -> Extents:
     words = text.lower().split("x")
     if len(words) > MAX_DIMENSIONS:
         raise UsageError(f"{option}: {text} has more than {MAX_DIMENSIONS} dimensions")
-    if not all(word.isascii() and word.isdigit() and 0 < int(word[:9]) <= MAX_COUNT
-               for word in words):
+    if not all(
+        word.isascii() and word.isdigit() and 0 < int(word[:9]) <= MAX_COUNT for word in words
+    ):
         raise UsageError(f"{option}: {text!r} are not extents; write them as 4x2x2")
     return tuple(map(int, words))
 
@@ -72,8 +73,10 @@ def parse_dims(text: str, words: Sequence[str]) -> dict[int, Extents]:
         return {}
     if not names:
         asked = ", ".join(f"{{{name}}}" for name in EXTENTS[:3])
-        raise UsageError(f"--dims {text}: the command has no {asked} for them; the grid of a "
-                         "program that makes its own is stated with p3s model --grid")
+        raise UsageError(
+            f"--dims {text}: the command has no {asked} for them; the grid of a "
+            "program that makes its own is stated with p3s model --grid"
+        )
     out: dict[int, Extents] = {}
     for part in text.split(","):
         count, equals, extents = part.strip().partition("=")
@@ -82,8 +85,10 @@ def parse_dims(text: str, words: Sequence[str]) -> dict[int, Extents]:
         n = _count(count, f"--dims {part}")
         dims = _extents(extents, f"--dims {part}")
         if len(dims) != len(names):
-            raise UsageError(f"--dims {part}: {len(dims)} extents, but the command has "
-                             + ", ".join(f"{{{name}}}" for name in names))
+            raise UsageError(
+                f"--dims {part}: {len(dims)} extents, but the command has "
+                + ", ".join(f"{{{name}}}" for name in names)
+            )
         if math.prod(dims) != n:
             raise UsageError(f"--dims {part}: {extents} is {math.prod(dims)}, not {n}")
         if out.setdefault(n, dims) != dims:
@@ -129,8 +134,10 @@ def refuse_derived(study: Study) -> None:
 
     around = parent_of(study)
     if around is not None and study.manifest().get("derived"):
-        raise UsageError(f"--grid: {study.root} is derived from other values; state the grid for "
-                         f"them all: p3s model {quoted(around[0].root)} --grid ...")
+        raise UsageError(
+            f"--grid: {study.root} is derived from other values; state the grid for "
+            f"them all: p3s model {quoted(around[0].root)} --grid ..."
+        )
 
 
 def stated(words: Sequence[str], fastest: str, before: Statement) -> Statement:
@@ -149,8 +156,10 @@ def stated(words: Sequence[str], fastest: str, before: Statement) -> Statement:
         elif word.isascii() and word.isdigit() and 0 < int(word[:9]) <= MAX_DIMENSIONS:
             out = _with_dimensions(out, int(word), f"--grid {word}")
         else:
-            raise UsageError(f"--grid {word}: write the number of dimensions, 1 to "
-                             f"{MAX_DIMENSIONS}, or extents at a count, as in --grid 4x2x2@16")
+            raise UsageError(
+                f"--grid {word}: write the number of dimensions, 1 to "
+                f"{MAX_DIMENSIONS}, or extents at a count, as in --grid 4x2x2@16"
+            )
     return _with_fastest(out, fastest) if fastest else out
 
 
@@ -170,8 +179,10 @@ def _with_extents(known: Statement, word: str) -> Statement:
 def _with_dimensions(known: Statement, ndims: int, option: str) -> Statement:
     for n, dims in known.extents:
         if len(dims) != ndims:
-            raise UsageError(f"{option}: {ndims} dimensions, but {shape(dims)} at {n} processes "
-                             "is stated; --grid none takes that back")
+            raise UsageError(
+                f"{option}: {ndims} dimensions, but {shape(dims)} at {n} processes "
+                "is stated; --grid none takes that back"
+            )
     return _checked(replace(known, ndims=ndims), option)
 
 
@@ -182,13 +193,17 @@ def _with_fastest(known: Statement, word: str) -> Statement:
     if word == NONE:
         return replace(known, fastest=None)
     if word not in numbers:
-        raise UsageError(f"--fastest {word}: say first, last, or the number of a dimension, "
-                         f"0 to {MAX_DIMENSIONS - 1}")
+        raise UsageError(
+            f"--fastest {word}: say first, last, or the number of a dimension, "
+            f"0 to {MAX_DIMENSIONS - 1}"
+        )
     return _checked(replace(known, fastest=numbers[word]), f"--fastest {word}")
 
 
 def _checked(known: Statement, option: str) -> Statement:
     if known.fastest is not None and 0 < known.ndims <= known.fastest:
-        raise UsageError(f"{option}: dimension {known.fastest} of a grid of {known.ndims} "
-                         "dimensions; they are counted from 0")
+        raise UsageError(
+            f"{option}: dimension {known.fastest} of a grid of {known.ndims} "
+            "dimensions; they are counted from 0"
+        )
     return known

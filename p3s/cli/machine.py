@@ -99,8 +99,13 @@ def measure(
     words = _launcher(launcher)
     _check_output(output)
     with progress(len(PARTS)) as bar:
-        machine = run(quick=quick, launcher=words or None, network=network,
-                      on_step=bar.start, on_done=bar.done)  # fmt: skip
+        machine = run(
+            quick=quick,
+            launcher=words or None,
+            network=network,
+            on_step=bar.start,
+            on_done=bar.done,
+        )
     machine.save(output)
     if json_:
         emit_json(machine.to_json())
@@ -155,8 +160,15 @@ def list_(json_: bool = JSON_OPTION) -> int:
 
     found = [typical(name) for name in names()]
     if json_:
-        emit_json({**header("clusters"), "default": DEFAULT, "clusters": [
-            {"name": each.name, "label": each.label, "text": each.text} for each in found]})
+        emit_json(
+            {
+                **header("clusters"),
+                "default": DEFAULT,
+                "clusters": [
+                    {"name": each.name, "label": each.label, "text": each.text} for each in found
+                ],
+            }
+        )
     else:
         out(clusters(found, DEFAULT))
     return 0

@@ -41,15 +41,7 @@ from p3s.cli import (
     submit,
     validate,
 )
-from p3s.cli.common import (
-    ReaderGone,
-    WithLauncher,
-    emit_json,
-    forget_output,
-    header,
-    out,
-    say,
-)
+from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
 from p3s.errors import P3SError
 from p3s.text import joined, one_line
 from p3s.version import __version__
@@ -181,9 +173,15 @@ def _usage_text(err: Any) -> str:
 
 def _with_option(option: str, command: str) -> list[str]:
     """Return the other commands that have an option, none where many do: then it is no hint."""
-    found = [info.name for info in app.registered_commands if info.callback and any(
-        option in (getattr(each.default, "param_decls", None) or ())
-        for each in inspect.signature(info.callback).parameters.values())]
+    found = [
+        info.name
+        for info in app.registered_commands
+        if info.callback
+        and any(
+            option in (getattr(each.default, "param_decls", None) or ())
+            for each in inspect.signature(info.callback).parameters.values()
+        )
+    ]
     names = [name for name in found if name is not None and name != command]
     return names if len(names) <= _MOST_NAMED else []
 

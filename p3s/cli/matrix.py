@@ -30,13 +30,17 @@ _WIDTH = 100
 def matrix(
     path: Path = typer.Argument(..., metavar="STUDY", help="Study or run directory."),
     count: int | None = typer.Option(
-        None, "-n", metavar="COUNT", min=1, max=MAX_COUNT,
+        None,
+        "-n",
+        metavar="COUNT",
+        min=1,
+        max=MAX_COUNT,
         help="Traced process count.  [default: the largest]",
     ),
     what: str = typer.Option("messages", "--what", metavar="messages|bytes", help="What to show."),
     png: Path | None = typer.Option(None, "--png", metavar="FILE", help="Write a picture."),
     json_: bool = JSON_OPTION,
-) -> int:  # fmt: skip
+) -> int:
     """Show the communication matrix of a traced run: point-to-point messages, source by row.
 
     Exit code 3 when the capture is partial or damaged: what is intact is shown all the same.

@@ -103,8 +103,10 @@ def model(
         study_dir = at_value(study_dir, param)
     elif has_parameters(study_dir):
         if latex or python or scic or compute or trips or without or with_:
-            raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
-                             "one of them: STUDY/at/NAME=VALUE")
+            raise UsageError(
+                f"{study_dir}: holds a study for every value of its parameters; name "
+                "one of them: STUDY/at/NAME=VALUE"
+            )
         with _stated(Study.open(study_dir), [], grid, fastest):
             return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
@@ -133,8 +135,14 @@ def model(
 
 
 @contextmanager
-def _stated(study: Study, trips: list[str], grid: list[str], fastest: str, without: str = "",
-            with_: str = "") -> Iterator[None]:
+def _stated(
+    study: Study,
+    trips: list[str],
+    grid: list[str],
+    fastest: str,
+    without: str = "",
+    with_: str = "",
+) -> Iterator[None]:
     """Keep what the user states with the study, unless it cannot be meant."""
     from p3s.cli.grid import refuse_derived, stated
     from p3s.model.grid.stated import Contradiction, Statement
@@ -198,8 +206,10 @@ def stated_without(study: Study, without: str, back: str) -> list[int]:
     left = sorted({*before, *gone} - set(taken))
     stay = [n for n in have if n not in left]
     if len(stay) < MIN_COUNTS:
-        raise UsageError(f"--without {without}: {len(stay)} process counts would stay "
-                         f"({_listed(stay)}), the model needs {MIN_COUNTS}; trace another first")
+        raise UsageError(
+            f"--without {without}: {len(stay)} process counts would stay "
+            f"({_listed(stay)}), the model needs {MIN_COUNTS}; trace another first"
+        )
     return left
 
 
@@ -218,9 +228,7 @@ def _show_compute(
     found = load(study.root)
     if found is None:
         check_times(study)
-        raise P3SError(
-            f"{study.root}: no times were taken of its runs; run p3s characterize again"
-        )
+        raise P3SError(f"{study.root}: no times were taken of its runs; run p3s characterize again")
     if json_:
         emit_json(found)
     else:

@@ -6,16 +6,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, quoted, say
 from p3s.commands import Commands, count_to_validate, elsewhere, shown
 from p3s.errors import UsageError
 from p3s.study import Study
@@ -27,10 +18,14 @@ Example:
 Next:
   p3s model study    (after the commands that it prints)"""
 
+
 def next_(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     target: str = typer.Option(
-        "", "-n", "--count", metavar="N",
+        "",
+        "-n",
+        "--count",
+        metavar="N",
         help="Count to be predicted, for far points [default: 16 times the largest traced].",
     ),
     json_: bool = JSON_OPTION,
@@ -55,8 +50,16 @@ def next_(
     again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
     far["command"] = commands.far(study, far["counts"]) if far["phases"] else []
     if json_:
-        emit_json({**header("next"), "study": str(study.root), "counts": wanted,
-                   "command": words, "directory": _directory(study), "far": far})  # fmt: skip
+        emit_json(
+            {
+                **header("next"),
+                "study": str(study.root),
+                "counts": wanted,
+                "command": words,
+                "directory": _directory(study),
+                "far": far,
+            }
+        )
         return 0
     from p3s.report.next import render, render_far
 
@@ -64,8 +67,10 @@ def next_(
     validate = Commands(study).validate(larger) if larger else ""
     out(render(model, shown(study, words), validate))
     if again:
-        say("note: with more processes than cores work is CPU time, and a study holds one unit: "
-            f"{joined(again)} are traced again")
+        say(
+            "note: with more processes than cores work is CPU time, and a study holds one unit: "
+            f"{joined(again)} are traced again"
+        )
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
         line = shown(study, far["command"]) if far["command"] else ""
         out("\n" + render_far(far, str(model["work_unit"]), line, commands.arguments(study)))
@@ -97,5 +102,4 @@ def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[i
     phases = found.get("phases", [])
     if found.get("work_unit") != "instructions":
         return {}, {int(p["phase"]): float(p["n"][1]) for p in phases if p.get("n")}
-    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1]))
-            for p in phases if p.get("x")}, {}
+    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1])) for p in phases if p.get("x")}, {}

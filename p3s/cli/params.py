@@ -133,11 +133,23 @@ def characterize(
                         _own_model(at)
                     at = Study.create(at.root, command)
 
-                    def trace(these: Sequence[int], at: Study = at, name: str = name,
-                              command: list[str] = command, new: bool = new) -> Traced:
+                    def trace(
+                        these: Sequence[int],
+                        at: Study = at,
+                        name: str = name,
+                        command: list[str] = command,
+                        new: bool = new,
+                    ) -> Traced:
                         return trace_counts(
-                            at, command, these, repeats, timeout, _Named(bar, name), made=new,
-                            recording=recording, times=times,
+                            at,
+                            command,
+                            these,
+                            repeats,
+                            timeout,
+                            _Named(bar, name),
+                            made=new,
+                            recording=recording,
+                            times=times,
                         )
 
                     done = trace_asked(asked, counts, at, grids, trace)
@@ -152,9 +164,16 @@ def characterize(
                 if done.failed:
                     failed.append(f"{name}: {reasons(done.failed)}")
                 failed += [f"{name}: {problem}" for problem in done.problems]
-                rows.append({"name": name, "study": str(at.root), "counts": done.counts,
-                             "failed": done.failed, "problems": done.problems,
-                             "characterized": at.signature_counts()})
+                rows.append(
+                    {
+                        "name": name,
+                        "study": str(at.root),
+                        "counts": done.counts,
+                        "failed": done.failed,
+                        "problems": done.problems,
+                        "characterized": at.signature_counts(),
+                    }
+                )
     finally:
         _tidy(study, made)
     _remember(study)
@@ -202,8 +221,10 @@ def _check_number(study: Study, values: Mapping[str, Sequence[Fraction]]) -> Non
     names = {setting_name(s) for s, _ in settings_in(study)}
     names |= {setting_name(s) for s in settings_of(values)}
     if len(names) > MOST_SETTINGS:
-        raise UsageError(f"{study.root}: would hold {len(names)} values, at most {MOST_SETTINGS}; "
-                         "use another study")
+        raise UsageError(
+            f"{study.root}: would hold {len(names)} values, at most {MOST_SETTINGS}; "
+            "use another study"
+        )
 
 
 def _own_model(at: Study) -> None:
@@ -217,9 +238,12 @@ def _remember(study: Study) -> None:
     from p3s.settings import parameters, settings_in, value_text
 
     found = settings_in(study)
-    study.update(parameters={
-        name: [value_text(v) for v in sorted({s[name] for s, _ in found})]
-        for name in parameters(study)})
+    study.update(
+        parameters={
+            name: [value_text(v) for v in sorted({s[name] for s, _ in found})]
+            for name in parameters(study)
+        }
+    )
 
 
 def _tidy(study: Study, made: bool) -> None:
@@ -239,16 +263,30 @@ def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bo
     enough = len(able) >= MIN_SETTINGS
     next_command = f"p3s model {quoted(study.root)}"
     if json_:
-        emit_json({**header("characterize"), "study": str(study.root),
-                   "parameters": study.manifest()["parameters"], "values": rows,
-                   "next": next_command if enough else None})
+        emit_json(
+            {
+                **header("characterize"),
+                "study": str(study.root),
+                "parameters": study.manifest()["parameters"],
+                "values": rows,
+                "next": next_command if enough else None,
+            }
+        )
     else:
-        cells = [[row["name"], ", ".join(str(c["np"]) for c in row["counts"]) or "none",
-                  ", ".join(map(str, row["characterized"])) or "none"] for row in rows]
+        cells = [
+            [
+                row["name"],
+                ", ".join(str(c["np"]) for c in row["counts"]) or "none",
+                ", ".join(map(str, row["characterized"])) or "none",
+            ]
+            for row in rows
+        ]
         out(table(cells, ["value", "traced now", "in the study"], left=1))
     if not enough:
-        say(f"p3s: {'; '.join([*failed, ''])}{len(able)} of at least {MIN_SETTINGS} values have "
-            f"{MIN_COUNTS} process counts; add another value: {another_value(study)}")
+        say(
+            f"p3s: {'; '.join([*failed, ''])}{len(able)} of at least {MIN_SETTINGS} values have "
+            f"{MIN_COUNTS} process counts; add another value: {another_value(study)}"
+        )
         return 1
     if failed:
         say("p3s: " + "; ".join(failed))
@@ -356,8 +394,14 @@ def _say_origin(at: Study, name: str) -> None:
 
 
 def weak(
-    study_dir: Path, counts: list[int], law: str, params: list[str], knee: float,
-    request: Request, json_: bool, only: bool = False,
+    study_dir: Path,
+    counts: list[int],
+    law: str,
+    params: list[str],
+    knee: float,
+    request: Request,
+    json_: bool,
+    only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
     from p3s import pipeline
@@ -379,8 +423,10 @@ def weak(
     laws = parse_laws(law)
     for each in laws:
         if each.name not in names:
-            raise UsageError(f"--weak {law}: {each.name} is no parameter of this study, which has "
-                             f"{', '.join(names)}")
+            raise UsageError(
+                f"--weak {law}: {each.name} is no parameter of this study, which has "
+                f"{', '.join(names)}"
+            )
     traced = settings_in(study)
     if not traced:
         raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
@@ -416,26 +462,50 @@ def weak(
             if basis.replay:
                 pipeline.ensure_replays(at, [n], request.settings, bar)
             found[n] = estimates(
-                at, [n], wanted=basis.estimator, machine=basis.machine or file, setting=setting_,
+                at,
+                [n],
+                wanted=basis.estimator,
+                machine=basis.machine or file,
+                setting=setting_,
                 stale=pipeline.stale_replays(at, [n]),
-                done=lambda name, n: bar.done(f"n={n}: simulated ({name})"))[n]
+                done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
+            )[n]
             if n in at.counts() and (run := measured(at, n)) is not None:
                 runs[n] = run
     choice = choose(found, basis.estimator)
-    replays = {n: head for n, at in studies.items()
-               for head in replays_behind(at, {n: choice.times[n]}).values()}
+    replays = {
+        n: head
+        for n, at in studies.items()
+        for head in replays_behind(at, {n: choice.times[n]}).values()
+    }
     last = every[-1]
-    predicting = ["predict", str(study.root), "--weak", law,
-                  *(word for each in params for word in ("--param", each))]
+    predicting = [
+        "predict",
+        str(study.root),
+        "--weak",
+        law,
+        *(word for each in params for word in ("--param", each)),
+    ]
     result = relate(
-        compose(choice.times, runs, replays,
-                sorted({n for _, at in traced for n in at.counts()}), threshold=knee,
-                holdout=held, others=found, why=choice.why, weak=True,
-                commands=Commands(studies[last], studies, predicting),
-                network=network_of(studies[last], choice.name, [last],
-                                   machine=basis.machine or file, setting=setting_)), along, knee)
-    result.update(schema="p3s.weak", weak=told, base_n=base_n,
-                  notes=[*notes, *result["notes"]])
+        compose(
+            choice.times,
+            runs,
+            replays,
+            sorted({n for _, at in traced for n in at.counts()}),
+            threshold=knee,
+            holdout=held,
+            others=found,
+            why=choice.why,
+            weak=True,
+            commands=Commands(studies[last], studies, predicting),
+            network=network_of(
+                studies[last], choice.name, [last], machine=basis.machine or file, setting=setting_
+            ),
+        ),
+        along,
+        knee,
+    )
+    result.update(schema="p3s.weak", weak=told, base_n=base_n, notes=[*notes, *result["notes"]])
     write_json(path, result)
     if json_:
         emit_json(result)
@@ -465,12 +535,14 @@ def _base(
     given = parse_params(params)
     for name, values in given.items():
         if name not in names:
-            raise UsageError(f"--param {name}: no parameter of this study, which has "
-                             f"{', '.join(names)}")
+            raise UsageError(
+                f"--param {name}: no parameter of this study, which has {', '.join(names)}"
+            )
         if len(values) > 1:
             raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
-    return {name: given[name][0] if name in given else min(s[name] for s in traced)
-            for name in names}
+    return {
+        name: given[name][0] if name in given else min(s[name] for s in traced) for name in names
+    }
 
 
 def counts_behind(study: Study) -> list[int]:

@@ -41,7 +41,9 @@ def phases(
         False, "--thesis", help="The thesis's phases instead: segments that repeat (one count)."
     ),
     similar: str = typer.Option(
-        "5%,90%,80%,1%", "--similar", metavar="V,C,E,R",
+        "5%,90%,80%,1%",
+        "--similar",
+        metavar="V,C,E,R",
         help="With --thesis: volume, computation and events alike, share of a relevant phase.",
     ),
     json_: bool = JSON_OPTION,
@@ -69,9 +71,12 @@ def phases(
     places, notes = resolve_sites(study, found.sites, modules)
     if json_:
         emit_json(
-            {**found.raw, "places": {name: _as_json(places[name]) for name in sorted(places)},
-             "notes": notes}
-        )  # fmt: skip
+            {
+                **found.raw,
+                "places": {name: _as_json(places[name]) for name in sorted(places)},
+                "notes": notes,
+            }
+        )
     else:
         out(render(found, places, everything=everything, only_tree=tree))
     for note in notes:
@@ -95,9 +100,13 @@ def _settings(text: str) -> Similarity:
 
 
 def _thesis(
-    study: Study, found: Phases, wanted: list[int] | None, settings: Similarity,
-    everything: bool, json_: bool,
-) -> int:  # fmt: skip
+    study: Study,
+    found: Phases,
+    wanted: list[int] | None,
+    settings: Similarity,
+    everything: bool,
+    json_: bool,
+) -> int:
     """Show the phases as the thesis finds them, at one count."""
     from p3s.characterize.thesis import loop_of, thesis_phases
     from p3s.report.thesis import as_rows, render
@@ -116,13 +125,22 @@ def _thesis(
             inside[phase.parent] |= inside[phase.phase]
     loops = {p.number: loop_of(p, inside) for p in phases_found}
     if json_:
-        emit_json({**header("phases.thesis"), "np": n, "work_unit": run.work_unit,
-                   "settings": {"volume": settings.volume, "compute": settings.compute,
-                                "events": settings.events, "relevance": settings.relevance},
-                   "phases": as_rows(phases_found, loops)})  # fmt: skip
+        emit_json(
+            {
+                **header("phases.thesis"),
+                "np": n,
+                "work_unit": run.work_unit,
+                "settings": {
+                    "volume": settings.volume,
+                    "compute": settings.compute,
+                    "events": settings.events,
+                    "relevance": settings.relevance,
+                },
+                "phases": as_rows(phases_found, loops),
+            }
+        )
     else:
-        out(render(phases_found, loops, n, settings, everything,
-                   run.work_unit == "instructions"))
+        out(render(phases_found, loops, n, settings, everything, run.work_unit == "instructions"))
     return 0
 
 
@@ -144,10 +162,13 @@ def _make(study: Study) -> None:
 
 def _as_json(where: Where) -> dict[str, Any]:
     return {
-        "module": where.module, "function": where.function, "file": where.file,
-        "line": where.line, "offset": where.offset,
+        "module": where.module,
+        "function": where.function,
+        "file": where.file,
+        "line": where.line,
+        "offset": where.offset,
         "inlined_into": [
             {"function": each.function, "file": each.file, "line": each.line}
             for each in where.around
         ],
-    }  # fmt: skip
+    }

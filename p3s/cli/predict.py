@@ -124,8 +124,9 @@ def predict(
     with progress(2 * len(wanted)) as bar:
         partial = plan is not None and _trace_missing(study_dir, words, plan, repeats, timeout, bar)
         if dims and not words:
-            keep_dims(outermost(Study.open(study_dir)),
-                      parse_dims(dims, Study.open(study_dir).command()))
+            keep_dims(
+                outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
+            )
         study, result = _predicted(study_dir, wanted, request, machine, base, knee, only, bar)
     if json_:
         emit_json(result)
@@ -135,9 +136,16 @@ def predict(
     return say_reasons(reasons_in(result), told=not json_) or (3 if partial else 0)
 
 
-def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | None,
-               base: Path | None, knee: float, only: bool, bar: Progress,
-               ) -> tuple[Study, dict[str, Any]]:  # fmt: skip
+def _predicted(
+    root: Path,
+    wanted: list[int],
+    request: Request,
+    machine: Path | None,
+    base: Path | None,
+    knee: float,
+    only: bool,
+    bar: Progress,
+) -> tuple[Study, dict[str, Any]]:
     """Make what is missing and predict; return the study that holds the prediction, and it."""
     from p3s import pipeline
     from p3s.cli import params
@@ -171,11 +179,14 @@ def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | 
     if basis.replay:
         pipeline.ensure_replays(study, every, request.settings, bar)
     told: dict[str, Any] = {
-        "threshold": knee, "estimator": basis.estimator, "machine": basis.machine or file,
+        "threshold": knee,
+        "estimator": basis.estimator,
+        "machine": basis.machine or file,
         "setting": pipeline.setting_of(request.settings, basis.network),
         "stale": pipeline.stale_replays(study, every),
         "say": lambda text: bar.start(f"predicting: {text}"),
-        "done": lambda name, n: bar.done(f"n={n}: simulated ({name})")}  # fmt: skip
+        "done": lambda name, n: bar.done(f"n={n}: simulated ({name})"),
+    }
     bar.start("predicting")
     if made is not None:
         return made, elsewhere(study, made, every, bar, told)
@@ -233,8 +244,13 @@ def _trace_missing(
         return False
     if plan.own:
         warn(plan.asked, plan.missing, existing, plan.grids)
-    done = trace_asked(plan.asked, plan.missing, study, plan.grids, lambda these: trace_counts(
-        study, words, these, repeats, timeout, bar, made=made))
+    done = trace_asked(
+        plan.asked,
+        plan.missing,
+        study,
+        plan.grids,
+        lambda these: trace_counts(study, words, these, repeats, timeout, bar, made=made),
+    )
     if len(study.counts()) < MIN_COUNTS:
         raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
     if done.failed:

@@ -9,16 +9,7 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import (
-    JSON_OPTION,
-    emit_json,
-    header,
-    out,
-    parse_counts,
-    progress,
-    quoted,
-    say,
-)
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, quoted, say
 from p3s.errors import P3SError, UsageError
 from p3s.replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
 from p3s.text import plural, processes, table
@@ -139,14 +130,20 @@ def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any)
         words = tuple(shlex.split(launcher))
     except ValueError as err:
         raise UsageError(f"--launcher {launcher}: {err}") from err
-    for option, value, known in (("--mapping", more.get("mapping"), MAPPINGS),
-                                 ("--pages", more.get("pages"), PAGES),
-                                 ("--noise", more.get("noise"), NOISES)):
+    for option, value, known in (
+        ("--mapping", more.get("mapping"), MAPPINGS),
+        ("--pages", more.get("pages"), PAGES),
+        ("--noise", more.get("noise"), NOISES),
+    ):
         if value is not None and value not in known:
-            raise UsageError(f"{option} {value}: there are {', '.join(known[:-1])} "
-                             f"and {known[-1]}")
-    return ReplaySettings(hosts=hosts_of(hosts), cores_per_node=cores or None,
-                          budget_s=seconds_of(budget, "--budget"), launcher=words, **more)
+            raise UsageError(f"{option} {value}: there are {', '.join(known[:-1])} and {known[-1]}")
+    return ReplaySettings(
+        hosts=hosts_of(hosts),
+        cores_per_node=cores or None,
+        budget_s=seconds_of(budget, "--budget"),
+        launcher=words,
+        **more,
+    )
 
 
 def replay(
@@ -177,9 +174,21 @@ def replay(
 
     wanted = parse_counts(counts)
     settings = settings_of(
-        hosts, cores_per_node, budget, launcher, timed=timed, exhaustive=exhaustive,
-        mapping=mapping, rank_file=rank_file, topology=topology, collectives=collectives,
-        pages=pages, noise=noise, again=again, stall_s=seconds_of(stall, "--stall"))
+        hosts,
+        cores_per_node,
+        budget,
+        launcher,
+        timed=timed,
+        exhaustive=exhaustive,
+        mapping=mapping,
+        rank_file=rank_file,
+        topology=topology,
+        collectives=collectives,
+        pages=pages,
+        noise=noise,
+        again=again,
+        stall_s=seconds_of(stall, "--stall"),
+    )
     study = Study.open(study_dir)
     done: list[tuple[int, dict[str, Any]]] = []
     with progress(len(wanted) * 2) as bar:

@@ -32,13 +32,17 @@ def report(
         None, "-o", "--output", metavar="FILE", help="Where to write the page."
     ),
     picture: list[Path] = typer.Option(
-        [], "--picture", metavar="FILE",
+        [],
+        "--picture",
+        metavar="FILE",
         help="Write a picture for a paper: .png, .svg or .pdf; may be repeated.",
     ),
     plot: list[str] = typer.Option(
-        [], "--plot", metavar="WHAT",
+        [],
+        "--plot",
+        metavar="WHAT",
         help="What the pictures show, in their order, the last one for all further.  "
-             "[default: speedup]",
+        "[default: speedup]",
     ),
     size: str = typer.Option(
         "", "--size", metavar="WxH", help="Size of these in inches, for example 3.4x2.4."
@@ -46,7 +50,7 @@ def report(
     csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV and write nothing."),
     phases: bool = typer.Option(False, "--phases", help="With --csv: a row per phase and count."),
     json_: bool = JSON_OPTION,
-) -> int:  # fmt: skip
+) -> int:
     """Write report.html (one offline file) and speedup.png, and print the table and the curve.
 
     Exit code 3 when the prediction is not to be trusted: the report says why.
@@ -107,8 +111,10 @@ def _say_outdated(study: Study, prediction: Prediction) -> None:
     unused = sorted(set(traced) & {*study.gone_counts(), *study.left_out()})
     if unused:
         rest = [n for n in prediction.counts if n not in traced] or prediction.counts
-        say(f"note: the prediction rests on runs at {processes(unused)}, which were "
-            f"deleted or left out since; to make it again, run {Commands(study).predict(rest)}")
+        say(
+            f"note: the prediction rests on runs at {processes(unused)}, which were "
+            f"deleted or left out since; to make it again, run {Commands(study).predict(rest)}"
+        )
 
 
 def _print_csv(prediction: Prediction, phases: bool) -> int:

@@ -61,9 +61,8 @@ def trace_once(
     staged = study.stage_run(target)
     try:
         outcome = run_traced(
-            with_extents(command, np, listed), np, staged, timeout_s=timeout_s,
-            recording=recording,
-        )  # fmt: skip
+            with_extents(command, np, listed), np, staged, timeout_s=timeout_s, recording=recording
+        )
         problems = list(outcome.problems)
         if problems and _status(target) == "complete":
             raise P3SError(f"{problems[0]}; the earlier, complete run stays")
@@ -244,20 +243,29 @@ def _plan(
     if timed or (counted and times):
         native = replace(recording, work="cpu")
         found = [
-            _Step(f"np={np} native run{_of(rep, repeats)}", rep, study.timed_dir(np, rep), native,
-                  native=True)
+            _Step(
+                f"np={np} native run{_of(rep, repeats)}",
+                rep,
+                study.timed_dir(np, rep),
+                native,
+                native=True,
+            )
             for rep in range(repeats)
-        ]  # fmt: skip
+        ]
     if timed:
         return found
     if counted:
         name = f"np={np} counting instructions" if found else f"np={np}"
         return [*found, _Step(name, 0, study.runs_dir(np), recording)]
     return [
-        _Step(f"np={np}" + (f" run{_of(rep, repeats)}" if repeats > 1 else ""), rep,
-              study.runs_dir(np, rep), recording)
+        _Step(
+            f"np={np}" + (f" run{_of(rep, repeats)}" if repeats > 1 else ""),
+            rep,
+            study.runs_dir(np, rep),
+            recording,
+        )
         for rep in range(repeats)
-    ]  # fmt: skip
+    ]
 
 
 def _of(rep: int, repeats: int) -> str:
@@ -288,15 +296,23 @@ def _trace_counts(
                 )
             except RunFailed as err:
                 if (
-                    not done.counts and not runs and not timed and not err.code
+                    not done.counts
+                    and not runs
+                    and not timed
+                    and not err.code
                     and err.status == "failed"
-                ):  # fmt: skip
+                ):
                     raise  # not the program but the set-up is at fault: no count will do better
                 text = (str(err) if kept else err.reason).removeprefix(f"np={np}: ")
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
-                    {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
-                     **({"refused": True} if refused(err.code, step.target) else {})}
+                    {
+                        "np": np,
+                        "rep": step.rep,
+                        "exit_code": err.code,
+                        "reason": text,
+                        **({"refused": True} if refused(err.code, step.target) else {}),
+                    }
                 )
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -314,25 +330,30 @@ def _trace_counts(
             signature = characterize(study.root, np)
         except P3SError as err:
             text = _about(np, str(err))
-            done.failed.append(
-                {"np": np, "rep": None, "exit_code": None, "reason": text}
-            )
+            done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
             bar.done(f"np={np}: cannot be characterized")
             continue
         times = load_times(study.root, np)
         for note in notes(times):
             say(f"note: np={np}: {note}")
-        done.counts.append({
-            "np": np, "times": as_json(times), "runs": runs, **({"timed": timed} if timed else {}),
-            "signature": _summary(signature),
-            "not_modelled": signature.get("not_modelled", []),
-            "tracing": signature.get("tracing", {}),
-        })
+        done.counts.append(
+            {
+                "np": np,
+                "times": as_json(times),
+                "runs": runs,
+                **({"timed": timed} if timed else {}),
+                "signature": _summary(signature),
+                "not_modelled": signature.get("not_modelled", []),
+                "tracing": signature.get("tracing", {}),
+            }
+        )
     study.update()
     unused = [row["np"] for row in done.counts if row["np"] in study.left_out()]
     if unused:
-        say(f"note: runs at {processes(unused)} are still left out of the model; taken back with "
-            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}")
+        say(
+            f"note: runs at {processes(unused)} are still left out of the model; taken back with "
+            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}"
+        )
     return done
 
 

@@ -67,8 +67,7 @@ def _share(option: str, text: str) -> float:
 
 def refuse_alone(stop: bool, context: typer.Context) -> None:
     """Refuse options of --signature without it."""
-    given = {"stop": "--stop", "width": "--width", "confidence": "--confidence",
-             "turns": "--turns"}  # fmt: skip
+    given = {"stop": "--stop", "width": "--width", "confidence": "--confidence", "turns": "--turns"}
     for name, option in given.items():
         source = context.get_parameter_source(name)
         if (name == "stop" and stop) or (source is not None and source.name == "COMMANDLINE"):
@@ -142,9 +141,7 @@ def _recording(study: Study, asked: Recording) -> Recording:
     return replace(asked, work=unit)
 
 
-def _plan(
-    phases: Mapping[str, Any], np: int, settings: Enough, recording: Recording
-) -> Plan:
+def _plan(phases: Mapping[str, Any], np: int, settings: Enough, recording: Recording) -> Plan:
     from p3s.characterize.plans import plan_of
     from p3s.host.cores import cores
     from p3s.trace.recording_plan import WORK
@@ -185,13 +182,16 @@ def text(result: Mapping[str, Any]) -> str:
         low, high = row["in_detail"]
         rows.append(
             [
-                str(row["phase"]), one_line(row["name"]), f"{row['turns']:,}",
+                str(row["phase"]),
+                one_line(row["name"]),
+                f"{row['turns']:,}",
                 f"{low:,}" if low == high else f"{low:,}-{high:,}",
                 "-" if row["mean"] is None else unit.one(row["mean"]),
                 "-" if row["mean"] is None else f"{100 * row['relative_half_width']:.1f} %",
-                ", ".join(row["state"]) or "not begun", f"{100 * row['share']:.1f} %",
+                ", ".join(row["state"]) or "not begun",
+                f"{100 * row['share']:.1f} %",
             ]
-        )  # fmt: skip
+        )
     head = ["phase", "name", "turns", "in detail", "one turn", "within", "state", "share"]
     lines = [processes(result["np"]), table(rows, head, 2)]
     events, saved = result["events"], result["saved"]

@@ -32,12 +32,13 @@ def submit(
     replay_options: list[str] = typer.Argument(
         None, metavar="[-- OPTIONS]", help="Further options of p3s replay."
     ),
-    nodes: int = typer.Option(
-        4, "--nodes", metavar="NODES", help="Nodes: 4, 2 or 1."
-    ),
+    nodes: int = typer.Option(4, "--nodes", metavar="NODES", help="Nodes: 4, 2 or 1."),
     budget: str = BUDGET,
     time: str = typer.Option(
-        "", "--time", show_default=False, metavar="TIME",
+        "",
+        "--time",
+        show_default=False,
+        metavar="TIME",
         help="Time limit of the job, as Slurm writes it [default: from the budget].",
     ),
     partition: str = typer.Option(
@@ -47,11 +48,18 @@ def submit(
         "", "--account", show_default=False, metavar="NAME", help="Account to charge."
     ),
     sbatch: list[str] = typer.Option(
-        [], "--sbatch", show_default=False, metavar="OPTION",
+        [],
+        "--sbatch",
+        show_default=False,
+        metavar="OPTION",
         help="Another option of sbatch, for example --sbatch=--constraint=rome.",
     ),
     script: Path = typer.Option(
-        None, "-o", "--output", show_default=False, metavar="FILE",
+        None,
+        "-o",
+        "--output",
+        show_default=False,
+        metavar="FILE",
         help="The batch script [default: STUDY/replay/submit.sh].",
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the script, write nothing."),
@@ -78,11 +86,27 @@ def submit(
     root = study.root.absolute()
     place = (script or root / "replay" / "submit.sh").absolute()
     limit = time or _limit(len(wanted), budget_s)
-    words = [sys.executable, "-m", "p3s", "replay", str(root), "-n", ",".join(map(str, wanted)),
-             "--budget", budget, *further]
-    batch = Batch(name="p3s-replay", nodes=nodes, time=limit, partition=partition,
-                  account=account, options=tuple(sbatch or ()),
-                  output=place.with_name(f"{place.stem}-%j.out"))
+    words = [
+        sys.executable,
+        "-m",
+        "p3s",
+        "replay",
+        str(root),
+        "-n",
+        ",".join(map(str, wanted)),
+        "--budget",
+        budget,
+        *further,
+    ]
+    batch = Batch(
+        name="p3s-replay",
+        nodes=nodes,
+        time=limit,
+        partition=partition,
+        account=account,
+        options=tuple(sbatch or ()),
+        output=place.with_name(f"{place.stem}-%j.out"),
+    )
     text = batch_script(batch, [words], Path.cwd())
     if dry_run:
         if json_:
@@ -96,8 +120,12 @@ def submit(
     except OSError as err:
         raise P3SError(f"{place}: cannot be written: {err.strerror}") from err
     job = hand_over(place) if submit_ else None
-    result: dict[str, Any] = {**header("submission"), "script": str(place), "job": job,
-                              "text": text}
+    result: dict[str, Any] = {
+        **header("submission"),
+        "script": str(place),
+        "job": job,
+        "text": text,
+    }
     if json_:
         emit_json(result)
     elif job is not None:
@@ -107,8 +135,10 @@ def submit(
     if job is None:
         say(f"next: sbatch {quoted(place)}")
     else:
-        say(f"next, when it has ended: p3s predict {quoted(study.root)} -n "
-            f"{','.join(map(str, wanted))}")
+        say(
+            f"next, when it has ended: p3s predict {quoted(study.root)} -n "
+            f"{','.join(map(str, wanted))}"
+        )
     return 0
 
 
@@ -125,7 +155,9 @@ def _check(options: list[str]) -> None:
     for word in options:
         name = word.partition("=")[0]
         if name in own:
-            raise UsageError(f"{word}: not among the options after --; "
-                             + ("give it before them" if name in own[:3] else "leave it out"))
+            raise UsageError(
+                f"{word}: not among the options after --; "
+                + ("give it before them" if name in own[:3] else "leave it out")
+            )
     if options and not options[0].startswith("-"):
         raise UsageError(f"{options[0]}: put -- before options of p3s replay")

@@ -222,12 +222,14 @@ def _run_time(result: dict[str, Any], study: Study) -> list[str]:
     predicted, measured = found["predicted_s"], found["measured_s"]
     parts = []
     if predicted is not None:
-        parts.append(f"predicted {seconds(predicted)} "
-                     f"({interval(found['low_s'], found['high_s'])})")
+        parts.append(
+            f"predicted {seconds(predicted)} ({interval(found['low_s'], found['high_s'])})"
+        )
     if measured is not None:
         parts.append(f"measured {seconds(measured)}")
     why = WHY_NOT.get(found["why_not"], "").format(
-        n=n, at=processes(n), cores=found["cores"] or "", study=quoted(study.root))
+        n=n, at=processes(n), cores=found["cores"] or "", study=quoted(study.root)
+    )
     if found["inside"] is None:
         verdict = f"not compared: {why}"
     elif found["inside"]:
@@ -236,6 +238,8 @@ def _run_time(result: dict[str, Any], study: Study) -> list[str]:
         verdict = f"outside the interval, {factor(measured / predicted)} the predicted time"
     lines = [f"run time: {', '.join(parts) + '; ' if parts else ''}{verdict}"]
     if found["work_s"] and found["measured_work_s"]:
-        lines.append(f"computation of the busiest rank: predicted {seconds(found['work_s'])}, "
-                     f"measured {seconds(found['measured_work_s'])}")
+        lines.append(
+            f"computation of the busiest rank: predicted {seconds(found['work_s'])}, "
+            f"measured {seconds(found['measured_work_s'])}"
+        )
     return lines

@@ -123,9 +123,21 @@ class Costs:
         ns, work_ns, below, above = map(found.carried, (ns, work_ns, ns * low, ns * high))
         work = found.carried(found.work)
         cost = np.divide(ns, work, out=cost, where=work > 0)
-        return Timed(found.ranks, ns, np.maximum(ns - np.hypot(work_ns, below), 0.0),
-                     ns + np.hypot(work_ns, above), cost, rest, x, law, work_ns, below, above,
-                     phase, runs)
+        return Timed(
+            found.ranks,
+            ns,
+            np.maximum(ns - np.hypot(work_ns, below), 0.0),
+            ns + np.hypot(work_ns, above),
+            cost,
+            rest,
+            x,
+            law,
+            work_ns,
+            below,
+            above,
+            phase,
+            runs,
+        )
 
     def _shared(self, n: int, places: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
         """Return what shared work is to the modelled one by place, and which places share it."""
@@ -172,11 +184,14 @@ class PhaseSums:
                 self.least[k] = min(self.least[k], float(timed.x[k][busy].min()))
                 self.most[k] = max(self.most[k], float(timed.x[k][busy].max()))
         # Ranks share their laws, so their errors add up; so do those of places with one law.
-        low, high, error = (np.where(timed.runs, part, 0.0).sum(axis=1) for part in (
-            timed.cost_low, timed.cost_high, timed.work_ns))
+        low, high, error = (
+            np.where(timed.runs, part, 0.0).sum(axis=1)
+            for part in (timed.cost_low, timed.cost_high, timed.work_ns)
+        )
         both, work = np.stack([low, high], axis=1), error.tolist()
-        for row, (k, number) in enumerate(zip(timed.phase.tolist(), timed.law.tolist(),
-                                              strict=True)):
+        for row, (k, number) in enumerate(
+            zip(timed.phase.tolist(), timed.law.tolist(), strict=True)
+        ):
             there = self.cost_error.get((k, number))
             self.cost_error[k, number] = both[row] if there is None else there + both[row]
             self.work_error[row] = k, self.work_error.get(row, (k, 0.0))[1] + work[row]
@@ -189,12 +204,15 @@ class PhaseSums:
         total = float(self.ns[k])
         squares = np.zeros(2)
         for (phase, _), error in self.cost_error.items():
-            squares += error ** 2 if phase == k else 0.0
-        work = sum(e ** 2 for phase, e in self.work_error.values() if phase == k)
+            squares += error**2 if phase == k else 0.0
+        work = sum(e**2 for phase, e in self.work_error.values() if phase == k)
         below, above = (np.sqrt(squares + work) / total).tolist() if total > 0 else (0.0, 0.0)
-        out: dict[str, Any] = {"compute_ns": total, "compute_low": max(1.0 - below, 0.0),
-                               "compute_high": 1.0 + above,
-                               "work_error": float(np.sqrt(work)) / total if total > 0 else 0.0}
+        out: dict[str, Any] = {
+            "compute_ns": total,
+            "compute_low": max(1.0 - below, 0.0),
+            "compute_high": 1.0 + above,
+            "work_error": float(np.sqrt(work)) / total if total > 0 else 0.0,
+        }
         if np.isfinite(self.least[k]):
             out.update(self._range(k))
         weight = float(self.costs.weights(grid)[k])

@@ -18,9 +18,23 @@ import numpy as np
 
 #: Families with the logarithm of their prior weight, simplest first.
 CONSTANT, OVERHEAD, POWER, STEP, STEP_OVERHEAD, TWO_STEPS, THREE_STEPS = (
-    "constant", "overhead", "power", "step", "step+overhead", "two steps", "three steps")
-PRIOR = {CONSTANT: log(0.27), OVERHEAD: log(0.10), POWER: log(0.07), STEP: log(0.30),
-         STEP_OVERHEAD: log(0.10), TWO_STEPS: log(0.13), THREE_STEPS: log(0.03)}
+    "constant",
+    "overhead",
+    "power",
+    "step",
+    "step+overhead",
+    "two steps",
+    "three steps",
+)
+PRIOR = {
+    CONSTANT: log(0.27),
+    OVERHEAD: log(0.10),
+    POWER: log(0.07),
+    STEP: log(0.30),
+    STEP_OVERHEAD: log(0.10),
+    TWO_STEPS: log(0.13),
+    THREE_STEPS: log(0.03),
+}
 #: Points of so many different x can tell three steps; of how many designs of two they are made.
 DISTINCT_FOR_THREE, MADE_OF, THREE_REFINED = 7, 12, 6
 #: Widths of steps in doublings of x (a logistic rises from 12 % to 88 % over four of them).
@@ -123,8 +137,9 @@ def designs(u: np.ndarray, v: np.ndarray) -> Designs:
             columns += pairs
             where = np.array([c.first for c in columns[first:]])
             i, j = np.nonzero(where[None, :] - where[:, None] >= APART)
-            names += [(TWO_STEPS, (0, int(a), int(b))) for a, b in zip(i + first, j + first,
-                                                                      strict=True)]
+            names += [
+                (TWO_STEPS, (0, int(a), int(b))) for a, b in zip(i + first, j + first, strict=True)
+            ]
     return _grouped(columns, names, weight, (spacing, spacing_pairs))
 
 
@@ -136,11 +151,14 @@ def refined(found: Designs, likely: dict[int, np.ndarray], look: int = 0) -> Des
     """
     columns = list(found.columns)
     number = {c: i for i, c in enumerate(columns)}
-    closer = 3.0 ** -look
+    closer = 3.0**-look
 
     def around(j: int, shift: float, factor: float) -> int:
-        column = Column(columns[j].kind, round(columns[j].first + shift, 6),
-                        round(columns[j].second * factor, 6))
+        column = Column(
+            columns[j].kind,
+            round(columns[j].first + shift, 6),
+            round(columns[j].second * factor, 6),
+        )
         if column not in number:
             number[column] = len(columns)
             columns.append(column)
@@ -152,7 +170,7 @@ def refined(found: Designs, likely: dict[int, np.ndarray], look: int = 0) -> Des
         rows: list[tuple[int, ...]] = []
         family: list[str] = []
         prior: list[float] = []
-        for i in likely.get(k, ())[:THREE_REFINED if k > 3 else None]:
+        for i in likely.get(k, ())[: THREE_REFINED if k > 3 else None]:
             steps = [int(j) for j in which[i] if columns[j].kind in ("step", "capacity")]
             if not steps:
                 continue
@@ -161,11 +179,15 @@ def refined(found: Designs, likely: dict[int, np.ndarray], look: int = 0) -> Des
             w = (BETWEEN_WIDTHS if len(steps) == 1 else BETWEEN_WIDTHS_PAIR) ** closer
             none = len(steps) > 2 or all(columns[j].kind == "capacity" for j in steps)
             factors = (1.0,) if none else (1.0 / w, 1.0, w)
-            near = {j: {(a, w): around(j, a * each, w) for a in BETWEEN for w in factors}
-                    for j in steps}
-            new = [tuple(near[j][a, w] if j in near else j for j, a in zip(row, at, strict=True))
-                   for row in [which[i].tolist()] for w in factors
-                   for at in product(*(BETWEEN if j in near else (0.0,) for j in row))]
+            near = {
+                j: {(a, w): around(j, a * each, w) for a in BETWEEN for w in factors} for j in steps
+            }
+            new = [
+                tuple(near[j][a, w] if j in near else j for j, a in zip(row, at, strict=True))
+                for row in [which[i].tolist()]
+                for w in factors
+                for at in product(*(BETWEEN if j in near else (0.0,) for j in row))
+            ]
             rows += new
             family += [str(found.family[k][i])] * len(new)
             prior += [float(found.prior[k][i]) - log(len(new))] * len(new)
@@ -188,17 +210,26 @@ def with_three_steps(found: Designs, likely: dict[int, np.ndarray], u: np.ndarra
     rows = set()
     for i in two:
         one, other = found.of[3][i][1:].tolist()
-        apart = np.minimum(np.abs(where - found.columns[one].first),
-                           np.abs(where - found.columns[other].first)) >= APART
-        rows |= {(0, *sorted((one, other, int(j)), key=lambda j: found.columns[j].first))
-                 for j in pool[apart]}
+        apart = (
+            np.minimum(
+                np.abs(where - found.columns[one].first), np.abs(where - found.columns[other].first)
+            )
+            >= APART
+        )
+        rows |= {
+            (0, *sorted((one, other, int(j)), key=lambda j: found.columns[j].first))
+            for j in pool[apart]
+        }
     if not rows:
         return found
     number = np.count_nonzero(found.family[3] == TWO_STEPS) * max(1.0, len(pool) / 3)
     return Designs(
-        found.columns, {**found.of, 4: np.array(sorted(rows), dtype=np.int64)},
+        found.columns,
+        {**found.of, 4: np.array(sorted(rows), dtype=np.int64)},
         {**found.family, 4: np.full(len(rows), THREE_STEPS, dtype="<U32")},
-        {**found.prior, 4: np.full(len(rows), PRIOR[THREE_STEPS] - log(number))}, found.spacing)
+        {**found.prior, 4: np.full(len(rows), PRIOR[THREE_STEPS] - log(number))},
+        found.spacing,
+    )
 
 
 def _slope(u: np.ndarray, v: np.ndarray) -> float:
@@ -208,8 +239,9 @@ def _slope(u: np.ndarray, v: np.ndarray) -> float:
     return float(np.median((v[i] - v[j])[apart] / (u[i] - u[j])[apart])) if apart.any() else 0.0
 
 
-def _steps(u: np.ndarray, low: float, high: float, widths: Sequence[float], every: int
-           ) -> tuple[list[Column], float]:
+def _steps(
+    u: np.ndarray, low: float, high: float, widths: Sequence[float], every: int
+) -> tuple[list[Column], float]:
     """Return the steps that change between the points, and the distance of their places."""
     count = int(min(MOST_LOCATIONS, (high - low + 2 * BEYOND) / EACH + 1)) // every
     where = np.linspace(low - BEYOND, high + BEYOND, max(count, 4))
@@ -221,8 +253,12 @@ def _steps(u: np.ndarray, low: float, high: float, widths: Sequence[float], ever
     return [c for c, v in zip(found, varies, strict=True) if v], float(where[1] - where[0])
 
 
-def _grouped(columns: list[Column], names: list[tuple[str, tuple[int, ...]]],
-             weight: dict[str, float], spacing: tuple[float, float]) -> Designs:
+def _grouped(
+    columns: list[Column],
+    names: list[tuple[str, tuple[int, ...]]],
+    weight: dict[str, float],
+    spacing: tuple[float, float],
+) -> Designs:
     """Group by number of columns; a family's weight is shared out equally, or as given."""
     of: dict[int, np.ndarray] = {}
     family: dict[int, np.ndarray] = {}
@@ -236,6 +272,7 @@ def _grouped(columns: list[Column], names: list[tuple[str, tuple[int, ...]]],
         if chosen:
             of[k] = np.array([which for _, which in chosen], dtype=np.int64)
             family[k] = np.array([name for name, _ in chosen])
-            prior[k] = np.array([PRIOR[n] + weight.get(n, -log(number[n])) - total
-                                 for n, _ in chosen])
+            prior[k] = np.array(
+                [PRIOR[n] + weight.get(n, -log(number[n])) - total for n, _ in chosen]
+            )
     return Designs(columns, of, family, prior, spacing)

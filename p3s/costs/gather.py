@@ -69,8 +69,11 @@ def sum_phases(values: np.ndarray, phase: np.ndarray, phases: int) -> np.ndarray
 
 def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
     """Return the places of a model and the phase of each, in the order of ``rank_work``."""
-    places = [((str(p["place"][0]), str(p["place"][1])), phase["phase"])
-              for phase in model["phases"] for p in phase["work"]["places"]]
+    places = [
+        ((str(p["place"][0]), str(p["place"][1])), phase["phase"])
+        for phase in model["phases"]
+        for p in phase["work"]["places"]
+    ]
     return [p for p, _ in places], np.array([k for _, k in places], dtype=np.int64)
 
 
@@ -92,8 +95,12 @@ def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     """Return the work that the model says for a traced count, (places, ranks), and the grid."""
     there = as_traced(model, n)
     rows = generate(there, n)
-    found = rank_work(there, rows.grid, {name: getattr(rows, name) for name in (
-        "rank", "item", "nbytes", "repeat")}, widths=False)
+    found = rank_work(
+        there,
+        rows.grid,
+        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+        widths=False,
+    )
     work = np.zeros((len(found.places), n))
     work[:, found.ranks] = found.work
     return work, rows.grid
@@ -120,14 +127,27 @@ def measured_at(model: Model, times: Times) -> Measured:
 
     runs = np.flatnonzero(known)
     runs = runs[in_the_run(places)[place[runs], 0]]
-    work = np.where(in_the_run(places), said, 0.0) if times.work_unit in TIME_UNITS \
+    work = (
+        np.where(in_the_run(places), said, 0.0)
+        if times.work_unit in TIME_UNITS
         else table(times.work)
+    )
     weight = weights_at(model, times.np, grid)
     return Measured(
-        times.np, places, phase, work, table(times.least_ns), table(times.median_ns),
-        table(times.most_ns), table(times.count), sum_phases(work, phase, len(weight)) /
-        weight[:, None], weight, float(times.median_ns[~known].sum()), max(len(times.runs), 1),
-        (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]))
+        times.np,
+        places,
+        phase,
+        work,
+        table(times.least_ns),
+        table(times.median_ns),
+        table(times.most_ns),
+        table(times.count),
+        sum_phases(work, phase, len(weight)) / weight[:, None],
+        weight,
+        float(times.median_ns[~known].sum()),
+        max(len(times.runs), 1),
+        (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]),
+    )
 
 
 def own_points(found: Measured) -> list[Point]:
@@ -148,10 +168,19 @@ def _of_phase(found: Measured, k: int) -> Iterator[Point]:
             least = float(found.least[row][mine].mean())
             most = float(found.most[row][mine].mean())
             yield Point(
-                found.places[row], k, float(found.n), float(found.work[row][mine].mean()), x,
-                least, float(found.typical[row][mine].mean()),
-                max(most / least - 1.0, 0.0) if least > 0 else 0.0, len(mine), found.repeats,
-                "own", found.n)
+                found.places[row],
+                k,
+                float(found.n),
+                float(found.work[row][mine].mean()),
+                x,
+                least,
+                float(found.typical[row][mine].mean()),
+                max(most / least - 1.0, 0.0) if least > 0 else 0.0,
+                len(mine),
+                found.repeats,
+                "own",
+                found.n,
+            )
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
@@ -172,9 +201,11 @@ def thinned(points: Sequence[Point]) -> list[Point]:
         at = np.searchsorted(edges, [p.x for p in mine])
         ranks = np.array([p.ranks for p in mine], dtype=float)
         x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
-            np.bincount(at, weights=ranks), 1e-300)
-        out += pooled([replace(p, x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)],
-                      {})
+            np.bincount(at, weights=ranks), 1e-300
+        )
+        out += pooled(
+            [replace(p, x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)], {}
+        )
     return out
 
 
@@ -212,16 +243,20 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
     return scale
 
 
-def by_count(found: Sequence[Measured], far: Sequence[Point], scale: np.ndarray
-             ) -> tuple[list[Measured], list[Point]]:
+def by_count(
+    found: Sequence[Measured], far: Sequence[Point], scale: np.ndarray
+) -> tuple[list[Measured], list[Point]]:
     """Return runs and points with x = scale/n: the axis where work is time.
 
     scale: per phase, of ``x_scale``. Points of other workloads that stand for no count are left
     out.
     """
     own = [replace(m, x=np.where(m.x > 0, scale[:, None] / m.n, 0.0)) for m in found]
-    kept = [replace(p, x=float(scale[p.phase]) / p.n) for p in far
-            if np.isfinite(p.n) and p.n > 0 and scale[p.phase] > 0]
+    kept = [
+        replace(p, x=float(scale[p.phase]) / p.n)
+        for p in far
+        if np.isfinite(p.n) and p.n > 0 and scale[p.phase] > 0
+    ]
     return own, kept
 
 
@@ -230,8 +265,7 @@ def small_places(found: Sequence[Measured]) -> set[Place]:
     out: set[Place] = set()
     for row, place in enumerate(found[0].places):
         share = max(float(m.typical[row].sum()) / max(float(m.typical.sum()), 1.0) for m in found)
-        once = max(float(m.typical[row].sum()) / max(float(m.calls[row].sum()), 1.0)
-                   for m in found)
+        once = max(float(m.typical[row].sum()) / max(float(m.calls[row].sum()), 1.0) for m in found)
         if share < SMALL_SHARE or once < SMALL_NS:
             out.add(place)
     return out
@@ -277,6 +311,17 @@ def _sum(place: Place, points: Sequence[Point]) -> Point:
 
     least = total("least_ns")
     most = sum(p.least_ns * (1.0 + p.spread) * p.ranks for p in points) / ranks
-    return Point(place, first.phase, first.n, total("work"), first.x, least, total("typical_ns"),
-                 max(most / least - 1.0, 0.0) if least > 0 else 0.0, ranks,
-                 min(p.repeats for p in points), first.source, first.traced)
+    return Point(
+        place,
+        first.phase,
+        first.n,
+        total("work"),
+        first.x,
+        least,
+        total("typical_ns"),
+        max(most / least - 1.0, 0.0) if least > 0 else 0.0,
+        ranks,
+        min(p.repeats for p in points),
+        first.source,
+        first.traced,
+    )

@@ -13,8 +13,9 @@ from p3s.model.work.scic import ranges_text
 from p3s.small_runs.points import Point
 
 
-def groups_json(phase: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],
-                weight: Weight) -> list[dict[str, Any]]:
+def groups_json(
+    phase: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point], weight: Weight
+) -> list[dict[str, Any]]:
     """Return the entries of ``groups`` of a phase in compute.json, most work first.
 
     Groups are those of the instruction table, known by the order of their work: there are none
@@ -34,12 +35,25 @@ def groups_json(phase: Mapping[str, Any], found: Sequence[Measured], far: Sequen
     out = []
     for g in range(size):
         points = [_own(m, k, measured[str(m.n)][g]["ranks"]) for m in runs] + others[g]
-        out.append({
-            "group": g, "where": ranges_text(measured[str(last.n)][g]["ranks"]),
-            "points": [{"n": p.n if np.isfinite(p.n) else None, "traced": p.traced,
-                        "source": p.source, "ranks": p.ranks, "work": p.work,
-                        "least_ns": p.least_ns, "measured_ns": p.typical_ns} for p in points],
-            **alternatives(points)})
+        out.append(
+            {
+                "group": g,
+                "where": ranges_text(measured[str(last.n)][g]["ranks"]),
+                "points": [
+                    {
+                        "n": p.n if np.isfinite(p.n) else None,
+                        "traced": p.traced,
+                        "source": p.source,
+                        "ranks": p.ranks,
+                        "work": p.work,
+                        "least_ns": p.least_ns,
+                        "measured_ns": p.typical_ns,
+                    }
+                    for p in points
+                ],
+                **alternatives(points),
+            }
+        )
     return out
 
 
@@ -52,9 +66,20 @@ def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
         return float(values[m.phase == k][:, ranks].sum(axis=0).mean()) * once
 
     work, least, most = mean(m.work), mean(m.least), mean(m.most)
-    return Point(WHOLE, k, float(m.n), work, work, least, mean(m.typical),
-                 max(most / least - 1.0, 0.0) if least > 0 else 0.0, len(ranks), m.repeats,
-                 "own", m.n)
+    return Point(
+        WHOLE,
+        k,
+        float(m.n),
+        work,
+        work,
+        least,
+        mean(m.typical),
+        max(most / least - 1.0, 0.0) if least > 0 else 0.0,
+        len(ranks),
+        m.repeats,
+        "own",
+        m.n,
+    )
 
 
 def _of_others(points: Sequence[Point], size: int, weight: Weight) -> list[list[Point]]:
@@ -67,7 +92,20 @@ def _of_others(points: Sequence[Point], size: int, weight: Weight) -> list[list[
             continue
         for g, p in enumerate(whole):
             once = 1.0 / weight[p.phase, source, traced]
-            out[g].append(Point(WHOLE, p.phase, p.n, p.work * once, p.x, p.least_ns * once,
-                                p.typical_ns * once, p.spread, p.ranks, p.repeats, source,
-                                traced))
+            out[g].append(
+                Point(
+                    WHOLE,
+                    p.phase,
+                    p.n,
+                    p.work * once,
+                    p.x,
+                    p.least_ns * once,
+                    p.typical_ns * once,
+                    p.spread,
+                    p.ranks,
+                    p.repeats,
+                    source,
+                    traced,
+                )
+            )
     return out

@@ -18,8 +18,14 @@ from p3s.small_runs.points import Point
 SHARE = 0.01
 
 
-def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],
-             small: set[Any], unit: str, shared: Container[Any] = ()) -> dict[str, Any] | None:
+def hold_out(
+    model: Mapping[str, Any],
+    found: Sequence[Measured],
+    far: Sequence[Point],
+    small: set[Any],
+    unit: str,
+    shared: Container[Any] = (),
+) -> dict[str, Any] | None:
     """Return the errors of each phase's time at the largest traced count, fitted without it.
 
     The work there is what the model says that was fitted without it (its hold-out), the cost what
@@ -28,8 +34,7 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     or no phase has SHARE of the time.
     """
     held = model.get("holdout")
-    if len(found) < 3 or not isinstance(held, Mapping) \
-            or not held.get("possible", True):
+    if len(found) < 3 or not isinstance(held, Mapping) or not held.get("possible", True):
         return None
     last = max(found, key=lambda m: m.n)
     if held.get("n") != last.n:
@@ -45,28 +50,46 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     x = last.x
     if unit not in TIME_UNITS:  # where work is time, x goes with the count
         x = x * ratio[:, None]
-    of_place = np.array([1.0 if place in shared else ratio[k]
-                         for place, k in zip(last.places, last.phase.tolist(), strict=True)])
+    of_place = np.array(
+        [
+            1.0 if place in shared else ratio[k]
+            for place, k in zip(last.places, last.phase.tolist(), strict=True)
+        ]
+    )
     held_out = replace(last, work=last.work * of_place[:, None], x=x)
     of_phase = last.per_phase(last.typical)
-    each = [_of_phase(k, share, laws, last, held_out) for k in range(phases)
-            if (share := share_of(of_phase, k)) >= SHARE]
+    each = [
+        _of_phase(k, share, laws, last, held_out)
+        for k in range(phases)
+        if (share := share_of(of_phase, k)) >= SHARE
+    ]
     if not each:
         return None
     errors = [abs(e["error"]) for e in each if e["error"] is not None]
-    return {"n": last.n, "mean_abs_error": float(np.mean(errors)) if errors else None,
-            "max_abs_error": float(np.max(errors)) if errors else None, "each": each}
+    return {
+        "n": last.n,
+        "mean_abs_error": float(np.mean(errors)) if errors else None,
+        "max_abs_error": float(np.max(errors)) if errors else None,
+        "each": each,
+    }
 
 
-def _of_phase(k: int, share: float, laws: Laws, last: Measured, held_out: Measured
-              ) -> dict[str, Any]:
+def _of_phase(
+    k: int, share: float, laws: Laws, last: Measured, held_out: Measured
+) -> dict[str, Any]:
     """Return a phase's time in one turn as it was measured and as the laws say, with the error.
 
     Where nothing can be said, ``predicted_ns`` and ``error`` are None and ``unknown`` is the code.
     """
     measured = measured_turn(last, k, last.typical)
-    out = {"phase": k, "share": share, "measured_ns": measured, "predicted_ns": None,
-           "error": None, "unknown": None}
+    out = {
+        "phase": k,
+        "share": share,
+        "measured_ns": measured,
+        "predicted_ns": None,
+        "error": None,
+        "unknown": None,
+    }
     if not measured > 0:
         return {**out, "unknown": NO_WORK}
     if laws.whole(k) is None:
@@ -81,9 +104,16 @@ def _ratios(held: Mapping[str, Any], model: Mapping[str, Any]) -> np.ndarray:
     Phases are numbered anew in every fit: they are known by their calls.
     """
     work = held.get("work", {})
-    errors = {entry["phase"]: float(entry["error"]) for entry in work.get("each", ())
-              if entry["phase"] is not None}
+    errors = {
+        entry["phase"]: float(entry["error"])
+        for entry in work.get("each", ())
+        if entry["phase"] is not None
+    }
     seen = {tuple(key): k for k, key in enumerate(held.get("phases_seen", ()))}
     total = float(work.get("total_error", 0.0))
-    return np.array([1.0 + errors.get(seen.get(tuple(phase_key(p, model["items"]))), total)
-                     for p in model["phases"]])
+    return np.array(
+        [
+            1.0 + errors.get(seen.get(tuple(phase_key(p, model["items"]))), total)
+            for p in model["phases"]
+        ]
+    )

@@ -79,8 +79,10 @@ class CostLaw:
     def interval(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the 90 % interval of the typical cost at ``x``, in ns per unit."""
         value = self.typical(x)
-        return (np.minimum(self._table(self.low, x, grows=True), value),
-                np.maximum(self._table(self.high, x, grows=True), value))
+        return (
+            np.minimum(self._table(self.low, x, grows=True), value),
+            np.maximum(self._table(self.high, x, grows=True), value),
+        )
 
     def outside(self, x: Any) -> np.ndarray:
         """Return how far ``x`` lies outside the points, as a ratio; 1 inside, and of no work."""
@@ -101,50 +103,72 @@ class CostLaw:
         if grows and len(self.at) > 1:
             for i, j in ((0, 1), (-1, -2)):
                 slope = (v[i] - v[j]) / (self.at[i] - self.at[j])
-                beyond = np.minimum(u - self.at[i], 0.0) if i == 0 else \
-                    np.maximum(u - self.at[i], 0.0)
+                beyond = (
+                    np.minimum(u - self.at[i], 0.0) if i == 0 else np.maximum(u - self.at[i], 0.0)
+                )
                 out = out + np.clip(slope * beyond, -30.0, 30.0)
         result: np.ndarray = np.exp2(out)
         return result
 
     def to_json(self) -> dict[str, Any]:
         """Return the law as plain data."""
+
         def digits(y: np.ndarray) -> list[float]:
             return [float(f"{v:.6g}") for v in y]
+
         return {
-            "unit": self.unit, "kind": self.kind,
+            "unit": self.unit,
+            "kind": self.kind,
             "columns": [[c.kind, c.first, c.second] for c in self.columns],
-            "coefficients": list(self.coefficients), "covered": list(self.covered),
-            "at": [round(float(u), 6) for u in self.at], "least": digits(self.middle),
-            "typical": digits(self.usual), "low": digits(self.low), "high": digits(self.high),
-            "rivals": list(self.rivals), "disturbed": list(self.disturbed),
-            "refused": self.refused}
+            "coefficients": list(self.coefficients),
+            "covered": list(self.covered),
+            "at": [round(float(u), 6) for u in self.at],
+            "least": digits(self.middle),
+            "typical": digits(self.usual),
+            "low": digits(self.low),
+            "high": digits(self.high),
+            "rivals": list(self.rivals),
+            "disturbed": list(self.disturbed),
+            "refused": self.refused,
+        }
 
     @staticmethod
     def from_json(data: Any) -> CostLaw:
         """Return the law from :meth:`to_json` data; raises P3SError when it cannot be one."""
         try:
             law = CostLaw(
-                str(data["unit"]), str(data["kind"]),
+                str(data["unit"]),
+                str(data["kind"]),
                 tuple(Column(str(k), _finite(a), _finite(b)) for k, a, b in data["columns"]),
-                tuple(_finite(c) for c in data["coefficients"]), _array(data["at"]),
-                _array(data["least"]), _array(data["typical"]), _array(data["low"]),
+                tuple(_finite(c) for c in data["coefficients"]),
+                _array(data["at"]),
+                _array(data["least"]),
+                _array(data["typical"]),
+                _array(data["low"]),
                 _array(data["high"]),
                 (_finite(data["covered"][0]), _finite(data["covered"][1])),
-                tuple(str(r) for r in data["rivals"]), tuple(str(r) for r in data["disturbed"]),
-                None if data["refused"] is None else str(data["refused"]))
+                tuple(str(r) for r in data["rivals"]),
+                tuple(str(r) for r in data["disturbed"]),
+                None if data["refused"] is None else str(data["refused"]),
+            )
             tables = (law.middle, law.usual, law.low, law.high)
             same = {len(y) for y in tables} == {len(law.at)}
-            fine = (same and len(law.columns) == len(law.coefficients)
-                    and bool(np.all(np.diff(law.at) > 0))
-                    and all(c.kind in KINDS for c in law.columns)
-                    and all(bool(np.all(y >= 0)) for y in tables))
+            fine = (
+                same
+                and len(law.columns) == len(law.coefficients)
+                and bool(np.all(np.diff(law.at) > 0))
+                and all(c.kind in KINDS for c in law.columns)
+                and all(bool(np.all(y >= 0)) for y in tables)
+            )
         except (KeyError, IndexError, TypeError, ValueError) as err:
-            raise P3SError(f"a law of cost is damaged ({_short(err)}); "
-                           "fit the compute model again") from err
+            raise P3SError(
+                f"a law of cost is damaged ({_short(err)}); fit the compute model again"
+            ) from err
         if not fine:
-            raise P3SError("a law of cost is damaged (its table does not hold together); "
-                           "fit the compute model again")
+            raise P3SError(
+                "a law of cost is damaged (its table does not hold together); "
+                "fit the compute model again"
+            )
         return law
 
 
@@ -186,8 +210,9 @@ def _nothing(points: Sequence[Point], unit: str) -> CostLaw:
     else:
         why = "no time was measured at any point"
     empty = np.zeros(0)
-    return CostLaw(unit, CONSTANT, (), (), empty, empty, empty, empty, empty, (0.0, 0.0),
-                   refused=why)
+    return CostLaw(
+        unit, CONSTANT, (), (), empty, empty, empty, empty, empty, (0.0, 0.0), refused=why
+    )
 
 
 def _one_point(point: Point, unit: str) -> CostLaw:
@@ -197,14 +222,27 @@ def _one_point(point: Point, unit: str) -> CostLaw:
     cost = point.cost
     usual = max(cost, point.typical_ns / point.work)
     half = 1.0 + ONE_POINT + ONE_POINT_EACH * np.abs(at - u0)
-    return CostLaw(unit, CONSTANT, (Column("one"),), (cost,), at, np.full(len(at), cost),
-                   np.full(len(at), usual), usual / half, usual * half, (point.x, point.x),
-                   refused="one point cannot tell how the cost changes with the working set")
+    return CostLaw(
+        unit,
+        CONSTANT,
+        (Column("one"),),
+        (cost,),
+        at,
+        np.full(len(at), cost),
+        np.full(len(at), usual),
+        usual / half,
+        usual * half,
+        (point.x, point.x),
+        refused="one point cannot tell how the cost changes with the working set",
+    )
 
 
 def _knots(low: float, high: float) -> np.ndarray:
-    inside = np.linspace(low, high, int(np.ceil((high - low) * KNOTS)) + 1) if high > low \
+    inside = (
+        np.linspace(low, high, int(np.ceil((high - low) * KNOTS)) + 1)
+        if high > low
         else np.array([low])
+    )
     below = low - np.arange(BELOW * KNOTS_OUTSIDE, 0, -1) / KNOTS_OUTSIDE
     above = high + np.arange(1, ABOVE * KNOTS_OUTSIDE + 1) / KNOTS_OUTSIDE
     return np.concatenate([below, inside, above])
@@ -247,12 +285,19 @@ def quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) -
     ordered = np.take_along_axis(values, order, axis=0)
     w = weight[order]
     upto = np.cumsum(w, axis=0) - 0.5 * w
-    return np.array([[np.interp(s, upto[:, i], ordered[:, i]) for i in range(values.shape[1])]
-                     for s in shares])
+    return np.array(
+        [[np.interp(s, upto[:, i], ordered[:, i]) for i in range(values.shape[1])] for s in shares]
+    )
 
 
-def _law(points: Sequence[Point], measured: Measured, runs: Sequence[str], draws: Draws,
-         best: Best, unit: str) -> CostLaw:
+def _law(
+    points: Sequence[Point],
+    measured: Measured,
+    runs: Sequence[str],
+    draws: Draws,
+    best: Best,
+    unit: str,
+) -> CostLaw:
     low, high = float(measured.u.min()), float(measured.u.max())
     at = _knots(low, high)
     curves = draws.curves(at)
@@ -262,21 +307,46 @@ def _law(points: Sequence[Point], measured: Measured, runs: Sequence[str], draws
     normal = np.sqrt(2.0) * _erfinv(2.0 * _uniform(len(curves))[:, 8] - 1.0)
     near = np.exp(-0.5 * (np.clip(at, low, high)[:, None] - measured.u[None, :]) ** 2)
     scale = near @ measured.scale / near.sum(axis=1)
-    spread = curves * unseen(len(curves), at, low, high) * \
-        np.exp(normal[:, None] * draws.error[:, None] * scale)
+    spread = (
+        curves
+        * unseen(len(curves), at, low, high)
+        * np.exp(normal[:, None] * draws.error[:, None] * scale)
+    )
     ends = quantiles(spread, draws.weight, ((1 - INSIDE) / 2, (1 + INSIDE) / 2)) * factor
-    names = [f for f, w in sorted(best.families.items(), key=lambda f: -f[1])
-             if f != best.family and w > RIVAL * max(best.families.values())]
-    disturbed = [runs[d] if d < len(runs) else
-                 f"{points[d - len(runs)].source}@{points[d - len(runs)].traced}"
-                 for d in best.disturbed]
-    return CostLaw(unit, best.family, best.columns, best.coefficient, at, middle,
-                   middle * factor, np.maximum(ends[0], 0.0), ends[1],
-                   (points[0].x, points[-1].x), tuple(names), tuple(dict.fromkeys(disturbed)))
+    names = [
+        f
+        for f, w in sorted(best.families.items(), key=lambda f: -f[1])
+        if f != best.family and w > RIVAL * max(best.families.values())
+    ]
+    disturbed = [
+        runs[d]
+        if d < len(runs)
+        else f"{points[d - len(runs)].source}@{points[d - len(runs)].traced}"
+        for d in best.disturbed
+    ]
+    return CostLaw(
+        unit,
+        best.family,
+        best.columns,
+        best.coefficient,
+        at,
+        middle,
+        middle * factor,
+        np.maximum(ends[0], 0.0),
+        ends[1],
+        (points[0].x, points[-1].x),
+        tuple(names),
+        tuple(dict.fromkeys(disturbed)),
+    )
 
 
-def _usual(points: Sequence[Point], measured: Measured, least: np.ndarray,
-           disturbed: Sequence[int], at: np.ndarray) -> np.ndarray:
+def _usual(
+    points: Sequence[Point],
+    measured: Measured,
+    least: np.ndarray,
+    disturbed: Sequence[int],
+    at: np.ndarray,
+) -> np.ndarray:
     """Return the typical cost over the least one at ``at``: at least 1.
 
     least: the law's at the points. It is the median of the ratios of the points around, which are
@@ -284,11 +354,15 @@ def _usual(points: Sequence[Point], measured: Measured, least: np.ndarray,
     without repeats have a typical time only, which is as good here.
     """
     runs = int(measured.run.max()) + 1
-    sound = np.array([int(r) not in disturbed and i + runs not in disturbed
-                      for i, r in enumerate(measured.run)])
+    sound = np.array(
+        [int(r) not in disturbed and i + runs not in disturbed for i, r in enumerate(measured.run)]
+    )
     ratio = np.array([p.typical_ns / p.work for p in points]) / np.maximum(least, 1e-300)
-    near = np.exp(-0.5 * ((np.clip(at, measured.u.min(), measured.u.max())[:, None]
-                           - measured.u[None, :]) / NEAR) ** 2) * np.where(sound, 1.0, 1e-6)
+    near = np.exp(
+        -0.5
+        * ((np.clip(at, measured.u.min(), measured.u.max())[:, None] - measured.u[None, :]) / NEAR)
+        ** 2
+    ) * np.where(sound, 1.0, 1e-6)
     near /= near.sum(axis=1, keepdims=True)
     return np.array([max(1.0, float(quantiles(ratio[:, None], w, (0.5,))[0, 0])) for w in near])
 

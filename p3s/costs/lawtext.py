@@ -25,16 +25,20 @@ def text(law: CostLaw) -> str:
     per = f"per {law.unit}"
     shape = list(zip(law.columns, law.coefficients, strict=True))
     low, high = law.covered
-    steps = [2.0 ** c.first for c, height in shape
-             if c.kind in ("step", "capacity") and height > 0 and low < 2.0 ** c.first < high]
+    steps = [
+        2.0**c.first
+        for c, height in shape
+        if c.kind in ("step", "capacity") and height > 0 and low < 2.0**c.first < high
+    ]
     powers = [(c, a) for c, a in shape if c.kind == "power"]
     if steps:
         edges = [low, *steps, high]
         between = [(a * b) ** 0.5 for a, b in zip(edges[1:-2], edges[2:-1], strict=True)]
         costs = law.cost(np.array([low, *between, high]))
         words = [f"{number(costs[0])} below {number(steps[0])} per turn"]
-        words += [f"{number(c)} up to {number(x)}"
-                  for c, x in zip(costs[1:-1], steps[1:], strict=True)]
+        words += [
+            f"{number(c)} up to {number(x)}" for c, x in zip(costs[1:-1], steps[1:], strict=True)
+        ]
         words.append(f"{number(costs[-1])} above")
         return f"{number(float(law.cost((low * high) ** 0.5)))} ns {per} ({', '.join(words)})"
     if powers:
@@ -43,8 +47,11 @@ def text(law: CostLaw) -> str:
         parts += [f"{number(_at_one(c, a))} x**{c.first:.3g}" for c, a in powers]
         return f"{' + '.join(parts)} ns {per}, x the work per turn"
     first, middle, last = law.cost(np.array([low, (low * high) ** 0.5, high])).tolist()
-    ends = "" if abs(last - first) < TELLING * middle else (
-        f" ({number(first)} at {number(low)} per turn, {number(last)} at {number(high)})")
+    ends = (
+        ""
+        if abs(last - first) < TELLING * middle
+        else (f" ({number(first)} at {number(low)} per turn, {number(last)} at {number(high)})")
+    )
     return f"{number(middle)} ns {per}{ends}"
 
 
@@ -66,11 +73,11 @@ def latex(law: CostLaw) -> str:
         if column.kind == "one":
             parts.append(_tex(c))
         elif column.kind == "step":
-            where = _tex(float(2.0 ** column.first))
+            where = _tex(float(2.0**column.first))
             power = 1.0 / (column.second * np.log(2.0))
             parts.append(rf"\frac{{{_tex(c)}}}{{1 + \left({where} / x\right)^{{{power:.3g}}}}}")
         elif column.kind == "capacity":
-            where = _tex(float(2.0 ** column.first))
+            where = _tex(float(2.0**column.first))
             parts.append(rf"{_tex(c)} \max\left(0, 1 - {where} / x\right)")
         else:
             parts.append(rf"{_tex(_at_one(column, c))} \, x^{{{column.first:.3g}}}")

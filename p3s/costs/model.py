@@ -25,8 +25,18 @@ from p3s.small_runs.points import Point
 
 Model = Mapping[str, Any]
 #: Columns of the points kept in compute.json.
-POINT_COLUMNS = ("n", "traced", "source", "ranks", "repeats", "x", "work", "least_ns",
-                 "typical_ns", "spread")
+POINT_COLUMNS = (
+    "n",
+    "traced",
+    "source",
+    "ranks",
+    "repeats",
+    "x",
+    "work",
+    "least_ns",
+    "typical_ns",
+    "spread",
+)
 OWN = "own"
 
 
@@ -88,8 +98,9 @@ def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str)
     return Laws(tuple(entries), fit_cost(_program(usable), unit=unit))
 
 
-def _parts(points: Sequence[Point], small: Sequence[Place]
-           ) -> list[tuple[str, tuple[Place, ...], tuple[Point, ...]]]:
+def _parts(
+    points: Sequence[Point], small: Sequence[Place]
+) -> list[tuple[str, tuple[Place, ...], tuple[Point, ...]]]:
     """Return (kind, places, points) of the parts of a phase that have a law each."""
     out: list[tuple[str, tuple[Place, ...], tuple[Point, ...]]] = []
     for place in dict.fromkeys(p.place for p in points):
@@ -111,9 +122,22 @@ def _program(points: Sequence[Point]) -> list[Point]:
         def total(name: str, some: Sequence[Point] = mine, ranks: int = ranks) -> float:
             return float(sum(getattr(p, name) * p.ranks for p in some) / ranks)
 
-        out.append(Point(WHOLE, -1, mine[0].n, total("work"), total("work"), total("least_ns"),
-                         total("typical_ns"), float(np.median([p.spread for p in mine])), ranks,
-                         min(p.repeats for p in mine), source, traced))
+        out.append(
+            Point(
+                WHOLE,
+                -1,
+                mine[0].n,
+                total("work"),
+                total("work"),
+                total("least_ns"),
+                total("typical_ns"),
+                float(np.median([p.spread for p in mine])),
+                ranks,
+                min(p.repeats for p in mine),
+                source,
+                traced,
+            )
+        )
     return out
 
 
@@ -135,10 +159,22 @@ def turns(points: Sequence[Point], weight: Mapping[tuple[int, str, int], float])
         # of another workload every group of ranks has a count of its own: take the mean one
         n = float(sum(p.n * p.ranks for p in mine) / ranks)
         once = 1.0 / weight[mine[0].phase, source, traced]
-        out.append(Point(WHOLE, mine[0].phase, n, mean("work") * once, mean("x"),
-                         mean("least_ns") * once, mean("typical_ns") * once,
-                         float(np.median([p.spread for p in mine])), ranks,
-                         min(p.repeats for p in mine), source, traced))
+        out.append(
+            Point(
+                WHOLE,
+                mine[0].phase,
+                n,
+                mean("work") * once,
+                mean("x"),
+                mean("least_ns") * once,
+                mean("typical_ns") * once,
+                float(np.median([p.spread for p in mine])),
+                ranks,
+                min(p.repeats for p in mine),
+                source,
+                traced,
+            )
+        )
     return out
 
 
@@ -178,18 +214,25 @@ def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Poin
     found: own runs; without any, small places are those with little of the time at every point.
     """
     points = [p for m in found for p in own_points(m)] + list(far)
-    small = small_places(found) if found else {
-        place for place, share in shares(points).items() if share < SMALL_SHARE}
+    small = (
+        small_places(found)
+        if found
+        else {place for place, share in shares(points).items() if share < SMALL_SHARE}
+    )
     return thinned(points), small
 
 
 def entry_json(entry: Entry, share: float) -> dict[str, Any]:
     """Return an entry of ``laws`` in compute.json; share: of the program's computation."""
-    return {"kind": entry.kind, "phase": entry.phase, "places": [list(p) for p in entry.places],
-            "share": share, "columns": list(POINT_COLUMNS),
-            "points": [[_plain(getattr(p, name)) for name in POINT_COLUMNS]
-                       for p in entry.points],
-            "law": entry.law.to_json()}
+    return {
+        "kind": entry.kind,
+        "phase": entry.phase,
+        "places": [list(p) for p in entry.places],
+        "share": share,
+        "columns": list(POINT_COLUMNS),
+        "points": [[_plain(getattr(p, name)) for name in POINT_COLUMNS] for p in entry.points],
+        "law": entry.law.to_json(),
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -19,8 +19,9 @@ Weight = Mapping[tuple[int, str, int], float]
 NO_WORK, NO_TIME, NOT_LEFT = "no work", "no time", "not at the counts left"
 
 
-def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], weight: Weight
-               ) -> dict[str, Any]:
+def phase_json(
+    phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], weight: Weight
+) -> dict[str, Any]:
     """Return the entry of ``phases`` of one phase of the model.
 
     laws: of all places; found: the study's own runs; weight: of ``turned``.
@@ -31,10 +32,13 @@ def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], 
     xs = [p.x for p in whole.points] if whole is not None else []
     ns = [p.n for p in points if np.isfinite(p.n)]
     return {
-        "phase": k, "name": phase["name"],
-        "x": [min(xs), max(xs)] if xs else None, "n": [min(ns), max(ns)] if ns else None,
+        "phase": k,
+        "name": phase["name"],
+        "x": [min(xs), max(xs)] if xs else None,
+        "n": [min(ns), max(ns)] if ns else None,
         "turns": [_turn(p, laws, found, weight) for p in points],
-        **alternatives(points), "spread": spread(laws, found, k).to_json(),
+        **alternatives(points),
+        "spread": spread(laws, found, k).to_json(),
         "unknown": unknown(laws, found, k),
     }
 
@@ -59,15 +63,18 @@ def share_of(of_phase: np.ndarray, k: int) -> float:
     return float(of_phase[k].sum()) / total if total > 0 else 0.0
 
 
-def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight
-          ) -> dict[str, Any]:
+def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight) -> dict[str, Any]:
     """Return a run's time of one process in one turn, measured and by the laws."""
     k = point.phase
     own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
     return {
-        "n": point.n if np.isfinite(point.n) else None, "traced": point.traced,
-        "source": point.source, "ranks": point.ranks, "x": point.x,
-        "least_ns": point.least_ns, "spread": point.spread,
+        "n": point.n if np.isfinite(point.n) else None,
+        "traced": point.traced,
+        "source": point.source,
+        "ranks": point.ranks,
+        "x": point.x,
+        "least_ns": point.least_ns,
+        "spread": point.spread,
         "measured_ns": measured_turn(own, k, own.typical) if own else point.typical_ns,
         "predicted_ns": predicted_turn(laws, own, k) if own else _told(laws, point, weight),
     }
@@ -75,9 +82,13 @@ def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight
 
 def _told(laws: Laws, point: Point, weight: Weight) -> float:
     """Return what the laws say of a run of another workload, from its points of single places."""
-    ns = sum(p.work * p.ranks * float(e.law.typical(p.x)) for e in laws.entries
-             if e.phase == point.phase and e.kind != "phase" for p in e.points
-             if (p.source, p.traced) == (point.source, point.traced))
+    ns = sum(
+        p.work * p.ranks * float(e.law.typical(p.x))
+        for e in laws.entries
+        if e.phase == point.phase and e.kind != "phase"
+        for p in e.points
+        if (p.source, p.traced) == (point.source, point.traced)
+    )
     return float(ns / point.ranks / weight[point.phase, point.source, point.traced])
 
 
@@ -120,7 +131,14 @@ def alternatives(points: Sequence[Point]) -> dict[str, Any]:
     return {
         "crm_i": found.initial.to_json() if found.initial else None,
         "crm_c": found.calibrated.to_json() if found.calibrated else None,
-        "far": {"source": far[0], "traced": far[1], "n": far[2], "typical_ns": far[3],
-                "reached": found.reached} if far else None,
+        "far": {
+            "source": far[0],
+            "traced": far[1],
+            "n": far[2],
+            "typical_ns": far[3],
+            "reached": found.reached,
+        }
+        if far
+        else None,
         "crm_why": found.why,
     }

@@ -79,14 +79,17 @@ def posterior(points: Measured) -> tuple[Draws, Best]:
     more = with_three_steps(found, _likely_designs(tried, REFINED[0][0]), points.u)
     if more is not found:
         found = more
-        tried = [(h, score(points, found, table, h, REFINED[0][2]))
-                 for h in _likely_hypotheses(tried, REFINED[0][1])]
+        tried = [
+            (h, score(points, found, table, h, REFINED[0][2]))
+            for h in _likely_hypotheses(tried, REFINED[0][1])
+        ]
     for look, (number, window, _) in enumerate(REFINED):
         found = refined(found, _likely_designs(tried, number), look)
         table = values(found.columns, points.u) * (middle / points.cost)[:, None]
         grid = REFINED[look + 1][2] if look + 1 < len(REFINED) else 0.0
-        tried = [(h, score(points, found, table, h, grid))
-                 for h in _likely_hypotheses(tried, window)]
+        tried = [
+            (h, score(points, found, table, h, grid)) for h in _likely_hypotheses(tried, window)
+        ]
     return _drawn(points, found, tried, middle)
 
 
@@ -100,14 +103,20 @@ def _likely_designs(tried: Sequence[_Hypothesis], number: int) -> dict[int, np.n
     """Return by number of columns which designs weigh most, at most ``number`` of them."""
     best = {k: np.max([by[k].score for _, by in tried], axis=0) for k in tried[0][1]}
     top = max(float(s.max()) for s in best.values())
-    flat = sorted((-float(s[i]), k, int(i)) for k, s in best.items()
-                  for i in np.flatnonzero(s > top - log(WINDOW)))[:number]
-    return {k: np.array([i for _, of, i in flat if of == k], dtype=np.int64)
-            for k in {k for _, k, _ in flat}}
+    flat = sorted(
+        (-float(s[i]), k, int(i))
+        for k, s in best.items()
+        for i in np.flatnonzero(s > top - log(WINDOW))
+    )[:number]
+    return {
+        k: np.array([i for _, of, i in flat if of == k], dtype=np.int64)
+        for k in {k for _, k, _ in flat}
+    }
 
 
-def _hypotheses(points: Measured, found: Designs, table: np.ndarray, grid: float
-                ) -> list[_Hypothesis]:
+def _hypotheses(
+    points: Measured, found: Designs, table: np.ndarray, grid: float
+) -> list[_Hypothesis]:
     """Score all designs with nothing disturbed, with one unit, and with the likeliest two or three.
 
     Which are likely is found with the designs of few columns.
@@ -116,8 +125,9 @@ def _hypotheses(points: Measured, found: Designs, table: np.ndarray, grid: float
     most = min(MOST_DISTURBED, (len(points.u) - 1) // 2)
     if most < 1:
         return tried
-    of, family, prior = ({k: v for k, v in by.items() if k < 3}
-                         for by in (found.of, found.family, found.prior))
+    of, family, prior = (
+        {k: v for k, v in by.items() if k < 3} for by in (found.of, found.family, found.prior)
+    )
     few = Designs(found.columns, of, family, prior, found.spacing)
 
     def ranked(several: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -128,8 +138,9 @@ def _hypotheses(points: Measured, found: Designs, table: np.ndarray, grid: float
     units = sorted(h[0] for h in alone)
     best = ranked(combinations(units, 2))[:SEVERAL] if most > 1 else []
     if most > 2:
-        best = ranked({*best, *(tuple(sorted((*h, u))) for h in best[:2] for u in units
-                                if u not in h)})[:SEVERAL]
+        best = ranked(
+            {*best, *(tuple(sorted((*h, u))) for h in best[:2] for u in units if u not in h)}
+        )[:SEVERAL]
     return tried + [(h, score(points, found, table, h, grid)) for h in (*alone, *best)]
 
 
@@ -137,8 +148,9 @@ def _top(scored: dict[int, Scored]) -> float:
     return max(float(s.score.max()) for s in scored.values())
 
 
-def _units(points: Measured, found: Designs, table: np.ndarray, scored: dict[int, Scored]
-           ) -> list[int]:
+def _units(
+    points: Measured, found: Designs, table: np.ndarray, scored: dict[int, Scored]
+) -> list[int]:
     """Return what may have been disturbed: runs, and single points that lie above their run.
 
     Numbers from 0 for runs, then for points of runs with several.
@@ -150,8 +162,11 @@ def _units(points: Measured, found: Designs, table: np.ndarray, scored: dict[int
     size = np.bincount(points.run)
     mean = np.bincount(points.run, above) / size
     own = np.where(size[points.run] > 1, above - mean[points.run], -np.inf)
-    alone = [len(size) + int(i) for i in np.argsort(-own, kind="stable")[:POINTS_ALONE]
-             if own[i] > 2 * points.error]
+    alone = [
+        len(size) + int(i)
+        for i in np.argsort(-own, kind="stable")[:POINTS_ALONE]
+        if own[i] > 2 * points.error
+    ]
     return [*range(len(size)), *alone]
 
 
@@ -161,11 +176,13 @@ def _random(number: int) -> np.ndarray:
     return np.random.Generator(np.random.PCG64(20110711)).standard_normal((number, 5))
 
 
-def _drawn(points: Measured, found: Designs,
-           tried: Sequence[_Hypothesis], middle: float) -> tuple[Draws, Best]:
+def _drawn(
+    points: Measured, found: Designs, tried: Sequence[_Hypothesis], middle: float
+) -> tuple[Draws, Best]:
     """Draw curves from all designs and hypotheses, each as often as it weighs."""
-    parts: list[_Part] = [(h, k, s, np.flatnonzero(s.score > -np.inf))
-                          for h, by in tried for k, s in by.items()]
+    parts: list[_Part] = [
+        (h, k, s, np.flatnonzero(s.score > -np.inf)) for h, by in tried for k, s in by.items()
+    ]
     total = np.concatenate([s.score[i] for _, _, s, i in parts])
     weight = np.exp(total - total.max())
     weight[weight < 1.0 / WINDOW] = 0.0
@@ -194,7 +211,7 @@ def _drawn(points: Measured, found: Designs,
         importance[inside] = np.clip(ratio, 0.2, 5.0)
         coefficient[inside, :k] = beta * middle
         error[inside] = size
-        for name, w in zip(found.family[k][i], weight[start:start + len(i)], strict=True):
+        for name, w in zip(found.family[k][i], weight[start : start + len(i)], strict=True):
             if w > 0:
                 families[str(name)] = families.get(str(name), 0.0) + float(w)
         start += len(i)
@@ -203,8 +220,13 @@ def _drawn(points: Measured, found: Designs,
     return Draws(found.columns, which, coefficient, importance / importance.sum(), error), best
 
 
-def _best(points: Measured, found: Designs, parts: Sequence[_Part], shares: dict[str, float],
-          middle: float) -> Best:
+def _best(
+    points: Measured,
+    found: Designs,
+    parts: Sequence[_Part],
+    shares: dict[str, float],
+    middle: float,
+) -> Best:
     """Return the likeliest design of the family that weighs most in all."""
     family = max(shares, key=lambda name: shares[name])
     top, where = -np.inf, (0, 0)
@@ -214,6 +236,11 @@ def _best(points: Measured, found: Designs, parts: Sequence[_Part], shares: dict
             top, where = float(worth.max()), (number, int(i[np.argmax(worth)]))
     h, k, s, _ = parts[where[0]]
     j = where[1]
-    return Best(family, tuple(found.columns[c] for c in found.of[k][j]),
-                tuple(max(0.0, float(b[j])) * middle for b in s.beta), h, shares,
-                float(np.sqrt(s.square[j] / (len(points.u) + PRIOR_DOF))))
+    return Best(
+        family,
+        tuple(found.columns[c] for c in found.of[k][j]),
+        tuple(max(0.0, float(b[j])) * middle for b in s.beta),
+        h,
+        shares,
+        float(np.sqrt(s.square[j] / (len(points.u) + PRIOR_DOF))),
+    )

@@ -20,9 +20,10 @@ SAME, MOST_GROUPS = 0.07, 6
 
 def usable_points(points: Sequence[Point]) -> list[Point]:
     """Return the points with work and time, by x; similar groups of ranks of a run are one."""
-    good = sorted((p for p in points
-                   if all(isfinite(v) and v > 0 for v in (p.work, p.least_ns, p.x))),
-                  key=lambda p: (p.source, p.traced, p.x, p.work, p.least_ns, p.typical_ns))
+    good = sorted(
+        (p for p in points if all(isfinite(v) and v > 0 for v in (p.work, p.least_ns, p.x))),
+        key=lambda p: (p.source, p.traced, p.x, p.work, p.least_ns, p.typical_ns),
+    )
     out: list[Point] = []
     for _, of in groupby(good, key=lambda p: (p.source, p.traced)):
         run = list(of)
@@ -43,11 +44,24 @@ def _joined(group: Sequence[Point]) -> Point:
         return group[0]
     first = group[0]
     ranks = np.array([max(p.ranks, 1) for p in group], dtype=float)
-    work, x, least, typical = (float(np.average([getattr(p, name) for p in group], weights=ranks))
-                               for name in ("work", "x", "least_ns", "typical_ns"))
-    return Point(first.place, first.phase, first.n, work, x, least, max(typical, least),
-                 max(p.spread for p in group), int(ranks.sum()), min(p.repeats for p in group),
-                 first.source, first.traced)
+    work, x, least, typical = (
+        float(np.average([getattr(p, name) for p in group], weights=ranks))
+        for name in ("work", "x", "least_ns", "typical_ns")
+    )
+    return Point(
+        first.place,
+        first.phase,
+        first.n,
+        work,
+        x,
+        least,
+        max(typical, least),
+        max(p.spread for p in group),
+        int(ranks.sum()),
+        min(p.repeats for p in group),
+        first.source,
+        first.traced,
+    )
 
 
 def measured_points(points: Sequence[Point]) -> tuple[Measured, list[str]]:
@@ -57,9 +71,14 @@ def measured_points(points: Sequence[Point]) -> tuple[Measured, list[str]]:
     weight = np.array([min(8.0, max(1, p.ranks * p.repeats)) for p in points]) ** (1 / 3)
     u = np.log2([p.x for p in points])
     error, scale = _errors(points, u)
-    measured = Measured(u, np.array([p.cost for p in points]),
-                        np.array([number[p.source, p.traced] for p in points]),
-                        weight / weight.mean(), error, scale)
+    measured = Measured(
+        u,
+        np.array([p.cost for p in points]),
+        np.array([number[p.source, p.traced] for p in points]),
+        weight / weight.mean(),
+        error,
+        scale,
+    )
     return measured, [f"{source}@{traced}" for source, traced in names]
 
 
@@ -80,5 +99,5 @@ def _errors(points: Sequence[Point], u: np.ndarray) -> tuple[float, np.ndarray]:
     error = float(np.hypot(LEAST_ERROR, KEPT * np.median(sigma[told > 0])))
     near = np.exp(-0.5 * (u[:, None] - u[None, :]) ** 2) * told
     own = np.hypot(LEAST_ERROR, KEPT * np.minimum(sigma, 0.3)) ** 2
-    each = np.sqrt((LOCAL * error ** 2 + near @ own) / (LOCAL + near.sum(axis=1)))
+    each = np.sqrt((LOCAL * error**2 + near @ own) / (LOCAL + near.sum(axis=1)))
     return min(error, 0.2), np.clip(each / error, 0.5, 4.0)

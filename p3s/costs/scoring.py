@@ -72,8 +72,13 @@ def _precision(points: Measured, disturbed: tuple[int, ...]) -> tuple[np.ndarray
     return factor, 2.0 * float(np.log(np.diag(factor)).sum())
 
 
-def score(points: Measured, found: Designs, table: np.ndarray, disturbed: tuple[int, ...],
-          grid: float = 0.0) -> dict[int, Scored]:
+def score(
+    points: Measured,
+    found: Designs,
+    table: np.ndarray,
+    disturbed: tuple[int, ...],
+    grid: float = 0.0,
+) -> dict[int, Scored]:
     """Return the scores of all designs under one hypothesis, by the number of columns.
 
     table: the columns at the points, relative to the costs (points, columns). grid: relative error
@@ -94,15 +99,20 @@ def score(points: Measured, found: Designs, table: np.ndarray, disturbed: tuple[
         if k > 1:
             m.append([first[w[1]], own[w[1]] + ridge])
         for i in range(2, k):
-            m.append([first[w[i]], *(np.einsum("dn,dn->d", a[w[j]], a[w[i]]) for j in range(1, i)),
-                      own[w[i]] + ridge])
+            m.append(
+                [
+                    first[w[i]],
+                    *(np.einsum("dn,dn->d", a[w[j]], a[w[i]]) for j in range(1, i)),
+                    own[w[i]] + ridge,
+                ]
+            )
         b = [right[i] for i in w]
         low = cholesky(m)
         beta = backward(low, forward(low, b))
-        square = total + PRIOR_DOF * points.error ** 2 + np.zeros(len(which))
+        square = total + PRIOR_DOF * points.error**2 + np.zeros(len(which))
         for i in range(k):
             square = square - beta[i] * b[i]
-        square = np.maximum(square, PRIOR_DOF * points.error ** 2)
+        square = np.maximum(square, PRIOR_DOF * points.error**2)
         worth = found.prior[k] + 0.5 * logdet + _worth(points, low, beta, square, grid)
         for unit in disturbed:
             worth += log(DISTURBED) + _above(points, table, w, beta, unit)
@@ -110,14 +120,15 @@ def score(points: Measured, found: Designs, table: np.ndarray, disturbed: tuple[
     return out
 
 
-def _worth(points: Measured, low: Lower, beta: list[np.ndarray], square: np.ndarray, grid: float
-           ) -> np.ndarray:
+def _worth(
+    points: Measured, low: Lower, beta: list[np.ndarray], square: np.ndarray, grid: float
+) -> np.ndarray:
     """Return the logarithm of the marginal likelihood, up to what all designs share."""
     dof = len(points.u) + PRIOR_DOF
-    size = np.maximum(square / dof, grid ** 2)
+    size = np.maximum(square / dof, grid**2)
     worth = -np.log(low[0][0]) + np.where(beta[0] > 0, 0.0, -50.0)
     if grid > points.error:
-        worth -= 0.5 * square / grid ** 2 + len(points.u) * log(grid)
+        worth -= 0.5 * square / grid**2 + len(points.u) * log(grid)
     else:
         worth -= 0.5 * dof * np.log(size) - lgamma(0.5 * (dof - 1.0))
     variance = inverse_diagonal(low)
@@ -125,13 +136,15 @@ def _worth(points: Measured, low: Lower, beta: list[np.ndarray], square: np.ndar
         sd = np.sqrt(variance[j] * size)
         # what the prior of the coefficient holds of its likelihood, at most all
         share = 0.5 * np.log(2 * np.pi * size) - np.log(
-            low[j][j] * (np.maximum(beta[j], sd) + SMALL) * log((LARGE + SMALL) / SMALL))
+            low[j][j] * (np.maximum(beta[j], sd) + SMALL) * log((LARGE + SMALL) / SMALL)
+        )
         worth += np.minimum(share, 0.0) + _log_positive(beta[j] / sd)
     return worth
 
 
-def _above(points: Measured, table: np.ndarray, which: list[np.ndarray], beta: list[np.ndarray],
-           unit: int) -> np.ndarray:
+def _above(
+    points: Measured, table: np.ndarray, which: list[np.ndarray], beta: list[np.ndarray], unit: int
+) -> np.ndarray:
     """Return what it adds that a disturbed unit lies above the curve, as it should."""
     runs = int(points.run.max()) + 1
     of = points.run == unit if unit < runs else np.arange(len(points.u)) == unit - runs
@@ -145,6 +158,9 @@ def _above(points: Measured, table: np.ndarray, which: list[np.ndarray], beta: l
 def _log_positive(t: np.ndarray) -> np.ndarray:
     """Return about log of the share of a normal distribution around ``t`` above zero."""
     below = np.minimum(t, 0.0)
-    result: np.ndarray = np.where(t > 0, -0.69 * np.exp(-1.2 * np.maximum(t, 0.0)),
-                    -0.69 - 0.5 * below * below - np.log1p(-below))
+    result: np.ndarray = np.where(
+        t > 0,
+        -0.69 * np.exp(-1.2 * np.maximum(t, 0.0)),
+        -0.69 - 0.5 * below * below - np.log1p(-below),
+    )
     return result

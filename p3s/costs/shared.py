@@ -13,14 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.costs.gather import (
-    Measured,
-    Place,
-    in_the_run,
-    modelled_work,
-    places_of,
-    weights_at,
-)
+from p3s.costs.gather import Measured, Place, in_the_run, modelled_work, places_of, weights_at
 from p3s.model.evaluate import Evaluator
 from p3s.model.work.workload import rank_work
 from p3s.small_runs.points import Point
@@ -46,8 +39,10 @@ def shared_work(model: Model) -> dict[Place, float]:
         work = np.where(in_the_run(places), work, 0.0)
         mean.append(mean_of(work) / weights_at(model, n, grid)[phase])
         part = np.ma.masked_less_equal(work, 0.0)
-        alike.append(np.asarray((part.std(axis=1) <= ALIKE * part.mean(axis=1)).filled(False))
-                     & ((work > 0).sum(axis=1) == n))
+        alike.append(
+            np.asarray((part.std(axis=1) <= ALIKE * part.mean(axis=1)).filled(False))
+            & ((work > 0).sum(axis=1) == n)
+        )
     out = {}
     for k, place in enumerate(places):
         if first < last and min(mean[0][k], mean[1][k]) > 0 and alike[0][k] and alike[1][k]:
@@ -68,8 +63,11 @@ def steady(shared: Mapping[Place, float], found: Sequence[Measured]) -> dict[Pla
         for k, mean in enumerate(mean_of(m.calls)):
             if mean > 0:
                 calls.setdefault(m.places[k], []).append(mean / m.weight[m.phase[k]])
-    return {place: value for place, value in shared.items()
-            if max(calls.get(place, [1.0])) <= (1 + ALIKE) * min(calls.get(place, [1.0]))}
+    return {
+        place: value
+        for place, value in shared.items()
+        if max(calls.get(place, [1.0])) <= (1 + ALIKE) * min(calls.get(place, [1.0]))
+    }
 
 
 def mean_of(work: np.ndarray) -> np.ndarray:
@@ -77,8 +75,13 @@ def mean_of(work: np.ndarray) -> np.ndarray:
     return np.asarray(work.sum(axis=1) / np.maximum((work > 0).sum(axis=1), 1))
 
 
-def factors(shared: Mapping[Place, float], places: Sequence[Place], mean: np.ndarray,
-            weight: np.ndarray, n: float) -> np.ndarray:
+def factors(
+    shared: Mapping[Place, float],
+    places: Sequence[Place],
+    mean: np.ndarray,
+    weight: np.ndarray,
+    n: float,
+) -> np.ndarray:
     """Return what the modelled work of each place is multiplied with, to be its shared work.
 
     mean: modelled work of a rank in the run; weight: turns, both by place. 1 where not shared.
@@ -90,17 +93,30 @@ def factors(shared: Mapping[Place, float], places: Sequence[Place], mean: np.nda
     return out
 
 
-def share_points(shared: Mapping[Place, float], found: Sequence[Measured], far: Sequence[Point],
-                 weight: Mapping[tuple[int, str, int], float]
-                 ) -> tuple[list[Measured], list[Point]]:
+def share_points(
+    shared: Mapping[Place, float],
+    found: Sequence[Measured],
+    far: Sequence[Point],
+    weight: Mapping[tuple[int, str, int], float],
+) -> tuple[list[Measured], list[Point]]:
     """Return own runs and points of other workloads with shared work where it is shared.
 
     weight: turns of the phases in each run (of ``turned``).
     """
-    own = [replace(m, work=m.work * factors(
-        shared, m.places, mean_of(m.work), m.weight[m.phase], m.n)[:, None]) for m in found]
-    return own, [replace(p, work=shared[p.place] / p.n * weight[p.phase, p.source, p.traced])
-                 if p.place in shared else p for p in far]
+    own = [
+        replace(
+            m,
+            work=m.work
+            * factors(shared, m.places, mean_of(m.work), m.weight[m.phase], m.n)[:, None],
+        )
+        for m in found
+    ]
+    return own, [
+        replace(p, work=shared[p.place] / p.n * weight[p.phase, p.source, p.traced])
+        if p.place in shared
+        else p
+        for p in far
+    ]
 
 
 def factors_at(model: Model, shared: Mapping[Place, float], n: int) -> np.ndarray:
@@ -108,8 +124,12 @@ def factors_at(model: Model, shared: Mapping[Place, float], n: int) -> np.ndarra
     evaluator = Evaluator(dict(model), n)
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     rows = evaluator.rows(some)
-    found = rank_work(model, rows.grid, {name: getattr(rows, name) for name in (
-        "rank", "item", "nbytes", "repeat")}, widths=False)
+    found = rank_work(
+        model,
+        rows.grid,
+        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+        widths=False,
+    )
     places, phase = places_of(model)
     weight = weights_at(model, n, evaluator.grid)
     return factors(shared, places, mean_of(found.work), weight[phase], n)

@@ -45,8 +45,16 @@ class Distribution:
         """Return the distribution with these quantiles of the ratio to the (measured) mean."""
         p = np.asarray(levels, dtype=float)
         q = np.maximum.accumulate(np.maximum(np.asarray(values, dtype=float), 0.0))
-        if not (len(p) == len(q) > 1 and np.all(np.isfinite(q)) and p[0] > 0 and p[-1] < 1
-                and np.all(np.diff(p) > 0)) or q[-1] <= 0:
+        if (
+            not (
+                len(p) == len(q) > 1
+                and np.all(np.isfinite(q))
+                and p[0] > 0
+                and p[-1] < 1
+                and np.all(np.diff(p) > 0)
+            )
+            or q[-1] <= 0
+        ):
             return EVEN
         rarity = -np.log1p(-p)
         upper = p >= 0.5
@@ -57,8 +65,9 @@ class Distribution:
         if missing > 0:
             tail += min(missing, MOST_IN_TAIL) / share
         mean = Distribution(tuple(p), tuple(q), tail).mean
-        return Distribution(tuple(float(v) for v in p), tuple(float(v / mean) for v in q),
-                            tail / mean)
+        return Distribution(
+            tuple(float(v) for v in p), tuple(float(v / mean) for v in q), tail / mean
+        )
 
     @cached_property
     def mean(self) -> float:
@@ -83,8 +92,9 @@ class Distribution:
         result: np.ndarray = np.interp(p, levels, values) + self.tail * np.maximum(beyond, 0.0)
         return result
 
-    def sample(self, rng: np.random.Generator, size: int | tuple[int, ...],
-               exact: bool = False) -> np.ndarray:
+    def sample(
+        self, rng: np.random.Generator, size: int | tuple[int, ...], exact: bool = False
+    ) -> np.ndarray:
         """Return draws with mean one; ``exact``: the mean of the draws themselves is one."""
         out = self.quantile(rng.random(size))
         return out / out.mean() if exact and out.size and out.mean() > 0 else out
@@ -101,20 +111,34 @@ class Distribution:
 
     def to_json(self) -> dict[str, Any]:
         """Return the distribution as plain data."""
-        return {"levels": list(self.levels), "values": [float(f"{v:.6g}") for v in self.values],
-                "tail": float(f"{self.tail:.6g}")}
+        return {
+            "levels": list(self.levels),
+            "values": [float(f"{v:.6g}") for v in self.values],
+            "tail": float(f"{self.tail:.6g}"),
+        }
 
     @staticmethod
     def from_json(data: Any) -> Distribution:
         """Return the distribution from :meth:`to_json`; raises P3SError when it cannot be one."""
         try:
-            made = Distribution(tuple(float(v) for v in data["levels"]),
-                                tuple(float(v) for v in data["values"]), float(data["tail"]))
+            made = Distribution(
+                tuple(float(v) for v in data["levels"]),
+                tuple(float(v) for v in data["values"]),
+                float(data["tail"]),
+            )
             p, q = np.array(made.levels), np.array(made.values)
-            fine = bool(len(p) == len(q) > 0 and np.all(np.isfinite(q)) and np.isfinite(made.tail)
-                        and made.tail >= 0 and np.all(q >= 0) and np.all(np.diff(q) >= 0)
-                        and np.all(np.diff(p) > 0) and p[0] > 0 and p[-1] < 1
-                        and 0.9 < made.mean < 1.1)
+            fine = bool(
+                len(p) == len(q) > 0
+                and np.all(np.isfinite(q))
+                and np.isfinite(made.tail)
+                and made.tail >= 0
+                and np.all(q >= 0)
+                and np.all(np.diff(q) >= 0)
+                and np.all(np.diff(p) > 0)
+                and p[0] > 0
+                and p[-1] < 1
+                and 0.9 < made.mean < 1.1
+            )
         except (KeyError, TypeError, ValueError, IndexError):
             fine = False
         if not fine:
@@ -140,16 +164,23 @@ class Spread:
 
     def to_json(self) -> dict[str, Any]:
         """Return both distributions as plain data."""
-        return {"ranks": self.ranks.to_json(), "turns": self.turns.to_json(),
-                "ranks_seen": self.ranks_seen, "rows_seen": self.rows_seen}
+        return {
+            "ranks": self.ranks.to_json(),
+            "turns": self.turns.to_json(),
+            "ranks_seen": self.ranks_seen,
+            "rows_seen": self.rows_seen,
+        }
 
     @staticmethod
     def from_json(data: Any) -> Spread:
         """Return the spread from :meth:`to_json` data; raises P3SError when it cannot be one."""
         try:
-            return Spread(Distribution.from_json(data["ranks"]),
-                          Distribution.from_json(data["turns"]),
-                          int(data["ranks_seen"]), int(data["rows_seen"]))
+            return Spread(
+                Distribution.from_json(data["ranks"]),
+                Distribution.from_json(data["turns"]),
+                int(data["ranks_seen"]),
+                int(data["rows_seen"]),
+            )
         except (KeyError, TypeError, ValueError) as err:
             raise P3SError("a spread of times is damaged; fit the compute model again") from err
 
@@ -175,8 +206,9 @@ def between_ranks(time_ns: np.ndarray, expected_ns: np.ndarray, run: np.ndarray)
     return Distribution.of(QUANTILES, quantiles.tolist())
 
 
-def between_turns(quantile_ns: np.ndarray, total_ns: np.ndarray, count: np.ndarray,
-                  ) -> tuple[Distribution, int]:
+def between_turns(
+    quantile_ns: np.ndarray, total_ns: np.ndarray, count: np.ndarray
+) -> tuple[Distribution, int]:
     """Return how single occurrences differ from their rank's mean, and from how many rows.
 
     quantile_ns: (rows, len(QUANTILES)) of single occurrences in one run; total_ns, count: of the
@@ -187,8 +219,12 @@ def between_turns(quantile_ns: np.ndarray, total_ns: np.ndarray, count: np.ndarr
     quantile = np.asarray(quantile_ns, dtype=float).reshape(-1, len(QUANTILES))
     total, number = np.asarray(total_ns, dtype=float), np.asarray(count, dtype=float)
     mean = total / np.maximum(number, 1.0)
-    good = ((number >= LEAST_OCCURRENCES) & (mean > 0) & np.isfinite(mean)
-            & np.isfinite(quantile).all(axis=1))
+    good = (
+        (number >= LEAST_OCCURRENCES)
+        & (mean > 0)
+        & np.isfinite(mean)
+        & np.isfinite(quantile).all(axis=1)
+    )
     if not good.any():
         return EVEN, 0
     ratio = np.sort(quantile[good], axis=1) / mean[good, None]
@@ -219,8 +255,9 @@ def _deviation(of: Distribution) -> float:
     return float(np.std(drawn))
 
 
-def _weighted_quantiles(values: np.ndarray, weight: np.ndarray, levels: Sequence[float]
-                        ) -> np.ndarray:
+def _weighted_quantiles(
+    values: np.ndarray, weight: np.ndarray, levels: Sequence[float]
+) -> np.ndarray:
     order = np.argsort(values, kind="stable")
     w = weight[order] / weight.sum()
     result: np.ndarray = np.interp(levels, np.cumsum(w) - w / 2, values[order])

@@ -38,19 +38,34 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | Non
     found = [measured_at(model, t) for t in times]
     far, refused = other_points(study, model)
     far += points
-    runs = [{"np": t.np, "dir": str(run.get("dir", "")), "time_ns": run.get("time_ns"),
-             "wall_ns": run.get("wall_ns"), "disturbed": list(run.get("disturbed", ()))}
-            for t in times for run in t.runs]
-    out = {"schema": SCHEMA, "schema_version": VERSION, **compute_json(model, found, far),
-           "time_unit": times[-1].unit if times else "cpu_ns", "runs": runs, "refused": refused,
-           "unmatched": {str(t.np): t.unmatched for t in times},
-           "outside_model": {str(m.n): m.outside for m in found}}
+    runs = [
+        {
+            "np": t.np,
+            "dir": str(run.get("dir", "")),
+            "time_ns": run.get("time_ns"),
+            "wall_ns": run.get("wall_ns"),
+            "disturbed": list(run.get("disturbed", ())),
+        }
+        for t in times
+        for run in t.runs
+    ]
+    out = {
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        **compute_json(model, found, far),
+        "time_unit": times[-1].unit if times else "cpu_ns",
+        "runs": runs,
+        "refused": refused,
+        "unmatched": {str(t.np): t.unmatched for t in times},
+        "outside_model": {str(m.n): m.outside for m in found},
+    }
     write_json(study.compute_path, out)
     return out
 
 
-def other_points(study: Study, model: Mapping[str, Any]
-                 ) -> tuple[list[Point], list[dict[str, str]]]:
+def other_points(
+    study: Study, model: Mapping[str, Any]
+) -> tuple[list[Point], list[dict[str, str]]]:
     """Return the points of the other workloads' runs, and which of them could not be used."""
     points: list[Point] = []
     refused = []
@@ -65,8 +80,9 @@ def other_points(study: Study, model: Mapping[str, Any]
     return points, refused
 
 
-def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point]
-                 ) -> dict[str, Any]:
+def compute_json(
+    model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point]
+) -> dict[str, Any]:
     """Return what compute.json says of laws and phases; reads no files.
 
     found: the study's own runs by count, may be none; far: points of other workloads.
@@ -97,12 +113,18 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
         return sum(part.get(place, 0.0) for place in places)
 
     return {
-        "work_unit": unit, "counts": [m.n for m in found],
+        "work_unit": unit,
+        "counts": [m.n for m in found],
         "laws": [entry_json(e, share(e.places)) for e in laws.entries],
         "rest": laws.rest.to_json(),
-        "phases": [{**phase_json(p, laws, found, weight),
-                    "x_times_n": None if scale is None else float(scale[p["phase"]]),
-                    "groups": some} for p, some in zip(model["phases"], groups, strict=True)],
+        "phases": [
+            {
+                **phase_json(p, laws, found, weight),
+                "x_times_n": None if scale is None else float(scale[p["phase"]]),
+                "groups": some,
+            }
+            for p, some in zip(model["phases"], groups, strict=True)
+        ],
         "holdout": hold_out(model, found, far, small, unit, shared),
         "shared": [[*place, work] for place, work in shared.items()],
         "pooled": {"place": list(POOL), "whole": list(WHOLE)},
@@ -147,6 +169,7 @@ def load(study_dir: Path) -> dict[str, Any] | None:
                     raise ValueError("a range of work is none")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, P3SError) as err:
         why = " ".join(str(err).split())[:80] or type(err).__name__
-        raise P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again"
-                       ) from err
+        raise P3SError(
+            f"{path}: damaged or of another version ({why}); run `p3s model` again"
+        ) from err
     return found

@@ -43,8 +43,9 @@ class Row:
     crm_c: float | None = None
 
 
-def compute_table(model: Model, compute: Mapping[str, Any], counts: Iterable[int] = ()
-                  ) -> list[Row]:
+def compute_table(
+    model: Model, compute: Mapping[str, Any], counts: Iterable[int] = ()
+) -> list[Row]:
     """Return the rows of all phases that compute: measured ones by source and count, predicted.
 
     counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
@@ -62,18 +63,31 @@ def compute_table(model: Model, compute: Mapping[str, Any], counts: Iterable[int
             if asked:
                 raise
     order = {"own": 0, "predicted": 2}
-    return sorted(rows, key=lambda r: (r.phase, order.get(r.source, 1), r.source, r.n or 0.0,
-                                       r.traced))
+    return sorted(
+        rows, key=lambda r: (r.phase, order.get(r.source, 1), r.source, r.n or 0.0, r.traced)
+    )
 
 
 def _measured(phase: Mapping[str, Any]) -> list[Row]:
     out = []
     for t in phase["turns"]:
         n = t["n"]
-        crm_i, crm_c = (power(phase[name], n) if phase[name] and n else None
-                        for name in ("crm_i", "crm_c"))
-        out.append(Row(phase["phase"], t["source"], n, t["traced"], t["x"], t["measured_ns"],
-                       t["predicted_ns"], crm_i=crm_i, crm_c=crm_c))
+        crm_i, crm_c = (
+            power(phase[name], n) if phase[name] and n else None for name in ("crm_i", "crm_c")
+        )
+        out.append(
+            Row(
+                phase["phase"],
+                t["source"],
+                n,
+                t["traced"],
+                t["x"],
+                t["measured_ns"],
+                t["predicted_ns"],
+                crm_i=crm_i,
+                crm_c=crm_c,
+            )
+        )
     return out
 
 
@@ -83,8 +97,11 @@ def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
     sums = PhaseSums(costs)
     for first in range(0, n, _RANKS):
         rows = evaluator.rows(np.arange(first, min(first + _RANKS, n)))
-        found = rank_work(costs.model, rows.grid, {name: getattr(rows, name) for name in (
-            "rank", "item", "nbytes", "repeat")})
+        found = rank_work(
+            costs.model,
+            rows.grid,
+            {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+        )
         sums.add(costs.of(evaluator.grid, found))
     return sums, evaluator.grid
 
@@ -98,18 +115,36 @@ def _predicted(costs: Costs, n: int) -> list[Row]:
             continue
         found = sums.of_phase(k, grid)
         one = float(sums.ns[k] / sums.ranks[k] / weight[k])
-        crm_i, crm_c = (ns / weight[k] if (ns := found[f"{name}_ns"]) is not None else None
-                        for name in ("crm_i", "crm_c"))
-        out.append(Row(k, "predicted", float(n), n, float(sums.x[k] / sums.ranks[k]), None, one,
-                       one * found["compute_low"], one * found["compute_high"],
-                       found.get("outside", 1.0), crm_i, crm_c))
+        crm_i, crm_c = (
+            ns / weight[k] if (ns := found[f"{name}_ns"]) is not None else None
+            for name in ("crm_i", "crm_c")
+        )
+        out.append(
+            Row(
+                k,
+                "predicted",
+                float(n),
+                n,
+                float(sums.x[k] / sums.ranks[k]),
+                None,
+                one,
+                one * found["compute_low"],
+                one * found["compute_high"],
+                found.get("outside", 1.0),
+                crm_i,
+                crm_c,
+            )
+        )
     return out
 
 
 def shares(compute: Mapping[str, Any]) -> dict[int, float]:
     """Return the share of the computation of each phase at the largest traced count."""
-    return {entry["phase"]: float(entry["share"]) for entry in compute["laws"]
-            if entry["kind"] == "phase"}
+    return {
+        entry["phase"]: float(entry["share"])
+        for entry in compute["laws"]
+        if entry["kind"] == "phase"
+    }
 
 
 def laws_of(compute: Mapping[str, Any], phase: int) -> Sequence[Mapping[str, Any]]:

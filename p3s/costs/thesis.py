@@ -53,8 +53,13 @@ class PowerLaw:
         """Return the law from :meth:`to_json` data; raises P3SError when it cannot be one."""
         try:
             a, b = data["a"], data["b"]
-            fine = all(isinstance(v, int | float) and not isinstance(v, bool) and np.isfinite(v)
-                       for v in (a, b)) and a >= 0
+            fine = (
+                all(
+                    isinstance(v, int | float) and not isinstance(v, bool) and np.isfinite(v)
+                    for v in (a, b)
+                )
+                and a >= 0
+            )
         except (KeyError, TypeError, IndexError):
             fine = False
         if not fine:
@@ -77,8 +82,7 @@ def fit_power(n: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
     return PowerLaw(float(np.exp(v.mean() - b * x.mean())), b)
 
 
-def nearest_count(table: Sequence[tuple[float, float]], instructions: float
-                  ) -> tuple[float, float]:
+def nearest_count(table: Sequence[tuple[float, float]], instructions: float) -> tuple[float, float]:
     """Return the count whose instructions per process are nearest, and how far they are.
 
     table: (count, instructions per process), the SCIC of the original workload (Table 6.3). The
@@ -87,14 +91,17 @@ def nearest_count(table: Sequence[tuple[float, float]], instructions: float
     """
     usable = sorted((n, i) for n, i in table if i > 0)
     if not usable or not instructions > 0:
-        raise P3SError("no count has as many instructions per process: there are none to look up; "
-                       "characterize with work in instructions")
+        raise P3SError(
+            "no count has as many instructions per process: there are none to look up; "
+            "characterize with work in instructions"
+        )
     n, found = min(usable, key=lambda row: (abs(row[1] - instructions), row[0]))
     return n, abs(found - instructions) / instructions
 
 
-def total_is_constant(totals: Sequence[float], tolerance: float = CONSTANT_TOTAL
-                      ) -> tuple[bool, float]:
+def total_is_constant(
+    totals: Sequence[float], tolerance: float = CONSTANT_TOTAL
+) -> tuple[bool, float]:
     """Return whether totals of instructions are constant, and their largest relative difference.
 
     The premise of the far point (section 6.2, step 2; Table 6.3, last column).
@@ -114,8 +121,9 @@ class MinimumCost:
     reached: bool
 
 
-def minimum_cost_point(runs: Sequence[tuple[float, float]],
-                       tolerance: float = STOPPED_FALLING) -> MinimumCost:
+def minimum_cost_point(
+    runs: Sequence[tuple[float, float]], tolerance: float = STOPPED_FALLING
+) -> MinimumCost:
     """Walk far runs (count, cost per unit of work) and return the one to calibrate with.
 
     The thesis goes up until the CPI falls no more, and takes the last run (Table 6.4: 0.719 at 81
@@ -157,28 +165,39 @@ class Crm:
 
     def to_json(self) -> dict[str, Any]:
         """Return the laws as plain data."""
-        return {"initial": self.initial.to_json() if self.initial else None,
-                "calibrated": self.calibrated.to_json() if self.calibrated else None,
-                "far": list(self.far) if self.far else None,
-                "minimum_reached": self.reached, "why": self.why}
+        return {
+            "initial": self.initial.to_json() if self.initial else None,
+            "calibrated": self.calibrated.to_json() if self.calibrated else None,
+            "far": list(self.far) if self.far else None,
+            "minimum_reached": self.reached,
+            "why": self.why,
+        }
 
     @staticmethod
     def from_json(data: Any) -> Crm:
         """Return the laws from :meth:`to_json` data; raises P3SError when they cannot be."""
         try:
             far = data["far"]
-            laws = [None if data[k] is None else PowerLaw.from_json(data[k])
-                    for k in ("initial", "calibrated")]
-            return Crm(laws[0], laws[1], None if far is None else
-                       (str(far[0]), int(far[1]), float(far[2]), float(far[3])),
-                       data["minimum_reached"] is True,
-                       None if data["why"] is None else str(data["why"]))
+            laws = [
+                None if data[k] is None else PowerLaw.from_json(data[k])
+                for k in ("initial", "calibrated")
+            ]
+            return Crm(
+                laws[0],
+                laws[1],
+                None if far is None else (str(far[0]), int(far[1]), float(far[2]), float(far[3])),
+                data["minimum_reached"] is True,
+                None if data["why"] is None else str(data["why"]),
+            )
         except (KeyError, IndexError, TypeError, ValueError) as err:
             raise P3SError("a regression of compute time is damaged; fit it again") from err
 
 
-def crm(points: Sequence[Point], totals: Sequence[float] | None = None,
-        tolerance: float = CONSTANT_TOTAL) -> Crm:
+def crm(
+    points: Sequence[Point],
+    totals: Sequence[float] | None = None,
+    tolerance: float = CONSTANT_TOTAL,
+) -> Crm:
     """Return CRM_i and CRM_c of a phase from its points: work and time of one process in one turn.
 
     points: own runs, and runs of other workloads with the count ``n`` they were matched to.
@@ -198,13 +217,21 @@ def crm(points: Sequence[Point], totals: Sequence[float] | None = None,
     if totals is not None:
         constant, apart = total_is_constant(totals, tolerance)
         if not constant:
-            return only("the total work of the phase is not constant: it differs by "
-                        f"{100 * apart:.1f} %" if np.isfinite(apart) else
-                        "the total work of the phase is not known")
+            return only(
+                f"the total work of the phase is not constant: it differs by {100 * apart:.1f} %"
+                if np.isfinite(apart)
+                else "the total work of the phase is not known"
+            )
     chosen = []
     for source in sorted({p.source for p in points} - {"own"}):
-        runs = sorted((p for p in points if p.source == source and np.isfinite(p.n)
-                       and p.work > 0 and p.typical_ns > 0), key=lambda p: (p.traced, p.n))
+        runs = sorted(
+            (
+                p
+                for p in points
+                if p.source == source and np.isfinite(p.n) and p.work > 0 and p.typical_ns > 0
+            ),
+            key=lambda p: (p.traced, p.n),
+        )
         walk = _one_per_count(runs)
         if walk:
             found = minimum_cost_point([(p.traced, p.typical_ns / p.work) for p in walk])
@@ -213,8 +240,9 @@ def crm(points: Sequence[Point], totals: Sequence[float] | None = None,
         return only("no run of a smaller workload was matched")
     far, reached = max(chosen, key=lambda c: (c[0].n, c[0].source))
     calibrated = fit_power([p.n for p in [*own, far]], [p.typical_ns for p in [*own, far]])
-    return Crm(initial, calibrated, (far.source, far.traced, float(far.n), far.typical_ns),
-               reached, None)
+    return Crm(
+        initial, calibrated, (far.source, far.traced, float(far.n), far.typical_ns), reached, None
+    )
 
 
 def _one_per_count(runs: Sequence[Point]) -> list[Point]:

@@ -41,8 +41,9 @@ def transferred(law: CostLaw, factor: Factor) -> CostLaw:
     """
     if not len(law.at):
         return law
-    at = np.unique(np.concatenate([law.at, factor.at[(factor.at > law.at[0])
-                                                     & (factor.at < law.at[-1])]]))  # fmt: skip
+    at = np.unique(
+        np.concatenate([law.at, factor.at[(factor.at > law.at[0]) & (factor.at < law.at[-1])]])
+    )
     x = np.exp2(at)
     least, typical = law.cost(x), law.typical(x)
     value, low, high = factor.of(x)
@@ -53,10 +54,17 @@ def transferred(law: CostLaw, factor: Factor) -> CostLaw:
     middle = float(np.interp(np.log2(law.covered).mean(), at, least * value))
     # The likeliest curve of the base is none of the target: what is shown is the level.
     return replace(
-        law, kind=f"moved {law.kind}", columns=(Column("one"),), coefficients=(middle,), rivals=(),
-        at=at, middle=least * value, usual=moved, low=moved * np.exp(-below),
+        law,
+        kind=f"moved {law.kind}",
+        columns=(Column("one"),),
+        coefficients=(middle,),
+        rivals=(),
+        at=at,
+        middle=least * value,
+        usual=moved,
+        low=moved * np.exp(-below),
         high=moved * np.exp(above),
-    )  # fmt: skip
+    )
 
 
 def _log(ratio: FloatArray) -> FloatArray:
@@ -73,7 +81,8 @@ def own_sizes(entry: Mapping[str, Any], nbytes: Mapping[int, float]) -> Sizes | 
     for point in entry["points"]:
         if point[columns["source"]] == "own":
             at.setdefault(int(point[columns["traced"]]), []).append(
-                (float(point[columns["x"]]), float(point[columns["ranks"]])))  # fmt: skip
+                (float(point[columns["x"]]), float(point[columns["ranks"]]))
+            )
     x, known = [], []
     for count, some in sorted(at.items()):
         ranks = sum(weight for _, weight in some)
@@ -100,8 +109,9 @@ def move(
     refuse(base, target, unit)
     entries, told = [], []
     for entry in compute["laws"]:
-        factor = factor_of(CostLaw.from_json(entry["law"]), base, target,
-                           own_sizes(entry, nbytes or {}))  # fmt: skip
+        factor = factor_of(
+            CostLaw.from_json(entry["law"]), base, target, own_sizes(entry, nbytes or {})
+        )
         entries.append(_entry(entry, factor))
         if entry["kind"] != "phase" and float(entry.get("share") or 0.0) >= SHOWN:
             told.append((entry, factor))
@@ -128,9 +138,13 @@ def _entry(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
 
 
 def _about(machine: Machine) -> dict[str, Any]:
-    return {"name": machine.name, "processor": str(machine.facts.get("processor")),
-            "architecture": str(machine.facts.get("architecture")), "created": machine.created,
-            "cores": machine.facts.get("cores")}  # fmt: skip
+    return {
+        "name": machine.name,
+        "processor": str(machine.facts.get("processor")),
+        "architecture": str(machine.facts.get("architecture")),
+        "created": machine.created,
+        "cores": machine.facts.get("cores"),
+    }
 
 
 def _place(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
@@ -152,9 +166,13 @@ def _place(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
 
 def _doubts(unit: str, nbytes: Mapping[int, float]) -> list[str]:
     if unit in TIME_UNITS:
-        return ["work is CPU or wall time, which does not tell computing from waiting for memory: "
-                "the factors span all kernels; with --work instructions they are narrower"]
+        return [
+            "work is CPU or wall time, which does not tell computing from waiting for memory: "
+            "the factors span all kernels; with --work instructions they are narrower"
+        ]
     if not any(value > 0 for value in nbytes.values()):
-        return ["how much memory the ranks filled is not known: working sets were found by where "
-                "the cost has its steps"]  # fmt: skip
+        return [
+            "how much memory the ranks filled is not known: working sets were found by where "
+            "the cost has its steps"
+        ]
     return []

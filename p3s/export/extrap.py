@@ -50,9 +50,11 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
         raise P3SError(f"{study.root}: has no points; run p3s characterize")
     first = next(name for name in ("measured", "times", "predicted") if files.get(name))
     done.command = f"extrap --json {target / first}.jsonl"
-    done.notes += ["points of phases are means over the ranks; left out: their values per rank, "
-                   "call paths inside of phases, intervals",
-                   "all points are of strong scaling: Extra-P's default expects weak scaling"]
+    done.notes += [
+        "points of phases are means over the ranks; left out: their values per rank, "
+        "call paths inside of phases, intervals",
+        "all points are of strong scaling: Extra-P's default expects weak scaling",
+    ]
     with new_directory(target) as directory:
         for name, points in files.items():
             if points:
@@ -72,8 +74,13 @@ def lines(points: Iterable[Point]) -> Iterator[str]:
     for (path, metric), at in found.items():
         for n in counts:
             for value in at.get(n, [0.0]):
-                yield json.dumps({"params": {"p": n}, "callpath": path, "metric": metric,
-                                  "value": value}, allow_nan=False) + "\n"
+                yield (
+                    json.dumps(
+                        {"params": {"p": n}, "callpath": path, "metric": metric, "value": value},
+                        allow_nan=False,
+                    )
+                    + "\n"
+                )
 
 
 def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
@@ -84,7 +91,8 @@ def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
     shared: set[int] = set()
     for n in study.counts():
         records = [run for run in study.timed_runs(n) if run.status == "complete"] or [
-            run for run in study.runs(n) if run.status == "complete"]
+            run for run in study.runs(n) if run.status == "complete"
+        ]
         for record in records:
             run = read_run(record.path)
             if run.work_unit not in _TIMES:
@@ -97,8 +105,11 @@ def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
                 yield n, _RUN, "time", times.wall_s
     alone -= shared
     if shared:
-        done.notes.append("left out: run times at " + ", ".join(map(str, sorted(shared)))
-                          + " processes, where ranks shared cores or waited for one")
+        done.notes.append(
+            "left out: run times at "
+            + ", ".join(map(str, sorted(shared)))
+            + " processes, where ranks shared cores or waited for one"
+        )
 
 
 def _phase_times(phases: Mapping[str, Any], alone: set[int]) -> Iterator[Point]:
@@ -120,8 +131,11 @@ def _phases(phases: Mapping[str, Any]) -> Iterator[Point]:
         path = callpath(phase["phase"], phase["name"])
         for count, at in sorted(phase["per_count"].items(), key=lambda pair: int(pair[0])):
             n = int(count)
-            means = {"calls": at["events"] / n, "bytes": at["bytes"] / n,
-                     work: at["work"] * factor / n}
+            means = {
+                "calls": at["events"] / n,
+                "bytes": at["bytes"] / n,
+                work: at["work"] * factor / n,
+            }
             yield n, path, "weight", float(at["weight"])
             for metric, value in means.items():
                 totals[n, metric] = totals.get((n, metric), 0.0) + value

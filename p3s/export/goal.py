@@ -56,8 +56,9 @@ def _rank(program: RankProgram, done: Written) -> list[str]:
     that does not block (irequires); a wait is a computation of 0 that needs its requests.
     """
     table = program.table
-    ops, peers, tags, sizes = (column[program.at].tolist() for column in
-                               (table.op, table.peer, table.tag, table.bytes))
+    ops, peers, tags, sizes = (
+        column[program.at].tolist() for column in (table.op, table.peer, table.tag, table.bytes)
+    )
     works = np.rint(table.work_ns[program.at]).astype(np.int64).tolist()
     begin, requests = program.done_start.tolist(), program.done.tolist()
     label = [0] * len(ops)
@@ -73,8 +74,9 @@ def _rank(program: RankProgram, done: Written) -> list[str]:
         last, needs = number, then
 
     empty = soft = 0
-    for i, (op, peer, tag, nbytes, work) in enumerate(zip(ops, peers, tags, sizes, works,
-                                                          strict=True)):
+    for i, (op, peer, tag, nbytes, work) in enumerate(
+        zip(ops, peers, tags, sizes, works, strict=True)
+    ):
         if work:
             put(f"calc {work}", "requires")
         if op in SENDING or op in RECEIVING:
@@ -85,7 +87,7 @@ def _rank(program: RankProgram, done: Written) -> list[str]:
             label[i] = number
         elif begin[i] < begin[i + 1]:
             put("calc 0", "requires")
-            lines += [f"l{number} requires l{label[k]}" for k in requests[begin[i]:begin[i + 1]]]
+            lines += [f"l{number} requires l{label[k]}" for k in requests[begin[i] : begin[i + 1]]]
         elif op == Op.COLLECTIVE:
             name = table.names[int(table.call[program.at[i]])]
             why = (name, "GOAL has no collectives, and it is too many messages")

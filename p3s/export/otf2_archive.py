@@ -26,8 +26,19 @@ if TYPE_CHECKING:
 _TICKS = 10**9
 #: Bytes of events that OTF2 keeps of each rank before it writes them: the least it allows.
 _CHUNK = 256 * 1024
-_NO_REQUEST = frozenset({"MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv",
-                         "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace", ops.SENDRECV_RECV})
+_NO_REQUEST = frozenset(
+    {
+        "MPI_Send",
+        "MPI_Ssend",
+        "MPI_Bsend",
+        "MPI_Rsend",
+        "MPI_Recv",
+        "MPI_Mrecv",
+        "MPI_Sendrecv",
+        "MPI_Sendrecv_replace",
+        ops.SENDRECV_RECV,
+    }
+)
 _COLLECTIVE = {"Reduce_scatter_block": "REDUCE_SCATTER_BLOCK"}
 
 
@@ -38,8 +49,9 @@ def library() -> Any:
     try:
         return importlib.import_module("otf2")
     except ImportError as err:
-        raise P3SError("the Python package otf2 is not installed; "
-                       "run: pip install 'p3s[otf2]'") from err
+        raise P3SError(
+            "the Python package otf2 is not installed; run: pip install 'p3s[otf2]'"
+        ) from err
 
 
 def _errors(otf2: Any) -> tuple[type[Exception], ...]:
@@ -79,19 +91,22 @@ def write_archive(otf2: Any, run: RunTrace, directory: Path, done: Exported) -> 
         if len(rank.start_ns):
             first = min(first, int(rank.start_ns.min()))
         several[rank.rank] = int(rank.thread.max()) + 1 if rank.thread is not None else 1
-    with otf2.writer.open(str(directory), archive_name="traces", timer_resolution=_TICKS,
-                          chunk_size_events=_CHUNK) as out:
+    with otf2.writer.open(
+        str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
+    ) as out:
         out.creator = "P3S"
         made = _Definitions.of(otf2, out, run, several)
         for rank in run.ranks:
             _write_rank(otf2, out, made, run, rank, -first, done)
     if run.unmodelled:
-        done.notes.append("one-sided calls, files and neighbourhood collectives are regions "
-                          "without records")
-    done.notes += ["clocks of ranks begin when MPI_Init returns and are not synchronised: a "
-                   "message may arrive before it is sent",
-                   "left out: work and counters between calls, call stacks, bytes that collectives "
-                   "receive"]
+        done.notes.append(
+            "one-sided calls, files and neighbourhood collectives are regions without records"
+        )
+    done.notes += [
+        "clocks of ranks begin when MPI_Init returns and are not synchronised: a "
+        "message may arrive before it is sent",
+        "left out: work and counters between calls, call stacks, bytes that collectives receive",
+    ]
     if any(comm.inter for comm in run.comms):
         done.notes.append("intercommunicators have the ranks of both sides, sorted")
 
@@ -113,28 +128,49 @@ class _Definitions:
         location = {}
         for rank in range(run.np):
             group = defs.location_group(
-                f"MPI Rank {rank}", location_group_type=enums.LocationGroupType.PROCESS,
-                system_tree_parent=node)
+                f"MPI Rank {rank}",
+                location_group_type=enums.LocationGroupType.PROCESS,
+                system_tree_parent=node,
+            )
             for thread in range(threads.get(rank, 1)):
                 name = "Master thread" if not thread else f"Thread {thread}"
                 location[rank, thread] = defs.location(
-                    name, type=enums.LocationType.CPU_THREAD, group=group)
+                    name, type=enums.LocationType.CPU_THREAD, group=group
+                )
         mpi = enums.Paradigm.MPI
-        defs.group("", group_type=enums.GroupType.COMM_LOCATIONS, paradigm=mpi,
-                   members=[location[rank, 0] for rank in range(run.np)])
+        defs.group(
+            "",
+            group_type=enums.GroupType.COMM_LOCATIONS,
+            paradigm=mpi,
+            members=[location[rank, 0] for rank in range(run.np)],
+        )
         comms: list[Any] = []
         for k, comm in enumerate(run.comms):
             name = "MPI_COMM_WORLD" if k == 0 else f"{comm.op} {k}"
-            group = defs.group(f"group of {name}", group_type=enums.GroupType.COMM_GROUP,
-                               paradigm=mpi, members=[location[r, 0] for r in comm.members])
+            group = defs.group(
+                f"group of {name}",
+                group_type=enums.GroupType.COMM_GROUP,
+                paradigm=mpi,
+                members=[location[r, 0] for r in comm.members],
+            )
             parent = comms[comm.parent] if 0 <= comm.parent < k else None
             comms.append(defs.comm(name, group=group, parent=parent))
-        region = {name: defs.region(name, paradigm=mpi, region_role=_role(enums, name))
-                  for name in sorted({_shown(call.op) for call in run.calls})}
+        region = {
+            name: defs.region(name, paradigm=mpi, region_role=_role(enums, name))
+            for name in sorted({_shown(call.op) for call in run.calls})
+        }
         place = [{rank: i for i, rank in enumerate(comm.members)} for comm in run.comms]
-        return cls(location, region, comms, place,
-                   {call.op: _operation(enums, call.op) for call in run.calls
-                    if kind_of(call.op) == ops.COLLECTIVE})
+        return cls(
+            location,
+            region,
+            comms,
+            place,
+            {
+                call.op: _operation(enums, call.op)
+                for call in run.calls
+                if kind_of(call.op) == ops.COLLECTIVE
+            },
+        )
 
 
 def _shown(op: str) -> str:
@@ -159,17 +195,27 @@ def _operation(enums: Any, op: str) -> Any:
     return getattr(enums.CollectiveOp, _COLLECTIVE.get(name, name.upper()))
 
 
-def _write_rank(otf2: Any, out: Any, made: _Definitions, run: RunTrace, rank: RankTrace,
-                shift: int, done: Exported) -> None:
+def _write_rank(
+    otf2: Any,
+    out: Any,
+    made: _Definitions,
+    run: RunTrace,
+    rank: RankTrace,
+    shift: int,
+    done: Exported,
+) -> None:
     """Write the events of one rank."""
-    writers = {thread: out.event_writer_from_location(made.location[rank.rank, thread])
-               for thread in ({0} if rank.thread is None else set(rank.thread.tolist()))}
+    writers = {
+        thread: out.event_writer_from_location(made.location[rank.rank, thread])
+        for thread in ({0} if rank.thread is None else set(rank.thread.tolist()))
+    }
     last = dict.fromkeys(writers, 0)
     calls, starts, longs = rank.call.tolist(), rank.start_ns.tolist(), rank.elapsed_ns.tolist()
     threads = rank.thread.tolist() if rank.thread is not None else [0] * len(calls)
     records = _Records(otf2, made, run, rank, calls)
-    for i, (call, start, long, thread) in enumerate(zip(calls, starts, longs, threads,
-                                                        strict=True)):
+    for i, (call, start, long, thread) in enumerate(
+        zip(calls, starts, longs, threads, strict=True)
+    ):
         op = run.calls[call].op
         if op == ops.SENDRECV_RECV and i and run.calls[calls[i - 1]].op.startswith("MPI_Sendrecv"):
             continue  # written with its send half
@@ -189,8 +235,9 @@ def _write_rank(otf2: Any, out: Any, made: _Definitions, run: RunTrace, rank: Ra
     if rank.counted_events:
         done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
     if rank.failed_polls:
-        done.lacks("MPI_Test", "polls that found nothing are only counted",
-                   float(rank.failed_polls))
+        done.lacks(
+            "MPI_Test", "polls that found nothing are only counted", float(rank.failed_polls)
+        )
     if rank.problem:
         done.notes.append(f"rank {rank.rank}: {rank.problem}")
 
@@ -198,13 +245,15 @@ def _write_rank(otf2: Any, out: Any, made: _Definitions, run: RunTrace, rank: Ra
 class _Records:
     """Writes the records inside of the regions of one rank."""
 
-    def __init__(self, otf2: Any, made: _Definitions, run: RunTrace, rank: RankTrace,
-                 calls: list[int]) -> None:
+    def __init__(
+        self, otf2: Any, made: _Definitions, run: RunTrace, rank: RankTrace, calls: list[int]
+    ) -> None:
         self.made, self.run, self.calls = made, run, calls
         self.no_root = otf2.enums.CollectiveRoot.NONE
         self.completes: dict[int, list[tuple[int, bool]]] = {}
-        for (completing, posting), cancelled in zip(rank.done.tolist(), rank.cancelled.tolist(),
-                                                    strict=True):
+        for (completing, posting), cancelled in zip(
+            rank.done.tolist(), rank.cancelled.tolist(), strict=True
+        ):
             self.completes.setdefault(completing, []).append((posting, cancelled))
         self.left_out: dict[tuple[str, str], float] = {}
         self.open: set[int] = set()
@@ -260,13 +309,22 @@ class _Records:
             self.open.add(i)
             return
         writer.mpi_collective_begin(begin)
-        writer.mpi_collective_end(end, self.made.operation[call.op], self.made.comm[call.comm],
-                                  self._root(i), call.bytes, 0)
+        writer.mpi_collective_end(
+            end,
+            self.made.operation[call.op],
+            self.made.comm[call.comm],
+            self._root(i),
+            call.bytes,
+            0,
+        )
 
     def _root(self, i: int) -> Any:
         call = self.run.calls[self.calls[i]]
-        return self.made.place[call.comm].get(call.root, self.no_root) if call.root >= 0 \
+        return (
+            self.made.place[call.comm].get(call.root, self.no_root)
+            if call.root >= 0
             else self.no_root
+        )
 
     def _complete(self, writer: Any, posting: int, cancelled: bool, end: int) -> None:
         if posting not in self.open:
@@ -279,8 +337,14 @@ class _Records:
             writer.mpi_isend_complete(end, posting)
         elif kind_of(call.op) == ops.COLLECTIVE:
             writer.non_blocking_collective_complete(
-                end, self.made.operation[call.op], self.made.comm[call.comm], self._root(posting),
-                call.bytes, 0, posting)
+                end,
+                self.made.operation[call.op],
+                self.made.comm[call.comm],
+                self._root(posting),
+                call.bytes,
+                0,
+                posting,
+            )
         else:
             found = self._partner(posting)
             if found is not None:

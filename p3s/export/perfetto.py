@@ -14,14 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.export.place import new_file
-from p3s.export.scaled import (
-    Exported,
-    Options,
-    library_of_study,
-    network_of,
-    nodes_of,
-    tell,
-)
+from p3s.export.scaled import Exported, Options, library_of_study, network_of, nodes_of, tell
 from p3s.simulate.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Section, Steps
 from p3s.text import plural, processes
 
@@ -34,8 +27,9 @@ TURNS = 3
 _NS_PER_US = 1e3
 
 
-def to_perfetto(study: Study, n: int, target: Path, options: Options,
-                say: Callable[[str], None]) -> Exported:
+def to_perfetto(
+    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
+) -> Exported:
     """Simulate the sections of a scaled trace and write when each call of each rank was made."""
     from p3s.program.collectives.expand import expand
     from p3s.program.order.sections import read_sections
@@ -50,8 +44,10 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options,
     turns = TURNS if options.turns is None else options.turns
     clock = 0.0
     with new_file(target) as file:
-        head = {"displayTimeUnit": "ns", "otherData": {
-            "processes": n, "network": network.source, "collectives": str(library)}}
+        head = {
+            "displayTimeUnit": "ns",
+            "otherData": {"processes": n, "network": network.source, "collectives": str(library)},
+        }
         file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
         for line in _names(n, node_of, wanted):
             file.write(line + ",\n")
@@ -60,8 +56,9 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options,
             say(f"{processes(n)}: {section.name}")
             made = expand(section.steps, library, node_of=node_of)
             times, changed = simulate_anyway(made.steps, node_of, network)
-            done.notes += [f"{section.name}: {note}" for note in (*section.notes, *made.notes,
-                                                                  *changed)]
+            done.notes += [
+                f"{section.name}: {note}" for note in (*section.notes, *made.notes, *changed)
+            ]
             tell(section, section.steps, k, done)
             begin, end = times.begin_ns + clock, times.end_ns + clock
             drawn = _Drawn(section, made, begin, end, times.waiting_ns, node_of, wanted)
@@ -71,10 +68,15 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options,
             after = float(end.max()) if len(end) else clock
             _write_section(file, section, k, clock, after, n)
             clock = after
-        file.write('{"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, '
-                   '"args": {"labels": "simulated"}}\n]}\n')
-    done.notes += [*notes, f"drawn: {plural(turns, 'turn')} of each loop, not the whole run",
-                   "left out: messages inside of collectives, links and their queues"]
+        file.write(
+            '{"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, '
+            '"args": {"labels": "simulated"}}\n]}\n'
+        )
+    done.notes += [
+        *notes,
+        f"drawn: {plural(turns, 'turn')} of each loop, not the whole run",
+        "left out: messages inside of collectives, links and their queues",
+    ]
     done.command = f"open {target} in https://ui.perfetto.dev"
     return done
 
@@ -84,28 +86,61 @@ def _names(n: int, node_of: Ints, wanted: Bools) -> Iterator[str]:
     meta = {"ph": "M", "tid": 0}
     yield json.dumps({**meta, "name": "process_name", "pid": 0, "args": {"name": "sections"}})
     for node in np.unique(node_of[wanted]).tolist():
-        yield json.dumps({**meta, "name": "process_name", "pid": node + 1,
-                          "args": {"name": f"node {node}"}})
+        yield json.dumps(
+            {**meta, "name": "process_name", "pid": node + 1, "args": {"name": f"node {node}"}}
+        )
     for rank in np.flatnonzero(wanted).tolist():
-        yield json.dumps({"ph": "M", "name": "thread_name", "pid": int(node_of[rank]) + 1,
-                          "tid": rank, "args": {"name": f"rank {rank}"}})
+        yield json.dumps(
+            {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": int(node_of[rank]) + 1,
+                "tid": rank,
+                "args": {"name": f"rank {rank}"},
+            }
+        )
 
 
-def _write_section(file: IO[str], section: Section, k: int, begin: float, end: float,
-                   n: int) -> None:
-    args = {"phases": list(section.phases), "turns": section.turns,
-            "first turn": section.first_turn, "turns of the run": section.run_turns,
-            "entries": section.entries}
-    file.write(json.dumps({
-        "ph": "X", "name": section.name, "cat": "section", "pid": 0, "tid": 0,
-        "ts": begin / _NS_PER_US, "dur": (end - begin) / _NS_PER_US, "args": args}) + ",\n")
+def _write_section(
+    file: IO[str], section: Section, k: int, begin: float, end: float, n: int
+) -> None:
+    args = {
+        "phases": list(section.phases),
+        "turns": section.turns,
+        "first turn": section.first_turn,
+        "turns of the run": section.run_turns,
+        "entries": section.entries,
+    }
+    file.write(
+        json.dumps(
+            {
+                "ph": "X",
+                "name": section.name,
+                "cat": "section",
+                "pid": 0,
+                "tid": 0,
+                "ts": begin / _NS_PER_US,
+                "dur": (end - begin) / _NS_PER_US,
+                "args": args,
+            }
+        )
+        + ",\n"
+    )
 
 
 class _Drawn:
     """Calls of one section, each one piece of time, and their messages."""
 
-    def __init__(self, section: Section, made: Expanded, begin: Floats, end: Floats,
-                 waiting: Floats, node_of: Ints, wanted: Bools) -> None:
+    def __init__(
+        self,
+        section: Section,
+        made: Expanded,
+        begin: Floats,
+        end: Floats,
+        waiting: Floats,
+        node_of: Ints,
+        wanted: Bools,
+    ) -> None:
         self.section, self.steps, self.node_of = section, section.steps, node_of
         self.full, self.begin, self.end = made.steps, begin, end
         # Records of a call that follow each other are one piece.
@@ -132,17 +167,21 @@ class _Drawn:
             step, rank = int(self.origin[i]), int(self.rank[i])
             where = f'"pid": {int(self.node_of[rank]) + 1}, "tid": {rank}'
             if work[i] > 0:
-                file.write(f'{{"ph": "X", "name": "computation", "cat": "computation", {where}, '
-                           f'"ts": {_us(self.starts[i] - work[i])}, "dur": {_us(work[i])}}},\n')
+                file.write(
+                    f'{{"ph": "X", "name": "computation", "cat": "computation", {where}, '
+                    f'"ts": {_us(self.starts[i] - work[i])}, "dur": {_us(work[i])}}},\n'
+                )
                 number += 1
             name = names[int(steps.call[step])]
             if self.again[i]:
                 name = json.dumps(f"{json.loads(name)} (rest)")
             args = _args(steps, step)
             args["waiting_us"] = round(float(self.waiting[i]) / _NS_PER_US, 3)
-            file.write(f'{{"ph": "X", "name": {name}, "cat": "MPI", {where}, '
-                       f'"ts": {_us(self.starts[i])}, "dur": {_us(self.ends[i] - self.starts[i])}'
-                       f', "args": {json.dumps(args)}}},\n')
+            file.write(
+                f'{{"ph": "X", "name": {name}, "cat": "MPI", {where}, '
+                f'"ts": {_us(self.starts[i])}, "dur": {_us(self.ends[i] - self.starts[i])}'
+                f', "args": {json.dumps(args)}}},\n'
+            )
             number += 1
         return number
 
@@ -152,8 +191,9 @@ class _Drawn:
         It ends in the call that completes the receive.
         """
         full = self.full
-        plain = np.isin(self.steps.op[np.asarray(self.origin)[self.piece]],
-                        [int(op) for op in SENDS | RECEIVES])
+        plain = np.isin(
+            self.steps.op[np.asarray(self.origin)[self.piece]], [int(op) for op in SENDS | RECEIVES]
+        )
         completed = np.arange(len(full))
         waits = np.repeat(np.arange(len(full)), np.diff(full.done_start))
         completed[full.done] = waits
@@ -161,12 +201,13 @@ class _Drawn:
         goals = completed[full.to[sends]]
         keep = self.shown[self.piece[sends]] & self.shown[self.piece[goals]]
         for send, goal in zip(sends[keep].tolist(), goals[keep].tolist(), strict=True):
-            for ph, step, when in (("s", send, self.begin[send]),
-                                   ("f", goal, self.end[goal])):
+            for ph, step, when in (("s", send, self.begin[send]), ("f", goal, self.end[goal])):
                 rank = int(self.rank[self.piece[step]])
-                file.write(f'{{"ph": "{ph}", "bp": "e", "id": {flow}, "name": "message", '
-                           f'"cat": "message", "pid": {int(self.node_of[rank]) + 1}, '
-                           f'"tid": {rank}, "ts": {_us(when)}}},\n')
+                file.write(
+                    f'{{"ph": "{ph}", "bp": "e", "id": {flow}, "name": "message", '
+                    f'"cat": "message", "pid": {int(self.node_of[rank]) + 1}, '
+                    f'"tid": {rank}, "ts": {_us(when)}}},\n'
+                )
             flow += 1
         return flow
 
@@ -176,10 +217,15 @@ def _us(ns: float) -> str:
 
 
 def _args(steps: Steps, step: int) -> dict[str, Any]:
-    args: dict[str, Any] = {"turn": int(steps.turn[step]), "times in the run":
-                            round(float(steps.weight[step]), 6)}
-    for name, value in (("peer", steps.peer[step]), ("tag", steps.tag[step]),
-                        ("from", steps.peer2[step])):
+    args: dict[str, Any] = {
+        "turn": int(steps.turn[step]),
+        "times in the run": round(float(steps.weight[step]), 6),
+    }
+    for name, value in (
+        ("peer", steps.peer[step]),
+        ("tag", steps.tag[step]),
+        ("from", steps.peer2[step]),
+    ):
         if value >= 0:
             args[name] = int(value)
     if steps.op[step] not in (int(Op.WAIT), int(Op.WAITANY), int(Op.WAITSOME)):

@@ -17,8 +17,12 @@ def check_free(target: Path, force: bool) -> None:
     """Raise UsageError when something is at the target and may not be replaced."""
     if not force and (target.exists() or target.is_symlink()):
         raise UsageError(f"{target}: is there already; choose another place with -o, or --force")
-    if force and target.is_dir() and not (target / "export.json").is_file() \
-            and any(target.iterdir()):
+    if (
+        force
+        and target.is_dir()
+        and not (target / "export.json").is_file()
+        and any(target.iterdir())
+    ):
         raise UsageError(f"{target}: a directory that is no export; choose another place with -o")
 
 
@@ -70,8 +74,9 @@ def new_file(target: Path) -> Iterator[IO[str]]:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = new_file_beside(target)
         os.close(handle)  # whoever writes may ask for its name
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace",
-                  buffering=1 << 20) as file:
+        with open(
+            temporary, "w", encoding="utf-8", errors="backslashreplace", buffering=1 << 20
+        ) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -30,9 +30,11 @@ EXPORT_SCHEMA, EXPORT_VERSION = "p3s.export", 1
 MOST_EVENTS = 300_000_000
 
 #: Why calls are left out, where the replay's words do not fit.
-_WHY = {REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
-        REASON_TEXT[Reason.NOT_REPLAYED]: "there is no model of what it sends",
-        REASON_TEXT[Reason.NOT_SEEN]: "it occurs only in turns of its loop that are not written"}
+_WHY = {
+    REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
+    REASON_TEXT[Reason.NOT_REPLAYED]: "there is no model of what it sends",
+    REASON_TEXT[Reason.NOT_SEEN]: "it occurs only in turns of its loop that are not written",
+}
 
 Say = Callable[[str], None]
 
@@ -84,21 +86,39 @@ class Exported:
     def to_json(self) -> dict[str, Any]:
         """Return the content of export.json."""
         return {
-            "schema": EXPORT_SCHEMA, "schema_version": EXPORT_VERSION, "to": self.to, "n": self.n,
-            "path": str(self.path), "events": self.events, "records": self.records,
-            "left_out": [{"call": call, "why": why, "events": events}
-                         for (call, why), events in sorted(self.left_out.items())],
-            "changed": [{"what": what, "events": events or None}
-                        for what, events in sorted(self.changed.items())],
-            "notes": self.notes, "sections": self.sections, "command": self.command,
+            "schema": EXPORT_SCHEMA,
+            "schema_version": EXPORT_VERSION,
+            "to": self.to,
+            "n": self.n,
+            "path": str(self.path),
+            "events": self.events,
+            "records": self.records,
+            "left_out": [
+                {"call": call, "why": why, "events": events}
+                for (call, why), events in sorted(self.left_out.items())
+            ],
+            "changed": [
+                {"what": what, "events": events or None}
+                for what, events in sorted(self.changed.items())
+            ],
+            "notes": self.notes,
+            "sections": self.sections,
+            "command": self.command,
         }
 
     def lines(self) -> list[str]:
         """Return what is left out and changed, one line each, for people."""
-        return [*(f"left out: {events:,.0f} {call}: {why}" for (call, why), events in
-                  sorted(self.left_out.items(), key=lambda pair: -pair[1])),
-                *(f"changed: {what}" + (f" ({events:,.0f})" if events else "")
-                  for what, events in sorted(self.changed.items())), *self.notes]
+        return [
+            *(
+                f"left out: {events:,.0f} {call}: {why}"
+                for (call, why), events in sorted(self.left_out.items(), key=lambda pair: -pair[1])
+            ),
+            *(
+                f"changed: {what}" + (f" ({events:,.0f})" if events else "")
+                for what, events in sorted(self.changed.items())
+            ),
+            *self.notes,
+        ]
 
     def lacks(self, call: str, why: str, events: float) -> None:
         """Take down calls that are not in it."""
@@ -134,8 +154,10 @@ def network_of(study: Study, machine: Path | None) -> tuple[Network, list[str]]:
 
     path = machine or study.root / NAME
     if machine is None and not path.exists():
-        return rough_network(), ["costs of messages are usual ones (2 us, 12.5 GB/s), not "
-                                 f"measured; measure them: p3s machine measure -o {path}"]
+        return rough_network(), [
+            "costs of messages are usual ones (2 us, 12.5 GB/s), not "
+            f"measured; measure them: p3s machine measure -o {path}"
+        ]
     found = Machine.load(path)
     if not found.network and machine is None:
         return rough_network(), [f"{path} has no costs of messages; usual ones are taken"]
@@ -171,13 +193,19 @@ def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -
                 sizes |= done.take(simgrid.write_trace(programs, n, inner)).sizes
             there = shlex.quote(str(target / "section-000"))
             done.command = f"cd {there} && {run}{simgrid.INDEX}".replace(
-                f" {PLATFORM}", f" ../{PLATFORM}").replace(f" {HOSTS}", f" ../{HOSTS}")
+                f" {PLATFORM}", f" ../{PLATFORM}"
+            ).replace(f" {HOSTS}", f" ../{HOSTS}")
         write_platform(directory, network, nodes_of(n, options.ranks_per_node), sizes)
         if not options.messages:
-            done.notes.append("collectives of all ranks are calls: SimGrid picks their algorithms "
-                              "(--cfg=smpi/coll-selector:ompi, mpich, ...)")
-        done.notes += [*notes, *(f"not in the platform: {text}" for text in lacks(network)),
-                       "one flop is one ns of computation: hosts have 1 Gf"]
+            done.notes.append(
+                "collectives of all ranks are calls: SimGrid picks their algorithms "
+                "(--cfg=smpi/coll-selector:ompi, mpich, ...)"
+            )
+        done.notes += [
+            *notes,
+            *(f"not in the platform: {text}" for text in lacks(network)),
+            "one flop is one ns of computation: hosts have 1 Gf",
+        ]
         write_json(directory / "export.json", done.to_json())
     return done
 
@@ -212,19 +240,26 @@ def _keep(keep: Callable[[str, bool], bool], options: Options) -> Callable[[str,
 
 
 @contextmanager
-def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], bool],
-           done: Exported, say: Say) -> Iterator[Iterator[RankProgram] | Sequence[RankProgram]]:
+def _whole(
+    study: Study,
+    n: int,
+    options: Options,
+    keep: Callable[[str, bool], bool],
+    done: Exported,
+    say: Say,
+) -> Iterator[Iterator[RankProgram] | Sequence[RankProgram]]:
     """Give the programs of a whole run; afterwards say what they lack."""
     from p3s.program.whole import WholeRun
     from p3s.program.whole_check import MOST_EVENTS as CHECKED
     from p3s.program.whole_check import executable
 
     library = library_of_study(study, options.collectives)
-    run = WholeRun(study.scaled_dir(n), library, keep,
-                   node_of=nodes_of(n, options.ranks_per_node))
+    run = WholeRun(study.scaled_dir(n), library, keep, node_of=nodes_of(n, options.ranks_per_node))
     if run.events > MOST_EVENTS:
-        raise UsageError(f"{study.scaled_dir(n)}: the whole run has {run.events:,} events, more "
-                         f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3")
+        raise UsageError(
+            f"{study.scaled_dir(n)}: the whole run has {run.events:,} events, more "
+            f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3"
+        )
     say(f"{processes(n)}: {plural(run.events, 'event')}")
     done.events = float(run.events)
     for (call, why), events in run.left_out.items():
@@ -234,14 +269,17 @@ def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], b
         programs, notes = executable(list(programs), n)
         done.notes += notes
     yield programs
-    done.notes += [f"{call} stays one call where the format has it: {why}"
-                   for call, why in sorted(run.collectives.stayed.items())]
+    done.notes += [
+        f"{call} stays one call where the format has it: {why}"
+        for call, why in sorted(run.collectives.stayed.items())
+    ]
     if run.collectives.expanded:
         done.notes.append(f"algorithms of collectives that are messages: {library}")
 
 
-def _sections(study: Study, n: int, options: Options, keep: Callable[[str, bool], bool],
-              done: Exported) -> Iterator[tuple[int, Iterator[RankProgram]]]:
+def _sections(
+    study: Study, n: int, options: Options, keep: Callable[[str, bool], bool], done: Exported
+) -> Iterator[tuple[int, Iterator[RankProgram]]]:
     """Yield the number and the programs of each section that has calls."""
     from p3s.program.calls import members_are_world, programs_of_steps
     from p3s.program.collectives.expand import expand
@@ -257,8 +295,9 @@ def _sections(study: Study, n: int, options: Options, keep: Callable[[str, bool]
         for c in np.unique(steps.comm[steps.op == int(Op.COLLECTIVE)]).tolist():
             world = members_are_world(steps.members, c, n)
             kept = [i for i, name in enumerate(steps.calls) if keep(name, world)]
-            stays |= (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) \
-                & np.isin(steps.call, kept)
+            stays |= (
+                (steps.op == int(Op.COLLECTIVE)) & (steps.comm == c) & np.isin(steps.call, kept)
+            )
         made = expand(steps, library, ~stays, node_of=node_of)
         done.events += float(len(steps))
         tell(section, steps, k, done)
@@ -270,10 +309,18 @@ def _sections(study: Study, n: int, options: Options, keep: Callable[[str, bool]
 
 def tell(section: Section, steps: Steps, k: int, done: Exported) -> None:
     """Take down what a section is and what it lacks."""
-    done.sections.append({
-        "section": k, "name": section.name, "phases": list(section.phases),
-        "turns": section.turns, "first_turn": section.first_turn,
-        "run_turns": section.run_turns, "entries": section.entries, "events": len(steps)})
+    done.sections.append(
+        {
+            "section": k,
+            "name": section.name,
+            "phases": list(section.phases),
+            "turns": section.turns,
+            "first_turn": section.first_turn,
+            "run_turns": section.run_turns,
+            "entries": section.entries,
+            "events": len(steps),
+        }
+    )
     for left in section.left_out:
         if left.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
             done.lacks(left.call, left.why, left.events)

@@ -13,9 +13,18 @@ from p3s.host import mpi
 from p3s.host.placeholders import with_extents
 
 LAUNCHERS = (
-    "mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "mpiexec.mpich",
-    "mpirun.mpich", "mpiexec.gforker", "orterun", "prterun", "srun",
-)  # fmt: skip
+    "mpiexec",
+    "mpirun",
+    "mpiexec.hydra",
+    "mpiexec.openmpi",
+    "mpirun.openmpi",
+    "mpiexec.mpich",
+    "mpirun.mpich",
+    "mpiexec.gforker",
+    "orterun",
+    "prterun",
+    "srun",
+)
 
 # Options by the number of values that follow them. Sources: `mpiexec --help` of Open MPI 4.1 and
 # 5.0 and of MPICH's Hydra 4.0 and 5.0, srun(1) of Slurm 22.05 and later. `--opt=value` needs no

@@ -50,8 +50,9 @@ def _expand(entry: str, text: str, room: int) -> list[str]:
             raise P3SError(f"hosts {text[:60]!r}: names more than {MOST_HOSTS:,} hosts")
         found = [start + end for start in found for end in endings]
     if "[]" in entry or not all(_NAME.fullmatch(name) for name in found[:1]):
-        raise P3SError(f"hosts {text[:60]!r}: {entry[:60]!r} is not a host name; write n0,n1 or "
-                       "n[0-3]")
+        raise P3SError(
+            f"hosts {text[:60]!r}: {entry[:60]!r} is not a host name; write n0,n1 or n[0-3]"
+        )
     return found
 
 
@@ -61,8 +62,9 @@ def _numbers(inside: str, text: str, room: int) -> list[str]:
     for part in inside.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise P3SError(f"hosts {text[:60]!r}: {part[:30]!r} is not a number or a range such "
-                           "as 0-3")
+            raise P3SError(
+                f"hosts {text[:60]!r}: {part[:30]!r} is not a number or a range such as 0-3"
+            )
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
             raise P3SError(f"hosts {text[:60]!r}: range {part.strip()[:30]} runs backwards")

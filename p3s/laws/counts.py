@@ -24,8 +24,17 @@ from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
 from p3s.laws.shapes import Basis, Envs, Shape, basis, bits_of, roundness
 from p3s.laws.worklaws import WorkLaw, fit_work
 
-__all__ = ["Candidate", "Law", "WorkLaw", "candidates", "fit_exact", "fit_work",
-           "is_quotient", "rivals_of", "roundness"]
+__all__ = [
+    "Candidate",
+    "Law",
+    "WorkLaw",
+    "candidates",
+    "fit_exact",
+    "fit_work",
+    "is_quotient",
+    "rivals_of",
+    "roundness",
+]
 
 MAX_DENOMINATOR = 64
 REL_TOL = 1e-9
@@ -70,8 +79,9 @@ class Candidate:
     sure: bool = False
 
 
-def fit_exact(envs: Envs, values: Sequence[int], ndims: int = 1,
-              known: Collection[int] = ()) -> Law | None:
+def fit_exact(
+    envs: Envs, values: Sequence[int], ndims: int = 1, known: Collection[int] = ()
+) -> Law | None:
     """Return the shortest law that reproduces every value exactly, or None.
 
     envs: one mapping of symbols (n, p0, ...) per count; values: one integer per count; known:
@@ -80,12 +90,12 @@ def fit_exact(envs: Envs, values: Sequence[int], ndims: int = 1,
     found = candidates(envs, values, ndims, known)
     if not found:
         return None
-    return Law(found[0].expr, found[0].free, len(values),
-               others=tuple(rivals_of(found, envs)[0]))
+    return Law(found[0].expr, found[0].free, len(values), others=tuple(rivals_of(found, envs)[0]))
 
 
-def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
-               known: Collection[int] = ()) -> list[Candidate]:
+def candidates(
+    envs: Envs, values: Sequence[int], ndims: int = 1, known: Collection[int] = ()
+) -> list[Candidate]:
     """Return all laws that reproduce every value exactly and are believed, shortest first."""
     y = [int(v) for v in values]
     m = len(y)
@@ -102,16 +112,17 @@ def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
         even_share = any(is_quotient(c.expr) for c in multiples)
         found += search.products()
         if not even_share:
-            found += (Candidate(expr, bits, free)
-                      for expr, bits, free in shares.fit(envs, y, ndims, known))
+            found += (
+                Candidate(expr, bits, free)
+                for expr, bits, free in shares.fit(envs, y, ndims, known)
+            )
         found += search.affine()
     if m > 3:
         found += search.limited()
     if m > 4:
         found += search.by_parity()
     spent = sum(bits_of(v) for v in y)
-    believed = [c for c in found
-                if c.sure or c.bits + (0.0 if c in multiples else MARGIN) <= spent]
+    believed = [c for c in found if c.sure or c.bits + (0.0 if c in multiples else MARGIN) <= spent]
     return sorted(believed, key=lambda c: c.bits)
 
 
@@ -133,8 +144,9 @@ class _Search:
 
     def near(self, predicted: np.ndarray) -> np.ndarray:
         """Return which rows of predictions meet the values as far as float64 can tell."""
-        return np.flatnonzero(np.all(np.abs(predicted - self.values) <= REL_TOL * self.size,
-                                     axis=-1))
+        return np.flatnonzero(
+            np.all(np.abs(predicted - self.values) <= REL_TOL * self.size, axis=-1)
+        )
 
     def meets(self, expr: Expr) -> bool:
         """Whether a law gives every value in exact arithmetic."""
@@ -167,8 +179,12 @@ class _Search:
         if k:
             expr = mul(num(k), *(p.expr for p in parts))
             if self.meets(expr):
-                yield Candidate(expr, bits + sum(p.bits for p in parts) + bits_of(k), 1,
-                                sure and k.denominator == 1)
+                yield Candidate(
+                    expr,
+                    bits + sum(p.bits for p in parts) + bits_of(k),
+                    1,
+                    sure and k.denominator == 1,
+                )
 
     def multiples(self) -> Iterator[Candidate]:
         """Try k * shape."""
@@ -181,8 +197,7 @@ class _Search:
         rows = self.basis.products()
         for i in self.near(self.scaled(rows, range(len(self.y)))):
             a, b = self.basis.pairs[i]
-            yield from self.times([self.basis.shapes[a], self.basis.shapes[b]], PRODUCT_BITS,
-                                  False)
+            yield from self.times([self.basis.shapes[a], self.basis.shapes[b]], PRODUCT_BITS, False)
 
     def affine(self) -> Iterator[Candidate]:
         """Try a * shape + b; three points and two free numbers: only whole ones are evidence."""
@@ -199,8 +214,12 @@ class _Search:
             a = Fraction(self.y[high[i]] - self.y[low[i]]) / (x1 - x0)
             b = self.y[low[i]] - a * x0
             whole = a.denominator * b.denominator == 1
-            if not a or not b or max(a.denominator, b.denominator) > MAX_DENOMINATOR or \
-                    not (whole or len(self.y) > 3):
+            if (
+                not a
+                or not b
+                or max(a.denominator, b.denominator) > MAX_DENOMINATOR
+                or not (whole or len(self.y) > 3)
+            ):
                 continue
             expr = add(mul(num(a), shape.expr), num(b))
             if self.meets(expr):
@@ -233,8 +252,9 @@ class _Search:
         ns = [int(e["n"]) for e in self.envs]
         if any(n < 1 or n & (n - 1) for n in ns):
             return
-        halves = [[i for i, n in enumerate(ns) if (n.bit_length() - 1) % 2 == odd]
-                  for odd in (0, 1)]
+        halves = [
+            [i for i, n in enumerate(ns) if (n.bit_length() - 1) % 2 == odd] for odd in (0, 1)
+        ]
         if min(map(len, halves)) < 2:
             return
         best: list[Candidate | None] = [None, None]
@@ -246,8 +266,9 @@ class _Search:
                 best[odd] = min(part.multiples(), key=lambda c: c.bits, default=None)
         if best[0] is not None and best[1] is not None:
             parity = ["mod", ["log2", sym("n")], num(2)]
-            expr = add(mul(add(num(1), mul(num(-1), parity)), best[0].expr),
-                       mul(parity, best[1].expr))
+            expr = add(
+                mul(add(num(1), mul(num(-1), parity)), best[0].expr), mul(parity, best[1].expr)
+            )
             if self.meets(expr):
                 yield Candidate(expr, PARITY_BITS + best[0].bits + best[1].bits, 2)
 

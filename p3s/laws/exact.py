@@ -55,9 +55,10 @@ def integer_root(value: int, degree: int) -> int:
     """Return the floor of the ``degree``-th root of a whole number that is not negative."""
     if degree == 2:
         return math.isqrt(value)
-    root = round(value ** (1.0 / degree)) if value < 2 ** 1000 else 1 << (
-        value.bit_length() // degree)
-    while root ** degree > value:
+    root = (
+        round(value ** (1.0 / degree)) if value < 2**1000 else 1 << (value.bit_length() // degree)
+    )
+    while root**degree > value:
         root -= 1
     while (root + 1) ** degree <= value:
         root += 1
@@ -69,14 +70,17 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction | None:
         return None
     k = exponent.denominator
     top, bottom = integer_root(base.numerator, k), integer_root(base.denominator, k)
-    if top ** k != base.numerator or bottom ** k != base.denominator:
+    if top**k != base.numerator or bottom**k != base.denominator:
         return None
     return Fraction(top, bottom) ** exponent.numerator
 
 
 def _log2(value: Fraction) -> Fraction | None:
-    if value <= 0 or value.numerator & (value.numerator - 1) or \
-            value.denominator & (value.denominator - 1):
+    if (
+        value <= 0
+        or value.numerator & (value.numerator - 1)
+        or value.denominator & (value.denominator - 1)
+    ):
         return None
     return Fraction(value.numerator.bit_length() - value.denominator.bit_length())
 
@@ -88,8 +92,12 @@ def _rounded(op: str, arg: Expr, env: Mapping[str, int]) -> Fraction | None:
     below: int | None = None
     if arg[0] == "log2" and (x := exact_value(arg[1], env)) is not None and x >= 1:
         below = math.floor(x).bit_length() - 1
-    elif arg[0] == "pow" and arg[2] > 0 < arg[3] and \
-            (x := exact_value(arg[1], env)) is not None and x >= 0:
+    elif (
+        arg[0] == "pow"
+        and arg[2] > 0 < arg[3]
+        and (x := exact_value(arg[1], env)) is not None
+        and x >= 0
+    ):
         below = integer_root(math.floor(x ** arg[2]), arg[3])
     if below is not None:  # irrational: never whole itself
         return Fraction(below if op == "floor" else below + 1)

@@ -38,7 +38,7 @@ SYMBOLS = ("n", "r", "s", "t", "j", *(f"{k}{d}" for k in "pcq" for d in range(4)
 MAX_TERMS = 1 << 16
 
 #: Whole numbers from here on are none of int64.
-_BEYOND = 2.0 ** 63
+_BEYOND = 2.0**63
 
 BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "low", "high")
 
@@ -212,7 +212,8 @@ def check(expr: Any, depth: int = 0) -> Expr:
         "sym": len(args) == 1 and args[0] in SYMBOLS,
         "add": len(args) >= 1,
         "mul": len(args) >= 1,
-        "pow": len(args) == 3 and all(type(a) is int and abs(a) <= 64 for a in args[1:])
+        "pow": len(args) == 3
+        and all(type(a) is int and abs(a) <= 64 for a in args[1:])
         and args[-1] != 0,
         **{name: len(args) == 2 for name in ("min", "max", "quot", "mod", "sum")},
         "exp2": len(args) == 1,
@@ -227,5 +228,3 @@ def check(expr: Any, depth: int = 0) -> Expr:
         if isinstance(a, list):
             check(a, depth + 1)
     return expr
-
-

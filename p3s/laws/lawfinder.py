@@ -119,12 +119,24 @@ def find_law(points: Points, kind: str = "any", known: Collection[int] = ()) -> 
         if found is not None:
             return found
         if kind == "count":
-            return Found(REFUSED, None, None, len({e["n"] for e in envs}), 0,
-                         reason="no exact law meets the values in fewer bits than they take")
+            return Found(
+                REFUSED,
+                None,
+                None,
+                len({e["n"] for e in envs}),
+                0,
+                reason="no exact law meets the values in fewer bits than they take",
+            )
     counts = len({e["n"] for e in envs})
     if any(v < 0 for v in values):
-        return Found(REFUSED, None, None, counts, 0,
-                     reason="work and time are never negative, some values are")
+        return Found(
+            REFUSED,
+            None,
+            None,
+            counts,
+            0,
+            reason="work and time are never negative, some values are",
+        )
     work = fit_work([e["n"] for e in envs], values)
     if work.refused:
         return Found(REFUSED, None, work, counts, len(work.terms), reason=work.refused)
@@ -145,16 +157,16 @@ def _read(points: Points) -> tuple[list[dict[str, int]], list[Any]]:
             raise P3SError(f"law: {at} is no process count; counts are 1 and more")
         for v in np.atleast_1d(np.asarray(what)).tolist():
             if not math.isfinite(float(v)):
-                raise P3SError(f"law: the value {v} at {env['n']} processes is no number; "
-                               "leave it out")
+                raise P3SError(
+                    f"law: the value {v} at {env['n']} processes is no number; leave it out"
+                )
             envs.append(env)
             values.append(v if isinstance(v, Rational) else float(v))
     order = sorted(range(len(envs)), key=lambda i: sorted(envs[i].items()))
     return [envs[i] for i in order], [values[i] for i in order]
 
 
-def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]
-           ) -> Found | None:
+def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]) -> Found | None:
     """Return the exact law of values that are fractions and equal wherever they are repeated."""
     at: dict[tuple[tuple[str, int], ...], Fraction] = {}
     for env, v in zip(envs, values, strict=True):
@@ -181,11 +193,19 @@ def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]
     reason = None if spare else "no point is left to check the law"
     if rivals:
         reason = f"{len(rivals)} other laws meet the points and differ at larger counts" + (
-            "" if formal else " of another form")
+            "" if formal else " of another form"
+        )
     elif spare and over == 1 and is_quotient(best.expr) and best.expr[0] == "mul":
         reason = "all counts divide it evenly: how a remainder is dealt with is open"
-    return Found(verdict, _over(best.expr, over), None, len(at), best.free,
-                 tuple(_over(r, over) for r in rivals), reason)
+    return Found(
+        verdict,
+        _over(best.expr, over),
+        None,
+        len(at),
+        best.free,
+        tuple(_over(r, over) for r in rivals),
+        reason,
+    )
 
 
 def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
@@ -195,8 +215,15 @@ def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
         return None
     extent, step, _ = found
     rivals = tuple(["mod", num(extent + k * step), ex.sym("n")] for k in (1, 2))
-    return Found(AMBIGUOUS, ["mod", num(extent), ex.sym("n")], None, len(where), 1, rivals,
-                 f"the extent may be larger by any multiple of {step}")
+    return Found(
+        AMBIGUOUS,
+        ["mod", num(extent), ex.sym("n")],
+        None,
+        len(where),
+        1,
+        rivals,
+        f"the extent may be larger by any multiple of {step}",
+    )
 
 
 def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
@@ -221,8 +248,13 @@ def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
             slope = (y[-1] - y[0]) / (row[-1] - row[0]) if row[-1] != row[0] else math.inf
             a, c = _small(slope), _small(y[0] - slope * row[0])
             if a and c and _close(float(a) * row + float(c), y):
-                options.append((bits + AFFINE_BITS + bits_of(a) + bits_of(c), 2,
-                                ex.add(mul(num(a), parts[0].expr), num(c))))
+                options.append(
+                    (
+                        bits + AFFINE_BITS + bits_of(a) + bits_of(c),
+                        2,
+                        ex.add(mul(num(a), parts[0].expr), num(c)),
+                    )
+                )
     if not options:
         return None
     _, free, expr = min(options, key=lambda o: o[0])

@@ -23,9 +23,15 @@ import numpy as np
 #: (power of n, power of log2 n) with the logarithm of the prior weight, common terms first:
 #: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and 3-D blocks.
 SHAPES: tuple[tuple[Fraction, int, float], ...] = (
-    (Fraction(-1), 0, 0.0), (Fraction(0), 0, 0.0), (Fraction(0), 1, -1.0), (Fraction(1), 0, -2.0),
-    (Fraction(-1, 2), 0, -2.0), (Fraction(-2, 3), 0, -2.5), (Fraction(1, 2), 0, -3.0),
-    (Fraction(-2), 0, -3.0), (Fraction(-1), 1, -3.0),
+    (Fraction(-1), 0, 0.0),
+    (Fraction(0), 0, 0.0),
+    (Fraction(0), 1, -1.0),
+    (Fraction(1), 0, -2.0),
+    (Fraction(-1, 2), 0, -2.0),
+    (Fraction(-2, 3), 0, -2.5),
+    (Fraction(1, 2), 0, -3.0),
+    (Fraction(-2), 0, -3.0),
+    (Fraction(-1), 1, -3.0),
 )
 MAX_TERMS = 3
 CONSTANT = 1
@@ -78,20 +84,23 @@ class Points:
     known: np.ndarray
 
     @staticmethod
-    def of(ns: Sequence[float], values: Sequence[float], resolution: Sequence[float] = ()
-           ) -> Points:
+    def of(
+        ns: Sequence[float], values: Sequence[float], resolution: Sequence[float] = ()
+    ) -> Points:
         """Return the points of a list of (count, value) with repeats.
 
         resolution: what each value may be off by, in its unit; none is known without it.
         """
         y = np.asarray(values, dtype=float)
-        n, which, k = np.unique(np.asarray(ns, dtype=float), return_inverse=True,
-                                return_counts=True)
+        n, which, k = np.unique(
+            np.asarray(ns, dtype=float), return_inverse=True, return_counts=True
+        )
         mean = np.bincount(which, y) / k
         size = np.maximum(mean, mean.max() * 1e-3)
         off = np.bincount(which, resolution) / k if len(resolution) else np.zeros(len(n))
-        return Points(n, mean, k, float(np.sum(((y - mean[which]) / size[which]) ** 2)), len(y),
-                      off / size)
+        return Points(
+            n, mean, k, float(np.sum(((y - mean[which]) / size[which]) ** 2)), len(y), off / size
+        )
 
     @property
     def size(self) -> np.ndarray:
@@ -108,8 +117,7 @@ def columns(n: np.ndarray, top: float) -> np.ndarray:
 @lru_cache(maxsize=512)
 def _columns(n: tuple[float, ...], top: float) -> np.ndarray:
     x = np.array([*n, top])
-    out = np.stack([x ** float(a) * np.log2(np.maximum(x, 1.0)) ** b for a, b, _ in SHAPES],
-                   axis=1)
+    out = np.stack([x ** float(a) * np.log2(np.maximum(x, 1.0)) ** b for a, b, _ in SHAPES], axis=1)
     result: np.ndarray = out[:-1] / np.maximum(out[-1], 1e-300)
     return result
 
@@ -160,13 +168,17 @@ def fits(points: Points, most: int, error: np.ndarray | float = 1.0) -> list[Fit
 def prior(which: tuple[int, ...]) -> float:
     """Return the logarithm of the prior weight of a model, without its coefficients."""
     odd = len(which) > 1 and CONSTANT not in which and any(i > CONSTANT for i in which)
-    return (sum(SHAPES[i][2] for i in which) - EACH_TERM * (len(which) - 1)
-            - (NO_CONSTANT if odd else 0.0))
+    return (
+        sum(SHAPES[i][2] for i in which)
+        - EACH_TERM * (len(which) - 1)
+        - (NO_CONSTANT if odd else 0.0)
+    )
 
 
 @lru_cache(maxsize=1)
 def _draws() -> tuple[np.ndarray, np.ndarray]:
     """Return MAX_TERMS rows of quasi-random standard normal and one of uniform draws."""
+
     def halton(base: int) -> list[float]:
         out = []
         for i in range(1, DRAWS + 1):
@@ -177,15 +189,17 @@ def _draws() -> tuple[np.ndarray, np.ndarray]:
                 i //= base
             out.append(r)
         return out
+
     normal = NormalDist()
-    return np.array([[normal.inv_cdf(x) for x in halton(b)] for b in (2, 3, 5)]), \
-        np.array(halton(7))
+    return np.array([[normal.inv_cdf(x) for x in halton(b)] for b in (2, 3, 5)]), np.array(
+        halton(7)
+    )
 
 
 @lru_cache(maxsize=64)
 def _error_factors(dof: float) -> np.ndarray:
     """Return draws of 1/sqrt(chi squared) with ``dof`` degrees of freedom."""
-    log_x = np.linspace(-24.0, np.log(dof + 40.0 + 8.0 * dof ** 0.5), 2000)
+    log_x = np.linspace(-24.0, np.log(dof + 40.0 + 8.0 * dof**0.5), 2000)
     upto = np.cumsum(np.exp(dof / 2.0 * (log_x - np.log(dof)) - (np.exp(log_x) - dof) / 2.0))
     result: np.ndarray = np.exp(-0.5 * np.interp(_draws()[1], upto / upto[-1], log_x))
     return result
@@ -215,35 +229,60 @@ def mixture(points: Points) -> list[Model]:
     for f in fits(points, most):
         k = f.which.shape[1]
         dof = points.total - k + assumed
-        square = points.spread + (f.residual ** 2).sum(axis=1) + assumed * PRIOR_ERROR ** 2
-        error = np.sqrt((f.factor ** 2).sum(axis=2) * (square / dof)[:, None])
+        square = points.spread + (f.residual**2).sum(axis=1) + assumed * PRIOR_ERROR**2
+        error = np.sqrt((f.factor**2).sum(axis=2) * (square / dof)[:, None])
         t = f.share / np.maximum(error, 1e-300)
         likely = f.logdet - dof / 2 * np.log(pi * square) + lgamma(dof / 2) + f.prior
-        guess = likely - (np.where(t < 0, t * t / 2 + 0.7, 0.0)
-                          + np.log(np.maximum(f.share, error) + SHARE)).sum(axis=1)
+        guess = likely - (
+            np.where(t < 0, t * t / 2 + 0.7, 0.0) + np.log(np.maximum(f.share, error) + SHARE)
+        ).sum(axis=1)
         guess[np.any(t < -3.0, axis=1)] = -np.inf
-        ranked += [(-float(guess[i]), tuple(f.which[i].tolist()), float(likely[i]),
-                    float(square[i]), dof, f.share[i], f.factor[i])
-                   for i in np.argsort(-guess, kind="stable")[:MAX_MODELS]
-                   if np.isfinite(guess[i])]
+        ranked += [
+            (
+                -float(guess[i]),
+                tuple(f.which[i].tolist()),
+                float(likely[i]),
+                float(square[i]),
+                dof,
+                f.share[i],
+                f.factor[i],
+            )
+            for i in np.argsort(-guess, kind="stable")[:MAX_MODELS]
+            if np.isfinite(guess[i])
+        ]
     ranked.sort(key=lambda c: c[:2])
-    found = [m for c in ranked[:MAX_MODELS] if c[0] - ranked[0][0] < log(WINDOW)
-             and (m := _drawn(*c[1:])) is not None]
+    found = [
+        m
+        for c in ranked[:MAX_MODELS]
+        if c[0] - ranked[0][0] < log(WINDOW) and (m := _drawn(*c[1:])) is not None
+    ]
     return _window(found, WINDOW_LARGER if points.total > len(points.n) else WINDOW_SINGLE)
 
 
-def _drawn(which: tuple[int, ...], likely: float, square: float, dof: float, share: np.ndarray,
-           factor: np.ndarray) -> Model | None:
+def _drawn(
+    which: tuple[int, ...],
+    likely: float,
+    square: float,
+    dof: float,
+    share: np.ndarray,
+    factor: np.ndarray,
+) -> Model | None:
     """Return a model with draws of its coefficients, those that are not negative."""
     normal, _ = _draws()
-    draws = share + (factor @ (normal[:len(which)] * (_error_factors(dof) * np.sqrt(square)))).T
+    draws = share + (factor @ (normal[: len(which)] * (_error_factors(dof) * np.sqrt(square)))).T
     draws = draws[draws.min(axis=1) >= 0]
     if not len(draws):
         return None
     weight = 1.0 / np.prod((draws + SHARE) * log(1.0 + 1.0 / SHARE), axis=1)
     total = float(weight.sum())
-    return Model(which, np.maximum(share, 0.0), likely + log(total / DRAWS),
-                 float(np.sqrt(square / dof)), draws, weight / total)
+    return Model(
+        which,
+        np.maximum(share, 0.0),
+        likely + log(total / DRAWS),
+        float(np.sqrt(square / dof)),
+        draws,
+        weight / total,
+    )
 
 
 def _window(models: list[Model], larger_by: float) -> list[Model]:
@@ -273,22 +312,29 @@ def chosen(models: Sequence[Model], points: Points) -> Model:
     values, weight = _values(models, at[None, :])
     order = np.argsort(values[:, 0], kind="stable")
     upto = np.cumsum(weight[order])
-    low, high = np.interp((1 - MIDDLE) / 2, upto, values[order, 0]), \
-        np.interp((1 + MIDDLE) / 2, upto, values[order, 0])
+    low, high = (
+        np.interp((1 - MIDDLE) / 2, upto, values[order, 0]),
+        np.interp((1 + MIDDLE) / 2, upto, values[order, 0]),
+    )
     inside = [m for m in models if low <= float(at[list(m.which)] @ m.share) <= high]
     return _shown((inside or list(models))[0], models, points)
 
 
 def _shown(model: Model, models: Sequence[Model], points: Points) -> Model:
     """Return a model without the terms that are below what the points can show."""
-    parts = columns(points.n, float(points.n[-1]))[:, list(model.which)] * model.share \
+    parts = (
+        columns(points.n, float(points.n[-1]))[:, list(model.which)]
+        * model.share
         * (points.size[-1] / points.size)[:, None]
+    )
     kept = seen(parts, np.maximum(model.error / np.sqrt(points.repeats), points.known))
     if kept.all() or not kept.any():
         return model
     which = tuple(w for w, k in zip(model.which, kept.tolist(), strict=True) if k)
-    return next((m for m in models if m.which == which),
-                replace(model, which=which, share=model.share[kept]))
+    return next(
+        (m for m in models if m.which == which),
+        replace(model, which=which, share=model.share[kept]),
+    )
 
 
 def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarray:
@@ -309,5 +355,7 @@ def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarr
 
 def _values(models: Sequence[Model], at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the draws of all models at the rows of shapes ``at``, and their weights."""
-    return (np.concatenate([m.draws @ at[:, list(m.which)].T for m in models]),
-            np.concatenate([m.draw_weight * m.weight for m in models]))
+    return (
+        np.concatenate([m.draws @ at[:, list(m.which)].T for m in models]),
+        np.concatenate([m.draw_weight * m.weight for m in models]),
+    )

@@ -39,29 +39,51 @@ def shapes(ndims: int) -> list[Shape]:
     n, log = sym("n"), ["log2", sym("n")]
     root = power(n, Fraction(1, 2))
     extents = [sym(f"p{d}") for d in range(ndims if ndims > 1 else 0)]
-    out = [Shape(n, 1.0, True), Shape(log, 2.0, True), Shape(root, 2.2, True),
-           Shape(add(n, num(-1)), 2.4, True)]
+    out = [
+        Shape(n, 1.0, True),
+        Shape(log, 2.0, True),
+        Shape(root, 2.2, True),
+        Shape(add(n, num(-1)), 2.4, True),
+    ]
     for p in extents:
-        out += [Shape(p, 2.6, True), Shape(["log2", p], 2.8, True),
-                Shape(add(p, num(-1)), 3.0, True)]
+        out += [
+            Shape(p, 2.6, True),
+            Shape(["log2", p], 2.8, True),
+            Shape(add(p, num(-1)), 3.0, True),
+        ]
     if extents:
-        out += [Shape(add(*extents), 3.2),
-                # how many dimensions have neighbours at all
-                Shape(add(*(["min", add(p, num(-1)), num(1)] for p in extents)), 3.4)]
+        out += [
+            Shape(add(*extents), 3.2),
+            # how many dimensions have neighbours at all
+            Shape(add(*(["min", add(p, num(-1)), num(1)] for p in extents)), 3.4),
+        ]
     whole = [["floor", log], ["ceil", log]]
-    out += [Shape(add(log, num(1)), 4.6, True), Shape(whole[1], 3.6), Shape(whole[0], 3.7),
-            Shape(add(n, num(-2)), 3.8),
-            Shape(add(root, num(-1)), 3.9, True), Shape(power(n, Fraction(1, 3)), 4.0),
-            Shape(power(n, -1), 2.5, True), Shape(power(n, Fraction(-1, 2)), 4.1, True),
-            Shape(power(n, Fraction(-2, 3)), 4.3), Shape(power(n, 2), 4.2),
-            Shape(power(n, -2), 4.4)]
+    out += [
+        Shape(add(log, num(1)), 4.6, True),
+        Shape(whole[1], 3.6),
+        Shape(whole[0], 3.7),
+        Shape(add(n, num(-2)), 3.8),
+        Shape(add(root, num(-1)), 3.9, True),
+        Shape(power(n, Fraction(1, 3)), 4.0),
+        Shape(power(n, -1), 2.5, True),
+        Shape(power(n, Fraction(-1, 2)), 4.1, True),
+        Shape(power(n, Fraction(-2, 3)), 4.3),
+        Shape(power(n, 2), 4.2),
+        Shape(power(n, -2), 4.4),
+    ]
     for p in extents:
-        out += [Shape(power(p, -1), 2.7, True), Shape(add(p, num(-2)), 4.5),
-                Shape(["ceil", ["log2", p]], 4.6)]
+        out += [
+            Shape(power(p, -1), 2.7, True),
+            Shape(add(p, num(-2)), 4.5),
+            Shape(["ceil", ["log2", p]], 4.6),
+        ]
     # counts that are no power of two: the largest one below, what is left above it, the next
     below = ["exp2", whole[0]]
-    out += [Shape(below, 4.8), Shape(["exp2", whole[1]], 5.0),
-            Shape(add(n, mul(num(-1), below)), 5.0)]
+    out += [
+        Shape(below, 4.8),
+        Shape(["exp2", whole[1]], 5.0),
+        Shape(add(n, mul(num(-1), below)), 5.0),
+    ]
     # the extents of 2-D grids of powers of two, one dimension doubled first
     half = mul(num(Fraction(1, 2)), log)
     sides: list[Expr] = [["exp2", [kind, half]] for kind in ("ceil", "floor")]
@@ -105,10 +127,17 @@ def _basis(key: tuple[tuple[tuple[str, int], ...], ...], ndims: int) -> Basis:
             kept.append(shape)
             rows.append(row)
     plain = [i for i, s in enumerate(kept) if s.plain]
-    pairs = [(i, j) for k, i in enumerate(plain) for j in plain[k:]
-             if not _cancel(kept[i].expr, kept[j].expr)]
-    return Basis(tuple(kept), np.array(rows).reshape(len(kept), len(key)),
-                 np.array(pairs, dtype=np.int64).reshape(len(pairs), 2))
+    pairs = [
+        (i, j)
+        for k, i in enumerate(plain)
+        for j in plain[k:]
+        if not _cancel(kept[i].expr, kept[j].expr)
+    ]
+    return Basis(
+        tuple(kept),
+        np.array(rows).reshape(len(kept), len(key)),
+        np.array(pairs, dtype=np.int64).reshape(len(pairs), 2),
+    )
 
 
 def _cancel(a: Expr, b: Expr) -> bool:

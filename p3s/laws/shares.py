@@ -22,8 +22,7 @@ MAX_PRODUCT, MAX_FACTOR = 10**10, 64
 Found = tuple[Expr, float, int]  # law, bits, free numbers
 
 
-def fit(envs: Envs, y: Sequence[int], ndims: int, known: Collection[int] = ()
-        ) -> Iterator[Found]:
+def fit(envs: Envs, y: Sequence[int], ndims: int, known: Collection[int] = ()) -> Iterator[Found]:
     """Yield the shares that equal ``y`` at every count, with their price and free numbers."""
     if min(y) < 0 or max(y) > 1 << 50:
         return
@@ -38,9 +37,14 @@ def fit(envs: Envs, y: Sequence[int], ndims: int, known: Collection[int] = ()
                 got = _extents(kind, p, value // factor)
                 if got is not None and got[0] >= 2 * int(p.max()):
                     extent = choose(range(got[0], min(got[1], got[0] + 4096) + 1), known)
-                    yield (mul(num(factor), ["block", kind, num(extent), sym(name), num(0)]),
-                           SHARE_BITS + _price(extent, got, known) + (bits_of(factor) - 1)
-                           + (1.0 if name != "n" else 0.0), 1)
+                    yield (
+                        mul(num(factor), ["block", kind, num(extent), sym(name), num(0)]),
+                        SHARE_BITS
+                        + _price(extent, got, known)
+                        + (bits_of(factor) - 1)
+                        + (1.0 if name != "n" else 0.0),
+                        1,
+                    )
         yield from _remainder(name, p, value, known)
     for a, b in ((f"p{i}", f"p{j}") for i in range(ndims) for j in range(i + 1, ndims)):
         if a in extents and b in extents:
@@ -55,7 +59,8 @@ def choose(options: Sequence[int], known: Collection[int]) -> int:
 def _factors(y: Sequence[int]) -> list[int]:
     g = math.gcd(*y)
     return [k for k in range(1, MAX_FACTOR + 1) if g and g % k == 0] + (
-        [g] if g > MAX_FACTOR else [])
+        [g] if g > MAX_FACTOR else []
+    )
 
 
 def _extents(kind: str, p: np.ndarray, v: np.ndarray) -> tuple[int, int] | None:
@@ -85,8 +90,9 @@ def residue(p: Sequence[int], v: Sequence[int]) -> tuple[int, int] | None:
     return x, m
 
 
-def remainder(p: Sequence[int], v: Sequence[int], known: Collection[int] = ()
-              ) -> tuple[int, int, float] | None:
+def remainder(
+    p: Sequence[int], v: Sequence[int], known: Collection[int] = ()
+) -> tuple[int, int, float] | None:
     """Return (L, m, bits) for v = L mod p: all L + k*m fit; bits of evidence that it is no chance.
 
     L is a known extent, else the smallest that is not below all of p. Counts that nearly divide
@@ -106,19 +112,24 @@ def remainder(p: Sequence[int], v: Sequence[int], known: Collection[int] = ()
     return (x if x >= top else x + m), m, evidence
 
 
-def _remainder(name: str, p: np.ndarray, value: np.ndarray, known: Collection[int]
-               ) -> Iterator[Found]:
+def _remainder(
+    name: str, p: np.ndarray, value: np.ndarray, known: Collection[int]
+) -> Iterator[Found]:
     """Yield L mod p where the extent is known, or where the counts tell it."""
     found = remainder(p.tolist(), value.tolist(), known)
     if found is not None:
         extent, _, evidence = found
         spent = sum(bits_of(v) for v in value.tolist())
-        yield (["mod", num(extent), sym(name)],
-               spent - evidence + REMAINDER_BITS + (1.0 if name != "n" else 0.0), 1)
+        yield (
+            ["mod", num(extent), sym(name)],
+            spent - evidence + REMAINDER_BITS + (1.0 if name != "n" else 0.0),
+            1,
+        )
 
 
-def _product(a: str, b: str, p: np.ndarray, q: np.ndarray, value: np.ndarray,
-             known: Collection[int]) -> Iterator[Found]:
+def _product(
+    a: str, b: str, p: np.ndarray, q: np.ndarray, value: np.ndarray, known: Collection[int]
+) -> Iterator[Found]:
     """Yield ceil(L/p)*ceil(M/q) and floor(L/p)*floor(M/q), the nearest to a square first."""
     if value.min() < 1 or value.max() > MAX_PRODUCT or np.all(p == p[0]) or np.all(q == q[0]):
         return
@@ -140,20 +151,29 @@ def _product(a: str, b: str, p: np.ndarray, q: np.ndarray, value: np.ndarray,
             yield _best_product(kind, a, b, options, known)
 
 
-def _best_product(kind: str, a: str, b: str, options: dict[int, tuple[int, int]],
-                  known: Collection[int]) -> Found:
-    pairs = [(e, choose(range(i[0], min(i[1], i[0] + 4096) + 1), known), i)
-             for e, i in options.items()]
+def _best_product(
+    kind: str, a: str, b: str, options: dict[int, tuple[int, int]], known: Collection[int]
+) -> Found:
+    pairs = [
+        (e, choose(range(i[0], min(i[1], i[0] + 4096) + 1), known), i) for e, i in options.items()
+    ]
 
     def worth(pair: tuple[int, int, tuple[int, int]]) -> tuple[float, int, float, int]:
         e, f, _ = pair
-        return (-sum(x in known for x in (e, f)), -(roundness(e) + roundness(f)),
-                max(e / f, f / e), e)
+        return (
+            -sum(x in known for x in (e, f)),
+            -(roundness(e) + roundness(f)),
+            max(e / f, f / e),
+            e,
+        )
 
     e, f, interval = min(pairs, key=worth)
     bits = PRODUCT_BITS + bits_of(e) - math.log2(len(options)) + _price(f, interval, known)
-    return (mul(["block", kind, num(e), sym(a), num(0)], ["block", kind, num(f), sym(b), num(0)]),
-            bits, 2)
+    return (
+        mul(["block", kind, num(e), sym(a), num(0)], ["block", kind, num(f), sym(b), num(0)]),
+        bits,
+        2,
+    )
 
 
 def divisors(v: int) -> list[int]:

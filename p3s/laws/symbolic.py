@@ -33,8 +33,9 @@ def to_sympy(expr: Expr) -> sympy.Expr:
         return sp.Rational(expr[1], expr[2])
     if op == "sym":
         name = expr[1]
-        return sp.Symbol(name, integer=True, **{"positive" if name in _FROM_ONE
-                                                else "nonnegative": True})
+        return sp.Symbol(
+            name, integer=True, **{"positive" if name in _FROM_ONE else "nonnegative": True}
+        )
     if op == "pow":
         return sp.Pow(to_sympy(expr[1]), sp.Rational(expr[2], expr[3]))
     if op == "sum":
@@ -49,14 +50,22 @@ def to_sympy(expr: Expr) -> sympy.Expr:
     args = [to_sympy(a) for a in expr[1:]]
     if op == "log2" and args[0].is_Integer and args[0] > 0:
         whole = int(args[0]).bit_length() - 1
-        if args[0] == 2 ** whole:
+        if args[0] == 2**whole:
             return sp.Integer(whole)
     if op == "quot":
         return sp.floor(args[0] / args[1])
     if op == "exp2":
         return sp.Pow(2, args[0])
-    made = {"add": sp.Add, "mul": sp.Mul, "min": sp.Min, "max": sp.Max, "mod": sp.Mod,
-            "floor": sp.floor, "ceil": sp.ceiling, "log2": sp.Function("log2")}.get(op)
+    made = {
+        "add": sp.Add,
+        "mul": sp.Mul,
+        "min": sp.Min,
+        "max": sp.Max,
+        "mod": sp.Mod,
+        "floor": sp.floor,
+        "ceil": sp.ceiling,
+        "log2": sp.Function("log2"),
+    }.get(op)
     if made is None:
         raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
     return made(*args)
@@ -120,8 +129,11 @@ def _latex_printer() -> Any:
             if name != "log2" and not name.startswith("block_"):
                 return str(super()._print_Function(expr, exp))
             args = ", ".join(self._print(a) for a in expr.args)
-            head = r"\log_{2}" if name == "log2" else \
-                r"\operatorname{block}_{\mathrm{" + name.removeprefix("block_") + "}}"
+            head = (
+                r"\log_{2}"
+                if name == "log2"
+                else r"\operatorname{block}_{\mathrm{" + name.removeprefix("block_") + "}}"
+            )
             head += f"^{{{exp}}}" if exp is not None else ""
             if name == "log2" and expr.args[0].is_Symbol:
                 return f"{head} {args}"
@@ -147,8 +159,9 @@ _ADD, _MUL, _NEG, _POW, _ATOM = range(5)
 _Piece = tuple[str, int, bool]  # text, strength, whether it is an int
 
 
-def to_python(expr: Expr, name: str = "law", args: Sequence[str] | None = None,
-              whole: bool = False) -> str:
+def to_python(
+    expr: Expr, name: str = "law", args: Sequence[str] | None = None, whole: bool = False
+) -> str:
     """Return the source of a function ``name`` that computes ``expr``; it needs only ``math``.
 
     args: parameters in order; by default the symbols that occur, in the order of SYMBOLS. Other
@@ -157,11 +170,12 @@ def to_python(expr: Expr, name: str = "law", args: Sequence[str] | None = None,
     """
     free = _free(expr)
     params = [s for s in SYMBOLS if s in free] if args is None else list(args)
-    if not name.isidentifier() or any(p not in SYMBOLS for p in params) or \
-            not free <= set(params):
-        raise P3SError(f"model: no function {name}({', '.join(params)}) can be written for an "
-                       f"equation in {', '.join(sorted(free)) or 'no symbol'}; "
-                       "name all of its symbols")
+    if not name.isidentifier() or any(p not in SYMBOLS for p in params) or not free <= set(params):
+        raise P3SError(
+            f"model: no function {name}({', '.join(params)}) can be written for an "
+            f"equation in {', '.join(sorted(free)) or 'no symbol'}; "
+            "name all of its symbols"
+        )
     text, _, is_int = _python(expr)
     if whole:
         text = f"max(0, {text})" if is_int else f"max(0, round({text}))"
@@ -269,10 +283,16 @@ def _block(kind: str, extent: _Piece, p: _Piece, c: _Piece) -> _Piece:
         "first": (f"({e_} + {p_} - 1 - {c_}) // {p_}", _MUL, True),
         "last": (f"({e_} + {c_}) // {p_}", _MUL, True),
         "floor": (f"({c_} + 1) * {e_} // {p_} - {c_} * {e_} // {p_}", _ADD, True),
-        "tail": (f"({e_} - ({p_} - 1) * ({e_} // {p_}) if {c_} == {p_} - 1 else {e_} // {p_})",
-                 _ATOM, True),
-        "ceil": (f"min({e_}, ({c_} + 1) * -(-{e_} // {p_})) - min({e_}, {c_} * -(-{e_} // {p_}))",
-                 _ADD, True),
+        "tail": (
+            f"({e_} - ({p_} - 1) * ({e_} // {p_}) if {c_} == {p_} - 1 else {e_} // {p_})",
+            _ATOM,
+            True,
+        ),
+        "ceil": (
+            f"min({e_}, ({c_} + 1) * -(-{e_} // {p_})) - min({e_}, {c_} * -(-{e_} // {p_}))",
+            _ADD,
+            True,
+        ),
         "low": (f"{e_} // {p_}", _MUL, True),
         "high": (f"-(-{e_} // {p_})", _NEG, True),
     }[kind]

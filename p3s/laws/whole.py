@@ -20,7 +20,9 @@ def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
     value = np.maximum(value, 0)
     if bad.any():
         if undefined is None:
-            raise P3SError(f"model: the equation {to_text(expr)} has no value at "
-                           f"{np.max(env['n'])} processes; choose another count")
+            raise P3SError(
+                f"model: the equation {to_text(expr)} has no value at "
+                f"{np.max(env['n'])} processes; choose another count"
+            )
         value = np.where(bad, undefined, value)
     return value[()]

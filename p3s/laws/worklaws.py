@@ -29,7 +29,7 @@ from p3s.laws.mixture import (
 )
 
 #: Counts, as multiples of the largest traced one, at which the interval is stored.
-BAND_STEPS = tuple(2 ** k for k in range(0, 13, 2))
+BAND_STEPS = tuple(2**k for k in range(0, 13, 2))
 #: An interval wider than this factor, at REFUSE_AT times the largest count, tells nothing.
 REFUSE_FACTOR, REFUSE_AT = 4.0, 16
 #: Bits by which an exact sum of terms must beat chance, beyond the number of sums tried.
@@ -94,24 +94,28 @@ class WorkLaw:
         """Return the law as plain data."""
         data: dict[str, Any] = {
             "terms": [[c, a.numerator, a.denominator, b] for c, a, b in self.terms],
-            "rel_half_width": self.rel_half_width, "max_n": self.max_n,
-            "band": [list(b) for b in self.band]}
+            "rel_half_width": self.rel_half_width,
+            "max_n": self.max_n,
+            "band": [list(b) for b in self.band],
+        }
         return {**data, "refused": self.refused} if self.refused else data
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> WorkLaw:
         """Return the law from :meth:`to_json` data."""
-        return WorkLaw(tuple((float(c), Fraction(int(p), int(q)), int(b))
-                             for c, p, q, b in data["terms"]),
-                       float(data["rel_half_width"]), int(data["max_n"]),
-                       tuple((float(n), float(lo), float(hi))
-                             for n, lo, hi in data.get("band", ())),
-                       data.get("refused"))
+        return WorkLaw(
+            tuple((float(c), Fraction(int(p), int(q)), int(b)) for c, p, q, b in data["terms"]),
+            float(data["rel_half_width"]),
+            int(data["max_n"]),
+            tuple((float(n), float(lo), float(hi)) for n, lo, hi in data.get("band", ())),
+            data.get("refused"),
+        )
 
     def text(self, unit: str = "") -> str:
         """Return the law as one line of text."""
-        parts = [f"{coef:.4g}" + ("*log2(n)" if b else "") + _power_text(a)
-                 for coef, a, b in self.terms]
+        parts = [
+            f"{coef:.4g}" + ("*log2(n)" if b else "") + _power_text(a) for coef, a, b in self.terms
+        ]
         return (" + ".join(parts) or "0") + (f" {unit}" if unit else "")
 
     def latex(self) -> str:
@@ -145,28 +149,37 @@ def _power_text(a: Fraction) -> str:
     return "" if a == 0 else ("*" if a > 0 else "/") + size
 
 
-def fit_work(ns: Sequence[int], values: Sequence[float], resolution: Sequence[float] = ()
-             ) -> WorkLaw:
+def fit_work(
+    ns: Sequence[int], values: Sequence[float], resolution: Sequence[float] = ()
+) -> WorkLaw:
     """Fit a non-negative law to work per occurrence; always returns one.
 
     One to three typed terms. values are in one unit, ns in counts; a count that is repeated has
     repeated measurements. resolution: what each value may be off by beside noise, in its unit, as
     far as that is known. Where the points cannot tell, ``refused`` of the law says why.
     """
-    return _fit(tuple(float(n) for n in ns), tuple(max(0.0, float(v)) for v in values),
-                tuple(float(r) for r in resolution))
+    return _fit(
+        tuple(float(n) for n in ns),
+        tuple(max(0.0, float(v)) for v in values),
+        tuple(float(r) for r in resolution),
+    )
 
 
 @lru_cache(maxsize=4096)
-def _fit(ns: tuple[float, ...], values: tuple[float, ...], resolution: tuple[float, ...]
-         ) -> WorkLaw:
+def _fit(
+    ns: tuple[float, ...], values: tuple[float, ...], resolution: tuple[float, ...]
+) -> WorkLaw:
     top = int(max(ns, default=1))
     if not any(v > 0 for v in values):
         return WorkLaw((), 0.0, top)
     points = Points.of(ns, values, resolution)
     if len(points.n) == 1:
-        return WorkLaw(((float(points.mean[0]), Fraction(0), 0),), 1.64, top,
-                       refused="one count cannot tell how the work scales")
+        return WorkLaw(
+            ((float(points.mean[0]), Fraction(0), 0),),
+            1.64,
+            top,
+            refused="one count cannot tell how the work scales",
+        )
     at = points.n[-1] * np.array(BAND_STEPS, dtype=float)
     exact = _without_noise(points, values)
     if exact is not None:
@@ -186,8 +199,10 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...], resolution: tuple[flo
         ends = interval(models, points, at)
     value = np.maximum(law.value(at), 1e-300)
     low, high = np.clip(ends[:, 0] / value, 0.0, 1.0), np.maximum(ends[:, 1] / value, 1.0)
-    band = tuple((float(n), float(f"{lo:.6g}"), float(f"{hi:.6g}"))
-                 for n, lo, hi in zip(at, low, high, strict=True))
+    band = tuple(
+        (float(n), float(f"{lo:.6g}"), float(f"{hi:.6g}"))
+        for n, lo, hi in zip(at, low, high, strict=True)
+    )
     half = float(max(high[0] - 1.0, 1.0 - low[0]))
     done = WorkLaw(law.terms, half, top, band)
     return WorkLaw(law.terms, half, top, band, _why_refused(done, len(points.n)))
@@ -198,12 +213,16 @@ def _nearest(points: Points, top: int) -> WorkLaw:
     y = points.mean / points.size[-1]
     size = points.size / points.size[-1]  # a value of 0 is met to a thousandth of the largest
     shapes, y = columns(points.n, float(points.n[-1])) / size[:, None], y / size
-    share = y @ shapes / np.maximum((shapes ** 2).sum(axis=0), 1e-300)
+    share = y @ shapes / np.maximum((shapes**2).sum(axis=0), 1e-300)
     error = np.abs(shapes * share - y[:, None]).max(axis=0)
     best = int(np.argmin(error))
     law = _law([best], share[[best]], points, top)
-    return WorkLaw(law.terms, float(error[best]), top,
-                   refused="no sum of non-negative terms is like the points")
+    return WorkLaw(
+        law.terms,
+        float(error[best]),
+        top,
+        refused="no sum of non-negative terms is like the points",
+    )
 
 
 def _law(which: Sequence[int], share: np.ndarray, points: Points, top: int) -> WorkLaw:
@@ -222,17 +241,20 @@ def _why_refused(law: WorkLaw, counts: int) -> str | None:
         return "two counts cannot tell how the work scales"
     low, high = law.interval(law.max_n * REFUSE_AT)
     if high > REFUSE_FACTOR * max(low, 1e-300):
-        return (f"the points fit laws that differ by more than a factor of {REFUSE_FACTOR:g} at "
-                f"{law.max_n * REFUSE_AT} processes")
+        return (
+            f"the points fit laws that differ by more than a factor of {REFUSE_FACTOR:g} at "
+            f"{law.max_n * REFUSE_AT} processes"
+        )
     return None
 
 
-def _without_noise(points: Points, values: Sequence[float]
-                   ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def _without_noise(
+    points: Points, values: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Return the sum of fewest terms that meets every value but for rounding: its shapes, their
     shares, and the rounding, relative. None without one.
     """
-    if points.spread > points.total * FLOAT_ERROR ** 2 or np.any(points.mean <= 0):
+    if points.spread > points.total * FLOAT_ERROR**2 or np.any(points.mean <= 0):
         return None
     error = np.maximum(FLOAT_ERROR, points.known)
     found = _meeting(points, error)
@@ -252,7 +274,7 @@ def _meeting(points: Points, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     for f in fits(points, min(MAX_TERMS, m - 1), error):
         k = f.which.shape[1]
         evidence = np.sort(np.log2(np.maximum(left / (2 * error), 1.0)))
-        if evidence[:m - k].sum() < EXACT_MARGIN + log2(comb(len(SHAPES), k)):
+        if evidence[: m - k].sum() < EXACT_MARGIN + log2(comb(len(SHAPES), k)):
             return None
         off = np.abs(f.residual) / np.sqrt(points.repeats)
         meets = np.all(off <= 1.0, axis=1) & np.all(f.share >= 0, axis=1)

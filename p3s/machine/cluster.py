@@ -83,24 +83,41 @@ class Cluster:
         wrong = first_problem(data, load_schema("cluster-1")) or _disorder(data)
         if wrong:
             raise Damaged(f"{where}: {wrong}; docs/formats.md describes the file")
-        levels = tuple(Level(level["nodes"], level["switches"], level["extra_ns"],
-                             level["uplink_share"]) for level in data["levels"])
-        return cls(data["name"], data["label"], data["text"], data["cores_per_node"], levels,
-                   _messages(data["between"]), _messages(data["inside"]),
-                   data["link_ns_per_byte"], data["post_ns"], data["background"], data, typical)
+        levels = tuple(
+            Level(level["nodes"], level["switches"], level["extra_ns"], level["uplink_share"])
+            for level in data["levels"]
+        )
+        return cls(
+            data["name"],
+            data["label"],
+            data["text"],
+            data["cores_per_node"],
+            levels,
+            _messages(data["between"]),
+            _messages(data["inside"]),
+            data["link_ns_per_byte"],
+            data["post_ns"],
+            data["background"],
+            data,
+            typical,
+        )
 
     def about(self) -> dict[str, str]:
         """Return what a prediction says of the network it is for."""
-        return {"name": self.name, "label": self.label,
-                "source": "typical" if self.typical else "file"}
+        return {
+            "name": self.name,
+            "label": self.label,
+            "source": "typical" if self.typical else "file",
+        }
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of the clusters of this package."""
     files = resources.files("p3s.machine.networks").iterdir()
-    return tuple(sorted(file.name.removesuffix(".json") for file in files
-                        if file.name.endswith(".json")))
+    return tuple(
+        sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json"))
+    )
 
 
 def typical(name: str) -> Cluster:
@@ -126,9 +143,13 @@ def cluster_of(name: str) -> Cluster:
 def _messages(data: Mapping[str, Any]) -> Messages:
     call = data["call_ns"]
     return Messages(
-        float(data["eager_bytes"]), tuple(map(float, data["bytes"])), _columns(data["one_way_ns"]),
-        tuple(map(float, call["bytes"])), _columns(call),
-        data.get("message_gap_ns") or dict.fromkeys(ENDS, 0.0))
+        float(data["eager_bytes"]),
+        tuple(map(float, data["bytes"])),
+        _columns(data["one_way_ns"]),
+        tuple(map(float, call["bytes"])),
+        _columns(call),
+        data.get("message_gap_ns") or dict.fromkeys(ENDS, 0.0),
+    )
 
 
 def _columns(data: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
@@ -139,8 +160,10 @@ def _disorder(data: Mapping[str, Any]) -> str:
     """Return what in a file contradicts itself, "" when nothing does."""
     for part in ("between", "inside"):
         messages = data[part]
-        for table, nbytes in ((messages["one_way_ns"], messages["bytes"]),
-                              (messages["call_ns"], messages["call_ns"]["bytes"])):
+        for table, nbytes in (
+            (messages["one_way_ns"], messages["bytes"]),
+            (messages["call_ns"], messages["call_ns"]["bytes"]),
+        ):
             wrong = _wrong_table(table, nbytes)
             if wrong:
                 return f"{part}: {wrong}"
@@ -157,8 +180,9 @@ def _wrong_table(table: Mapping[str, Any], nbytes: list[float]) -> str:
         return "bytes do not ascend"
     if any(len(table[end]) != len(nbytes) for end in ENDS):
         return f"a column has not {len(nbytes)} values, one for each of bytes"
-    if any(not low <= usual <= high for usual, low, high in zip(*map(table.get, ENDS),
-                                                                strict=True)):
+    if any(
+        not low <= usual <= high for usual, low, high in zip(*map(table.get, ENDS), strict=True)
+    ):
         return "a typical value is not between low and high"
     return ""
 
@@ -192,5 +216,3 @@ def _wrong_ends(data: Mapping[str, Any]) -> str:
 
 def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
     return list(zip(values, values[1:], strict=False))
-
-

@@ -58,11 +58,7 @@ def differences(first: Machine, second: Machine) -> list[str]:
 
 def _ratio(first: Cost, second: Cost) -> dict[str, float]:
     ratio = second.ns / first.ns
-    return {
-        "ratio": ratio,
-        "low": ratio / (1 + first.spread),
-        "high": ratio * (1 + second.spread),
-    }
+    return {"ratio": ratio, "low": ratio / (1 + first.spread), "high": ratio * (1 + second.spread)}
 
 
 def _curves(first: dict[str, Curve], second: dict[str, Curve]) -> dict[str, Any]:
@@ -115,8 +111,10 @@ def render(result: dict[str, Any]) -> str:
         for name, r in result["core"].items()
     ]
     parts += [table(rows, ["kernel", "ratio", "interval"]), ""]
-    columns = {**result["curves"],
-               **{f"{name}, all cores": curve for name, curve in result["loaded"].items()}}
+    columns = {
+        **result["curves"],
+        **{f"{name}, all cores": curve for name, curve in result["loaded"].items()},
+    }
     sizes = sorted({s for c in columns.values() for s in c["working_set"] if s & (s - 1) == 0})
     rows = []
     for size in sizes:
@@ -128,8 +126,11 @@ def render(result: dict[str, Any]) -> str:
     parts.append(table(rows, ["working set", *columns]))
     if result["network"]:
         net = result["network"]
-        rows = [[size_text(s), _figure(r)] for s, r in zip(net["bytes"], net["ratio"], strict=True)
-                if s == 0 or (s.bit_length() - 1) % 3 == 0]  # fmt: skip
+        rows = [
+            [size_text(s), _figure(r)]
+            for s, r in zip(net["bytes"], net["ratio"], strict=True)
+            if s == 0 or (s.bit_length() - 1) % 3 == 0
+        ]
         parts += ["", table(rows, ["message, one way", "ratio"])]
     parts += [f"note: {visible(note, 400)}" for note in result["notes"]]
     return "\n".join(parts)

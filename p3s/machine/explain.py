@@ -53,12 +53,16 @@ def memory_kernels(base: Machine, target: Machine) -> list[Kernel]:
 
     Where a machine has no curve of all cores (it has one core) the one alone takes its place.
     """
-    found = [Kernel(name, base.curves[name], target.curves[name]) for name in base.curves
-             if name in target.curves]  # fmt: skip
+    found = [
+        Kernel(name, base.curves[name], target.curves[name])
+        for name in base.curves
+        if name in target.curves
+    ]
     for name in dict.fromkeys([*base.loaded, *target.loaded]):
         one, other = base.loaded.get(name), target.loaded.get(name)
-        found.append(Kernel(f"{name} on all cores", one or base.curves[name],
-                            other or target.curves[name]))  # fmt: skip
+        found.append(
+            Kernel(f"{name} on all cores", one or base.curves[name], other or target.curves[name])
+        )
     return found
 
 
@@ -81,8 +85,11 @@ class Sizes:
 def unknown_sizes(middle: float) -> Sizes:
     """Return candidates where nothing tells the working set; middle: log2 x of the points."""
     there = np.arange(SMALLEST, LARGEST + 1e-9, 1.0 / EACH)
-    rows = [(size - exponent * middle, exponent, _likely(middle - size - LIKELY, LIKELY_WIDTH))
-            for exponent in EXPONENTS for size in there]  # fmt: skip
+    rows = [
+        (size - exponent * middle, exponent, _likely(middle - size - LIKELY, LIKELY_WIDTH))
+        for exponent in EXPONENTS
+        for size in there
+    ]
     return Sizes(*np.array(rows).T)
 
 
@@ -103,8 +110,11 @@ def resident_sizes(x: Sequence[float], nbytes: Sequence[float]) -> Sizes | None:
     if np.ptp(u) > 0.5:
         slope = float(np.clip(np.polyfit(u, w, 1)[0], 0.0, 1.5))
         exponents = [slope, *([1.0] if abs(slope - 1.0) > 0.1 else [])]
-    rows = [(w.mean() - exponent * u.mean() + share, exponent, _likely(share, SHARE_WIDTH))
-            for exponent in exponents for share in SHARES]  # fmt: skip
+    rows = [
+        (w.mean() - exponent * u.mean() + share, exponent, _likely(share, SHARE_WIDTH))
+        for exponent in exponents
+        for share in SHARES
+    ]
     return Sizes(*np.array(rows).T)
 
 

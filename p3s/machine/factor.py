@@ -69,18 +69,28 @@ class Factor:
     def of(self, x: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return value, low and high at x; beyond the ends they stay."""
         u = np.log2(np.maximum(np.asarray(x, dtype=float), 1e-300))
-        value, low, high = (np.exp2(np.interp(u, self.at, np.log2(part)))
-                            for part in (self.value, self.low, self.high))  # fmt: skip
+        value, low, high = (
+            np.exp2(np.interp(u, self.at, np.log2(part)))
+            for part in (self.value, self.low, self.high)
+        )
         return value, low, high
 
     def to_json(self) -> dict[str, Any]:
         """Return the factor as plain data."""
+
         def digits(values: FloatArray) -> list[float]:
             return [float(f"{value:.6g}") for value in values]
 
-        return {"at": [round(float(u), 6) for u in self.at], "value": digits(self.value),
-                "low": digits(self.low), "high": digits(self.high), "bound": self.bound,
-                "working_set": list(self.working_set), "misfit": self.misfit, "why": self.why}
+        return {
+            "at": [round(float(u), 6) for u in self.at],
+            "value": digits(self.value),
+            "low": digits(self.low),
+            "high": digits(self.high),
+            "bound": self.bound,
+            "working_set": list(self.working_set),
+            "misfit": self.misfit,
+            "why": self.why,
+        }
 
 
 def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, ...]:
@@ -88,13 +98,15 @@ def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, 
 
     Middle, least and largest, and the error of their measurement, an entry for each of ``ns``.
     """
-    names = sorted((name for name in base.core if name in target.core),
-                   key=lambda name: -base.core[name].ns)  # fmt: skip
+    names = sorted(
+        (name for name in base.core if name in target.core), key=lambda name: -base.core[name].ns
+    )
     ratio = [target.core[name].ns / base.core[name].ns for name in names]
     spread = [_both(base.core[name].spread, target.core[name].spread) for name in names]
     some = range(1, len(names) + 1)
-    table = np.array([(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k]))
-                      for k in some])  # fmt: skip
+    table = np.array(
+        [(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k])) for k in some]
+    )
     # An instruction does so many operations at most: what is too cheap is none of them.
     limits = MOST_PER_INSTRUCTION * np.array([base.core[name].ns for name in names])
     able = (ns[:, None] <= limits).sum(axis=1)
@@ -125,8 +137,15 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     # In CPU time the unit has the step of the cost in itself: the law is flat whatever it does.
     # So every mixture may be: nothing is fitted.
     if not counted:
-        return _anything(at, base, target, kernels, "its work is a time, which does not tell what "
-                         "it waits for", candidates, u)  # fmt: skip
+        return _anything(
+            at,
+            base,
+            target,
+            kernels,
+            "its work is a time, which does not tell what it waits for",
+            candidates,
+            u,
+        )
     ends_of_law = law.interval(np.exp2(u))
     typical = np.asarray(law.typical(np.exp2(u)), dtype=float)
     wide = float(np.median((ends_of_law[1] - ends_of_law[0]) / np.maximum(typical, 1e-300))) / 4
@@ -134,13 +153,21 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     most[0] = MOST_PER_INSTRUCTION * max(cost.ns for cost in base.core.values())
     found = explain(u, cost, candidates, kernels, tolerance=min(wide, 0.2), most=most)
     if found.best > UNEXPLAINED:
-        return _anything(at, base, target, kernels, "no mixture of the kernels costs as it does",
-                         candidates, u)  # fmt: skip
+        return _anything(
+            at, base, target, kernels, "no mixture of the kernels costs as it does", candidates, u
+        )
     return _spanned(at, u, found, candidates, kernels, base, target)
 
 
-def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
-             kernels: list[Kernel], base: Machine, target: Machine) -> Factor:  # fmt: skip
+def _spanned(
+    at: FloatArray,
+    u: FloatArray,
+    found: Explanations,
+    sizes: Sizes,
+    kernels: list[Kernel],
+    base: Machine,
+    target: Machine,
+) -> Factor:
     """Return the factor that all explanations span."""
     here = sizes.at(at)  # (sizes, at)
     names = [kernel.base for kernel in kernels]
@@ -161,9 +188,14 @@ def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
         whole = some[0][:, None] + own.sum(axis=0)
         shares = np.concatenate([(some[0][:, None] / whole)[None], own / whole])
         middles, least, most, errors = (
-            np.concatenate([np.broadcast_to(one[None, :, None], (1, *whole.shape)),
-                            np.broadcast_to(part[:, size][:, None, :], own.shape)])
-            for one, part in zip(core, (ratio, ratio, ratio, spread), strict=True))  # fmt: skip
+            np.concatenate(
+                [
+                    np.broadcast_to(one[None, :, None], (1, *whole.shape)),
+                    np.broadcast_to(part[:, size][:, None, :], own.shape),
+                ]
+            )
+            for one, part in zip(core, (ratio, ratio, ratio, spread), strict=True)
+        )
         counts = shares >= COUNTS_FROM
         widest = 1.0 + np.where(counts, errors, 0.0).max(axis=0)
         under = np.minimum((shares * least).sum(axis=0), np.where(counts, least, np.inf).min(0))
@@ -174,8 +206,9 @@ def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
         beyond = some[1:, :, None] * np.maximum(on_base[:, size] - inside, 0.0)[:, None, :]
         waiting.append((beyond.sum(axis=0) / whole)[:, ends])
     order = np.argsort(found.size, kind="stable")  # as the mixtures come out of the loop
-    found = Explanations(found.size[order], found.columns[order], found.parts[order],
-                         found.misfit[order])  # fmt: skip
+    found = Explanations(
+        found.size[order], found.columns[order], found.parts[order], found.misfit[order]
+    )
     likely = sizes.prior[found.size] - SIMPLER * (found.columns > 0).sum(axis=1)
     likely -= 0.5 * ((found.misfit - found.best) / CLOSE) ** 2
     weight = np.exp(likely - likely.max())
@@ -183,8 +216,16 @@ def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
     least_, most_ = np.concatenate(low).min(axis=0), np.concatenate(high).max(axis=0)
     there = np.exp2(sizes.at(np.array([u.mean()]))[found.size, 0])
     bound, why = _bound(np.concatenate(waiting), float(there.min()), float(there.max()))
-    return Factor(at, np.clip(middle_value, least_, most_), least_, most_, bound,
-                  (float(there.min()), float(there.max())), found.best, why)  # fmt: skip
+    return Factor(
+        at,
+        np.clip(middle_value, least_, most_),
+        least_,
+        most_,
+        bound,
+        (float(there.min()), float(there.max())),
+        found.best,
+        why,
+    )
 
 
 def _middle(values: FloatArray, weight: FloatArray) -> FloatArray:
@@ -198,6 +239,7 @@ def _middle(values: FloatArray, weight: FloatArray) -> FloatArray:
 
 def _spreads(kernels: list[Kernel], w: FloatArray) -> FloatArray:
     """Return the relative error of each kernel's ratio: shape (kernels, *w.shape)."""
+
     def of(curve: Curve) -> FloatArray:
         return np.asarray(np.interp(w, logs(curve)[0], np.array(curve.spread)))
 
@@ -217,31 +259,54 @@ def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:
     if waiting.max() <= 0.1:
         return "core", "it waits for the core, not for memory"
     if float(np.ptp(waiting, axis=0).max()) > 0.5:
-        return "unknown", ("its cost does not tell whether it waits for the core or for caches "
-                           f"and memory ({near})")  # fmt: skip
-    text = (f"{100 * first:.0f} % of its time waits for caches or memory at the smallest work per "
-            f"turn measured, {100 * last:.0f} % at the largest ({near})")  # fmt: skip
+        return "unknown", (
+            "its cost does not tell whether it waits for the core or for caches "
+            f"and memory ({near})"
+        )
+    text = (
+        f"{100 * first:.0f} % of its time waits for caches or memory at the smallest work per "
+        f"turn measured, {100 * last:.0f} % at the largest ({near})"
+    )
     return "memory" if min(first, last) >= 0.5 else "both", text
 
 
-def _anything(at: FloatArray, base: Machine, target: Machine, kernels: list[Kernel], why: str,
-              sizes: Sizes | None = None, u: FloatArray | None = None) -> Factor:  # fmt: skip
+def _anything(
+    at: FloatArray,
+    base: Machine,
+    target: Machine,
+    kernels: list[Kernel],
+    why: str,
+    sizes: Sizes | None = None,
+    u: FloatArray | None = None,
+) -> Factor:
     """Return the factor of which nothing is known: between those of all kernels at all sizes."""
     if sizes is not None:
         w = sizes.at(at)
     else:
-        w = np.broadcast_to(np.arange(SIZES[0], SIZES[1], 0.5)[:, None],
-                            (len(np.arange(SIZES[0], SIZES[1], 0.5)), len(at)))  # fmt: skip
+        w = np.broadcast_to(
+            np.arange(SIZES[0], SIZES[1], 0.5)[:, None],
+            (len(np.arange(SIZES[0], SIZES[1], 0.5)), len(at)),
+        )
     ratio = costs([k.target for k in kernels], w) / costs([k.base for k in kernels], w)
     spread = _spreads(kernels, w)
     _, least, most, error = (float(part[0]) for part in _cores(base, target, np.zeros(1)))
     low = np.minimum((ratio / (1 + spread)).min(axis=(0, 1)), least / (1 + error))
     high = np.maximum((ratio * (1 + spread)).max(axis=(0, 1)), most * (1 + error))
-    there = np.exp2(sizes.at(np.array([u.mean()]))) if sizes is not None and u is not None else \
-        np.exp2(np.array(SIZES))
-    return Factor(at, np.sqrt(low * high), low, high, "unknown",
-                  (float(there.min()), float(there.max())), 0.0,
-                  f"{why}: its factor lies between those of all kernels")  # fmt: skip
+    there = (
+        np.exp2(sizes.at(np.array([u.mean()])))
+        if sizes is not None and u is not None
+        else np.exp2(np.array(SIZES))
+    )
+    return Factor(
+        at,
+        np.sqrt(low * high),
+        low,
+        high,
+        "unknown",
+        (float(there.min()), float(there.max())),
+        0.0,
+        f"{why}: its factor lies between those of all kernels",
+    )
 
 
 #: log2 of the smallest and largest working set looked at where nothing is known.

@@ -11,8 +11,12 @@ from typing import Any
 
 _CPUS = Path("/sys/devices/system/cpu")
 _SIZE = re.compile(r"^(\d+)([KMG]?)$")
-_GETCONF = {1: "LEVEL1_DCACHE_SIZE", 2: "LEVEL2_CACHE_SIZE", 3: "LEVEL3_CACHE_SIZE",
-            4: "LEVEL4_CACHE_SIZE"}  # fmt: skip
+_GETCONF = {
+    1: "LEVEL1_DCACHE_SIZE",
+    2: "LEVEL2_CACHE_SIZE",
+    3: "LEVEL3_CACHE_SIZE",
+    4: "LEVEL4_CACHE_SIZE",
+}
 
 
 def _text(path: Path) -> str:
@@ -51,13 +55,15 @@ def caches(cpu: int = 0, root: Path = _CPUS) -> list[dict[str, Any]]:
         if _text(index / "type") == "Instruction" or not size or not level.isdigit():
             continue
         line = _text(index / "coherency_line_size")
-        found.append({
-            "level": int(level),
-            "bytes": size,
-            "line_bytes": int(line) if line.isdigit() else 0,
-            "cores": len(cores_of(_text(index / "shared_cpu_list"))),
-            "source": "sysfs",
-        })  # fmt: skip
+        found.append(
+            {
+                "level": int(level),
+                "bytes": size,
+                "line_bytes": int(line) if line.isdigit() else 0,
+                "cores": len(cores_of(_text(index / "shared_cpu_list"))),
+                "source": "sysfs",
+            }
+        )
     return sorted(found, key=lambda cache: int(cache["level"])) or _of_getconf()
 
 
@@ -65,8 +71,14 @@ def _of_getconf() -> list[dict[str, Any]]:
     found = []
     for level, name in _GETCONF.items():
         try:
-            done = subprocess.run(["getconf", name], capture_output=True, text=True, timeout=10,
-                                  check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+            done = subprocess.run(
+                ["getconf", name],
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
         except (OSError, subprocess.SubprocessError):
             return []
         size = _bytes(done.stdout.strip())
@@ -96,10 +108,14 @@ def processor(path: Path = Path("/proc/cpuinfo")) -> str:
     for line in _text(path).splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip().lower(), value.strip())
-    named = next((fields[k] for k in ("model name", "cpu model", "cpu", "hardware")
-                  if fields.get(k)), "")  # fmt: skip
-    numbers = [f"{word} {fields[word]}" for word in ("cpu family", "model", "stepping",
-               "cpu implementer", "cpu part") if fields.get(word)]  # fmt: skip
+    named = next(
+        (fields[k] for k in ("model name", "cpu model", "cpu", "hardware") if fields.get(k)), ""
+    )
+    numbers = [
+        f"{word} {fields[word]}"
+        for word in ("cpu family", "model", "stepping", "cpu implementer", "cpu part")
+        if fields.get(word)
+    ]
     return (named or platform.machine()) + (f" ({', '.join(numbers)})" if numbers else "")
 
 

@@ -213,8 +213,10 @@ def check_network(data: Any) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise ValueError("network is no object")
     sizes = data["sizes"]
-    columns = [sizes[key] for key in ("bytes", "one_way_ns", "one_way_median_ns", "send_ns",
-                                      "receive_ns", "gap_ns")]  # fmt: skip
+    columns = [
+        sizes[key]
+        for key in ("bytes", "one_way_ns", "one_way_median_ns", "send_ns", "receive_ns", "gap_ns")
+    ]
     if len({len(column) for column in columns}) != 1 or not columns[0]:
         raise ValueError("the columns of network.sizes differ in length")
     for column in columns:
@@ -222,8 +224,15 @@ def check_network(data: Any) -> Mapping[str, Any]:
             if value is not None:
                 number(value)
     for part in data["ranges"]:
-        for key in ("from_bytes", "to_bytes", "L_ns", "o_send_ns", "o_receive_ns", "g_ns",
-                    "G_ns_per_byte"):  # fmt: skip
+        for key in (
+            "from_bytes",
+            "to_bytes",
+            "L_ns",
+            "o_send_ns",
+            "o_receive_ns",
+            "g_ns",
+            "G_ns_per_byte",
+        ):
             number(part[key])
     if len(data["hosts"]) != 2:
         raise ValueError("network.hosts are not two")

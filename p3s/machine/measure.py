@@ -170,8 +170,11 @@ def measure(
     # By kernel: going from links to ones and back fills the whole memory again.
     alone = [_Point(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
     shared = [size for size in sizes if size * len(cores) <= facts.granted_bytes() // 2]
-    loaded = [_Point(kernel, size) for size in shared[:: 1 if quick else 2]
-              for kernel in LOADED_KERNELS] if len(cores) > 1 else []  # fmt: skip
+    loaded = (
+        [_Point(kernel, size) for size in shared[:: 1 if quick else 2] for kernel in LOADED_KERNELS]
+        if len(cores) > 1
+        else []
+    )
     seen, full = _Seen(), _Seen()
     start = time.monotonic()
 
@@ -188,14 +191,27 @@ def measure(
     one, all_, two = _SHARES
     # The last core: the first often serves the system's interrupts.
     points = [*core, *alone]
-    _repeat(program.path, cores[-1:], points, _QUICK_SHOT_NS if quick else _SHOT_NS,
-            start + one * budget, counter(PARTS[0], len(points)), seen)  # fmt: skip
+    _repeat(
+        program.path,
+        cores[-1:],
+        points,
+        _QUICK_SHOT_NS if quick else _SHOT_NS,
+        start + one * budget,
+        counter(PARTS[0], len(points)),
+        seen,
+    )
     ended(f"{PARTS[0]}: {_summary(points, start)}")
     if loaded:
         then = time.monotonic()
-        _repeat(program.path, cores, loaded, _LOADED_NS // (2 if quick else 1),
-                start + (one + all_) * budget, counter(PARTS[1], len(loaded)),
-                full)  # fmt: skip
+        _repeat(
+            program.path,
+            cores,
+            loaded,
+            _LOADED_NS // (2 if quick else 1),
+            start + (one + all_) * budget,
+            counter(PARTS[1], len(loaded)),
+            full,
+        )
         ended(f"{PARTS[1]}: {_summary(loaded, then)}")
     found: dict[str, Any] | None = None
     missing = "not asked for (--no-network)"
@@ -204,8 +220,10 @@ def measure(
         then = time.monotonic()
         try:
             found, missing = net.measure(launcher, two * budget), ""
-            ended(f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
-                  f"{time.monotonic() - then:.1f} s")  # fmt: skip
+            ended(
+                f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
+                f"{time.monotonic() - then:.1f} s"
+            )
         except P3SError as error:
             missing = str(error)
     curves, full_curves = _curves(alone), _curves(loaded)
@@ -242,8 +260,10 @@ def _silent(_text: str) -> None:
 
 def _summary(points: Sequence[_Point], begin: float) -> str:
     settled = sum(point.settled() for point in points)
-    return (f"{len(points)} points in {time.monotonic() - begin:.1f} s, "
-            f"{settled} of them repeat within {100 * _SETTLED:.0f} %")  # fmt: skip
+    return (
+        f"{len(points)} points in {time.monotonic() - begin:.1f} s, "
+        f"{settled} of them repeat within {100 * _SETTLED:.0f} %"
+    )
 
 
 def _disturbed(
@@ -269,9 +289,11 @@ def _disturbed(
         )
     if full.late:
         said.append(f"{full.late} timings of all cores did not begin together on every core")
-    every = {**{name: [cost.spread] for name, cost in costs.items()},
-             **{name: list(curve.spread) for name, curve in curves.items()},
-             **{f"{name} on all cores": list(curve.spread) for name, curve in loaded.items()}}
+    every = {
+        **{name: [cost.spread] for name, cost in costs.items()},
+        **{name: list(curve.spread) for name, curve in curves.items()},
+        **{f"{name} on all cores": list(curve.spread) for name, curve in loaded.items()},
+    }
     wide = {name: max(spread) for name, spread in every.items() if max(spread) > _WIDE}
     if wide:
         worst = max(wide, key=lambda name: wide[name])

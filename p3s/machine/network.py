@@ -13,8 +13,17 @@ from p3s.errors import P3SError
 
 #: What starting two ranks may take beyond the measuring itself.
 _START_S = 90.0
-_COLUMNS = ("bytes", "timings", "one_way_ns", "one_way_median_ns", "send_ns", "send_median_ns",
-            "receive_ns", "receive_median_ns", "gap_ns")  # fmt: skip
+_COLUMNS = (
+    "bytes",
+    "timings",
+    "one_way_ns",
+    "one_way_median_ns",
+    "send_ns",
+    "send_median_ns",
+    "receive_ns",
+    "receive_median_ns",
+    "gap_ns",
+)
 
 
 def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
@@ -26,8 +35,9 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
     from p3s.machine.build import built
 
     words = list(launcher or _default())
-    place = next((i for i, word in enumerate(words)
-                  if os.path.basename(word) in command.LAUNCHERS), 0)  # fmt: skip
+    place = next(
+        (i for i, word in enumerate(words) if os.path.basename(word) in command.LAUNCHERS), 0
+    )
     words[place] = command.find_launcher(words[place])
     install = mpi.mpi_for(None, words[place])
     family = mpi.launcher_family(words[place])
@@ -130,9 +140,9 @@ def parsed(text: str) -> dict[str, Any]:
         raise P3SError(f"the two ranks printed what cannot be read: {error}") from error
     if len(found["hosts"]) != 2 or len(rows) < 4 or "eager_bytes" not in found:
         raise P3SError("the two ranks ended without results; does the launcher drop their output?")
-    sizes: dict[str, list[Any]] = {name: list(column)
-                                   for name, column in zip(_COLUMNS, zip(*rows, strict=True),
-                                                           strict=True)}  # fmt: skip
+    sizes: dict[str, list[Any]] = {
+        name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)
+    }
     for name in ("bytes", "timings"):
         sizes[name] = [int(value) for value in sizes[name]]
     for name in ("receive_ns", "receive_median_ns"):
@@ -164,19 +174,21 @@ def ranges(found: dict[str, Any]) -> list[dict[str, Any]]:
         send, send_byte, _ = _line(nbytes, [sizes["send_ns"][i] for i in at])
         # A rendezvous message cannot have arrived before its receive: the call costs the same.
         receive = received[0] if received else 0.0
-        parts.append({
-            "kind": kind,
-            "from_bytes": nbytes[0] if kind == "eager" else eager + 1,
-            "to_bytes": eager if kind == "eager" else nbytes[-1],
-            "L_ns": max(constant - send - receive, 0.0),
-            "o_send_ns": send,
-            "o_send_ns_per_byte": send_byte,
-            "o_receive_ns": receive,
-            "g_ns": sizes["gap_ns"][at[0]],
-            "G_ns_per_byte": per_byte,
-            "stream_G_ns_per_byte": stream,
-            "misfit": misfit,
-        })  # fmt: skip
+        parts.append(
+            {
+                "kind": kind,
+                "from_bytes": nbytes[0] if kind == "eager" else eager + 1,
+                "to_bytes": eager if kind == "eager" else nbytes[-1],
+                "L_ns": max(constant - send - receive, 0.0),
+                "o_send_ns": send,
+                "o_send_ns_per_byte": send_byte,
+                "o_receive_ns": receive,
+                "g_ns": sizes["gap_ns"][at[0]],
+                "G_ns_per_byte": per_byte,
+                "stream_G_ns_per_byte": stream,
+                "misfit": misfit,
+            }
+        )
     return parts
 
 

@@ -93,8 +93,7 @@ class Runner:
         if not line:
             code = self._process.wait()
             raise P3SError(
-                f"{self._name} ended (exit code {code}) before it answered; is there enough"
-                " memory?"
+                f"{self._name} ended (exit code {code}) before it answered; is there enough memory?"
             )
         return line
 

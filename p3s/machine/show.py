@@ -50,9 +50,11 @@ def _head(machine: Machine) -> list[str]:
 
 def _cache_line(facts: Mapping[str, Any]) -> str:
     caches = [cache for cache in facts.get("caches") or [] if isinstance(cache, Mapping)]
-    shared = [f"L{c.get('level')} {size_text(float(c.get('bytes') or 0))}"
-              + (f" (of {c['cores']} cores)" if int(c.get("cores") or 0) > 1 else "")
-              for c in caches]  # fmt: skip
+    shared = [
+        f"L{c.get('level')} {size_text(float(c.get('bytes') or 0))}"
+        + (f" (of {c['cores']} cores)" if int(c.get("cores") or 0) > 1 else "")
+        for c in caches
+    ]
     return "caches: " + ", ".join(shared) if shared else ""
 
 
@@ -140,22 +142,35 @@ def _network(machine: Machine) -> list[str]:
     text = [f"messages between two ranks {visible(where)}, {visible(str(net.get('mpi')))}"]
     rows = []
     for part in net["ranges"]:
-        rows.append([
-            f"{part.get('kind')} {size_text(part['from_bytes'])} to {size_text(part['to_bytes'])}",
-            *[seconds(part[key] * 1e-9) for key in ("L_ns", "o_send_ns", "o_receive_ns", "g_ns")],
-            _ns(part["G_ns_per_byte"]),
-            percent(part.get("misfit")),
-        ])  # fmt: skip
+        rows.append(
+            [
+                f"{part.get('kind')} {size_text(part['from_bytes'])} to "
+                f"{size_text(part['to_bytes'])}",
+                *[
+                    seconds(part[key] * 1e-9)
+                    for key in ("L_ns", "o_send_ns", "o_receive_ns", "g_ns")
+                ],
+                _ns(part["G_ns_per_byte"]),
+                percent(part.get("misfit")),
+            ]
+        )
     text.append(table(rows, ["range", "L", "o send", "o receive", "g", "G, ns/B", "misfit"]))
     sizes = net["sizes"]
-    picked = [i for i, size in enumerate(sizes["bytes"]) if size in
-              (0, 8, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)]  # fmt: skip
+    picked = [
+        i
+        for i, size in enumerate(sizes["bytes"])
+        if size in (0, 8, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)
+    ]
     rows = [
-        [size_text(sizes["bytes"][i]),
-         *[seconds(sizes[key][i] * 1e-9) if sizes[key][i] is not None else ""
-           for key in ("one_way_ns", "one_way_median_ns", "send_ns", "receive_ns", "gap_ns")]]
+        [
+            size_text(sizes["bytes"][i]),
+            *[
+                seconds(sizes[key][i] * 1e-9) if sizes[key][i] is not None else ""
+                for key in ("one_way_ns", "one_way_median_ns", "send_ns", "receive_ns", "gap_ns")
+            ],
+        ]
         for i in picked
-    ]  # fmt: skip
+    ]
     text.append(table(rows, ["message", "one way", "median", "MPI_Isend", "MPI_Recv", "gap"]))
     return text
 
@@ -163,37 +178,65 @@ def _network(machine: Machine) -> list[str]:
 def clusters(found: Sequence[Cluster], usual: str) -> str:
     """Return typical networks as a table; ``usual``: the one that is taken where none is named."""
     rows = [
-        [each.name + (" *" if each.name == usual else ""), str(each.cores_per_node),
-         _range(each.between, 8), _range(each.between, 1 << 20),
-         f"{8 / each.link['typical']:.0f} Gbit/s", each.label]
+        [
+            each.name + (" *" if each.name == usual else ""),
+            str(each.cores_per_node),
+            _range(each.between, 8),
+            _range(each.between, 1 << 20),
+            f"{8 / each.link['typical']:.0f} Gbit/s",
+            each.label,
+        ]
         for each in found
-    ]  # fmt: skip
+    ]
     head = ["network", "cores a node", "8 B", "1 MiB", "link", "what it is"]
-    return "\n".join([
-        table(rows, head, words_last=True),
-        "times one way between two nodes, lowest to highest of the published figures",
-        "* taken where p3s predict finds no measured network and --network names none"])
+    return "\n".join(
+        [
+            table(rows, head, words_last=True),
+            "times one way between two nodes, lowest to highest of the published figures",
+            "* taken where p3s predict finds no measured network and --network names none",
+        ]
+    )
 
 
 def render_cluster(cluster: Cluster) -> str:
     """Return a typical network as text: costs by bytes, groups of nodes, sources."""
     text = [f"{visible(cluster.name)}: {visible(cluster.text)}", ""]
     sizes = (0, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20)
-    rows = [[size_text(size), *_three(cluster.between, size), *_three(cluster.inside, size)]
-            for size in sizes]
-    text.append(table(rows, ["message", "between nodes", "fastest", "slowest", "inside a node",
-                             "fastest", "slowest"]))  # fmt: skip
-    text.append(f"link of a node: {1 / cluster.link['typical']:.3g} GB/s "
-                f"({1 / cluster.link['high']:.3g} to {1 / cluster.link['low']:.3g})")
+    rows = [
+        [size_text(size), *_three(cluster.between, size), *_three(cluster.inside, size)]
+        for size in sizes
+    ]
+    text.append(
+        table(
+            rows,
+            [
+                "message",
+                "between nodes",
+                "fastest",
+                "slowest",
+                "inside a node",
+                "fastest",
+                "slowest",
+            ],
+        )
+    )
+    text.append(
+        f"link of a node: {1 / cluster.link['typical']:.3g} GB/s "
+        f"({1 / cluster.link['high']:.3g} to {1 / cluster.link['low']:.3g})"
+    )
     for level in cluster.levels:
         which = f"{level.nodes:,} nodes" if level.nodes else "all nodes"
         more = level.extra["typical"]
-        text.append(f"{which}: at most {level.switches} switch{'es' * (level.switches > 1)} apart"
-                    + (f", {seconds(more * 1e-9)} more" if more else ""))  # fmt: skip
+        text.append(
+            f"{which}: at most {level.switches} switch{'es' * (level.switches > 1)} apart"
+            + (f", {seconds(more * 1e-9)} more" if more else "")
+        )
     text.append("")
     for source in cluster.data["sources"]:
-        text.append(f"{source['how']}: {visible(', '.join(source['figures']))}: "
-                    f"{visible(source['what'], 600)}")
+        text.append(
+            f"{source['how']}: {visible(', '.join(source['figures']))}: "
+            f"{visible(source['what'], 600)}"
+        )
         text += [f"  {visible(source['url'], 300)}"] if source["url"] else []
     return "\n".join(text)
 

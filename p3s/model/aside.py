@@ -25,8 +25,10 @@ class Aside:
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
         self._process: multiprocessing.process.BaseProcess | None = None
-        if len(os.sched_getaffinity(0)) < 2 or \
-                "fork" not in multiprocessing.get_all_start_methods():
+        if (
+            len(os.sched_getaffinity(0)) < 2
+            or "fork" not in multiprocessing.get_all_start_methods()
+        ):
             return
         context = multiprocessing.get_context("fork")
         self._reader, writer = context.Pipe(duplex=False)

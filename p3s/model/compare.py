@@ -66,8 +66,9 @@ def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
     kinds = np.array([it["kind"] for it in model["items"]])[rows.item]
     mine = (kinds == SEND) & (rows.peer >= 0)
     keys, sums = _summed([rows.rank[mine], rows.peer[mine], rows.nbytes[mine]], rows.repeat[mine])
-    triples: Tally = Counter(dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(),
-                                      strict=True)))
+    triples: Tally = Counter(
+        dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(), strict=True))
+    )
     colls: Tally = Counter()
     mine = (kinds == COLLECTIVE) & (rows.comm >= 0)
     keys, sums = _summed([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
@@ -78,18 +79,25 @@ def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
 
 def overlap(true: Tally, predicted: Tally) -> dict[str, int]:
     """Return {true, predicted, equal} with multiplicity."""
-    return {"true": sum(true.values()), "predicted": sum(predicted.values()),
-            "equal": sum((true & predicted).values())}
+    return {
+        "true": sum(true.values()),
+        "predicted": sum(predicted.values()),
+        "equal": sum((true & predicted).values()),
+    }
 
 
 def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[dict[str, Any]]:
     """Fold the run on its own and pair its loops with the model's phases by their calls."""
     s = structure([t])
-    loops = [({s.nodes[v] for v in loop.nodes()}, max(loop.turns.values(), default=0))
-             for loop in s.tree.loops()]
+    loops = [
+        ({s.nodes[v] for v in loop.nodes()}, max(loop.turns.values(), default=0))
+        for loop in s.tree.loops()
+    ]
     present = set(s.nodes)
-    everything = {c["phase"]: {(model["items"][i]["site"], model["items"][i]["op"])
-                               for i in c["items"]} for c in model["phases"]}
+    everything = {
+        c["phase"]: {(model["items"][i]["site"], model["items"][i]["op"]) for i in c["items"]}
+        for c in model["phases"]
+    }
     for phase in reversed(model["phases"]):  # inner phases add their calls to those around
         if phase["parent"] is not None:
             everything[phase["parent"]] |= everything[phase["phase"]]
@@ -100,8 +108,7 @@ def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[dict[str, A
         if mine & present:
             best = max(loops, key=lambda lp: (len(lp[0] & mine) / len(lp[0] | mine), -len(lp[0])))
             true = best[1] // max(phase_stages(phase, model["items"], grid), 1)
-        out.append({"phase": phase["phase"], "true": true,
-                    "predicted": phase_weight(phase, grid)})
+        out.append({"phase": phase["phase"], "true": true, "predicted": phase_weight(phase, grid)})
     return out
 
 
@@ -122,8 +129,9 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     weights = _true_weights(model, t, rows.grid)
     assignment = assign(model["items"], t, rows.grid, split)
     n_items = len(model["items"])
-    modelled = np.array([any(s["guard"] is not None for s in it["slots"])
-                         for it in model["items"]] + [False])
+    modelled = np.array(
+        [any(s["guard"] is not None for s in it["slots"]) for it in model["items"]] + [False]
+    )
     of_row = np.minimum(assignment.of_row, n_items)
     agreement = _agreement(model, t, rows, of_row)
     time_ns = t.work + t.elapsed_ns
@@ -133,43 +141,68 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     true_work = np.bincount(phase_of[of_row], weights=t.work, minlength=n_phases + 1)
     pred_work = _work_of_phases(model, rows, n_phases + 1)
     total = max(float(true_work.sum()), 1.0)
-    each_work: list[dict[str, Any]] = [{"phase": int(k), "share": float(true_work[k] / total),
-                  "true": float(true_work[k]), "predicted": float(pred_work[k]),
-                  "error": relative_error(float(pred_work[k]), float(true_work[k]))}
-                 for k in range(n_phases) if true_work[k] > 0.01 * total]
+    each_work: list[dict[str, Any]] = [
+        {
+            "phase": int(k),
+            "share": float(true_work[k] / total),
+            "true": float(true_work[k]),
+            "predicted": float(pred_work[k]),
+            "error": relative_error(float(pred_work[k]), float(true_work[k])),
+        }
+        for k in range(n_phases)
+        if true_work[k] > 0.01 * total
+    ]
     if true_work[n_phases] > 0.01 * total:  # work before events that no item explains
-        each_work.append({"phase": None, "share": float(true_work[n_phases] / total),
-                          "true": float(true_work[n_phases]), "predicted": 0.0, "error": -1.0})
+        each_work.append(
+            {
+                "phase": None,
+                "share": float(true_work[n_phases] / total),
+                "true": float(true_work[n_phases]),
+                "predicted": 0.0,
+                "error": -1.0,
+            }
+        )
     of_work = scores(w["error"] for w in each_work)
     return {
         "n": t.np,
         "p2p_triples": overlap(true_p2p, triples),
         "collectives": overlap(true_coll, colls),
-        "weights": {"phases": len(weights),
-                    "exact": sum(w["true"] == w["predicted"] for w in weights),
-                    "each": weights},
+        "weights": {
+            "phases": len(weights),
+            "exact": sum(w["true"] == w["predicted"] for w in weights),
+            "each": weights,
+        },
         "order": compare_order(model, t, rows, ~left_out),
-        "work": {"mean_abs_error": of_work.mean if of_work.count else 0.0,
-                 "median_abs_error": of_work.median if of_work.count else 0.0,
-                 "max_abs_error": of_work.largest if of_work.count else 0.0,
-                 "total_error": float((pred_work.sum() - true_work.sum()) / total),
-                 "each": each_work},
-        "unmodelled": {"events": int(t.count[left_out].sum()),
-                       "share_of_time": float(time_ns[left_out].sum()
-                                              / max(float(time_ns.sum()), 1.0))},
+        "work": {
+            "mean_abs_error": of_work.mean if of_work.count else 0.0,
+            "median_abs_error": of_work.median if of_work.count else 0.0,
+            "max_abs_error": of_work.largest if of_work.count else 0.0,
+            "total_error": float((pred_work.sum() - true_work.sum()) / total),
+            "each": each_work,
+        },
+        "unmodelled": {
+            "events": int(t.count[left_out].sum()),
+            "share_of_time": float(time_ns[left_out].sum() / max(float(time_ns.sum()), 1.0)),
+        },
         "slots": _by_slot(model, agreement),
         "items_wrong": _wrong_items(model, agreement),
-        "unseen_sites": sorted({t.groups[g].site
-                                for g in np.unique(t.group[of_row == n_items])}),
+        "unseen_sites": sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])}),
     }
 
 
 def _work_of_phases(model: Model, rows: ScaledRows, phases: int) -> np.ndarray:
     """Return the work of all ranks in each phase, as a run would have it."""
-    found = rank_work(model, rows.grid, {name: getattr(rows, name) for name in (
-        "rank", "item", "nbytes", "repeat")}, widths=False)
-    return np.bincount(np.array([p["phase"] for p in found.places], dtype=np.int64),
-                       weights=found.as_in_a_run().sum(axis=1), minlength=phases)
+    found = rank_work(
+        model,
+        rows.grid,
+        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+        widths=False,
+    )
+    return np.bincount(
+        np.array([p["phase"] for p in found.places], dtype=np.int64),
+        weights=found.as_in_a_run().sum(axis=1),
+        minlength=phases,
+    )
 
 
 def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:
@@ -179,8 +212,9 @@ def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:
     return _wrong_items(model, _agreement(model, t, rows, np.minimum(of_row, len(model["items"]))))
 
 
-def _agreement(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray
-               ) -> dict[int, dict[str, int]]:
+def _agreement(
+    model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray
+) -> dict[int, dict[str, int]]:
     """Return node -> {true, predicted, equal}: calls and, of what is sized, their bytes.
 
     Calls are equal on the same rank, to the same partner, of the same size, with multiplicity.
@@ -195,21 +229,30 @@ def _agreement(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray
     mine = np.flatnonzero(of_row < len(items))
     i = of_row[mine]
     sizes = np.isin(kind[mine], (SEND, COLLECTIVE, RECV))
-    columns = [np.concatenate([node[i], node[rows.item]]),
-               np.concatenate([t.rank[mine], rows.rank]),
-               np.concatenate([np.where(has_peer[i], peer[mine], -1), rows.peer]),
-               np.concatenate([np.where(sizes, t.nbytes[mine], 0),
-                               np.where(sized[rows.item], rows.nbytes, 0)])]
+    columns = [
+        np.concatenate([node[i], node[rows.item]]),
+        np.concatenate([t.rank[mine], rows.rank]),
+        np.concatenate([np.where(has_peer[i], peer[mine], -1), rows.peer]),
+        np.concatenate(
+            [np.where(sizes, t.nbytes[mine], 0), np.where(sized[rows.item], rows.nbytes, 0)]
+        ),
+    ]
     none = np.zeros(len(mine), dtype=np.int64), np.zeros(len(rows.rank), dtype=np.int64)
     keys, true = _summed(columns, np.concatenate([t.count[mine], none[1]]))
     _, predicted = _summed(columns, np.concatenate([none[0], rows.repeat]))
     equal = np.minimum(true, predicted)
     out: dict[int, dict[str, int]] = {}
     size = int(node.max()) + 1
-    totals = {name: np.bincount(keys[0], weights=v, minlength=size)
-              for name, v in (("true", true), ("predicted", predicted), ("equal", equal),
-                              ("true_bytes", true * keys[3]),
-                              ("predicted_bytes", predicted * keys[3]))}
+    totals = {
+        name: np.bincount(keys[0], weights=v, minlength=size)
+        for name, v in (
+            ("true", true),
+            ("predicted", predicted),
+            ("equal", equal),
+            ("true_bytes", true * keys[3]),
+            ("predicted_bytes", predicted * keys[3]),
+        )
+    }
     for k in np.unique(keys[0]).tolist():
         out[k] = {name: int(v[k]) for name, v in totals.items()}
     return out
@@ -224,9 +267,17 @@ def _wrong_items(model: Model, agreement: Mapping[int, Mapping[str, int]]) -> li
 def _by_slot(model: Model, agreement: Mapping[int, Mapping[str, int]]) -> list[dict[str, Any]]:
     """Return the agreement of every node under its site, operation and tag."""
     names = {it["node"]: (it["site"], it["op"], it["tag"]) for it in model["items"]}
-    return [{"site": names[k][0], "op": names[k][1], "tag": names[k][2], **v}
-            for k, v in sorted(agreement.items())]
+    return [
+        {"site": names[k][0], "op": names[k][1], "tag": names[k][2], **v}
+        for k, v in sorted(agreement.items())
+    ]
 
 
-__all__ = ["compare", "items_wrong", "overlap", "predicted_tallies", "true_collectives",
-           "true_triples"]
+__all__ = [
+    "compare",
+    "items_wrong",
+    "overlap",
+    "predicted_tallies",
+    "true_collectives",
+    "true_triples",
+]

@@ -57,7 +57,8 @@ def model_grid(model: Model, n: int) -> GridAt:
         raise P3SError(
             f"scale: the program's process grid ({family.text()}) has no form at {n} processes; "
             f"traced counts were {', '.join(map(str, model['counts']))}; choose a count of that "
-            "form")
+            "form"
+        )
     return grid
 
 
@@ -94,29 +95,74 @@ class Evaluator:
                     total = sum(per_item[j] for j in slot["count"]["follows"])
                     parts.extend(self._completion_rows(i, k, some, np.asarray(total)))
         parts = [p for part in parts for p in self._spread(part)]
-        names = ("rank", "item", "slot", "stage", "phase", "order", "peer", "nbytes", "repeat",
-                 "work", "comm", "root", "key", "turn")
-        cols = {k: np.concatenate([p[k] for p in parts]) if parts else np.zeros(0)
-                for k in names}
+        names = (
+            "rank",
+            "item",
+            "slot",
+            "stage",
+            "phase",
+            "order",
+            "peer",
+            "nbytes",
+            "repeat",
+            "work",
+            "comm",
+            "root",
+            "key",
+            "turn",
+        )
+        cols = {k: np.concatenate([p[k] for p in parts]) if parts else np.zeros(0) for k in names}
         order = np.zeros(0, dtype=np.int64)
         if parts:
             # inside a loop over stages everything runs stage by stage
-            in_loop = np.array([it["loop_start"] is not None for it in model["items"]],
-                               dtype=bool)[cols["item"]]
-            order = np.lexsort((cols["turn"], cols["slot"], cols["stage"], cols["order"],
-                                np.where(in_loop, cols["stage"], 0), cols["key"], cols["phase"],
-                                cols["rank"]))
+            in_loop = np.array([it["loop_start"] is not None for it in model["items"]], dtype=bool)[
+                cols["item"]
+            ]
+            order = np.lexsort(
+                (
+                    cols["turn"],
+                    cols["slot"],
+                    cols["stage"],
+                    cols["order"],
+                    np.where(in_loop, cols["stage"], 0),
+                    cols["key"],
+                    cols["phase"],
+                    cols["rank"],
+                )
+            )
         c = {k: v[order] for k, v in cols.items()}
         if parts:
             c["work"] = share_out(model, grid, c)
         i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
-        return ScaledRows(grid.n, grid, i64["rank"], i64["item"], i64["slot"], i64["stage"],
-                          i64["turn"], i64["phase"], i64["peer"], i64["nbytes"], i64["repeat"],
-                          c["work"].astype(float), i64["comm"], i64["root"], self.comms)
+        return ScaledRows(
+            grid.n,
+            grid,
+            i64["rank"],
+            i64["item"],
+            i64["slot"],
+            i64["stage"],
+            i64["turn"],
+            i64["phase"],
+            i64["peer"],
+            i64["nbytes"],
+            i64["repeat"],
+            c["work"].astype(float),
+            i64["comm"],
+            i64["root"],
+            self.comms,
+        )
 
-    def _columns(self, i: int, k: int, ranks: np.ndarray, stage: np.ndarray, turn: int,
-                 peer: np.ndarray | None, nbytes: np.ndarray, repeat: np.ndarray
-                 ) -> dict[str, np.ndarray]:
+    def _columns(
+        self,
+        i: int,
+        k: int,
+        ranks: np.ndarray,
+        stage: np.ndarray,
+        turn: int,
+        peer: np.ndarray | None,
+        nbytes: np.ndarray,
+        repeat: np.ndarray,
+    ) -> dict[str, np.ndarray]:
         item, slot, m = self.model["items"][i], self.model["items"][i]["slots"][k], len(ranks)
         start = item["loop_start"] if item["loop_start"] is not None else item["order"]
 
@@ -124,8 +170,9 @@ class Evaluator:
             return np.full(m, v, dtype=np.int64)
 
         # completions belong to no communicator
-        comm = self.comms.ids(_WORLD if "follows" in slot["count"] else slot["place"] or _WORLD,
-                              ranks)
+        comm = self.comms.ids(
+            _WORLD if "follows" in slot["count"] else slot["place"] or _WORLD, ranks
+        )
         root = full(-1)
         law = slot["root"]
         if law is not None and "expr" in law:
@@ -135,13 +182,26 @@ class Evaluator:
             at = self.comms.sizes(comm) // 2 if law.get("half") else full(law["index"])
             root = self.comms.member(comm, at, beyond=0)
         work = np.full(m, float(WorkLaw.from_json(slot["work"]).value(self.grid.n)))
-        return {"rank": ranks, "item": full(i), "slot": full(k), "stage": stage,
-                "phase": full(item["phase"]), "order": full(item["order"]), "key": full(start),
-                "peer": full(-1) if peer is None else peer, "nbytes": nbytes, "repeat": repeat,
-                "work": work, "comm": comm, "root": root, "turn": full(turn)}
+        return {
+            "rank": ranks,
+            "item": full(i),
+            "slot": full(k),
+            "stage": stage,
+            "phase": full(item["phase"]),
+            "order": full(item["order"]),
+            "key": full(start),
+            "peer": full(-1) if peer is None else peer,
+            "nbytes": nbytes,
+            "repeat": repeat,
+            "work": work,
+            "comm": comm,
+            "root": root,
+            "turn": full(turn),
+        }
 
-    def _cells(self, slot: dict[str, Any], some: GridAt
-               ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _cells(
+        self, slot: dict[str, Any], some: GridAt
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return rank, stage and partner of all (stage, rank) that take part, stage by stage."""
         plain = [a for a in slot["guard"] if a[0] in RANK_ATOMS]
         if plain and some.ranks is not None:  # most slots are of few ranks: partners of those only
@@ -149,8 +209,9 @@ class Evaluator:
         none = np.zeros(0, dtype=np.int64)
         relation = slot["relation"]
         if relation is None:
-            there = eval_guard(slot["guard"], some) \
-                & (self.comms.ids(slot["place"] or _WORLD, some.r) >= 0)
+            there = eval_guard(slot["guard"], some) & (
+                self.comms.ids(slot["place"] or _WORLD, some.r) >= 0
+            )
             ranks = some.r[there]
             return ranks, np.zeros(len(ranks), dtype=np.int64), None
         if not some.size:
@@ -160,8 +221,9 @@ class Evaluator:
         for s in range(len(table)):
             mask = eval_guard(slot["guard"], at_stage(relation, some, s, len(table)), table[s])
             if mask.any():
-                found.append((some.r[mask], np.full(int(mask.sum()), s, dtype=np.int64),
-                              table[s][mask]))
+                found.append(
+                    (some.r[mask], np.full(int(mask.sum()), s, dtype=np.int64), table[s][mask])
+                )
         ranks, stage, peer = (np.concatenate(each) for each in zip(*found, strict=True))
         return ranks, stage, peer
 
@@ -186,8 +248,9 @@ class Evaluator:
             out.append(self._columns(i, k, ranks[has], stage[has], t, peer, nbytes, repeat))
         return out
 
-    def _completion_rows(self, i: int, k: int, some: GridAt, total: np.ndarray
-                         ) -> list[dict[str, np.ndarray]]:
+    def _completion_rows(
+        self, i: int, k: int, some: GridAt, total: np.ndarray
+    ) -> list[dict[str, np.ndarray]]:
         slot = self.model["items"][i]["slots"][k]
         factor = slot["count"]["factor"]
         repeat = np.rint(total * factor[0] / factor[1]).astype(np.int64)
@@ -196,8 +259,18 @@ class Evaluator:
             return []
         ranks = some.r[there]
         stage = np.zeros(len(ranks), dtype=np.int64)
-        return [self._columns(i, k, ranks, stage, 0, None,
-                              bytes_of(slot, self.grid, ranks, None, stage), repeat[there])]
+        return [
+            self._columns(
+                i,
+                k,
+                ranks,
+                stage,
+                0,
+                None,
+                bytes_of(slot, self.grid, ranks, None, stage),
+                repeat[there],
+            )
+        ]
 
     def _spread(self, part: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
         """Give a completion inside a loop over stages its own row per stage."""
@@ -212,8 +285,14 @@ class Evaluator:
             return [part]
         whole = {name: v[uneven] for name, v in part.items()}
         even = {name: v[~uneven] for name, v in part.items()}
-        split = [{**even, "stage": np.full(len(even["rank"]), s, dtype=np.int64),
-                  "repeat": even["repeat"] // stages} for s in range(stages)]
+        split = [
+            {
+                **even,
+                "stage": np.full(len(even["rank"]), s, dtype=np.int64),
+                "repeat": even["repeat"] // stages,
+            }
+            for s in range(stages)
+        ]
         return [whole, *split] if uneven.any() else split
 
 

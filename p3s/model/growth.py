@@ -39,13 +39,20 @@ def growth(tables: Sequence[PointTable], items: Sequence[Mapping[str, Any]]) -> 
         seen.update(new)
         loose = {k for k in new if k not in ruled}
         of_row = np.array([k in loose for k in keys], dtype=bool)[t.group]
-        step = {"n": t.np, "calls": len(new), "ruled": len(new) - len(loose),
-                "named": [{"site": s, "op": op, "frame": (t.sites.get(s) or ("?",))[0]}
-                          for s, op in sorted(loose or new)[:MAX_NAMED]],
-                "share": _shares(t, of_row)}
+        step = {
+            "n": t.np,
+            "calls": len(new),
+            "ruled": len(new) - len(loose),
+            "named": [
+                {"site": s, "op": op, "frame": (t.sites.get(s) or ("?",))[0]}
+                for s, op in sorted(loose or new)[:MAX_NAMED]
+            ],
+            "share": _shares(t, of_row),
+        }
         steps.append(step)
-    bound = {k: max((s["share"][k] for s in steps), default=0.0)
-             for k in ("events", "bytes", "time")}
+    bound = {
+        k: max((s["share"][k] for s in steps), default=0.0) for k in ("events", "bytes", "time")
+    }
     still = bool(steps) and steps[-1]["calls"] > steps[-1]["ruled"]
     return {"still": still, "steps": steps, "bound": bound}
 
@@ -58,10 +65,12 @@ def text(found: Mapping[str, Any], places: Mapping[str, str] | None = None) -> l
     out = [_step_text(step, places or {}) for step in found["steps"] if step["calls"]]
     if found["still"]:
         bound = found["bound"]
-        out.append("the set of calls still grows with the number of processes: what starts above "
-                   "the largest count traced is not in the model; a step like those traced would "
-                   f"hide up to {_percent(bound['events'])} of the events and "
-                   f"{_percent(bound['time'])} of the time")
+        out.append(
+            "the set of calls still grows with the number of processes: what starts above "
+            "the largest count traced is not in the model; a step like those traced would "
+            f"hide up to {_percent(bound['events'])} of the events and "
+            f"{_percent(bound['time'])} of the time"
+        )
     return out
 
 
@@ -71,12 +80,15 @@ def _step_text(step: Mapping[str, Any], places: Mapping[str, str]) -> str:
     line = f"{_calls(calls)} first made at {processes(step['n'])}"
     if ruled == calls:
         return f"{line}, by {'a rule that says' if calls == 1 else 'rules that say'} why not before"
-    names = list(dict.fromkeys(f"{x['op']} at {places.get(x['site'], x['frame'])}"
-                               for x in step["named"]))
+    names = list(
+        dict.fromkeys(f"{x['op']} at {places.get(x['site'], x['frame'])}" for x in step["named"])
+    )
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     share = step["share"]
-    parts = (f"{_percent(share['events'])} of the events and {_percent(share['time'])} of the "
-             f"time there ({shown})")
+    parts = (
+        f"{_percent(share['events'])} of the events and {_percent(share['time'])} of the "
+        f"time there ({shown})"
+    )
     if not ruled:
         return f"{line}: {parts}"
     return f"{line}, {ruled} of them by a rule that says why not before; the others are {parts}"
@@ -90,8 +102,12 @@ def _ruled(items: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
     """Return the calls whose rules for who takes part hold at all counts."""
     out: dict[tuple[str, str], bool] = {}
     for item in items:
-        sure = all(s["guard"] is not None and all(a[0] != "above" for a in s["guard"])
-                   and len(s["seen"]) > 1 for s in item["slots"])
+        sure = all(
+            s["guard"] is not None
+            and all(a[0] != "above" for a in s["guard"])
+            and len(s["seen"]) > 1
+            for s in item["slots"]
+        )
         key = (item["site"], item["op"])
         out[key] = out.get(key, True) and sure
     return {k for k, sure in out.items() if sure}
@@ -99,8 +115,11 @@ def _ruled(items: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 def _shares(t: PointTable, mine: np.ndarray) -> dict[str, float]:
     time = (t.work + t.elapsed_ns).astype(float)
-    amounts = {"events": t.count.astype(float), "bytes": t.nbytes * t.count.astype(float),
-               "time": time}
+    amounts = {
+        "events": t.count.astype(float),
+        "bytes": t.nbytes * t.count.astype(float),
+        "time": time,
+    }
     return {k: float(v[mine].sum() / v.sum()) if v.sum() else 0.0 for k, v in amounts.items()}
 
 

@@ -36,8 +36,9 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
         there = as_traced(model, t.np)
         rows = generate(there, t.np)
         wrong |= set(items_wrong(there, t, rows))
-        for i, k, size, times in np.unique(np.stack(
-                [rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0).tolist():
+        for i, k, size, times in np.unique(
+            np.stack([rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0
+        ).tolist():
             sizes, counts = values.setdefault((i, k), (set(), set()))
             sizes.add(size)
             counts.add(times)
@@ -45,15 +46,23 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
     for i, item in enumerate(model["items"]):
         slots = item["slots"]
         if (narrow := _narrow(item["relation"], widest)) and not any(
-                w.startswith(DIRECTION) for w in item["notes"]):
+            w.startswith(DIRECTION) for w in item["notes"]
+        ):
             item["notes"] = [*item["notes"], DIRECTION + ", ".join(map(str, narrow))]
         seen = {n for s in slots for n in s["seen"]}
         why = [w for s in slots for w in s["why"]] + item["notes"]
         if any(s["guard"] is None for s in slots):
             verdict = "unknown"
-        elif any("stat" in s["count"] or "total" in s["count"]
-                 or ("stat" in s["elements"] and item["kind"] != COMPLETION)
-                 for s in slots) or ROOT in why or sampled(item["relation"]):
+        elif (
+            any(
+                "stat" in s["count"]
+                or "total" in s["count"]
+                or ("stat" in s["elements"] and item["kind"] != COMPLETION)
+                for s in slots
+            )
+            or ROOT in why
+            or sampled(item["relation"])
+        ):
             verdict = "statistical"
         elif any("direction open" in w or w in (EVEN, OPEN) for w in why):
             verdict = "ambiguous"
@@ -82,8 +91,10 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
 
 def _parts_open(model: Model, slot: Mapping[str, Any]) -> bool:
     """Tell whether a slot's size or number is a fraction at counts the program may run at."""
-    return any("expr" in law and fraction_open(model, law["expr"])
-               for law in (slot["elements"], slot["count"]))
+    return any(
+        "expr" in law and fraction_open(model, law["expr"])
+        for law in (slot["elements"], slot["count"])
+    )
 
 
 def fraction_open(model: Model, expr: Expr) -> bool:
@@ -156,8 +167,10 @@ def _judge_completions(model: Model) -> None:
         if item["kind"] != COMPLETION or item["verdict"] != "exact":
             continue
         posts = {j for s in item["slots"] for j in s["count"].get("follows", ())} or {
-            j for j, other in enumerate(items) if other["phase"] == item["phase"]
-            and other["op"].startswith(_POSTS)}
+            j
+            for j, other in enumerate(items)
+            if other["phase"] == item["phase"] and other["op"].startswith(_POSTS)
+        }
         weak = [v for v in (_number_verdict(items[j]) for j in posts) if v != "exact"]
         if weak:
             item["verdict"] = max(weak, key=VERDICTS.index)
@@ -169,19 +182,22 @@ def _judge_completions(model: Model) -> None:
 def _number_verdict(item: Mapping[str, Any]) -> str:
     """Return how sure it is how often an item happens on which rank, whatever its size."""
     verdict: str = item["verdict"]
-    if verdict == "statistical" and not any("stat" in s["count"] or "total" in s["count"]
-                                            for s in item["slots"]):
+    if verdict == "statistical" and not any(
+        "stat" in s["count"] or "total" in s["count"] for s in item["slots"]
+    ):
         return "exact"
-    if verdict == "ambiguous" and not any("direction open" in w or "seen at" in w
-                                          for w in item["why"]):
+    if verdict == "ambiguous" and not any(
+        "direction open" in w or "seen at" in w for w in item["why"]
+    ):
         return "exact"
     return verdict
 
 
 def phase_key(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a phase's calls, the same in a fit of fewer counts."""
-    return sorted({f"{items[i]['site']}:{items[i]['op']}:{items[i]['tag']}"
-                   for i in phase["items"]})
+    return sorted(
+        {f"{items[i]['site']}:{items[i]['op']}:{items[i]['tag']}" for i in phase["items"]}
+    )
 
 
 def judge_weights(model: Model) -> None:
@@ -196,8 +212,9 @@ def judge_weights(model: Model) -> None:
             phase["weight_verdict"] = "statistical"
         elif fraction_open(model, law["expr"]):
             phase["weight_verdict"] = "fitted"
-        elif key not in missed and (key in known or (law["expr"][0] == "num"
-                                                     and len(phase["weight_points"]) > 1)):
+        elif key not in missed and (
+            key in known or (law["expr"][0] == "num" and len(phase["weight_points"]) > 1)
+        ):
             phase["weight_verdict"] = "exact"
         else:
             phase["weight_verdict"] = "fitted"
@@ -208,16 +225,20 @@ def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     rows = generate(model, t.np)
     assignment = assign(model["items"], t, rows.grid, split)
-    number = np.array([VERDICTS.index(it["verdict"]) for it in model["items"]]
-                      + [VERDICTS.index("unknown")], dtype=np.int64)
+    number = np.array(
+        [VERDICTS.index(it["verdict"]) for it in model["items"]] + [VERDICTS.index("unknown")],
+        dtype=np.int64,
+    )
     of_row = number[np.minimum(assignment.of_row, len(model["items"]))]
-    amounts = {"events": t.count.astype(float), "bytes": t.nbytes * t.count.astype(float),
-               "time": (t.work + t.elapsed_ns).astype(float)}
+    amounts = {
+        "events": t.count.astype(float),
+        "bytes": t.nbytes * t.count.astype(float),
+        "time": (t.work + t.elapsed_ns).astype(float),
+    }
     out: dict[str, dict[str, float]] = {v: {} for v in VERDICTS}
     total = {}
     for name, amount in amounts.items():
         total[name] = float(amount.sum())
         for v, x in zip(VERDICTS, np.bincount(of_row, amount, len(VERDICTS)), strict=True):
             out[v][name] = float(x)
-    return {v: {k: x / total[k] if total[k] else 0.0 for k, x in d.items()}
-            for v, d in out.items()}
+    return {v: {k: x / total[k] if total[k] else 0.0 for k, x in d.items()} for v, d in out.items()}

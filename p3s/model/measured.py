@@ -50,8 +50,11 @@ def _items_of_rows(model: Model, t: PointTable) -> np.ndarray:
 
 def _add_shares(model: Model, t: PointTable, of_row: np.ndarray) -> None:
     """Set the share of every item; the last call, of the largest count, is what stays."""
-    amounts = {"events": t.count.astype(float), "bytes": t.nbytes.astype(float) * t.count,
-               "time": (t.work + t.elapsed_ns).astype(float)}
+    amounts = {
+        "events": t.count.astype(float),
+        "bytes": t.nbytes.astype(float) * t.count,
+        "time": (t.work + t.elapsed_ns).astype(float),
+    }
     none = len(model["items"])
     for item in model["items"]:
         item["share"] = {}
@@ -71,14 +74,19 @@ def _ruled(model: Model, n: int) -> list[Cells]:
     rows = generate(model, n)
     out: list[Cells] = [Counter() for _ in model["items"]]
     sized = [_sized(item["kind"]) for item in model["items"]]
-    for i, r, q, b, k in zip(rows.item.tolist(), rows.rank.tolist(), rows.peer.tolist(),
-                             rows.nbytes.tolist(), rows.repeat.tolist(), strict=True):
+    for i, r, q, b, k in zip(
+        rows.item.tolist(),
+        rows.rank.tolist(),
+        rows.peer.tolist(),
+        rows.nbytes.tolist(),
+        rows.repeat.tolist(),
+        strict=True,
+    ):
         out[i][(r, q, b if sized[i] else 0)] += k
     return out
 
 
-def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cells]
-            ) -> list[Cells]:
+def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cells]) -> list[Cells]:
     """Return the traced calls of every item.
 
     Where two items of a call have the same partner (a grid with two ranks in a row), each gets
@@ -87,8 +95,14 @@ def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cel
     items = model["items"]
     related = [item["relation"] is not None for item in items]
     out: list[Cells] = [Counter() for _ in items]
-    for i, r, g, b, k in zip(of_row.tolist(), t.rank.tolist(), t.group.tolist(),
-                             t.nbytes.tolist(), t.count.tolist(), strict=True):
+    for i, r, g, b, k in zip(
+        of_row.tolist(),
+        t.rank.tolist(),
+        t.group.tolist(),
+        t.nbytes.tolist(),
+        t.count.tolist(),
+        strict=True,
+    ):
         if i < len(items):
             peer = t.groups[g].peer if related[i] else -1
             out[i][(r, peer, b if _sized(items[i]["kind"]) else 0)] += k
@@ -147,21 +161,32 @@ def _point(n: int, traced: Cells, ruled: Cells) -> dict[str, Any]:
     # those that differ first: they are what one wants to see
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     point: dict[str, Any] = {
-        "n": n, "ranks": [len(true), len(rule)],
+        "n": n,
+        "ranks": [len(true), len(rule)],
         "calls": [sum(traced.values()), sum(ruled.values())],
         "classes": [_class(ranks, true, rule, key[2]) for key, ranks in shown],
     }
     if rest:
-        point["more"] = {"classes": len(rest), "ranks": sum(len(ranks) for _, ranks in rest),
-                         "differ": sum(len(ranks) for key, ranks in rest if not key[2])}
+        point["more"] = {
+            "classes": len(rest),
+            "ranks": sum(len(ranks) for _, ranks in rest),
+            "differ": sum(len(ranks) for key, ranks in rest if not key[2]),
+        }
     return point
 
 
-def _class(ranks: Sequence[int], true: dict[int, list[tuple[int, int, int]]],
-           rule: dict[int, list[tuple[int, int, int]]], equal: bool) -> dict[str, Any]:
+def _class(
+    ranks: Sequence[int],
+    true: dict[int, list[tuple[int, int, int]]],
+    rule: dict[int, list[tuple[int, int, int]]],
+    equal: bool,
+) -> dict[str, Any]:
     first = ranks[0]
-    entry: dict[str, Any] = {"ranks": len(ranks), "rank": first, "traced": _values(
-        true.get(first, []))}
+    entry: dict[str, Any] = {
+        "ranks": len(ranks),
+        "rank": first,
+        "traced": _values(true.get(first, [])),
+    }
     if not equal:
         entry["rule"] = _values(rule.get(first, []))
     return entry

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,15 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
         told = [q for q in left if q.decides(grid)]
         left = [q for q in left if q not in told]
         told.sort(key=lambda q: -q.weight)
-        out.append({"n": grid.n, "dims": list(grid.dims), "score": round(best[0], 6),
-                    "why": "; ".join(dict.fromkeys(q.text for q in told)),
-                    "decides": [{"question": q.text, "share": round(q.weight, 6)} for q in told]})
+        out.append(
+            {
+                "n": grid.n,
+                "dims": list(grid.dims),
+                "score": round(best[0], 6),
+                "why": "; ".join(dict.fromkeys(q.text for q in told)),
+                "decides": [{"question": q.text, "share": round(q.weight, 6)} for q in told],
+            }
+        )
     return out
 
 
@@ -85,8 +92,11 @@ def questions(model: Model) -> Iterator[Question]:
     found = model.get("growth") or {"still": False}
     if found["still"]:
         top = max(model["counts"])
-        yield Question("shows whether the set of calls still grows",
-                       max(_LEAST, found["bound"]["events"]), lambda g: g.n > top)
+        yield Question(
+            "shows whether the set of calls still grows",
+            max(_LEAST, found["bound"]["events"]),
+            lambda g: g.n > top,
+        )
 
 
 def _weight(item: Mapping[str, Any]) -> float:
@@ -106,10 +116,20 @@ def _directions(model: Model) -> Iterator[Question]:
         return
     for key, weight in sorted(axes.items()):
         # what one count tells of several dimensions is one sentence
-        text = "more than two ranks in dimension " + ", ".join(
-            map(str, sorted({d for k in axes for d in k}))) + " tell the direction"
-        yield Question(text, weight,
-                       lambda g, key=key: all(g.dims[d] >= 3 for d in key))  # type: ignore[misc]
+        text = (
+            "more than two ranks in dimension "
+            + ", ".join(map(str, sorted({d for k in axes for d in k})))
+            + " tell the direction"
+        )
+        yield Question(text, weight, partial(_three_ranks, key))
+
+
+def _three_ranks(dimensions: Iterable[int], g: GridAt) -> bool:
+    return all(g.dims[d] >= 3 for d in dimensions)
+
+
+def _leaves_remainder(expr: Any, g: GridAt) -> bool:
+    return _uneven(expr, {"n": g.n, **_dims(g)})
 
 
 def _sizes(model: Model) -> Iterator[Question]:
@@ -119,12 +139,17 @@ def _sizes(model: Model) -> Iterator[Question]:
             if "expr" not in law or slot["guard"] is None:
                 continue
             if law.get("even") and EVEN in slot["why"]:
-                yield Question("its blocks show how the program deals with a remainder",
-                               _weight(item), lambda g, e=law["expr"]:  # type: ignore[misc]
-                               _uneven(e, {"n": g.n, **_dims(g)}))
+                yield Question(
+                    "its blocks show how the program deals with a remainder",
+                    _weight(item),
+                    partial(_leaves_remainder, law["expr"]),
+                )
             if law.get("rivals"):
-                yield Question("rules for the size that fit so far differ there", _weight(item),
-                               lambda g, law=law: differ_at(law, g))  # type: ignore[misc]
+                yield Question(
+                    "rules for the size that fit so far differ there",
+                    _weight(item),
+                    partial(differ_at, law),
+                )
 
 
 def _grids(model: Model) -> Iterator[Question]:
@@ -136,11 +161,18 @@ def _grids(model: Model) -> Iterator[Question]:
     weight = sum(_weight(item) for item in model["items"] if item["relation"] is not None)
 
     def decides(g: GridAt) -> bool:
-        return any((there := grid_at(f, g.n)) is None or there.dims != g.dims
-                   or not np.array_equal(there.coords, g.coords) for f in tied)
+        return any(
+            (there := grid_at(f, g.n)) is None
+            or there.dims != g.dims
+            or not np.array_equal(there.coords, g.coords)
+            for f in tied
+        )
 
-    yield Question("rules for the process grid that explain as much differ there",
-                   min(weight, 1.0) * 0.5, decides)
+    yield Question(
+        "rules for the process grid that explain as much differ there",
+        min(weight, 1.0) * 0.5,
+        decides,
+    )
 
 
 def tied_families(model: Model) -> list[GridFamily]:
@@ -152,18 +184,27 @@ def tied_families(model: Model) -> list[GridFamily]:
         return []
     known = Statement.from_json(model["grid"].get("stated", {}))
     counts = list(model["counts"])
-    return [f for f in (rules(known, counts, {}, {}) if known else candidate_families(counts))
-            if f != chosen and costs.get(f.text(), math.inf) <= least + 1e-9
-            and f.ndims == chosen.ndims]
+    return [
+        f
+        for f in (rules(known, counts, {}, {}) if known else candidate_families(counts))
+        if f != chosen and costs.get(f.text(), math.inf) <= least + 1e-9 and f.ndims == chosen.ndims
+    ]
 
 
 def _seldom(model: Model) -> Iterator[Question]:
-    few = [item for item in model["items"] if item["verdict"] in ("fitted", "ambiguous")
-           and any("seen at one count" in w or "seen at two counts" in w for w in item["why"])]
+    few = [
+        item
+        for item in model["items"]
+        if item["verdict"] in ("fitted", "ambiguous")
+        and any("seen at one count" in w or "seen at two counts" in w for w in item["why"])
+    ]
     if few:
         first = max(min(s["seen"]) for item in few for s in item["slots"] if s["seen"])
-        yield Question("calls seen at one or two counts only are seen again",
-                       sum(_weight(item) for item in few), lambda g: g.n >= first)
+        yield Question(
+            "calls seen at one or two counts only are seen again",
+            sum(_weight(item) for item in few),
+            lambda g: g.n >= first,
+        )
 
 
 def _dims(g: GridAt) -> dict[str, int]:

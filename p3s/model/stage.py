@@ -23,18 +23,26 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
     study = Study.open(Path(study_dir))
     counts = study.signature_counts()
     if len(counts) < 3:
-        raise P3SError(f"model: {study_dir} holds signatures of {len(counts)} process counts, "
-                       "three are needed (two to fit, one held out); run `p3s characterize` at "
-                       "more")
+        raise P3SError(
+            f"model: {study_dir} holds signatures of {len(counts)} process counts, "
+            "three are needed (two to fit, one held out); run `p3s characterize` at "
+            "more"
+        )
     known = known_grid(study)
     try:
-        model = build_model([load_table(study.root, n) for n in counts], holdout,
-                            typed_numbers(study.command()), study.failed_counts(),
-                            study.manifest().get("trips", {}), known)
+        model = build_model(
+            [load_table(study.root, n) for n in counts],
+            holdout,
+            typed_numbers(study.command()),
+            study.failed_counts(),
+            study.manifest().get("trips", {}),
+            known,
+        )
     except Contradiction as err:
         raise Contradiction(
             f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
-            f"{err}; correct it with p3s model --grid, or take it back with --grid none") from err
+            f"{err}; correct it with p3s model --grid, or take it back with --grid none"
+        ) from err
     model = {**as_of_now(study, model), "without": study.left_out()}
     write_json(study.model_path, model)
     return model
@@ -67,8 +75,13 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
     start = next((i + 1 for i, w in enumerate(words) if "{np}" in w), 0)
     while start < len(words) and (words[start].startswith("-") or words[start].isdigit()):
         start += 1
-    return {int(d) for w in words[start + 1:] if "/" not in w
-            for d in re.findall(r"\d+", w) if len(d) <= 12}
+    return {
+        int(d)
+        for w in words[start + 1 :]
+        if "/" not in w
+        for d in re.findall(r"\d+", w)
+        if len(d) <= 12
+    }
 
 
 def grid_changed(study: Study, model: Mapping[str, Any]) -> bool:
@@ -81,10 +94,36 @@ def grid_changed(study: Study, model: Mapping[str, Any]) -> bool:
 
 
 #: What a model must hold; anything else was written by another version or damaged.
-_KEYS = {"counts", "grid", "tag_splits", "items", "phases", "work_unit", "sites", "shares",
-         "unmodelled_ops", "first_seen", "holdout", "order"}
-_ITEM_KEYS = {"node", "site", "op", "kind", "tag", "tag_value", "relation", "place", "slots",
-              "phase", "order", "loop_start", "verdict", "why"}
+_KEYS = {
+    "counts",
+    "grid",
+    "tag_splits",
+    "items",
+    "phases",
+    "work_unit",
+    "sites",
+    "shares",
+    "unmodelled_ops",
+    "first_seen",
+    "holdout",
+    "order",
+}
+_ITEM_KEYS = {
+    "node",
+    "site",
+    "op",
+    "kind",
+    "tag",
+    "tag_value",
+    "relation",
+    "place",
+    "slots",
+    "phase",
+    "order",
+    "loop_start",
+    "verdict",
+    "why",
+}
 _SLOT_KEYS = {"guard", "count", "elements", "elem_bytes", "root", "work", "relation", "place"}
 _PHASE_KEYS = {"phase", "parent", "depth", "name", "items", "weight", "work"}
 
@@ -105,8 +144,9 @@ def load(study_dir: Path) -> dict[str, Any]:
         generate(model, min(model["counts"]))  # a rule that cannot be evaluated fails here
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
         why = " ".join(str(err).split())[:80] or type(err).__name__
-        raise P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again"
-                       ) from err
+        raise P3SError(
+            f"{path}: damaged or of another version ({why}); run `p3s model` again"
+        ) from err
     return as_of_now(study, model)
 
 

@@ -69,8 +69,9 @@ def decimal(expr: list[Any], figures: int = 4) -> Any:
         return [named(each) for each in part]
 
     found = to_sympy(named(expr))
-    return found.xreplace({symbol: values[symbol.name] for symbol in found.free_symbols
-                           if symbol.name in values})
+    return found.xreplace(
+        {symbol: values[symbol.name] for symbol in found.free_symbols if symbol.name in values}
+    )
 
 
 def expression(expr: list[Any]) -> str:
@@ -189,8 +190,11 @@ def work_sure(model: Model) -> str:
     if off is None:
         return "fitted, never checked"
     share = f"{100 * off:.0f}" if off >= 0.0995 else f"{100 * off:.1f}"
-    return f"fitted, ± {share} % at the hold-out" if off >= 0.0005 else \
-        "fitted, ± less than 0.1 % at the hold-out"
+    return (
+        f"fitted, ± {share} % at the hold-out"
+        if off >= 0.0005
+        else "fitted, ± less than 0.1 % at the hold-out"
+    )
 
 
 def no_trend(law: Mapping[str, Any]) -> str:
@@ -207,9 +211,14 @@ def segments_of(model: Model, i: int) -> list[tuple[tuple[str, str] | None, str,
     phase = model["phases"][model["items"][i]["phase"]]
     for place in phase["work"].get("places", []):
         if i in place["items"]:
-            return [((str(before[0]), str(before[1])) if before is not None else None,
-                     segment_text(segment["terms"]), float(segment["error"]))
-                for before, segment in zip(place["from"], place["segments"], strict=True)]
+            return [
+                (
+                    (str(before[0]), str(before[1])) if before is not None else None,
+                    segment_text(segment["terms"]),
+                    float(segment["error"]),
+                )
+                for before, segment in zip(place["from"], place["segments"], strict=True)
+            ]
     return []
 
 
@@ -295,8 +304,13 @@ def grid_text(model: Model) -> str:
     grid = model["grid"]
     dims = ", ".join(f"{n}: {'x'.join(map(str, d))}" for n, d in grid["dims"].items())
     known = Statement.from_json(grid.get("stated", {}))
-    said = f", stated: {known.text()}" if known.by_user else \
-        ", as in the program's arguments" if known else ""
+    said = (
+        f", stated: {known.text()}"
+        if known.by_user
+        else ", as in the program's arguments"
+        if known
+        else ""
+    )
     return f"{grid['text']} ({dims}){said}"
 
 

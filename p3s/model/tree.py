@@ -36,15 +36,24 @@ class Assignment:
     shared: bool
 
 
-def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
-           split: Mapping[tuple[str, str], bool]) -> Assignment:
+def assign(
+    items: Sequence[dict[str, Any]],
+    table: PointTable,
+    grid: GridAt,
+    split: Mapping[tuple[str, str], bool],
+) -> Assignment:
     """Map the rows of a table to model items; rows of no item get numbers of their own."""
     by_node: dict[tuple[str, str, int | None], list[int]] = {}
     for i, item in enumerate(items):
         by_node.setdefault((item["site"], item["op"], item["tag"]), []).append(i)
     numbers: dict[tuple[str, str, int | None], int] = {}
-    of_group = np.array([numbers.setdefault(node_key(g.site, g.op, g.tag, split), len(numbers))
-                         for g in table.groups], dtype=np.int64)
+    of_group = np.array(
+        [
+            numbers.setdefault(node_key(g.site, g.op, g.tag, split), len(numbers))
+            for g in table.groups
+        ],
+        dtype=np.int64,
+    )
     peer_of = np.array([g.peer for g in table.groups], dtype=np.int64)
     node = of_group[table.group]
     order = np.argsort(node, kind="stable")
@@ -53,7 +62,7 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
     known: dict[str, set[tuple[int, ...]]] = {}
     shared = False
     for key, k in numbers.items():
-        mine = order[bounds[k]:bounds[k + 1]]
+        mine = order[bounds[k] : bounds[k + 1]]
         options = by_node.get(key, [])
         if not len(mine) or not options:
             continue
@@ -66,8 +75,10 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
             if rel is not None and not sampled(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
-                here = {c: same_place(items[i]["place"], table, c, grid, known)
-                        for c in sorted({g.comm for g in table.groups})}
+                here = {
+                    c: same_place(items[i]["place"], table, c, grid, known)
+                    for c in sorted({g.comm for g in table.groups})
+                }
                 hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]
                 same = np.array([here[g.comm][1] for g in table.groups])[table.group[mine]]
                 found[hit & same & (fits > 0)] = i  # of several, the one made in the same turn
@@ -76,17 +87,26 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
             found[hit & (found < 0)] = i
             fits += hit
         if kind in (SEND, RECV):  # what no relation explains has an item of its own
-            for i in reversed([i for i in options if items[i]["relation"] is None
-                               or sampled(items[i]["relation"])]):
+            for i in reversed(
+                [
+                    i
+                    for i in options
+                    if items[i]["relation"] is None or sampled(items[i]["relation"])
+                ]
+            ):
                 found[fits == 0] = i
         shared |= bool(np.any(fits > 1))
         out[mine[found >= 0]] = found[found >= 0]
     return Assignment(out, shared)
 
 
-def items_of_nodes(s: Structure, items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
-                   grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
-                   ) -> dict[int, list[int]]:
+def items_of_nodes(
+    s: Structure,
+    items: Sequence[dict[str, Any]],
+    tables: Sequence[PointTable],
+    grids: Mapping[int, GridAt],
+    split: Mapping[tuple[str, str], bool],
+) -> dict[int, list[int]]:
     """Return the items of each node of the tree of all runs, in order."""
     number = {node: k for k, node in enumerate(s.nodes)}
     of_node: dict[int, list[int]] = {}
@@ -96,15 +116,19 @@ def items_of_nodes(s: Structure, items: Sequence[dict[str, Any]], tables: Sequen
     return {v: _in_order(mine, firsts) for v, mine in of_node.items()}
 
 
-def _first_events(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
-                  grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
-                  ) -> dict[tuple[int, int], dict[int, int]]:
+def _first_events(
+    items: Sequence[dict[str, Any]],
+    tables: Sequence[PointTable],
+    grids: Mapping[int, GridAt],
+    split: Mapping[tuple[str, str], bool],
+) -> dict[tuple[int, int], dict[int, int]]:
     """Return (count, rank) -> item -> ordinal of its first event."""
     out: dict[tuple[int, int], dict[int, int]] = {}
     for t in tables:
         assigned = assign(items, t, grids[t.np], split)
-        for r, item, first in zip(t.rank.tolist(), assigned.of_row.tolist(), t.first.tolist(),
-                                  strict=True):
+        for r, item, first in zip(
+            t.rank.tolist(), assigned.of_row.tolist(), t.first.tolist(), strict=True
+        ):
             seen = out.setdefault((t.np, r), {})
             seen[item] = min(seen.get(item, first), first)
     return out
@@ -118,7 +142,7 @@ def _in_order(mine: list[int], firsts: Mapping[tuple[int, int], Mapping[int, int
     for seen in firsts.values():
         here = sorted((i for i in mine if i in seen), key=lambda i: seen[i])
         for k, a in enumerate(here):
-            for b in here[k + 1:]:
+            for b in here[k + 1 :]:
                 weight[(a, b)] = weight.get((a, b), 0) + 1
     return least_backward(mine, weight)
 
@@ -130,12 +154,17 @@ def stage_loop(loop: Loop, own: Sequence[int], items: Sequence[dict[str, Any]]) 
     p2p = [items[i] for i in own if items[i]["kind"] in (SEND, RECV)]
     if any(items[i]["kind"] not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
         return False
-    return all(i["relation"] is not None and stages_depend_on_n(i["relation"])
-               and all("expr" in s["count"] for s in i["slots"]) for i in p2p)
+    return all(
+        i["relation"] is not None
+        and stages_depend_on_n(i["relation"])
+        and all("expr" in s["count"] for s in i["slots"])
+        for i in p2p
+    )
 
 
-def _stages(own: Sequence[int], items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
-            ) -> dict[int, int] | None:
+def _stages(
+    own: Sequence[int], items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
+) -> dict[int, int] | None:
     """Return the number of stages per count of the families in a loop, None without a family."""
     for i in own:
         rel = items[i]["relation"]
@@ -145,48 +174,68 @@ def _stages(own: Sequence[int], items: Sequence[dict[str, Any]], grids: Mapping[
 
 
 def _once_per_turn(loop: Loop, stages: Mapping[int, int]) -> bool:
-    return all(t <= loop.entries[m] * stages[m[0]]
-               for m, t in loop.turns.items())
+    return all(t <= loop.entries[m] * stages[m[0]] for m, t in loop.turns.items())
 
 
 class _Placing:
     """Puts the items into phases while walking the tree."""
 
-    def __init__(self, s: Structure, of_node: Mapping[int, list[int]],
-                 items: list[dict[str, Any]], grids: Mapping[int, GridAt]) -> None:
+    def __init__(
+        self,
+        s: Structure,
+        of_node: Mapping[int, list[int]],
+        items: list[dict[str, Any]],
+        grids: Mapping[int, GridAt],
+    ) -> None:
         self.s, self.of_node, self.items, self.grids = s, of_node, items, grids
         self.number = {id(loop): k for k, loop in enumerate(s.nest.loops)}
         self.counter = 0
         self.phases: list[dict[str, Any]] = [
-            {"depth": 0, "parent": None, "loop": s.tree, "stages": None}]
+            {"depth": 0, "parent": None, "loop": s.tree, "stages": None}
+        ]
         self.visit(s.tree, 0, None)
 
     def own(self, loop: Loop) -> list[int]:
         return [i for v in loop.own_nodes() for i in self.of_node.get(v, [])]
 
     def visit(self, loop: Loop, phase: int, start: int | None) -> None:
-        family = next((i for i in self.own(loop)
-                       if start is not None and self.items[i]["kind"] in (SEND, RECV)), None)
+        family = next(
+            (
+                i
+                for i in self.own(loop)
+                if start is not None and self.items[i]["kind"] in (SEND, RECV)
+            ),
+            None,
+        )
         for child in loop.children:
             if not isinstance(child, Loop):
                 for i in self.of_node.get(child, []):
                     self.put(i, phase, start, family)
                 continue
             own = self.own(child)
-            stages = _stages(own, self.items, self.grids) \
-                if stage_loop(child, own, self.items) else None
+            stages = (
+                _stages(own, self.items, self.grids) if stage_loop(child, own, self.items) else None
+            )
             walk = self.s.walks.get(self.number[id(child)])
             if walk or (stages is not None and _once_per_turn(child, stages)):
                 staged = walk != REQUESTS and any(
                     self.items[i]["relation"] is not None
-                    and stages_depend_on_n(self.items[i]["relation"]) for i in own)
+                    and stages_depend_on_n(self.items[i]["relation"])
+                    for i in own
+                )
                 self.visit(child, phase, self.counter if staged else start)
                 continue
             # A loop over stages that is entered less often than it starts over is the
             # perfect nest of two: its turns are those of the outer one times the stages.
             inner = len(self.phases)
-            self.phases.append({"depth": self.phases[phase]["depth"] + 1, "parent": phase,
-                                "loop": child, "stages": stages})
+            self.phases.append(
+                {
+                    "depth": self.phases[phase]["depth"] + 1,
+                    "parent": phase,
+                    "loop": child,
+                    "stages": stages,
+                }
+            )
             self.visit(child, inner, self.counter if stages is not None else start)
 
     def put(self, i: int, phase: int, start: int | None, family: int | None) -> None:
@@ -196,8 +245,12 @@ class _Placing:
             self.items[i]["stages_of"] = family
 
 
-def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[str, Any]],
-              grids: Mapping[int, GridAt]) -> list[dict[str, Any]]:
+def phases_of(
+    s: Structure,
+    of_node: Mapping[int, list[int]],
+    items: list[dict[str, Any]],
+    grids: Mapping[int, GridAt],
+) -> list[dict[str, Any]]:
     """Number the phases, place the items in them, fit the weights.
 
     A phase is the loop in which an item lies, innermost first; loops over stages or partners and
@@ -215,19 +268,26 @@ def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[s
             if turns and max(turns) > 0:
                 ns.append(n)
                 values.append(max(turns))
-        out.append({
-            "phase": k, "depth": phase["depth"], "parent": phase["parent"],
-            "weight": weight_law(ns, values, grids),
-            "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
-            "fused_stages": phase["stages"] is not None,
-            "items": sorted((i for i, it in enumerate(items) if it.get("phase") == k),
-                            key=lambda i: items[i]["order"]),
-        })
+        out.append(
+            {
+                "phase": k,
+                "depth": phase["depth"],
+                "parent": phase["parent"],
+                "weight": weight_law(ns, values, grids),
+                "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
+                "fused_stages": phase["stages"] is not None,
+                "items": sorted(
+                    (i for i, it in enumerate(items) if it.get("phase") == k),
+                    key=lambda i: items[i]["order"],
+                ),
+            }
+        )
     return out
 
 
-def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
-                ) -> dict[str, Any]:
+def weight_law(
+    ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
+) -> dict[str, Any]:
     """Return the law of a weight: exact if there is one, else a statistical one.
 
     Few ranks do not make all calls of a turn, and a turn without a call is not seen: the

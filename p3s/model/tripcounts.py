@@ -30,8 +30,13 @@ Phase = dict[str, Any]
 Entry = dict[str, Any]
 
 
-def judge_trips(phases: Sequence[Phase], items: Sequence[Entry], tables: Sequence[PointTable],
-                grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]) -> None:
+def judge_trips(
+    phases: Sequence[Phase],
+    items: Sequence[Entry],
+    tables: Sequence[PointTable],
+    grids: Mapping[int, GridAt],
+    split: Mapping[tuple[str, str], bool],
+) -> None:
     """Give phases whose turns are no law of the count "trips": {kind, reason}.
 
     kind: "repeats" (differs between runs at one count), "time" (ends when a time is over) or
@@ -47,27 +52,41 @@ def judge_trips(phases: Sequence[Phase], items: Sequence[Entry], tables: Sequenc
         own = [f"{items[i]['site']}:{items[i]['op']}" for i in phase["items"]]
         loose = "expr" not in law or law["expr"][0] != "num" and law["free"] >= len(points) - 1
         differ = len(points) > 1 and max(v for _, v in points) >= _TURNS_DIFFER * min(
-            v for _, v in points)
+            v for _, v in points
+        )
         if all(name in recounted for name in own):
             n = recounted[own[0]]
-            _refuse(phase, "repeats", f"it turns differently often in the repeats at {n} "
-                    "processes: it may run until something converges, or as long as there is "
-                    "work; no rule in the process count is sought")
+            _refuse(
+                phase,
+                "repeats",
+                f"it turns differently often in the repeats at {n} "
+                "processes: it may run until something converges, or as long as there is "
+                "work; no rule in the process count is sought",
+            )
         elif loose and differ and len(points) > 2 and _same(seconds[k]):
-            _refuse(phase, "time", f"it turns {_listed(points)} times, and takes about "
-                    f"{np.mean(seconds[k]):.3g} s at every count: it seems to end when a time "
-                    "is over")
+            _refuse(
+                phase,
+                "time",
+                f"it turns {_listed(points)} times, and takes about "
+                f"{np.mean(seconds[k]):.3g} s at every count: it seems to end when a time "
+                "is over",
+            )
         elif "expr" not in law:
-            _refuse(phase, "data", f"it turns {_listed(points)} times, by no rule found: it may "
-                    "run until something converges, or as long as there is work")
+            _refuse(
+                phase,
+                "data",
+                f"it turns {_listed(points)} times, by no rule found: it may "
+                "run until something converges, or as long as there is work",
+            )
 
 
 def _refuse(phase: Phase, kind: str, reason: str) -> None:
     points = phase["weight_points"]
     phase["trips"] = {"kind": kind, "reason": reason}
     if "expr" in phase["weight"]:
-        phase["weight"] = {"stat": fit_work([n for n, _ in points],
-                                            [float(v) for _, v in points]).to_json()}
+        phase["weight"] = {
+            "stat": fit_work([n for n, _ in points], [float(v) for _, v in points]).to_json()
+        }
 
 
 def _listed(points: Sequence[Sequence[int]]) -> str:
@@ -79,9 +98,13 @@ def _same(values: Sequence[float]) -> bool:
     return bool(len(v) > 2 and v.min() > 0 and np.ptp(v) <= SAME_TIME * v.mean())
 
 
-def _seconds(phases: Sequence[Phase], items: Sequence[Entry], tables: Sequence[PointTable],
-             grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
-             ) -> list[list[float]]:
+def _seconds(
+    phases: Sequence[Phase],
+    items: Sequence[Entry],
+    tables: Sequence[PointTable],
+    grids: Mapping[int, GridAt],
+    split: Mapping[tuple[str, str], bool],
+) -> list[list[float]]:
     """Return per phase, inner ones included, the mean time of its ranks at every count, in s."""
     out: list[list[float]] = [[] for _ in phases]
     inside = [list(_subtree(phases, k)) for k in range(len(phases))]
@@ -90,8 +113,7 @@ def _seconds(phases: Sequence[Phase], items: Sequence[Entry], tables: Sequence[P
             continue
         phase_of = np.array([it["phase"] for it in items] + [len(phases)], dtype=np.int64)
         of_row = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
-        time = np.bincount(phase_of[of_row], (t.work + t.elapsed_ns).astype(float),
-                           len(phases) + 1)
+        time = np.bincount(phase_of[of_row], (t.work + t.elapsed_ns).astype(float), len(phases) + 1)
         for k, mine in enumerate(inside):
             out[k].append(float(time[mine].sum()) / t.np / 1e9)
     return out
@@ -113,24 +135,36 @@ def resolve(model: Mapping[str, Any], where: str) -> int:
     phases, items = model["phases"], model["items"]
     if where.isdigit():
         if not 0 < int(where) < len(phases):
-            raise P3SError(f"--trips {where}: no such phase; the loops are phases 1 to "
-                           f"{len(phases) - 1}")
+            raise P3SError(
+                f"--trips {where}: no such phase; the loops are phases 1 to {len(phases) - 1}"
+            )
         return int(where)
-    found = [p["phase"] for p in phases if p["parent"] is not None
-             and any(_is_at(model, items[i]["site"], where) for i in p["items"])]
+    found = [
+        p["phase"]
+        for p in phases
+        if p["parent"] is not None
+        and any(_is_at(model, items[i]["site"], where) for i in p["items"])
+    ]
     if not found:
-        raise P3SError(f"--trips {where}: no loop has a call of that site or function; "
-                       "p3s model without it shows them, phases can be named by their number")
+        raise P3SError(
+            f"--trips {where}: no loop has a call of that site or function; "
+            "p3s model without it shows them, phases can be named by their number"
+        )
     around = [k for k in found if all(j in set(_subtree(phases, k)) for j in found)]
     if not around:
-        raise P3SError(f"--trips {where}: fits the loops of phases "
-                       f"{', '.join(map(str, found))}; name one by its number")
+        raise P3SError(
+            f"--trips {where}: fits the loops of phases "
+            f"{', '.join(map(str, found))}; name one by its number"
+        )
     return int(around[0])
 
 
 def _is_at(model: Mapping[str, Any], site: str, where: str) -> bool:
-    names = [frame.split()[0].split("(")[0].split("+0x")[0]
-             for frame in model["sites"].get(site, []) if frame.split()]
+    names = [
+        frame.split()[0].split("(")[0].split("+0x")[0]
+        for frame in model["sites"].get(site, [])
+        if frame.split()
+    ]
     return site == where or where in names
 
 
@@ -147,8 +181,13 @@ def per_turn(item: Item, turns: Mapping[int, int]) -> Item | None:
         w = turns.get(n, 0)
         if not w or np.any(r.count % w):
             return None
-        rows[n] = type(r)(**{**{f: getattr(r, f) for f in r.__dataclass_fields__},
-                             "count": r.count // w, "work": r.work // w})
+        rows[n] = type(r)(
+            **{
+                **{f: getattr(r, f) for f in r.__dataclass_fields__},
+                "count": r.count // w,
+                "work": r.work // w,
+            }
+        )
     return Item(**{**{f: getattr(item, f) for f in item.__dataclass_fields__}, "rows": rows})
 
 
@@ -158,20 +197,27 @@ def stated(slots: Sequence[dict[str, Any]], trips: int) -> list[dict[str, Any]]:
     for slot in slots:
         law = slot["count"]
         if "expr" in law:
-            slot = {**slot, "count": {**law, "expr": mul(num(trips), law["expr"]),
-                                      "per_turn": law["expr"]}}
+            slot = {
+                **slot,
+                "count": {**law, "expr": mul(num(trips), law["expr"]), "per_turn": law["expr"]},
+            }
         elif "total" in law:
-            slot = {**slot, "count": {**law, "total": mul(num(trips), law["total"]),
-                                      "per_turn": law["total"]}}
+            slot = {
+                **slot,
+                "count": {**law, "total": mul(num(trips), law["total"]), "per_turn": law["total"]},
+            }
         out.append(slot)
     return out
 
 
 def as_traced(model: Mapping[str, Any], n: int) -> dict[str, Any]:
     """Return the model with the turns that stated loops had at a traced count."""
-    told = {k: {int(m): int(v) for m, v in p["weight_points"]}.get(n)
-            for p in model["phases"] if "stated" in p["weight"]
-            for k in _subtree(model["phases"], p["phase"])}
+    told = {
+        k: {int(m): int(v) for m, v in p["weight_points"]}.get(n)
+        for p in model["phases"]
+        if "stated" in p["weight"]
+        for k in _subtree(model["phases"], p["phase"])
+    }
     if not told:
         return dict(model)
     items = []
@@ -195,8 +241,12 @@ def subtree_items(phases: Sequence[Phase], k: int) -> list[int]:
 
 def state(phase: Phase, trips: int) -> None:
     """Give a phase the number of turns that the user states."""
-    phase["weight"] = {"expr": num(trips), "points": len(phase["weight_points"]), "free": 0,
-                       "stated": trips}
+    phase["weight"] = {
+        "expr": num(trips),
+        "points": len(phase["weight_points"]),
+        "free": 0,
+        "stated": trips,
+    }
 
 
 def follow_counts(model: Mapping[str, Any]) -> None:

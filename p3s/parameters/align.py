@@ -74,14 +74,16 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
                 member = Member(setting, model, number, rules_of(model, number))
                 whole = _joinable([*part, member])
             except Differs as err:
-                why[setting_name(setting)] = _what(str(err), part[0].model) \
-                    + f" than at {setting_name(part[0].setting)}"
+                why[setting_name(setting)] = (
+                    _what(str(err), part[0].model) + f" than at {setting_name(part[0].setting)}"
+                )
                 continue
             part[:] = whole
             break
         else:
-            parts.append([Member(setting, model, list(range(len(model["items"]))),
-                                 rules_of(model))])
+            parts.append(
+                [Member(setting, model, list(range(len(model["items"]))), rules_of(model))]
+            )
     out = []
     for part in sorted(parts, key=lambda p: -len(p)):
         leaves = Leaves()
@@ -110,9 +112,15 @@ def _joinable(members: list[Member]) -> list[Member]:
 
 
 def _without_order(tree: Mapping[str, Any]) -> dict[str, Any]:
-    items = [{**item, "loops": None, "at": None,
-              "slots": [{**slot, "when": None} for slot in item["slots"]]}
-             for item in tree["items"]]
+    items = [
+        {
+            **item,
+            "loops": None,
+            "at": None,
+            "slots": [{**slot, "when": None} for slot in item["slots"]],
+        }
+        for item in tree["items"]
+    ]
     return {**tree, "items": items, "order": None}
 
 
@@ -123,16 +131,26 @@ def _what(path: str, model: Mapping[str, Any]) -> str:
     if path.startswith(".grid"):
         return "another process grid"
     if path.startswith(".items["):
-        rest = path[len(".items["):]
+        rest = path[len(".items[") :]
         index, _, rest = rest.partition("]")
         name = model["items"][int(index)]["op"] if index.isdigit() else "calls"
         key = rest.lstrip(".").partition("[")[0].partition(".")[0]
         more = rest.rpartition(".")[2].partition("[")[0]
-        what = {"relation": "other partners", "place": "another communicator", "phase":
-                "another loop", "when": "other turns"}.get(key)
-        inner = {"guard": "other ranks", "count": "another rule of how often", "expr":
-                 "another rule", "elements": "another rule of sizes", "relation": "other partners",
-                 "when": "other turns", "slots": "other sizes"}.get(more, "another rule")
+        what = {
+            "relation": "other partners",
+            "place": "another communicator",
+            "phase": "another loop",
+            "when": "other turns",
+        }.get(key)
+        inner = {
+            "guard": "other ranks",
+            "count": "another rule of how often",
+            "expr": "another rule",
+            "elements": "another rule of sizes",
+            "relation": "other partners",
+            "when": "other turns",
+            "slots": "other sizes",
+        }.get(more, "another rule")
         return f"{what or inner} ({name})"
     if path.startswith(".phases"):
         return "other loops"
@@ -177,21 +195,29 @@ def _law_of(tree: Mapping[str, Any], i: int, k: int) -> dict[str, Any] | None:
     return slots[k]["elements"] if k < len(slots) else None
 
 
-def _with_shape(members: list[Member], i: int, k: int, laws: Sequence[Mapping[str, Any]],
-                own: bool = True) -> list[Member]:
+def _with_shape(
+    members: list[Member], i: int, k: int, laws: Sequence[Mapping[str, Any]], own: bool = True
+) -> list[Member]:
     """Return the members with one rule of sizes; own: with the numbers they have is tried too."""
     path = f".items[{i}].slots[{k}].elements"
-    settled = sorted(range(len(laws)), key=lambda m: bool(
-        laws[m].get("even") or laws[m].get("rivals") or laws[m].get("open")))
+    settled = sorted(
+        range(len(laws)),
+        key=lambda m: bool(laws[m].get("even") or laws[m].get("rivals") or laws[m].get("open")),
+    )
     for m in settled:
         shape = laws[m]["expr"]
         first = [_with_numbers(shape, list(_numbers(law["expr"]))) for law in laws]
         settings = [each.setting for each in members]
         for exprs in chain([first] if own else [], _by_laws(shape, m, settings)):
-            if all(expr is not None and (expr == law["expr"] or _meets(member, i, k, expr))
-                   for expr, law, member in zip(exprs, laws, members, strict=True)):
-                return [_replaced(member, i, k, expr)
-                        for member, expr in zip(members, exprs, strict=True) if expr is not None]
+            if all(
+                expr is not None and (expr == law["expr"] or _meets(member, i, k, expr))
+                for expr, law, member in zip(exprs, laws, members, strict=True)
+            ):
+                return [
+                    _replaced(member, i, k, expr)
+                    for member, expr in zip(members, exprs, strict=True)
+                    if expr is not None
+                ]
     raise Differs(path)
 
 
@@ -208,12 +234,15 @@ def _by_laws(shape: Expr, m: int, settings: Sequence[Setting]) -> Iterator[list[
     options = [list(_number_laws(v, settings[m])) for v in distinct]
     for chosen in sorted(product(*options), key=lambda each: sum(cost for cost, _ in each)):
         law_of = dict(zip(distinct, (law for _, law in chosen), strict=True))
-        yield [_with_numbers(shape, [num(law_of[Fraction(n[1], n[2])](setting))
-                                     for n in numbers]) for setting in settings]
+        yield [
+            _with_numbers(shape, [num(law_of[Fraction(n[1], n[2])](setting)) for n in numbers])
+            for setting in settings
+        ]
 
 
-def _number_laws(value: Fraction, setting: Setting
-                 ) -> Iterator[tuple[float, Callable[[Setting], Fraction]]]:
+def _number_laws(
+    value: Fraction, setting: Setting
+) -> Iterator[tuple[float, Callable[[Setting], Fraction]]]:
     """Yield (cost, law) of a number of one setting."""
     for name, at in setting.items():
         k, c = value / at, value - at
@@ -271,8 +300,9 @@ def _replaced(member: Member, i: int, k: int, expr: Expr) -> Member:
     slots = list(items[i]["slots"])
     slots[k] = {**slots[k], "elements": {**slots[k]["elements"], "expr": expr}}
     items[i] = {**items[i], "slots": slots}
-    return Member(member.setting, member.model, member.number, {**member.tree, "items": items},
-                  member._rows)
+    return Member(
+        member.setting, member.model, member.number, {**member.tree, "items": items}, member._rows
+    )
 
 
 # ---- laws of the leaves --------------------------------------------------------------------
@@ -297,8 +327,9 @@ def laws_of(part: Alike, use: Sequence[int]) -> list[dict[str, Any]]:
     return out
 
 
-def _means(settings: Sequence[Setting], models: Sequence[Model], stats: Sequence[Any]
-           ) -> dict[str, Any]:
+def _means(
+    settings: Sequence[Setting], models: Sequence[Model], stats: Sequence[Any]
+) -> dict[str, Any]:
     amount = "expr" in stats[0]
     shared = sorted(set.intersection(*(set(m["counts"]) for m in models)))
     counts = []
@@ -326,8 +357,7 @@ def number_at(law: Mapping[str, Any], setting: Setting) -> Fraction | float:
     return Fraction(Fraction(value).__floor__())
 
 
-def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any]
-              ) -> dict[str, Any]:
+def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any]) -> dict[str, Any]:
     """Return a law of means at a setting, fitted to the means at each count there.
 
     grid: the family of the process grid, as in a model.
@@ -335,16 +365,16 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any]
     from p3s.laws.counts import fit_work
     from p3s.model.sizes.amounts import fit_amount
 
-    points = [(int(n), max(float(Number.from_json(raw).value(setting)), 0.0))
-              for n, raw in law["counts"]]
+    points = [
+        (int(n), max(float(Number.from_json(raw).value(setting)), 0.0)) for n, raw in law["counts"]
+    ]
     if not law["amount"]:
         return fit_work([n for n, _ in points], [v for _, v in points]).to_json()
     envs = []
     for n, _ in points:
         dims = model_grid({"grid": {"family": grid}, "counts": [n]}, n).dims
         envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(dims)}})
-    return fit_amount(envs, [v for _, v in points], [1.0] * len(points),
-                      len(envs[0]) - 1).to_json()
+    return fit_amount(envs, [v for _, v in points], [1.0] * len(points), len(envs[0]) - 1).to_json()
 
 
 def sure(law: Mapping[str, Any], setting: Setting) -> bool:
@@ -357,5 +387,15 @@ def extent(law: Mapping[str, Any]) -> Expr | None:
     return law.get("expr") if law.get("state") != "fitted" else None
 
 
-__all__ = ["Alike", "Member", "P3SError", "alike", "extent", "laws_of", "num", "number_at",
-           "points_at", "sure"]
+__all__ = [
+    "Alike",
+    "Member",
+    "P3SError",
+    "alike",
+    "extent",
+    "laws_of",
+    "num",
+    "number_at",
+    "points_at",
+    "sure",
+]

@@ -64,25 +64,33 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
     grid = part.tree["grid"]
 
     def filled(tree: Any) -> Any:
-        return fill(tree, lambda k: number_at(laws[k], setting),
-                    lambda k: points_at(laws[k], setting, grid))
+        return fill(
+            tree, lambda k: number_at(laws[k], setting), lambda k: points_at(laws[k], setting, grid)
+        )
 
     base = [near.model["items"][near.number.index(i)] for i in range(len(part.tree["items"]))]
     counts = sorted({n for m in fitted.use for n in part.members[m].model["counts"]})
     model: Model = {
-        "schema": "p3s.model", "schema_version": 1, "counts": counts,
+        "schema": "p3s.model",
+        "schema_version": 1,
+        "counts": counts,
         "grid": {**near.model["grid"], "family": grid},
         "tag_splits": part.tree["tag_splits"],
-        "items": [_item(own, filled(rules)) for own, rules in
-                  zip(base, part.tree["items"], strict=True)],
+        "items": [
+            _item(own, filled(rules)) for own, rules in zip(base, part.tree["items"], strict=True)
+        ],
         "phases": _phases(fitted, order, filled, setting),
         "work_unit": near.model["work_unit"],
         "work_units": {str(n): near.model["work_unit"] for n in counts},
-        "tracing": {}, "sites": {k: v for m in fitted.use
-                                 for k, v in part.members[m].model["sites"].items()},
-        **{key: near.model[key] for key in ("unmodelled_ops", "not_modelled", "first_seen",
-                                            "growth", "admissible") if key in near.model},
-        "order": filled(part.tree["order"]), "next": [],
+        "tracing": {},
+        "sites": {k: v for m in fitted.use for k, v in part.members[m].model["sites"].items()},
+        **{
+            key: near.model[key]
+            for key in ("unmodelled_ops", "not_modelled", "first_seen", "growth", "admissible")
+            if key in near.model
+        },
+        "order": filled(part.tree["order"]),
+        "next": [],
     }
     model["grid"]["dims"] = {str(n): list(model_grid(model, n).dims) for n in counts}
     model["holdout"] = missed.report if missed is not None else None
@@ -91,21 +99,34 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
     ratio = outside(fitted.settings, setting)
     model["derived"] = {
         "setting": {name: value_text(value) for name, value in setting.items()},
-        "from": [setting_name(s) for s in fitted.settings], "outside": ratio,
+        "from": [setting_name(s) for s in fitted.settings],
+        "outside": ratio,
     }
     return model
 
 
 def _item(own: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item: the rules at the setting, and what the nearest setting says besides."""
-    kept = {k: v for k, v in own.items() if k not in ("measured", "holdout", "share",
-                                                      "met_holdout")}
+    kept = {
+        k: v for k, v in own.items() if k not in ("measured", "holdout", "share", "met_holdout")
+    }
     slots = []
     for mine, slot in zip(own["slots"], rules["slots"], strict=True):
-        slots.append({**mine, **slot, "work_points": [],
-                      "count": {**_about(mine["count"]), **slot["count"]},
-                      "elements": {"even": False, "open": False, **_about(mine["elements"]),
-                                   **slot["elements"], "rivals": []}})
+        slots.append(
+            {
+                **mine,
+                **slot,
+                "work_points": [],
+                "count": {**_about(mine["count"]), **slot["count"]},
+                "elements": {
+                    "even": False,
+                    "open": False,
+                    **_about(mine["elements"]),
+                    **slot["elements"],
+                    "rivals": [],
+                },
+            }
+        )
     made = {**kept, **rules, "slots": slots}
     if made.get("stages_of") is None:
         made.pop("stages_of", None)
@@ -120,8 +141,9 @@ def _about(law: Mapping[str, Any]) -> dict[str, Any]:
     return {key: law[key] for key in ("points", "free") if key in law}
 
 
-def _phases(fitted: Fitted, order: Sequence[int], filled: Any, setting: Setting
-            ) -> list[dict[str, Any]]:
+def _phases(
+    fitted: Fitted, order: Sequence[int], filled: Any, setting: Setting
+) -> list[dict[str, Any]]:
     part = fitted.part
     near = part.members[order[0]]
     doublings = math.log2(outside(fitted.settings, setting))
@@ -130,8 +152,15 @@ def _phases(fitted: Fitted, order: Sequence[int], filled: Any, setting: Setting
     for own, rules in zip(near.model["phases"], filled(part.tree["phases"]), strict=True):
         mine = [places[(p["place"][0], p["place"][1])] for p in own["work"]["places"]]
         weight = {**_about(own["weight"]), **rules["weight"]}
-        out.append({**own, **rules, "weight": weight, "weight_points": [],
-                    "work": {**own["work"], "measured": {}, "points": [], "places": mine}})
+        out.append(
+            {
+                **own,
+                **rules,
+                "weight": weight,
+                "weight_points": [],
+                "work": {**own["work"], "measured": {}, "points": [], "places": mine},
+            }
+        )
     return out
 
 
@@ -144,31 +173,42 @@ def _sums(model: Model) -> None:
         rows = generate(model, n)
         for key in sorted(set(zip(rows.item.tolist(), rows.slot.tolist(), strict=True))):
             mine = (rows.item == key[0]) & (rows.slot == key[1])
-            mean = float((rows.work[mine] * rows.repeat[mine]).sum()
-                         / max(int(rows.repeat[mine].sum()), 1))
+            mean = float(
+                (rows.work[mine] * rows.repeat[mine]).sum() / max(int(rows.repeat[mine].sum()), 1)
+            )
             per_slot.setdefault(key, []).append((n, mean))
-        found = rank_work(model, rows.grid, {c: getattr(rows, c) for c in (
-            "rank", "item", "nbytes", "repeat")}, widths=False)
+        found = rank_work(
+            model,
+            rows.grid,
+            {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
+            widths=False,
+        )
         work, _ = found.per_phase(len(phases))
         for k in range(len(phases)):
             there = np.isin(found.ranks, rows.rank[rows.phase == k])
             if there.any():
                 per_phase[k].append((n, float(work[k][there].mean())))
     for (i, k), points in per_slot.items():
-        items[i]["slots"][k]["work"] = fit_work([n for n, _ in points],
-                                                [v for _, v in points]).to_json()
+        items[i]["slots"][k]["work"] = fit_work(
+            [n for n, _ in points], [v for _, v in points]
+        ).to_json()
     for phase, points in zip(phases, per_phase, strict=True):
         if points:
-            phase["work"].update(points=[list(p) for p in points], law=fit_work(
-                [n for n, _ in points], [v for _, v in points]).to_json())
+            phase["work"].update(
+                points=[list(p) for p in points],
+                law=fit_work([n for n, _ in points], [v for _, v in points]).to_json(),
+            )
     model["shares"] = _shares(model, generate(model, max(counts)))
 
 
 def _shares(model: Model, rows: Any) -> dict[str, dict[str, float]]:
     """Return the share of events, bytes and computation per verdict; sets that of every item."""
     out: dict[str, dict[str, float]] = {v: {} for v in VERDICTS}
-    amounts = {"events": rows.repeat.astype(float), "bytes": (rows.repeat * rows.nbytes).astype(
-        float), "time": rows.repeat * rows.work}
+    amounts = {
+        "events": rows.repeat.astype(float),
+        "bytes": (rows.repeat * rows.nbytes).astype(float),
+        "time": rows.repeat * rows.work,
+    }
     items = model["items"]
     for item in items:
         item["share"] = {}
@@ -204,43 +244,61 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         model = model_at(fitted, left.setting)
         reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
     except P3SError as err:
-        return Missed({"n": max(left.model["counts"]), "setting": name, "possible": False,
-                       "why": str(err)}, frozenset(), ())
+        return Missed(
+            {"n": max(left.model["counts"]), "setting": name, "possible": False, "why": str(err)},
+            frozenset(),
+            (),
+        )
     items = model["items"]
     calls: set[tuple[Any, ...]] = set()
     phases: set[tuple[str, ...]] = set()
     for report in reports:
-        calls |= {(items[i]["site"], items[i]["op"], items[i]["tag"])
-                  for i in report["items_wrong"]}
+        calls |= {
+            (items[i]["site"], items[i]["op"], items[i]["tag"]) for i in report["items_wrong"]
+        }
         calls |= {(site, "", None) for site in report["unseen_sites"]}
-        phases |= {tuple(phase_key(model["phases"][w["phase"]], items))
-                   for w in report["weights"]["each"] if w["true"] != w["predicted"]}
-    last = {**reports[-1], "setting": name, "possible": True, "each": [summary(r) for r in reports],
-            "weights_missed": [list(p) for p in sorted(phases)],
-            "phases_seen": [phase_key(p, items) for p in model["phases"]]}
+        phases |= {
+            tuple(phase_key(model["phases"][w["phase"]], items))
+            for w in report["weights"]["each"]
+            if w["true"] != w["predicted"]
+        }
+    last = {
+        **reports[-1],
+        "setting": name,
+        "possible": True,
+        "each": [summary(r) for r in reports],
+        "weights_missed": [list(p) for p in sorted(phases)],
+        "phases_seen": [phase_key(p, items) for p in model["phases"]],
+    }
     return Missed(last, frozenset(calls), tuple(sorted(phases)))
 
 
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of a comparison with a run, without its lists."""
-    return {"n": report["n"], "p2p_triples": report["p2p_triples"],
-            "collectives": report["collectives"],
-            "weights": {k: report["weights"][k] for k in ("phases", "exact")},
-            "order": None if not report["order"] else {
-                k: report["order"][k] for k in ("ranks", "equal")},
-            "work": {k: report["work"][k] for k in ("mean_abs_error", "max_abs_error",
-                                                    "total_error")}}
+    return {
+        "n": report["n"],
+        "p2p_triples": report["p2p_triples"],
+        "collectives": report["collectives"],
+        "weights": {k: report["weights"][k] for k in ("phases", "exact")},
+        "order": None
+        if not report["order"]
+        else {k: report["order"][k] for k in ("ranks", "equal")},
+        "work": {k: report["work"][k] for k in ("mean_abs_error", "max_abs_error", "total_error")},
+    }
 
 
 def all_equal(report: Mapping[str, Any]) -> bool:
     """Tell whether every message, collective and weight of a comparison is as predicted."""
     pairs = (report["p2p_triples"], report["collectives"])
-    return all(p["true"] == p["predicted"] == p["equal"] for p in pairs) \
+    return (
+        all(p["true"] == p["predicted"] == p["equal"] for p in pairs)
         and report["weights"]["phases"] == report["weights"]["exact"]
+    )
 
 
-def _judge(model: Model, fitted: Fitted, order: Sequence[int], setting: Setting,
-           missed: Missed | None) -> None:
+def _judge(
+    model: Model, fitted: Fitted, order: Sequence[int], setting: Setting, missed: Missed | None
+) -> None:
     """Give every rule and weight its verdict: no better than those it was made of."""
     part = fitted.part
     for i, (item, rules) in enumerate(zip(model["items"], part.tree["items"], strict=True)):
@@ -253,8 +311,11 @@ def _judge(model: Model, fitted: Fitted, order: Sequence[int], setting: Setting,
         if missed is None or not missed.report.get("possible", False):
             continue
         name = missed.report["setting"]
-        item["met_holdout"] = (item["site"], item["op"], item["tag"]) not in missed.calls \
-            and (item["site"], "", None) not in missed.calls
+        item["met_holdout"] = (item["site"], item["op"], item["tag"]) not in missed.calls and (
+            item["site"],
+            "",
+            None,
+        ) not in missed.calls
         if not item["met_holdout"] and item["verdict"] == "exact":
             item["verdict"] = "fitted"
             item["why"] = [*item["why"], f"the rules without {name} missed it there"]
@@ -272,8 +333,7 @@ def _leaves_that_count(item: Mapping[str, Any]) -> list[int]:
     """Return the leaves of an item; how many requests one call completes is no message."""
     if item["kind"] != COMPLETION:
         return leaves_of(item)
-    return leaves_of([{k: v for k, v in slot.items() if k != "elements"}
-                      for slot in item["slots"]])
+    return leaves_of([{k: v for k, v in slot.items() if k != "elements"} for slot in item["slots"]])
 
 
 def _weight_rank(verdict: str) -> int:
@@ -290,8 +350,9 @@ def _of_members(found: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, list[s
     return verdict, list(why)
 
 
-def _of_laws(laws: Sequence[Mapping[str, Any]], leaves: Sequence[int], setting: Setting
-             ) -> list[tuple[str, str]]:
+def _of_laws(
+    laws: Sequence[Mapping[str, Any]], leaves: Sequence[int], setting: Setting
+) -> list[tuple[str, str]]:
     """Return the verdicts that the laws of some leaves leave possible at a setting, and why."""
     out: dict[str, str] = {}
     for k in leaves:

@@ -59,8 +59,10 @@ class Number:
             raise P3SError("model: a law of the parameters has no value there")
         at = [float(v) for v in setting.values()]
         try:
-            return sum(c * math.prod(math.pow(v, e) for v, e in zip(at, p, strict=True))
-                       for c, p in self.terms)
+            return sum(
+                c * math.prod(math.pow(v, e) for v, e in zip(at, p, strict=True))
+                for c, p in self.terms
+            )
         except (ValueError, OverflowError) as err:  # math.pow: of 0 and below
             raise P3SError("model: a law of the parameters has no value there") from err
 
@@ -85,10 +87,14 @@ class Number:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Number:
         """Return the law stored by :meth:`to_json`."""
-        return cls(data["state"], data.get("expr"),
-                   tuple((float(c), tuple(p)) for c, p in data.get("terms", ())),
-                   float(data.get("error", 0.0)), bool(data["whole"]),
-                   tuple(data.get("rivals", ())))
+        return cls(
+            data["state"],
+            data.get("expr"),
+            tuple((float(c), tuple(p)) for c, p in data.get("terms", ())),
+            float(data.get("error", 0.0)),
+            bool(data["whole"]),
+            tuple(data.get("rivals", ())),
+        )
 
 
 def value_at(expr: Expr, setting: Setting) -> Fraction | None:
@@ -117,8 +123,11 @@ def find_number(settings: Sequence[Setting], values: Sequence[Fraction | float])
         found = _exact(settings, y)
         if found:
             best = found[0]
-            rivals = tuple(c.expr for c in found[1:] if c.bits - best.bits <= _RIVAL_BITS
-                           and _differ(best.expr, c.expr, settings))[:3]
+            rivals = tuple(
+                c.expr
+                for c in found[1:]
+                if c.bits - best.bits <= _RIVAL_BITS and _differ(best.expr, c.expr, settings)
+            )[:3]
             state = EXACT if len(values) > best.free and not rivals else OPEN
             return Number(state, best.expr, whole=whole, rivals=rivals)
     else:
@@ -162,8 +171,13 @@ def _exact(settings: Sequence[Setting], y: Sequence[Fraction]) -> list[_Candidat
 def _shapes(settings: Sequence[Setting]) -> Iterator[_Shape]:
     names = list(settings[0])
     varying = [name for name in names if len({s[name] for s in settings}) > 1]
-    powers = [(Fraction(1), 1.0), (Fraction(2), 3.0), (Fraction(3), 4.0), (Fraction(-1), 4.0),
-              (Fraction(1, 2), 5.0)]
+    powers = [
+        (Fraction(1), 1.0),
+        (Fraction(2), 3.0),
+        (Fraction(3), 4.0),
+        (Fraction(-1), 4.0),
+        (Fraction(1, 2), 5.0),
+    ]
     single = {name: [(power(sym(name), e), bits) for e, bits in powers] for name in varying}
     made = [each for name in varying for each in single[name]]
     made += [(["log2", sym(name)], 5.0) for name in varying]
@@ -193,8 +207,11 @@ def _multiples(shapes: Sequence[_Shape], y: Sequence[Fraction]) -> Iterator[_Can
         if first is None:
             continue
         k = y[first] / shape.values[first]
-        if k and k.denominator <= 1024 and all(
-                k * v == w for v, w in zip(shape.values, y, strict=True)):
+        if (
+            k
+            and k.denominator <= 1024
+            and all(k * v == w for v, w in zip(shape.values, y, strict=True))
+        ):
             # of two settings any power meets both values: only the parameter itself is believed
             plain = shape.expr[0] == "sym" or len(set(y)) > 2
             yield _Candidate(mul(num(k), shape.expr), shape.bits + bits_of(k), 1 if plain else 2)
@@ -208,10 +225,16 @@ def _affine(shapes: Sequence[_Shape], y: Sequence[Fraction]) -> Iterator[_Candid
         i, j = pair
         k = (y[i] - y[j]) / (shape.values[i] - shape.values[j])
         c = y[i] - k * shape.values[i]
-        if k and c and _simple(k) and _simple(c) and all(
-                k * v + c == w for v, w in zip(shape.values, y, strict=True)):
-            yield _Candidate(add(mul(num(k), shape.expr), num(c)),
-                             shape.bits + 3.0 + bits_of(k) + bits_of(c), 2)
+        if (
+            k
+            and c
+            and _simple(k)
+            and _simple(c)
+            and all(k * v + c == w for v, w in zip(shape.values, y, strict=True))
+        ):
+            yield _Candidate(
+                add(mul(num(k), shape.expr), num(c)), shape.bits + 3.0 + bits_of(k) + bits_of(c), 2
+            )
 
 
 def _apart(values: Sequence[Fraction]) -> tuple[int, int] | None:
@@ -230,14 +253,16 @@ def _sums(shapes: Sequence[_Shape], y: Sequence[Fraction]) -> Iterator[_Candidat
             coef = _solve(parts, y)
             if coef is None or not all(c and _simple(c) for c in coef):
                 continue
-            if all(sum(c * p.values[i] for c, p in zip(coef, parts, strict=True)) == w
-                   for i, w in enumerate(y)):
-                yield _Candidate(add(*(mul(num(c), p.expr)
-                                       for c, p in zip(coef, parts, strict=True))),
-                                 3.0 * (len(parts) - 1) + sum(
-                                     p.bits + bits_of(c) for c, p in zip(coef, parts,
-                                                                         strict=True)),
-                                 len(parts))
+            if all(
+                sum(c * p.values[i] for c, p in zip(coef, parts, strict=True)) == w
+                for i, w in enumerate(y)
+            ):
+                yield _Candidate(
+                    add(*(mul(num(c), p.expr) for c, p in zip(coef, parts, strict=True))),
+                    3.0 * (len(parts) - 1)
+                    + sum(p.bits + bits_of(c) for c, p in zip(coef, parts, strict=True)),
+                    len(parts),
+                )
 
 
 def _solve(parts: Sequence[_Shape], y: Sequence[Fraction]) -> list[Fraction] | None:
@@ -275,7 +300,8 @@ def _rounded(settings: Sequence[Setting], y: Sequence[Fraction]) -> Iterator[_Ca
                     inner = mul(num(Fraction(1, d)), sym(name))
                     expr = mul(num(k), [op, inner])
                     if any((v / d).denominator != 1 for v in s) and all(
-                            value_at(expr, {name: v}) == w for v, w in zip(s, y, strict=True)):
+                        value_at(expr, {name: v}) == w for v, w in zip(s, y, strict=True)
+                    ):
                         yield _Candidate(expr, 5.0 + bits_of(k) + bits_of(d), 2)
 
 
@@ -289,8 +315,9 @@ def _differ(a: Expr, b: Expr, settings: Sequence[Setting]) -> bool:
     return False
 
 
-def fit_real(settings: Sequence[Setting], values: Sequence[float]
-             ) -> tuple[tuple[tuple[float, tuple[float, ...]], ...], float]:
+def fit_real(
+    settings: Sequence[Setting], values: Sequence[float]
+) -> tuple[tuple[tuple[float, tuple[float, ...]], ...], float]:
     """Return terms c * product of powers of the parameters, and their error where one is left out.
 
     One or two terms with positive coefficients; the error is the root mean square of the
@@ -309,9 +336,12 @@ def fit_real(settings: Sequence[Setting], values: Sequence[float]
     for d in range(len(names)):
         if len(np.unique(x[:, d])) > 1:
             has = np.all(x[:, d] > 0)  # powers have no value at 0 and below but some
-            shapes += [tuple(e if k == d else s[k] for k in range(len(names)))
-                       for s in list(shapes) for e in steps
-                       if e and (has or e > 0 and e == round(e))]
+            shapes += [
+                tuple(e if k == d else s[k] for k in range(len(names)))
+                for s in list(shapes)
+                for e in steps
+                if e and (has or e > 0 and e == round(e))
+            ]
     columns = {s: np.prod(x ** np.array(s), axis=1) for s in dict.fromkeys(shapes)}
     sets: list[tuple[tuple[float, ...], ...]] = [(s,) for s in columns]
     if len(y) > 2:

@@ -10,15 +10,7 @@ from typing import Any
 from p3s.errors import P3SError
 from p3s.parameters.align import Alike, Member, alike, laws_of
 from p3s.parameters.costs import points_for
-from p3s.parameters.derive import (
-    Fitted,
-    Missed,
-    all_equal,
-    leave_out,
-    model_at,
-    outside,
-    summary,
-)
+from p3s.parameters.derive import Fitted, Missed, all_equal, leave_out, model_at, outside, summary
 from p3s.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.parameters.work import fit_family_work
 from p3s.settings import (
@@ -62,25 +54,40 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
         raise P3SError(
             f"{study.root}: laws of {', '.join(parameters(study))} need at least {MIN_SETTINGS} "
             f"values with {MIN_COUNTS} process counts each, there is {names}; add one: "
-            + another_value(study))
+            + another_value(study)
+        )
     loaded = [(s, load(at.root)) for s, at in models]
     units = {model["work_unit"] for _, model in loaded}
     if len(units) > 1:
-        raise P3SError(f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
-                       "values of the parameters; trace all of them with one --work")
+        raise P3SError(
+            f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
+            "values of the parameters; trace all of them with one --work"
+        )
     parts, why = alike(loaded)
     roots = {setting_name(s): at.root for s, at in models}
     out: dict[str, Any] = {
-        "schema": SCHEMA, "schema_version": 1, "parameters": parameters(study),
-        "settings": [{"name": setting_name(s), "counts": at.signature_counts(),
-                      "modelled": len(at.signature_counts()) >= MIN_COUNTS} for s, at in traced],
-        "alone": why, "parts": [], "checks": [],
+        "schema": SCHEMA,
+        "schema_version": 1,
+        "parameters": parameters(study),
+        "settings": [
+            {
+                "name": setting_name(s),
+                "counts": at.signature_counts(),
+                "modelled": len(at.signature_counts()) >= MIN_COUNTS,
+            }
+            for s, at in traced
+        ],
+        "alone": why,
+        "parts": [],
+        "checks": [],
     }
     for part in parts:
         if len(part.members) < MIN_SETTINGS:
             continue
-        tables = {m: [load_table(roots[setting_name(member.setting)], n)
-                      for n in member.model["counts"]] for m, member in enumerate(part.members)}
+        tables = {
+            m: [load_table(roots[setting_name(member.setting)], n) for n in member.model["counts"]]
+            for m, member in enumerate(part.members)
+        }
         say(f"laws from {', '.join(setting_name(m.setting) for m in part.members)}")
         out["parts"].append(_part(part, tables))
     write_json(family_path(study.root), out)
@@ -99,17 +106,31 @@ def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     laws = laws_of(part, every)
     work = fit_family_work(part, every, tables)
     if len(rest) < MIN_SETTINGS:
-        missed = Missed({"n": max(part.members[last].model["counts"]), "possible": False,
-                         "setting": setting_name(part.members[last].setting),
-                         "why": "only two values of the parameters have models alike"},
-                        frozenset(), ())
+        missed = Missed(
+            {
+                "n": max(part.members[last].model["counts"]),
+                "possible": False,
+                "setting": setting_name(part.members[last].setting),
+                "why": "only two values of the parameters have models alike",
+            },
+            frozenset(),
+            (),
+        )
     else:
         without = Fitted(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
         missed = leave_out(without, last, tables[last])
-    return {"settings": [setting_name(m.setting) for m in part.members], "tree": part.tree,
-            "where": part.leaves.where, "laws": laws, "work": work, "holdout": missed.report,
-            "missed": {"calls": sorted((list(c) for c in missed.calls), key=repr),
-                       "phases": [list(p) for p in missed.phases]}}
+    return {
+        "settings": [setting_name(m.setting) for m in part.members],
+        "tree": part.tree,
+        "where": part.leaves.where,
+        "laws": laws,
+        "work": work,
+        "holdout": missed.report,
+        "missed": {
+            "calls": sorted((list(c) for c in missed.calls), key=repr),
+            "phases": [list(p) for p in missed.phases],
+        },
+    }
 
 
 def load(root: Path) -> dict[str, Any]:
@@ -120,8 +141,10 @@ def load(root: Path) -> dict[str, Any]:
     found = read_json(path, SCHEMA)
     missing = {"parameters", "settings", "parts", "alone", "checks"} - set(found)
     if missing:
-        raise P3SError(f"{path}: damaged or of another version (no {sorted(missing)[0]}); run "
-                       f"p3s model {root} again")
+        raise P3SError(
+            f"{path}: damaged or of another version (no {sorted(missing)[0]}); run "
+            f"p3s model {root} again"
+        )
     return found
 
 
@@ -141,8 +164,11 @@ def _fitted(study: Study, raw: Mapping[str, Any]) -> tuple[Fitted, Missed]:
     leaves = Leaves()
     leaves.where = list(raw["where"])
     part = Alike(members, raw["tree"], leaves)
-    missed = Missed(raw["holdout"], frozenset(tuple(c) for c in raw["missed"]["calls"]),
-                    tuple(tuple(p) for p in raw["missed"]["phases"]))
+    missed = Missed(
+        raw["holdout"],
+        frozenset(tuple(c) for c in raw["missed"]["calls"]),
+        tuple(tuple(p) for p in raw["missed"]["phases"]),
+    )
     return Fitted(part, tuple(range(len(members))), raw["laws"], raw["work"]), missed
 
 
@@ -161,7 +187,8 @@ def choose(study: Study, family: Mapping[str, Any], setting: Setting) -> Mapping
     why = family["alone"].get(near, "a structure of its own")
     raise P3SError(
         f"{study.root}: no model at {setting_name(setting)}: the nearest traced value, {near}, "
-        f"has {why}, and no other is like it; trace more values near it, or this one itself")
+        f"has {why}, and no other is like it; trace more values near it, or this one itself"
+    )
 
 
 def instantiate(root: Path, setting: Setting) -> Path:
@@ -180,19 +207,23 @@ def instantiate(root: Path, setting: Setting) -> Path:
     fitted, missed = _fitted(study, part)
     model = model_at(fitted, setting, missed)
     model["derived"]["left_out"] = [
-        s["name"] for s in family["settings"] if s["modelled"] and s["name"] not in
-        part["settings"]]
+        s["name"] for s in family["settings"] if s["modelled"] and s["name"] not in part["settings"]
+    ]
     command = filled(study.command(), setting)
     made = Study.create(at.root, command)
-    made.update(derived=True, parent="../..",
-                setting={name: value_text(value) for name, value in setting.items()})
+    made.update(
+        derived=True,
+        parent="../..",
+        setting={name: value_text(value) for name, value in setting.items()},
+    )
     write_json(made.model_path, model)
     build_compute(made.root, points_for(study, fitted, model))
     return made.root
 
 
-def _check(study: Study, family: Mapping[str, Any], setting: Setting, at: Study
-           ) -> list[dict[str, Any]]:
+def _check(
+    study: Study, family: Mapping[str, Any], setting: Setting, at: Study
+) -> list[dict[str, Any]]:
     """Compare the family with a setting that has too few counts for a model of its own."""
     from p3s.characterize import load_table
     from p3s.model.compare import compare
@@ -204,8 +235,9 @@ def _check(study: Study, family: Mapping[str, Any], setting: Setting, at: Study
         out = []
         for n in at.signature_counts():
             report = compare(model, load_table(at.root, n))
-            out.append({"name": name, "possible": True, "equal": all_equal(report),
-                        **summary(report)})
+            out.append(
+                {"name": name, "possible": True, "equal": all_equal(report), **summary(report)}
+            )
         return out
     except P3SError as err:
         return [{"name": name, "possible": False, "why": str(err)}]
@@ -223,15 +255,18 @@ def refresh(study: Study, again: bool = False) -> bool:
         raise P3SError(
             f"{study.root}: holds a study for every value of {', '.join(names)}; name a value "
             f"with --param {names[0]}=VALUE, or one of its studies: "
-            + ", ".join(str(at.root) for _, at in settings_in(study)[:3]))
+            + ", ".join(str(at.root) for _, at in settings_in(study)[:3])
+        )
     found = parent_of(study)
-    if found is None or not study.manifest().get("derived") \
-            or len(study.counts()) >= MIN_COUNTS:
+    if found is None or not study.manifest().get("derived") or len(study.counts()) >= MIN_COUNTS:
         return False
     root, setting = found
     newer = family_path(root.root)
-    if again or not study.model_path.exists() or (
-            newer.exists() and newer.stat().st_mtime_ns > study.model_path.stat().st_mtime_ns):
+    if (
+        again
+        or not study.model_path.exists()
+        or (newer.exists() and newer.stat().st_mtime_ns > study.model_path.stat().st_mtime_ns)
+    ):
         instantiate(root.root, setting)
     return True
 

@@ -17,20 +17,86 @@ from p3s.laws.expr import num
 from p3s.settings import Setting
 
 Model = Mapping[str, Any]
-_ITEM = ("site", "op", "kind", "tag", "tag_value", "relation", "place", "phase", "order",
-         "loop_start", "loops", "at", "stages_of")
+_ITEM = (
+    "site",
+    "op",
+    "kind",
+    "tag",
+    "tag_value",
+    "relation",
+    "place",
+    "phase",
+    "order",
+    "loop_start",
+    "loops",
+    "at",
+    "stages_of",
+)
 _SLOT = ("guard", "count", "elements", "elem_bytes", "turns", "root", "relation", "place", "when")
 _PHASE = ("phase", "parent", "depth", "name", "items", "weight", "fused_stages")
 #: What says how a law was found, and is not part of it.
-_ABOUT = frozenset({"points", "free", "even", "rivals", "open", "from", "stated", "means",
-                    "rel_half_width", "max_n", "band"})
+_ABOUT = frozenset(
+    {
+        "points",
+        "free",
+        "even",
+        "rivals",
+        "open",
+        "from",
+        "stated",
+        "means",
+        "rel_half_width",
+        "max_n",
+        "band",
+    }
+)
 #: Where numbers are names of things (an item, a place in an order, a direction), not amounts.
-_NAMES = frozenset({"site", "op", "kind", "tag", "tag_value", "phase", "order", "loop_start",
-                    "loops", "at", "stages_of", "parent", "depth", "items", "loop", "follows",
-                    "place", "factor", "grid", "tag_splits", "guard", "elem_bytes",
-                    "walk"})
-_OPERATORS = frozenset({"num", "sym", "add", "mul", "pow", "log2", "exp2", "floor", "ceil", "min",
-                        "max", "quot", "mod", "sum", "block"})
+_NAMES = frozenset(
+    {
+        "site",
+        "op",
+        "kind",
+        "tag",
+        "tag_value",
+        "phase",
+        "order",
+        "loop_start",
+        "loops",
+        "at",
+        "stages_of",
+        "parent",
+        "depth",
+        "items",
+        "loop",
+        "follows",
+        "place",
+        "factor",
+        "grid",
+        "tag_splits",
+        "guard",
+        "elem_bytes",
+        "walk",
+    }
+)
+_OPERATORS = frozenset(
+    {
+        "num",
+        "sym",
+        "add",
+        "mul",
+        "pow",
+        "log2",
+        "exp2",
+        "floor",
+        "ceil",
+        "min",
+        "max",
+        "quot",
+        "mod",
+        "sum",
+        "block",
+    }
+)
 
 
 class Differs(Exception):
@@ -73,10 +139,13 @@ def rules_of(model: Model, number: Sequence[int] | None = None) -> dict[str, Any
         "grid": model["grid"]["family"],
         "tag_splits": sorted(model["tag_splits"]),
         "items": made,
-        "phases": [{**{key: p[key] for key in _PHASE},
-                    "items": [number[i] for i in p["items"]]} for p in model["phases"]],
-        "order": None if model["order"] is None else {
-            "loops": [loop(raw) for raw in model["order"]["loops"]]},
+        "phases": [
+            {**{key: p[key] for key in _PHASE}, "items": [number[i] for i in p["items"]]}
+            for p in model["phases"]
+        ],
+        "order": None
+        if model["order"] is None
+        else {"loops": [loop(raw) for raw in model["order"]["loops"]]},
     }
 
 
@@ -85,6 +154,7 @@ def numbering(model: Model, like: Model) -> list[int]:
 
     Raises Differs where the calls are not the same.
     """
+
     def key(item: Mapping[str, Any]) -> tuple[str, str, Any]:
         return item["site"], item["op"], item["tag"]
 
@@ -95,16 +165,24 @@ def numbering(model: Model, like: Model) -> list[int]:
     for i, item in enumerate(model["items"]):
         mine.setdefault(key(item), []).append(i)
     if {k: len(v) for k, v in places.items()} != {k: len(v) for k, v in mine.items()}:
-        op = next((k[1] for k in {**places, **mine}
-                   if len(places.get(k, ())) != len(mine.get(k, ()))), "?")
+        op = next(
+            (k[1] for k in {**places, **mine} if len(places.get(k, ())) != len(mine.get(k, ()))),
+            "?",
+        )
         raise Differs(f"other calls ({op})")
     out = [0] * len(model["items"])
     for k, here in mine.items():
         left = list(places[k])
         for i in here:
-            found = next((j for j in left if like["items"][j]["relation"]
-                          == model["items"][i]["relation"]
-                          and like["items"][j]["place"] == model["items"][i]["place"]), left[0])
+            found = next(
+                (
+                    j
+                    for j in left
+                    if like["items"][j]["relation"] == model["items"][i]["relation"]
+                    and like["items"][j]["place"] == model["items"][i]["place"]
+                ),
+                left[0],
+            )
             left.remove(found)
             out[i] = found
     return out
@@ -140,20 +218,32 @@ def join(trees: Sequence[Any], leaves: Leaves, path: str = "", names: bool = Fal
         keys = [key for key in first if key not in _ABOUT]
         if any([key for key in tree if key not in _ABOUT] != keys for tree in trees):
             raise Differs(path)
-        return {key: join([tree[key] for tree in trees], leaves, f"{path}.{key}",
-                          names or _names(path, key, first)) for key in keys}
+        return {
+            key: join(
+                [tree[key] for tree in trees],
+                leaves,
+                f"{path}.{key}",
+                names or _names(path, key, first),
+            )
+            for key in keys
+        }
     if all(_is_expr(tree) for tree in trees):
         return _join_exprs(trees, leaves, path, names)
     if all(isinstance(tree, list) for tree in trees):
         if len({len(tree) for tree in trees}) > 1:
             raise Differs(path)
-        return [join(each, leaves, f"{path}[{k}]", names)
-                for k, each in enumerate(zip(*trees, strict=True))]
+        return [
+            join(each, leaves, f"{path}[{k}]", names)
+            for k, each in enumerate(zip(*trees, strict=True))
+        ]
     if all(isinstance(tree, (int, float)) and not isinstance(tree, bool) for tree in trees):
         if names:
             raise Differs(path)
-        return {"law": leaves.add(path, "number", [
-            Fraction(t) if float(t).is_integer() else float(t) for t in trees])}
+        return {
+            "law": leaves.add(
+                path, "number", [Fraction(t) if float(t).is_integer() else float(t) for t in trees]
+            )
+        }
     raise Differs(path)
 
 
@@ -171,8 +261,9 @@ def _names(path: str, key: str, tree: Mapping[str, Any]) -> bool:
 
 
 def _is_expr(tree: Any) -> bool:
-    return isinstance(tree, list) and bool(tree) and isinstance(tree[0], str) \
-        and tree[0] in _OPERATORS
+    return (
+        isinstance(tree, list) and bool(tree) and isinstance(tree[0], str) and tree[0] in _OPERATORS
+    )
 
 
 def _join_exprs(trees: Sequence[Any], leaves: Leaves, path: str, names: bool) -> Any:
@@ -190,8 +281,10 @@ def _join_exprs(trees: Sequence[Any], leaves: Leaves, path: str, names: bool) ->
         raise Differs(path)
     if op in ("sym", "block") and len({tree[1] for tree in trees}) > 1:
         raise Differs(path)
-    return [join(each, leaves, path, names) if isinstance(each[0], list) else each[0]
-            for each in zip(*trees, strict=True)]
+    return [
+        join(each, leaves, path, names) if isinstance(each[0], list) else each[0]
+        for each in zip(*trees, strict=True)
+    ]
 
 
 def _padded(trees: Sequence[Any], path: str) -> list[Any]:
@@ -201,8 +294,13 @@ def _padded(trees: Sequence[Any], path: str) -> list[Any]:
             continue
         at_start = longest[1][0] == "num"
 
-        def padded(tree: Any, op: str = op, nothing: Any = nothing, longest: Any = longest,
-                   at_start: bool = at_start) -> Any:
+        def padded(
+            tree: Any,
+            op: str = op,
+            nothing: Any = nothing,
+            longest: Any = longest,
+            at_start: bool = at_start,
+        ) -> Any:
             if tree[0] == op and len(tree) == len(longest):
                 return tree
             parts = tree[1:] if tree[0] == op else [tree]
@@ -214,8 +312,9 @@ def _padded(trees: Sequence[Any], path: str) -> list[Any]:
     raise Differs(path)
 
 
-def fill(tree: Any, number: Callable[[int], Fraction | float],
-         points: Callable[[int], dict[str, Any]]) -> Any:
+def fill(
+    tree: Any, number: Callable[[int], Fraction | float], points: Callable[[int], dict[str, Any]]
+) -> Any:
     """Return a tree without leaves: ``number(k)`` and ``points(k)`` stand in for the laws."""
     if isinstance(tree, dict):
         if set(tree) == {"law"}:
@@ -251,8 +350,9 @@ def nearest(settings: Sequence[Setting], wanted: Setting) -> list[int]:
     import math
 
     def distance(setting: Setting) -> float:
-        return math.hypot(*(math.log(float(setting[name]) / float(value))
-                            for name, value in wanted.items()))
+        return math.hypot(
+            *(math.log(float(setting[name]) / float(value)) for name, value in wanted.items())
+        )
 
     if any(value <= 0 for s in (*settings, wanted) for value in s.values()):
         raise P3SError("model: a parameter is not above zero")

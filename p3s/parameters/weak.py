@@ -19,7 +19,9 @@ from p3s.text import processes
 
 _LAW = re.compile(
     r"(?P<name>[A-Za-z_]\w*)~(?:(?P<factor>[0-9.]+)\*)?n"
-    r"(?:\^(?P<exponent>[0-9.]+|\([0-9.]+(?:/[0-9.]+)?\)))?", re.ASCII)
+    r"(?:\^(?P<exponent>[0-9.]+|\([0-9.]+(?:/[0-9.]+)?\)))?",
+    re.ASCII,
+)
 #: Largest exponent that is taken: n^4 at 1,000 processes is no size any more.
 _MOST = 4
 #: Significant digits of a value that is no whole number; largest value.
@@ -45,14 +47,19 @@ class WeakLaw:
         else:
             found = _nearly(float(exact) * float(ratio) ** float(self.exponent))
         if not found or found > _LARGEST:
-            raise UsageError(f"--weak: {self.name} at {processes(n)} would be {float(found):.3g}; "
-                             "give a law that grows less")
+            raise UsageError(
+                f"--weak: {self.name} at {processes(n)} would be {float(found):.3g}; "
+                "give a law that grows less"
+            )
         if whole:
             rounded = Fraction(max(math.floor(found + Fraction(1, 2)), 1))
             return rounded, rounded != found
         digits = _DIGITS - 1 - math.floor(math.log10(float(found)))
-        rounded = Fraction(round(found * 10**9), 10**9) if digits > 9 else Fraction(
-            round(found * Fraction(10) ** digits)) / Fraction(10) ** digits
+        rounded = (
+            Fraction(round(found * 10**9), 10**9)
+            if digits > 9
+            else Fraction(round(found * Fraction(10) ** digits)) / Fraction(10) ** digits
+        )
         return rounded, rounded != found
 
     def text(self) -> str:
@@ -80,8 +87,10 @@ def parse_laws(text: str) -> list[WeakLaw]:
     for word in text.replace(" ", "").split(","):
         match = _LAW.fullmatch(word)
         if match is None:
-            raise UsageError(f"--weak {text[:60]}: {word[:40]!r} is no law; write NAME~n, "
-                             "NAME~n^0.5, NAME~n^(1/3) or NAME~100*n")
+            raise UsageError(
+                f"--weak {text[:60]}: {word[:40]!r} is no law; write NAME~n, "
+                "NAME~n^0.5, NAME~n^(1/3) or NAME~100*n"
+            )
         where = f"--weak {text[:60]}"
         raw = match["exponent"]
         exponent = Fraction(1)
@@ -89,8 +98,10 @@ def parse_laws(text: str) -> list[WeakLaw]:
             top, _, bottom = raw.strip("()").partition("/")
             exponent = parse_value(top, where) / (parse_value(bottom, where) if bottom else 1)
         if exponent > _MOST or exponent.denominator > 1000:
-            raise UsageError(f"{where}: the exponent {raw} is not between 0 and {_MOST} with a "
-                             "denominator up to 1000")
+            raise UsageError(
+                f"{where}: the exponent {raw} is not between 0 and {_MOST} with a "
+                "denominator up to 1000"
+            )
         if any(law.name == match["name"] for law in out):
             raise UsageError(f"{where}: {match['name']} has two laws; give one")
         factor = parse_value(match["factor"], where) if match["factor"] else None
@@ -98,9 +109,14 @@ def parse_laws(text: str) -> list[WeakLaw]:
     return out
 
 
-def settings_along(laws: Sequence[WeakLaw], fixed: Mapping[str, Fraction], names: Sequence[str],
-                   counts: Sequence[int], base_n: int, whole: Mapping[str, bool]
-                   ) -> tuple[dict[int, dict[str, Fraction]], list[str]]:
+def settings_along(
+    laws: Sequence[WeakLaw],
+    fixed: Mapping[str, Fraction],
+    names: Sequence[str],
+    counts: Sequence[int],
+    base_n: int,
+    whole: Mapping[str, bool],
+) -> tuple[dict[int, dict[str, Fraction]], list[str]]:
     """Return the setting at every count, and a sentence per value that was rounded.
 
     fixed: the value of every parameter at ``base_n``; those without a law keep it.
@@ -119,5 +135,3 @@ def settings_along(laws: Sequence[WeakLaw], fixed: Mapping[str, Fraction], names
             if rounded:
                 notes.append(f"at {processes(n)} {name} is rounded to {value_text(value)}")
     return out, notes
-
-

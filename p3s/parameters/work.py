@@ -22,15 +22,7 @@ from p3s.model.evaluate import model_grid
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
 from p3s.model.work.cases import Run
-from p3s.model.work.features import (
-    BEFORE,
-    HERE,
-    NONE,
-    ONCE,
-    Feature,
-    feature_values,
-    features,
-)
+from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.segments import counts_and_work, most_terms, places_of, run_of
 from p3s.model.work.sparse import fit_sparse
 from p3s.parameters.align import Alike
@@ -55,8 +47,9 @@ class Sampled:
     features: np.ndarray
 
 
-def fit_family_work(part: Alike, use: Sequence[int],
-                    tables: Mapping[int, Sequence[PointTable]]) -> dict[str, Any]:
+def fit_family_work(
+    part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]]
+) -> dict[str, Any]:
     """Return the laws of all segments: {"places": [...]} as in a model, and where they end.
 
     use: numbers of the members; tables: of each of them. Terms are [coefficient, expression,
@@ -69,11 +62,19 @@ def fit_family_work(part: Alike, use: Sequence[int],
     most = most_terms(runs)
     laws: dict[str, Any] = {}
     like: list[tuple[int, ...]] = []
-    pairs = sorted({(int(a), int(b)) for run in runs
-                    for a, b in np.unique(run.segments[:, 1:3], axis=0)},
-                   key=lambda pair: -sum(float(run.segments[
-                       (run.segments[:, 1] == pair[0]) & (run.segments[:, 2] == pair[1]), 4].sum())
-                       for run in runs))
+    pairs = sorted(
+        {(int(a), int(b)) for run in runs for a, b in np.unique(run.segments[:, 1:3], axis=0)},
+        key=lambda pair: (
+            -sum(
+                float(
+                    run.segments[
+                        (run.segments[:, 1] == pair[0]) & (run.segments[:, 2] == pair[1]), 4
+                    ].sum()
+                )
+                for run in runs
+            )
+        ),
+    )
     names = list(places)
     for a, b in pairs:
         law, terms = _law(samples, a, b, basis, most[(a, b)], like)
@@ -97,8 +98,12 @@ def _at_member(part: Alike, tree: Any, m: int) -> Any:
     return fill(tree, lambda k: values[k][m], lambda k: values[k][m])
 
 
-def _samples(part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]],
-             places: Mapping[Place, int]) -> tuple[list[Sampled], list[Feature]]:
+def _samples(
+    part: Alike,
+    use: Sequence[int],
+    tables: Mapping[int, Sequence[PointTable]],
+    places: Mapping[Place, int],
+) -> tuple[list[Sampled], list[Feature]]:
     basis = family_features(part, use)
     out = []
     for m in use:
@@ -125,8 +130,9 @@ def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
         if kind == "number":
             mark_of[k] = marks.setdefault(tuple(values), _MARK + len(marks))
     leaf_of = {mark: k for k, mark in reversed(mark_of.items())}
-    marked = fill(part.tree["items"], lambda k: Fraction(mark_of[k]),
-                  lambda k: part.leaves.values[k][use[0]])
+    marked = fill(
+        part.tree["items"], lambda k: Fraction(mark_of[k]), lambda k: part.leaves.values[k][use[0]]
+    )
     ndims = int(part.tree["grid"]["ndims"])
 
     def unmarked(expr: Any) -> Any:
@@ -139,8 +145,11 @@ def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
     out = []
     for f in features(marked, ndims):
         out.append(Feature(unmarked(f.expr), f.cost, f.message, f.nest))
-    names = [name for name in part.members[use[0]].setting
-             if len({part.members[m].setting[name] for m in use}) > 1]
+    names = [
+        name
+        for name in part.members[use[0]].setting
+        if len({part.members[m].setting[name] for m in use}) > 1
+    ]
     out += _of_parameters(names)
     return sorted(out, key=lambda f: f.cost)
 
@@ -149,7 +158,11 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
     """Return shapes of n times products of powers of the parameters, up to the third power."""
     n = sym("n")
     shapes: list[tuple[Expr, float]] = [
-        (power(n, -1), 1.5), (num(1), 1.8), (["pow", n, -1, 2], 2.2), (["pow", n, -2, 3], 2.2)]
+        (power(n, -1), 1.5),
+        (num(1), 1.8),
+        (["pow", n, -1, 2], 2.2),
+        (["pow", n, -2, 3], 2.2),
+    ]
     out = []
     for powers in product(range(4), repeat=len(names)):
         if not 0 < sum(powers) <= 3:
@@ -165,8 +178,14 @@ def _of_parameters(names: Sequence[str]) -> list[Feature]:
     return out
 
 
-def _law(samples: Sequence[Sampled], a: int, b: int, basis: Sequence[Feature], max_terms: int,
-         like: Sequence[tuple[int, ...]]) -> tuple[dict[str, Any], tuple[int, ...]]:
+def _law(
+    samples: Sequence[Sampled],
+    a: int,
+    b: int,
+    basis: Sequence[Feature],
+    max_terms: int,
+    like: Sequence[tuple[int, ...]],
+) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, label, counts = [], [], [], set()
     for number, sample in enumerate(samples):
@@ -178,32 +197,56 @@ def _law(samples: Sequence[Sampled], a: int, b: int, basis: Sequence[Feature], m
             continue
         if len(ranks) > _RANKS:
             ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))]
-        factor = {NONE: np.ones(len(ranks)), HERE: run.sizes[b][ranks],
-                  BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
-                  ONCE: 1.0 / count[ranks]}
+        factor = {
+            NONE: np.ones(len(ranks)),
+            HERE: run.sizes[b][ranks],
+            BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+            ONCE: 1.0 / count[ranks],
+        }
         x.append(sample.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
         y.append(work[ranks] / count[ranks])
         label.append(np.full(len(ranks), number))
         counts.add(run.grid.n)
     nest = [i for i, f in enumerate(basis) if f.nest]
     # met by as many samples as terms is met by chance
-    enough = len({(v, *row) for part, rows in zip(y, x, strict=True)
-                  for v, row in zip(part.tolist(), rows[:, nest].tolist(), strict=True)})
-    fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(label),
-                     [f.cost for f in basis], nest if enough >= len(nest) + 2 else [],
-                     [i for i, f in enumerate(basis) if f.falls and not leaves_of(f.expr)],
-                     max_terms, like)
+    enough = len(
+        {
+            (v, *row)
+            for part, rows in zip(y, x, strict=True)
+            for v, row in zip(part.tolist(), rows[:, nest].tolist(), strict=True)
+        }
+    )
+    fit = fit_sparse(
+        np.concatenate(x),
+        np.concatenate(y),
+        np.concatenate(label),
+        [f.cost for f in basis],
+        nest if enough >= len(nest) + 2 else [],
+        [i for i, f in enumerate(basis) if f.falls and not leaves_of(f.expr)],
+        max_terms,
+        like,
+    )
 
     def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
         return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
 
-    return {"terms": terms(fit.terms, fit.coef), "error": fit.error,
-            "rivals": [terms(*rival) for rival in fit.rivals], "counts": sorted(counts)}, fit.terms
+    return {
+        "terms": terms(fit.terms, fit.coef),
+        "error": fit.error,
+        "rivals": [terms(*rival) for rival in fit.rivals],
+        "counts": sorted(counts),
+    }, fit.terms
 
 
 # ---- the places of a model at one setting ----------------------------------------------------
-def places_at(part: Alike, use: Sequence[int], work: Mapping[str, Any], setting: Setting,
-              filled: Any, beyond: float) -> dict[Place, dict[str, Any]]:
+def places_at(
+    part: Alike,
+    use: Sequence[int],
+    work: Mapping[str, Any],
+    setting: Setting,
+    filled: Any,
+    beyond: float,
+) -> dict[Place, dict[str, Any]]:
     """Return the places of all phases at a setting, by (site, operation).
 
     filled: (tree) -> tree without leaves at the setting; beyond: doublings by which the setting
@@ -221,16 +264,30 @@ def places_at(part: Alike, use: Sequence[int], work: Mapping[str, Any], setting:
             segments = []
             for a, own in zip(place["from"], place["segments"], strict=True):
                 law = work["segments"].get(_key(None if a is None else (a[0], a[1]), name))
-                segments.append(own if law is None else {
-                    "terms": terms(law["terms"]), "error": law["error"] * (1 + 0.5 * beyond),
-                    "rivals": [terms(r) for r in law["rivals"]], "counts": law["counts"]})
-            out[name] = {"place": list(name), "from": place["from"], "segments": segments,
-                         "cases": _cases(part, use, name, place, setting),
-                         **{key: place[key] for key in ("calls_at", "size") if key in place},
-                         "items": sorted(near.number[i] for i in place["items"]),
-                         "rows": [row for _, row in sorted(zip(
-                             (near.number[i] for i in place["items"]), place["rows"],
-                             strict=True))]}
+                segments.append(
+                    own
+                    if law is None
+                    else {
+                        "terms": terms(law["terms"]),
+                        "error": law["error"] * (1 + 0.5 * beyond),
+                        "rivals": [terms(r) for r in law["rivals"]],
+                        "counts": law["counts"],
+                    }
+                )
+            out[name] = {
+                "place": list(name),
+                "from": place["from"],
+                "segments": segments,
+                "cases": _cases(part, use, name, place, setting),
+                **{key: place[key] for key in ("calls_at", "size") if key in place},
+                "items": sorted(near.number[i] for i in place["items"]),
+                "rows": [
+                    row
+                    for _, row in sorted(
+                        zip((near.number[i] for i in place["items"]), place["rows"], strict=True)
+                    )
+                ],
+            }
     return out
 
 
@@ -252,8 +309,9 @@ def _term(coef: float, expr: Expr, message: str) -> list[Any]:
     return [coef, mul(*parts), message]
 
 
-def _cases(part: Alike, use: Sequence[int], name: Place, place: Mapping[str, Any],
-           setting: Setting) -> list[dict[str, Any]]:
+def _cases(
+    part: Alike, use: Sequence[int], name: Place, place: Mapping[str, Any], setting: Setting
+) -> list[dict[str, Any]]:
     """Return how often segments occur, numbers as laws where other settings have the same cases.
 
     Where they have not, the cases are those of the first member: the nearest setting.
@@ -263,8 +321,15 @@ def _cases(part: Alike, use: Sequence[int], name: Place, place: Mapping[str, Any
 
     others = []
     for m in use:
-        found = next((p for phase in part.members[m].model["phases"]
-                      for p in phase["work"]["places"] if tuple(p["place"]) == name), None)
+        found = next(
+            (
+                p
+                for phase in part.members[m].model["phases"]
+                for p in phase["work"]["places"]
+                if tuple(p["place"]) == name
+            ),
+            None,
+        )
         if found is not None and found["from"] == place["from"]:
             others.append((part.members[m].setting, found["cases"]))
     leaves = Leaves()

@@ -34,13 +34,19 @@ def contradictions(
     ``model_s``: the model's run time in s by count. The ratio is that to the law of the others.
     """
     found = []
-    work = {n: math.log(statistics.median(run.totals_s)) for n, run in runs.items()
-            if run.totals_s and all(total > 0 for total in run.totals_s)}  # fmt: skip
+    work = {
+        n: math.log(statistics.median(run.totals_s))
+        for n, run in runs.items()
+        if run.totals_s and all(total > 0 for total in run.totals_s)
+    }
     for n, ratio, by in _odd(work, sloped=True):
         if not _agree(runs[n].totals_s):
             found.append((by, n, ("computation", ratio)))
-    times = {n: math.log(run.wall_s / model_s[n]) for n, run in runs.items()
-             if run.representative and run.wall_s > 0 and model_s.get(n, 0.0) > 0}  # fmt: skip
+    times = {
+        n: math.log(run.wall_s / model_s[n])
+        for n, run in runs.items()
+        if run.representative and run.wall_s > 0 and model_s.get(n, 0.0) > 0
+    }
     for n, ratio, by in _odd(times, sloped=False):
         if not (len(runs[n].totals_s) > 1 and _agree((runs[n].wall_s, runs[n].wall_max_s))):
             found.append((by, n, ("run time", ratio)))

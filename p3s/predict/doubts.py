@@ -56,15 +56,19 @@ def _another(commands: Commands) -> str:
 def _measure(counts: Sequence[int], commands: Commands) -> str:
     """Return what would give costs of messages that tell how fast a run is."""
     typical = commands.predict(counts, "--network", _NETWORK)
-    return ("measure messages on nodes with a core for each rank (--hosts names them), or predict "
-            f"for a typical cluster ({typical})")  # fmt: skip
+    return (
+        "measure messages on nodes with a core for each rank (--hosts names them), or predict "
+        f"for a typical cluster ({typical})"
+    )
 
 
 def _narrower(part: str, row: Row, traced: Sequence[int], commands: Commands) -> str:
     """Return what would make a part of a row's interval narrower."""
     if part == "cost" and traced:
-        return (f"trace with repeats ({again(traced, commands)}), or add a smaller workload "
-                f"({commands.next(row['n'])} names one)")  # fmt: skip
+        return (
+            f"trace with repeats ({again(traced, commands)}), or add a smaller workload "
+            f"({commands.next(row['n'])} names one)"
+        )
     if part == "replay":
         return _measure([row["n"]], commands)
     if part == "model":
@@ -122,13 +126,13 @@ def _not_modelled(head: Mapping[str, Any]) -> dict[str, float]:
     """Return the share of time and of events in calls of kinds that are not modelled."""
     rows = head.get("not_modelled")
     found = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-    return {what: sum(float(row.get(f"share_of_{what}") or 0.0) for row in found)
-            for what in ("time", "events")}  # fmt: skip
+    return {
+        what: sum(float(row.get(f"share_of_{what}") or 0.0) for row in found)
+        for what in ("time", "events")
+    }
 
 
-def of_rules(
-    heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY
-) -> list[Reason]:
+def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say when too much is left out, or has no rule; ``heads``: scaled.json of the counts."""
     reasons: dict[str, Reason] = {}
     for head in heads:
@@ -160,11 +164,16 @@ def of_reach(
     if ratio <= EXTRAPOLATION_LIMIT:
         return []
     larger = commands.larger(max(traced, default=1))
-    return [Reason("extrapolated",
-                   f"the largest count is {ratio:.0f} times the largest traced one (limit "
-                   f"{EXTRAPOLATION_LIMIT:.0f})",
-                   f"trace a larger count ({commands.trace(larger)})" if larger else
-                   "a larger input might run at a larger count, to be traced")]  # fmt: skip
+    return [
+        Reason(
+            "extrapolated",
+            f"the largest count is {ratio:.0f} times the largest traced one (limit "
+            f"{EXTRAPOLATION_LIMIT:.0f})",
+            f"trace a larger count ({commands.trace(larger)})"
+            if larger
+            else "a larger input might run at a larger count, to be traced",
+        )
+    ]
 
 
 def missed(
@@ -177,9 +186,13 @@ def missed(
     if not isinstance(holdout, Mapping):
         return []
     if not holdout.get("possible", True):
-        return [Reason("not-held-out",
-                       f"the model could not be checked on a held-out count: {holdout.get('why')}",
-                       f"trace more counts ({commands.next()} names them)")]  # fmt: skip
+        return [
+            Reason(
+                "not-held-out",
+                f"the model could not be checked on a held-out count: {holdout.get('why')}",
+                f"trace more counts ({commands.next()} names them)",
+            )
+        ]
     wrong = []
     for key, name in (("p2p_triples", "message"), ("collectives", "collective")):
         pair = holdout.get(key)
@@ -193,22 +206,29 @@ def missed(
         wrong.append(f"{off} of {plural(weights['phases'], 'phase weight')}")
     reasons = []
     if wrong:
-        reasons.append(Reason(
-            "holdout-missed",
-            f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
-            _another(commands)))  # fmt: skip
+        reasons.append(
+            Reason(
+                "holdout-missed",
+                f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
+                _another(commands),
+            )
+        )
     return reasons + work_missed(holdout, commands)
 
 
 def work_missed(holdout: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say when the work was off where a model was checked that was fitted without that count."""
     return _work_off(
-        holdout, "holdout-work",
-        f"fitted without {left_out(holdout)} the model's computation there is off by", commands)
+        holdout,
+        "holdout-work",
+        f"fitted without {left_out(holdout)} the model's computation there is off by",
+        commands,
+    )
 
 
-def _work_off(compared: Mapping[str, Any], code: str, words: str, commands: Commands
-              ) -> list[Reason]:
+def _work_off(
+    compared: Mapping[str, Any], code: str, words: str, commands: Commands
+) -> list[Reason]:
     off = work_off(compared.get("work"))
     if off is None or off <= WORK_LIMIT:
         return []
@@ -223,17 +243,20 @@ def of_validation(result: Mapping[str, Any], commands: Commands = NO_STUDY) -> l
     """Say what a comparison with a run at a count that was not modelled speaks against."""
     n = int(result["n"])
     reasons = _work_off(
-        result, "validate-work", f"in the run at {processes(n)} computation was off by",
-        commands)
+        result, "validate-work", f"in the run at {processes(n)} computation was off by", commands
+    )
     missing = result.get("unmodelled")
     share = float(missing.get("share_of_time") or 0.0) if isinstance(missing, Mapping) else 0.0
     if share > UNKNOWN_LIMIT:
-        reasons.append(Reason(
-            "left-out",
-            f"in the run at {processes(n)} events that the model leaves out are "
-            f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
-            f"make it one of the traced counts ({again(n, commands)}); calls of kinds that are "
-            "not modelled stay out"))  # fmt: skip
+        reasons.append(
+            Reason(
+                "left-out",
+                f"in the run at {processes(n)} events that the model leaves out are "
+                f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
+                f"make it one of the traced counts ({again(n, commands)}); calls of kinds that are "
+                "not modelled stay out",
+            )
+        )
     return reasons
 
 
@@ -245,17 +268,26 @@ def of_runs(runs: Mapping[int, Measured], commands: Commands = NO_STUDY) -> list
     reasons = []
     shared = [n for n, run in sorted(runs.items()) if run.shared_cores and not run.elsewhere]
     if shared:
-        reasons.append(Reason("shared-cores",
-                              f"at {processes(shared)} the traced ranks shared cores: {instead}",
-                              advice, False))  # fmt: skip
+        reasons.append(
+            Reason(
+                "shared-cores",
+                f"at {processes(shared)} the traced ranks shared cores: {instead}",
+                advice,
+                False,
+            )
+        )
     for n, run in sorted(runs.items()):
         if not (run.shared_cores or run.elsewhere or run.on_core):
-            reasons.append(Reason(
-                "off-core",
-                f"at {processes(n)} the traced ranks computed without a core for "
-                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
-                f"input or output): {instead}",
-                f"trace it again on quiet cores ({again(n, commands)})", False))  # fmt: skip
+            reasons.append(
+                Reason(
+                    "off-core",
+                    f"at {processes(n)} the traced ranks computed without a core for "
+                    f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
+                    f"input or output): {instead}",
+                    f"trace it again on quiet cores ({again(n, commands)})",
+                    False,
+                )
+            )
     return reasons
 
 
@@ -299,20 +331,24 @@ def of_communication(
         Reason(
             "not-representative",
             f"communication at {processes(where)} was not measured as in a run: {why}",
-            _measure(where, commands), bool(rests & set(where)),
+            _measure(where, commands),
+            bool(rests & set(where)),
         )
         for why, where in counts.items()
-    ]  # fmt: skip
+    ]
 
 
-def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row],
-                  commands: Commands = NO_STUDY) -> list[Reason]:
+def of_simulation(
+    followed: Mapping[int, Followed], rows: Sequence[Row], commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say where the simulation could not follow the messages of the model, or did not settle.
 
     ``followed``: by count. Where every such count was measured, the times do not rest on it.
     """
-    share = {row["n"]: float(row["comm_s"] or 0.0) / row["model_s"] if row["model_s"] > 0 else 0.0
-             for row in rows}
+    share = {
+        row["n"]: float(row["comm_s"] or 0.0) / row["model_s"] if row["model_s"] > 0 else 0.0
+        for row in rows
+    }
     rests = {row["n"] for row in rows if row["time_from"] != "measured"}
     advice = _another(commands)
     lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
@@ -321,21 +357,31 @@ def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row],
     if lost:
         n = max(lost, key=lambda n: lost[n].lost)
         one = lost[n]
-        reasons.append(Reason(
-            "unmatched",
-            f"at {processes(n)} {one.unmatched:,.0f} of {plural(round(one.messages), 'message')} "
-            f"({_few(one.calls)}) have no partner in the model (limit "
-            f"{100 * UNMATCHED_LIMIT:.0f} %): its rules contradict each other there, and the "
-            "simulation leaves these messages out", advice, bool(rests & set(lost))))
+        reasons.append(
+            Reason(
+                "unmatched",
+                f"at {processes(n)} {one.unmatched:,.0f} of "
+                f"{plural(round(one.messages), 'message')} ({_few(one.calls)}) have "
+                f"no partner in the model (limit {100 * UNMATCHED_LIMIT:.0f} %): its rules "
+                f"contradict each other there, and the "
+                "simulation leaves these messages out",
+                advice,
+                bool(rests & set(lost)),
+            )
+        )
     if moving:
         n = max(moving, key=lambda n: moving[n].unsettled * share[n])
         one = moving[n]
-        reasons.append(Reason(
-            "not-settled",
-            f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rests on loops "
-            f"whose iterations still changed by up to {100 * one.change:.3g} % at the end of the "
-            f"simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)", advice,
-            bool(rests & set(moving))))
+        reasons.append(
+            Reason(
+                "not-settled",
+                f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rests on "
+                f"loops whose iterations still changed by up to {100 * one.change:.3g} % at the "
+                f"end of the simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)",
+                advice,
+                bool(rests & set(moving)),
+            )
+        )
     return reasons
 
 
@@ -352,7 +398,8 @@ def of_residuals(
     for entry in residuals:
         whole = time.get(entry["n"], 0.0)
         tells = entry["representative"] or (
-            entry["n"] == base["n"] and base["time_from"] == "measured")  # fmt: skip
+            entry["n"] == base["n"] and base["time_from"] == "measured"
+        )
         if not tells or whole <= 0:
             continue
         ratio = off_by(entry, whole)
@@ -361,40 +408,48 @@ def of_residuals(
     if not found:
         return []
     _, worst = max(found, key=lambda pair: pair[0])
-    n, took = worst["n"], "the program took" if worst["what"] == "run time" else \
-        "computation took"
-    return [Reason(
-        "model-off",
-        f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} times "
-        f"as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not modelled, or the "
-        f"machine was busy with something else{_rests_on(base)}",
-        f"trace it again on quiet cores ({again(n, commands)}); if it takes as long again, the "
-        "report's list of gaps says what is left out")]  # fmt: skip
+    n, took = worst["n"], "the program took" if worst["what"] == "run time" else "computation took"
+    return [
+        Reason(
+            "model-off",
+            f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} "
+            f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
+            f"modelled, or the machine was busy with something else{_rests_on(base)}",
+            f"trace it again on quiet cores ({again(n, commands)}); if it takes as long again, the "
+            "report's list of gaps says what is left out",
+        )
+    ]
 
 
 def _rests_on(base: Row) -> str:
     """Say what speedups relate to where it is not the time of the model."""
-    return "" if base["time_from"] != "computation" else (
-        f"; speedups relate to the computation measured at {processes(base['n'])}, with the "
-        f"model's communication ({seconds(base['time_s'])}; the model says "
-        f"{seconds(base['model_s'])})")
+    return (
+        ""
+        if base["time_from"] != "computation"
+        else (
+            f"; speedups relate to the computation measured at {processes(base['n'])}, with the "
+            f"model's communication ({seconds(base['time_s'])}; the model says "
+            f"{seconds(base['model_s'])})"
+        )
+    )
 
 
-def of_efficiency(
-    rows: Sequence[Row], base: int, commands: Commands = NO_STUDY
-) -> list[Reason]:
+def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where the efficiency is above what can be believed."""
     found = [row for row in rows if row["efficiency"] > EFFICIENCY_LIMIT and not row["contradicts"]]
     if not found:
         return []
     worst = max(found, key=lambda row: float(row["efficiency"]))
-    return [Reason(
-        "superlinear",
-        f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} (limit "
-        f"{100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, or the "
-        "others are too short",
-        f"trace {base} again with repeats on quiet cores ({again(base, commands)}); what stays is "
-        "the program's own")]  # fmt: skip
+    return [
+        Reason(
+            "superlinear",
+            f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} "
+            f"(limit {100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, "
+            "or the others are too short",
+            f"trace {base} again with repeats on quiet cores ({again(base, commands)}); what "
+            "stays is the program's own",
+        )
+    ]
 
 
 def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
@@ -408,14 +463,19 @@ def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
     first, there = float(base["compute_s"] or 0.0), float(last["compute_s"] or 0.0)
     if there < SAME_WORK * first or first < 0.5 * base["model_s"]:
         return []
-    return [Reason(
-        "same-work",
-        f"each process computes {seconds(there)} at {processes(last['n'])} and {seconds(first)} at "
-        f"{base['n']}: if the input grows with the processes, its efficiency is that of weak "
-        f"scaling, {100 * base['time_s'] / last['time_s']:.0f} % (run times {base['n']} over "
-        f"{last['n']}), and the speedup says nothing",
-        "trace the program with its size as a parameter (p3s characterize --param) to predict "
-        "other sizes (p3s predict --weak)", False)]  # fmt: skip
+    return [
+        Reason(
+            "same-work",
+            f"each process computes {seconds(there)} at {processes(last['n'])} and "
+            f"{seconds(first)} at {base['n']}: if the input grows with the processes, its "
+            f"efficiency is that of weak scaling, {100 * base['time_s'] / last['time_s']:.0f} % "
+            f"(run times {base['n']} over "
+            f"{last['n']}), and the speedup says nothing",
+            "trace the program with its size as a parameter (p3s characterize --param) to predict "
+            "other sizes (p3s predict --weak)",
+            False,
+        )
+    ]
 
 
 def of_intervals(
@@ -429,11 +489,14 @@ def of_intervals(
     parts = {name: ends for name, ends in worst["interval_parts"].items() if ends}
     widest = max(parts, key=lambda name: _width(parts[name]), default="work")
     where = f"at {worst['n']} it" if len(found) > 1 else "it"
-    return [Reason(
-        "wide",
-        f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
-        f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
-        _narrower(widest, worst, traced, commands))]  # fmt: skip
+    return [
+        Reason(
+            "wide",
+            f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
+            f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
+            _narrower(widest, worst, traced, commands),
+        )
+    ]
 
 
 def _is_wide(row: Row) -> bool:
@@ -463,13 +526,18 @@ def of_trends(
         if isinstance(about, Mapping) and phase.get("phase") in large:
             number = phase["phase"]  # the start and the end of a program have names instead
             found.setdefault(str(about.get("why")), []).append(
-                str(number if number >= 0 else f"\"{phase.get('name')}\""))
+                str(number if number >= 0 else f'"{phase.get("name")}"')
+            )
     return [
-        Reason("no-trend",
-               f"the computation of phase{'s' * (len(names) > 1)} {_few(names)} has no clear trend "
-               f"({why}): the interval covers the laws that fit", _another(commands), False)
+        Reason(
+            "no-trend",
+            f"the computation of phase{'s' * (len(names) > 1)} {_few(names)} has no clear trend "
+            f"({why}): the interval covers the laws that fit",
+            _another(commands),
+            False,
+        )
         for why, names in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def _few(names: Sequence[str], most: int = 5) -> str:

@@ -42,8 +42,11 @@ class Ends:
         whole = next(phase for phase in phases if phase["phase"] == self.root)
         part = {key: value for key, value in whole.items() if key not in _WHOLE}
         rest = [part if phase is whole else phase for phase in phases]
-        return [{**part, "phase": START, "name": "start", "kind": "start"}, *rest,
-                {**part, "phase": END, "name": "end", "kind": "end"}]  # fmt: skip
+        return [
+            {**part, "phase": START, "name": "start", "kind": "start"},
+            *rest,
+            {**part, "phase": END, "name": "end", "kind": "end"},
+        ]
 
 
 def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
@@ -62,8 +65,11 @@ def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
         return None
     order = read_json(path, "p3s.order")
     try:
-        loops = [int(loop["at"][0]) for loop in order["loops"] or ()
-                 if not loop["parent"] and loop["walk"] is None]  # fmt: skip
+        loops = [
+            int(loop["at"][0])
+            for loop in order["loops"] or ()
+            if not loop["parent"] and loop["walk"] is None
+        ]
         if not loops:
             return None
         first, last = min(loops), max(loops)

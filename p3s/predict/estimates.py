@@ -60,8 +60,11 @@ def estimates(
     }
     missing = {n: estimators.available(study, n, machine=machine) for n in times if n not in alone}
     for name in ESTIMATORS:
-        asked = name in FROM_REPLAY or (wanted == name if wanted != AUTO else
-                                        (name == TYPICAL) == bool(setting and setting.network))
+        asked = name in FROM_REPLAY or (
+            wanted == name
+            if wanted != AUTO
+            else (name == TYPICAL) == bool(setting and setting.network)
+        )
         for n, why in missing.items():
             if name in FROM_REPLAY and n in stale and not why.get(name):
                 why = {name: "the replay is older than the scaled trace"}
@@ -71,9 +74,15 @@ def estimates(
             continue
         try:
             made = estimators.estimate_many(
-                name, study, able, machine=machine, jobs=jobs, say=say, setting=setting,
+                name,
+                study,
+                able,
+                machine=machine,
+                jobs=jobs,
+                say=say,
+                setting=setting,
                 done=partial(done, name) if done and name not in FROM_REPLAY else None,
-            )  # fmt: skip
+            )
         except P3SError as err:
             if wanted == name or name in FROM_REPLAY:  # a damaged replay is not passed over
                 raise
@@ -114,8 +123,10 @@ def choose(found: Estimates, wanted: str = AUTO) -> Choice:
         return Choice(name, _reason(found, name), {n: _taken(found, n, name) for n in counts})
     if there:
         name = there[0]
-        why = (f"no estimator tells how fast the program is ({_why_not(found, name)}); it is the "
-               "first that is there at every count")  # fmt: skip
+        why = (
+            f"no estimator tells how fast the program is ({_why_not(found, name)}); it is the "
+            "first that is there at every count"
+        )
         return Choice(name, why, {n: _taken(found, n, name) for n in counts})
     mixed: dict[int, PhaseTimes] = {}
     for n in counts:
@@ -125,8 +136,9 @@ def choose(found: Estimates, wanted: str = AUTO) -> Choice:
             raise P3SError(f"n={n}: nothing says how long communication takes ({said})")
         mixed[n] = _taken(found, n, names[0])
     name = mixed[counts[-1]].estimator
-    return Choice(name, "no estimator is there at every count, so counts rest on different ones",
-                  mixed)  # fmt: skip
+    return Choice(
+        name, "no estimator is there at every count, so counts rest on different ones", mixed
+    )
 
 
 _WHAT = {

@@ -30,10 +30,16 @@ TIME, COST, RATIO, COUNT = "a time", "core hours", "a ratio", "a process count"
 
 #: Units by name: what they measure, and how much of s, core hours or 1 they are.
 UNITS: dict[str, tuple[str, float]] = {
-    "ns": (TIME, 1e-9), "us": (TIME, 1e-6), "ms": (TIME, 1e-3), "s": (TIME, 1.0),
-    "min": (TIME, 60.0), "h": (TIME, 3600.0), "core-h": (COST, 1.0), "%": (RATIO, 0.01),
+    "ns": (TIME, 1e-9),
+    "us": (TIME, 1e-6),
+    "ms": (TIME, 1e-3),
+    "s": (TIME, 1.0),
+    "min": (TIME, 60.0),
+    "h": (TIME, 3600.0),
+    "core-h": (COST, 1.0),
+    "%": (RATIO, 0.01),
     "x": (RATIO, 1.0),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -140,9 +146,7 @@ def parse(text: str) -> Condition:
     return _Parser(text).condition()
 
 
-def check(
-    condition: Condition, prediction: Prediction, base: Prediction | None = None
-) -> Finding:
+def check(condition: Condition, prediction: Prediction, base: Prediction | None = None) -> Finding:
     """Return whether a condition is true of a prediction, and of ``base`` where it names that.
 
     Raises UsageError for a count or a base that is not there, P3SError for a value that is null.
@@ -184,8 +188,11 @@ def _value(condition: Condition, side: Side, prediction: Prediction | None) -> V
         raise P3SError(f"{condition.text!r}: {side.name} at {processes(row['n'])} is not known")
     low, high = (row[key] if key else None for key in (quantity.low, quantity.high))
     if side.name in ("efficiency", "cost"):  # goes with the speedup or the time
-        per = prediction.data["baseline_n"] / row["n"] if side.name == "efficiency" else (
-            row["n"] / 3600.0)
+        per = (
+            prediction.data["baseline_n"] / row["n"]
+            if side.name == "efficiency"
+            else (row["n"] / 3600.0)
+        )
         low, high = (None if end is None else end * per for end in (low, high))
     if side.end:
         end = low if side.end == "low" else high
@@ -239,8 +246,12 @@ def _row(condition: Condition, side: Side, prediction: Prediction) -> Mapping[st
 def _scaled(value: Value, factor: float) -> Value:
     if factor == 1.0:
         return value
-    return replace(value, value=_times(factor, value.value), low=_times(factor, value.low),
-                   high=_times(factor, value.high))  # fmt: skip
+    return replace(
+        value,
+        value=_times(factor, value.value),
+        low=_times(factor, value.low),
+        high=_times(factor, value.high),
+    )
 
 
 def _times(factor: float, value: float) -> float:
@@ -272,8 +283,10 @@ class _Parser:
             self._fail(f"{_quote(sign)} where one of {' '.join(_COMPARE)} was expected")
         right = self._side()
         if self._at < len(self._words):
-            self._fail(f"{self._words[self._at][1]!r} after the condition; give --fail-if once per "
-                       "condition")  # fmt: skip
+            self._fail(
+                f"{self._words[self._at][1]!r} after the condition; give --fail-if once per "
+                "condition"
+            )
         if not (left.name or right.name):
             self._fail(f"it names no quantity ({', '.join(QUANTITIES)})")
         if None not in (left.kind, right.kind) and left.kind != right.kind:

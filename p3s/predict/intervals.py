@@ -66,8 +66,9 @@ def own_parts(
     slots = range(len(times.phases)) if slot is None else [slot]
     columns = slice(None) if slot is None else slice(slot, slot + 1)
     compute, comm, comm_low, comm_high = (
-        part[ranks, columns][:, :len(slots)]
-        for part in (times.compute, times.comm, times.comm_low, times.comm_high))  # fmt: skip
+        part[ranks, columns][:, : len(slots)]
+        for part in (times.compute, times.comm, times.comm_low, times.comm_high)
+    )
     busy = compute.max(axis=0) > 0.0 if compute.size else np.zeros(len(slots), dtype=bool)
     ends = {part: np.ones((2, len(slots))) for part in ("work", "cost")}
     seen = {"replay"} if times.n > 1 else set()
@@ -86,8 +87,11 @@ def own_parts(
             low, high = (total(compute * end + comm, times.estimator) for end in ends[name])
             found[name] = factors(value, low, high)
     if "replay" in seen:
-        found["replay"] = factors(value, total(compute + comm_low, times.estimator),
-                                  total(compute + comm_high, times.estimator))  # fmt: skip
+        found["replay"] = factors(
+            value,
+            total(compute + comm_low, times.estimator),
+            total(compute + comm_high, times.estimator),
+        )
     return found
 
 

@@ -31,11 +31,15 @@ def recommended(
     with a single count, and where times rest on communication that is not representative: they
     do not tell how fast the program is.
     """
-    if len(rows) < 2 or any(row["time_from"] != "measured" and not row["model_representative"]
-                            for row in rows):  # fmt: skip
+    if len(rows) < 2 or any(
+        row["time_from"] != "measured" and not row["model_representative"] for row in rows
+    ):
         return None
-    good = [row for row in rows
-            if row["efficiency"] >= threshold and (admits is None or admits(row["n"]))]  # fmt: skip
+    good = [
+        row
+        for row in rows
+        if row["efficiency"] >= threshold and (admits is None or admits(row["n"]))
+    ]
     if not good:
         return None
     best, limit = good[-1], f"{100 * threshold:.0f} %"

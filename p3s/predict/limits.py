@@ -45,10 +45,16 @@ def limits(rows: Sequence[Row], threshold: float, *, weak: bool = False) -> list
             continue
         phase = last[1][key]
         at, because = _where(table, base, key, threshold), _because(base, last, key)
-        found.append({
-            "phase": key, "name": phase["name"], "n": at, "share": value / whole,
-            "because": because,
-            "text": _text(phase, value / whole, because, last[0], at, threshold)})  # fmt: skip
+        found.append(
+            {
+                "phase": key,
+                "name": phase["name"],
+                "n": at,
+                "share": value / whole,
+                "because": because,
+                "text": _text(phase, value / whole, because, last[0], at, threshold),
+            }
+        )
     return found
 
 
@@ -100,12 +106,14 @@ def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> i
     return result
 
 
-def _text(
-    phase: Row, share: float, because: str, n: int, at: int | None, threshold: float
-) -> str:
-    text = (f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {processes(n)}, "
-            f"mostly {_WORDS[because]}")  # fmt: skip
+def _text(phase: Row, share: float, because: str, n: int, at: int | None, threshold: float) -> str:
+    text = (
+        f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {processes(n)}, "
+        f"mostly {_WORDS[because]}"
+    )
     if at is not None:
-        text += (f"; alone it would bring the efficiency below {100 * threshold:.0f} % from "
-                 f"{processes(at)} on")  # fmt: skip
+        text += (
+            f"; alone it would bring the efficiency below {100 * threshold:.0f} % from "
+            f"{processes(at)} on"
+        )
     return text

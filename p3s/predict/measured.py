@@ -75,7 +75,8 @@ def measured(study: Study, np: int) -> Measured | None:
     Beside runs in an emulator, which have no times, it is what native runs of the count took.
     """
     records = [run for run in study.timed_runs(np) if run.status == "complete"] or [
-        run for run in study.runs(np) if run.status == "complete"]
+        run for run in study.runs(np) if run.status == "complete"
+    ]
     return measured_in(records, np)
 
 

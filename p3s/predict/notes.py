@@ -21,8 +21,12 @@ _MOST = 5
 
 
 def notes(
-    rows: Sequence[Mapping[str, Any]], times: Mapping[int, PhaseTimes], replays: Replays,
-    asked: Sequence[Mapping[str, Any]], share: Mapping[str, Mapping[str, float]], ratio: float,
+    rows: Sequence[Mapping[str, Any]],
+    times: Mapping[int, PhaseTimes],
+    replays: Replays,
+    asked: Sequence[Mapping[str, Any]],
+    share: Mapping[str, Mapping[str, float]],
+    ratio: float,
     commands: Commands,
 ) -> list[str]:
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
@@ -43,8 +47,11 @@ def not_modelled(times: PhaseTimes, replayed: Mapping[str, Any]) -> list[str]:
     head = times.head
     found = ["MPI_Init and what comes before it, MPI_Finalize and what comes after"]
     unknown = head.get("unknown")
-    names = [str(entry.get("op")) for entry in unknown if isinstance(entry, Mapping)] \
-        if isinstance(unknown, list) else []  # fmt: skip
+    names = (
+        [str(entry.get("op")) for entry in unknown if isinstance(entry, Mapping)]
+        if isinstance(unknown, list)
+        else []
+    )
     if names:
         found.append(f"calls whose rule is not known: {_names(names)}")
     found += sentences(head)
@@ -64,8 +71,11 @@ def not_modelled(times: PhaseTimes, replayed: Mapping[str, Any]) -> list[str]:
 
 
 def _ops(entries: Any) -> list[str]:
-    return [str(entry.get("op")) for entry in entries if isinstance(entry, Mapping)] \
-        if isinstance(entries, list) else []  # fmt: skip
+    return (
+        [str(entry.get("op")) for entry in entries if isinstance(entry, Mapping)]
+        if isinstance(entries, list)
+        else []
+    )
 
 
 def _names(names: Iterable[str]) -> str:
@@ -81,8 +91,10 @@ def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
         for line in made.approximated:
             found.setdefault(line, []).append(n)
     whole = [n for n in sorted(times) if n > 1]
-    return [line if counts == whole or counts == sorted(times)
-            else f"at {processes(counts)}: {line}" for line, counts in found.items()]
+    return [
+        line if counts == whole or counts == sorted(times) else f"at {processes(counts)}: {line}"
+        for line, counts in found.items()
+    ]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -95,23 +107,18 @@ def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     ]
 
 
-def _of_replays(
-    rows: Sequence[Mapping[str, Any]], replays: Replays, ratio: float
-) -> list[str]:
+def _of_replays(rows: Sequence[Mapping[str, Any]], replays: Replays, ratio: float) -> list[str]:
     found = []
     unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
     if unmeasured:
         found.append(f"some classes of events could not be measured at {processes(unmeasured)}")
     unsure = [row["n"] for row in rows if row["model_low_s"] is None]
     if unsure:
-        found.append(
-            f"no interval at {processes(unsure)}: the spread of a work law is unknown"
-        )
+        found.append(f"no interval at {processes(unsure)}: the spread of a work law is unknown")
     twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
     if twins:
         found.append(
-            f"replayed without progress between the call and its completion: "
-            f"{', '.join(twins)}"
+            f"replayed without progress between the call and its completion: {', '.join(twins)}"
         )
     if 1.0 < ratio < math.inf:
         found.append(f"the largest count is {ratio:.3g} times the largest traced one")

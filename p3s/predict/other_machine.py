@@ -80,9 +80,11 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
         command = ["mpiexec", "-n", "{np}", "PROGRAM"]
     made = Study.create(root, command)
     made.update(moved_from="../..", machine=target.name)
-    for path, text in ((made.model_path, _read(study.model_path)),
-                       (made.compute_path, as_json(moved).encode()),
-                       (root / NAME, as_json(target.to_json()).encode())):  # fmt: skip
+    for path, text in (
+        (made.model_path, _read(study.model_path)),
+        (made.compute_path, as_json(moved).encode()),
+        (root / NAME, as_json(target.to_json()).encode()),
+    ):
         if not path.exists() or path.read_bytes() != text:
             write_bytes(path, text)
     return made
@@ -134,8 +136,9 @@ def common_error(
         if entry["phase"] != phase["phase"] or entry["kind"] == "phase":
             continue
         factor, share = entry["factor"], max(float(entry["share"]), _SMALL * 1e-3)
-        value, low, high = (float(np.interp(at, factor["at"], factor[key]))
-                            for key in ("value", "low", "high"))  # fmt: skip
+        value, low, high = (
+            float(np.interp(at, factor["at"], factor[key])) for key in ("value", "low", "high")
+        )
         total += share
         below += share * low / value
         above += share * high / value
@@ -153,8 +156,10 @@ def compose(
     from p3s.predict import predict
 
     for n in counts:
-        for path, copy in ((study.replay_path(n), made.replay_path(n)),
-                           (study.replay_table(n), made.replay_table(n))):  # fmt: skip
+        for path, copy in (
+            (study.replay_path(n), made.replay_path(n)),
+            (study.replay_table(n), made.replay_table(n)),
+        ):
             if not path.exists() or n in told.get("stale", ()):
                 copy.unlink(missing_ok=True)
             elif not copy.exists() or copy.read_bytes() != _read(path):
@@ -178,12 +183,16 @@ def sentences(about: Mapping[str, Any]) -> list[str]:
         low, high = (f"{end:.2f}" for end in (min(values), max(values)))
         ends = [min(place["low"] for place in places), max(place["high"] for place in places)]
         span = f"{low} to {high}" if low != high else low
-        text += (f" by factors of {span} at the measured work per turn (90 % interval over all "
-                 f"places {ends[0]:.2f} to {ends[1]:.2f})")  # fmt: skip
+        text += (
+            f" by factors of {span} at the measured work per turn (90 % interval over all "
+            f"places {ends[0]:.2f} to {ends[1]:.2f})"
+        )
     said = [text]
     for place in sorted(places, key=lambda place: -place["share"])[:3]:
-        said.append(f"phase {place['phase']}, {100 * place['share']:.0f} % of the computation: "
-                    f"{place['why']}")  # fmt: skip
+        said.append(
+            f"phase {place['phase']}, {100 * place['share']:.0f} % of the computation: "
+            f"{place['why']}"
+        )
     return [*dict.fromkeys(said), *about["notes"]]
 
 
@@ -195,10 +204,12 @@ def _of_messages(made: Study, result: Mapping[str, Any], target: Machine) -> str
     if (result.get("network") or {}).get("source") in ("typical", "file"):
         return f"communication is that of {result['network']['label']}, not of {target.name}"
     if any(row["estimator"] not in FROM_REPLAY for row in rested):
-        return f"communication is simulated with messages measured between two ranks of " \
-               f"{target.name}"
-    nodes = sorted({str(node) for row in rested
-                    for node in made.replay(row["n"]).get("nodes", []) if node})  # fmt: skip
+        return (
+            f"communication is simulated with messages measured between two ranks of {target.name}"
+        )
+    nodes = sorted(
+        {str(node) for row in rested for node in made.replay(row["n"]).get("nodes", []) if node}
+    )
     if not nodes:
         return "no communication was measured: none is part of these times"
     if nodes == [target.name]:

@@ -21,8 +21,11 @@ LIMIT = 16.0
 def outside(row: Mapping[str, Any], limit: float) -> list[Mapping[str, Any]]:
     """Return the phases of a row of prediction.json that are outside by more than a ratio."""
     total = sum(phase["compute_s"] for phase in row["phases"])
-    return [phase for phase in row["phases"]
-            if phase["compute_s"] > SHARE * total and (phase.get("outside") or 1.0) > limit]
+    return [
+        phase
+        for phase in row["phases"]
+        if phase["compute_s"] > SHARE * total and (phase.get("outside") or 1.0) > limit
+    ]
 
 
 def ratio_text(phase: Mapping[str, Any]) -> str:
@@ -39,18 +42,22 @@ def notes(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[str]:
     return [
         f"at {processes(row['n'])} each process computes {_texts(found)}: its"
         f" time is extrapolated ({commands.next(row['n'])} proposes runs that cover it)"
-        for row in rows if (found := outside(row, NOTED))
+        for row in rows
+        if (found := outside(row, NOTED))
     ]
 
 
 def doubts(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[Reason]:
     """Say where that is so far outside that the time means little."""
     return [
-        Reason("outside",
-               f"at {processes(row['n'])} each process computes {_texts(found)} (limit "
-               f"{LIMIT:.0f})", f"add a smaller workload ({commands.next(row['n'])} names one)")
-        for row in rows if (found := outside(row, LIMIT))
-    ]  # fmt: skip
+        Reason(
+            "outside",
+            f"at {processes(row['n'])} each process computes {_texts(found)} (limit {LIMIT:.0f})",
+            f"add a smaller workload ({commands.next(row['n'])} names one)",
+        )
+        for row in rows
+        if (found := outside(row, LIMIT))
+    ]
 
 
 def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:
@@ -59,7 +66,9 @@ def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:
     for phase in sorted(phases, key=lambda p: -p["compute_s"]):
         name = str(phase["phase"] if phase["phase"] >= 0 else phase["name"])
         found.setdefault(ratio_text(phase), []).append(name)
-    parts = [f"{text} that was measured (phase {', '.join(names[:most])}"
-             f"{', ...' if len(names) > most else ''})"
-             for text, names in list(found.items())[:most]]
+    parts = [
+        f"{text} that was measured (phase {', '.join(names[:most])}"
+        f"{', ...' if len(names) > most else ''})"
+        for text, names in list(found.items())[:most]
+    ]
     return ", ".join(parts) + (", ..." if len(found) > most else "")

@@ -28,11 +28,17 @@ def phase_laws(rows: Sequence[Row]) -> list[dict[str, Any]]:
     table = [{phase["phase"]: phase for phase in row["phases"]} for row in rows]
     for number, name in _names(rows).items():
         mine = [(row["n"], phases.get(number)) for row, phases in zip(rows, table, strict=True)]
-        large = any(phase is not None and phase["time_s"] >= LEAST_SHARE * row["model_s"]
-                    for row, (_, phase) in zip(rows, mine, strict=True))  # fmt: skip
-        found.append({
-            "phase": number, "name": name,
-            "parts": {part: _law(part, mine, large) for part in PARTS}})  # fmt: skip
+        large = any(
+            phase is not None and phase["time_s"] >= LEAST_SHARE * row["model_s"]
+            for row, (_, phase) in zip(rows, mine, strict=True)
+        )
+        found.append(
+            {
+                "phase": number,
+                "name": name,
+                "parts": {part: _law(part, mine, large) for part in PARTS},
+            }
+        )
     return found
 
 
@@ -43,20 +49,30 @@ def _names(rows: Sequence[Row]) -> dict[int, str]:
 def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict[str, Any]:
     from p3s.laws.worklaws import fit_work
 
-    points = [(n, phase[f"{part}_s"], phase["time_s"]) for n, phase in mine
-              if phase is not None and phase.get(f"{part}_s") is not None]  # fmt: skip
+    points = [
+        (n, phase[f"{part}_s"], phase["time_s"])
+        for n, phase in mine
+        if phase is not None and phase.get(f"{part}_s") is not None
+    ]
     counts = [n for n, _, _ in points]
     none = {"text": "", "latex": "", "error": None, "counts": counts}
     if not large or len(points) < 3:
         return none
     if not any(value > _SMALL * whole for _, value, whole in points):
         return {**none, "text": "0", "latex": "0", "error": 0.0}
-    law = fit_work(counts, [value for _, value, _ in points],
-                   [_SMALL * whole for _, _, whole in points])
+    law = fit_work(
+        counts, [value for _, value, _ in points], [_SMALL * whole for _, _, whole in points]
+    )
     if len(law.terms) >= len(points):
         return none
-    miss = max((abs(float(law.value(n)) - value) / value for n, value, whole in points
-                if value > _SMALL * whole), default=0.0)  # fmt: skip
+    miss = max(
+        (
+            abs(float(law.value(n)) - value) / value
+            for n, value, whole in points
+            if value > _SMALL * whole
+        ),
+        default=0.0,
+    )
     if not miss <= WORST_MISS:
         return none
     return {"text": law.text(), "latex": law.latex(), "error": miss, "counts": counts}

@@ -65,20 +65,42 @@ def predict(
     """
     model = read_json(study.model_path, "p3s.model")
     # the model of a value that was not traced rests on the counts of other values
-    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())}
-                    or model.get("counts", ()))  # fmt: skip
+    traced = sorted(
+        {*study.counts(), *(model["counts"] if model.get("derived") else ())}
+        or model.get("counts", ())
+    )
     wanted = sorted(set(counts))
-    found = estimates(study, wanted, wanted=estimator, machine=machine, setting=setting,
-                      stale=stale, jobs=jobs, say=say, done=done)  # fmt: skip
+    found = estimates(
+        study,
+        wanted,
+        wanted=estimator,
+        machine=machine,
+        setting=setting,
+        stale=stale,
+        jobs=jobs,
+        say=say,
+        done=done,
+    )
     choice = choose(found, estimator)
-    runs = {n: run for n in wanted if n in traced and not elsewhere
-            and (run := measured(study, n)) is not None}  # fmt: skip
+    runs = {
+        n: run
+        for n in wanted
+        if n in traced and not elsewhere and (run := measured(study, n)) is not None
+    }
     result = compose(
-        choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
-        holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
-        validations=_validations(study), commands=commands or of_traces(study),
+        choice.times,
+        runs,
+        replays_behind(study, choice.times),
+        traced,
+        threshold=threshold,
+        holdout=model.get("holdout"),
+        others=found,
+        why=choice.why,
+        admits=_admits(model),
+        validations=_validations(study),
+        commands=commands or of_traces(study),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
-    )  # fmt: skip
+    )
     back = of_traces(study).take_back(model.get("without", ()))
     result["notes"] += filter(None, [not_used(model, back)])
     write_json(study.prediction_path, result)
@@ -87,8 +109,9 @@ def predict(
 
 def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, dict[str, Any]]:
     """Return the replays that the chosen estimates rest on, by count."""
-    return {n: study.replay(n) for n, made in times.items()
-            if n > 1 and made.estimator in FROM_REPLAY}  # fmt: skip
+    return {
+        n: study.replay(n) for n, made in times.items() if n > 1 and made.estimator in FROM_REPLAY
+    }
 
 
 def _validations(study: Study) -> list[dict[str, Any]]:
@@ -138,14 +161,19 @@ def compose(
     if not times:
         raise P3SError("nothing to predict: no process count given")
     counts = sorted(times)
-    runs = {n: replace(run, elsewhere=times[n].estimator == TYPICAL) for n, run in runs.items()
-            if n in times}
+    runs = {
+        n: replace(run, elsewhere=times[n].estimator == TYPICAL)
+        for n, run in runs.items()
+        if n in times
+    }
     said = {n: (others or {}).get(n, {}) for n in counts}
     rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
     odd = {} if weak else contradictions(runs, {row["n"]: row["model_s"] for row in rows})
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
-    rows = [row_of(times[n], runs[n], replays.get(n, {}), said[n]) if n in odd else row
-            for n, row in zip(counts, rows, strict=True)]
+    rows = [
+        row_of(times[n], runs[n], replays.get(n, {}), said[n]) if n in odd else row
+        for n, row in zip(counts, rows, strict=True)
+    ]
     residual = _intervals(rows, times, said)
     _drop_empty_ends(rows)
     base = next(row for row in rows if row["n"] not in odd)
@@ -164,8 +192,7 @@ def compose(
         *doubts.of_efficiency(rows, base["n"], commands),
         *([] if weak else doubts.of_growth(rows, base)),
         *doubts.of_intervals(rows, sorted(runs), commands),
-        *_of_model([made.head for made in times.values()], holdout, validations,
-                   commands),
+        *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *doubts.of_reach(ratio, traced, commands),
         *outside.doubts(asked, commands),
         *doubts.contradicting(odd, base["n"], commands),
@@ -186,7 +213,7 @@ def compose(
         "estimator_why": why or "it is the only one that was asked",
         "residuals": residual,
         "phase_laws": phase_laws(rows),
-        "limits": limits(rows[rows.index(base):], threshold, weak=weak),
+        "limits": limits(rows[rows.index(base) :], threshold, weak=weak),
         "interval_how": HOW,
         "unknown_share": max(doubts.unknown_share(times[n].head) for n in counts),
         "verdict_share": share,
@@ -195,7 +222,7 @@ def compose(
         "reasons": [reason.to_json() for reason in _once(reasons)],
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
         "notes": notes.notes(rows, times, replays, asked, share, ratio, commands),
-    }  # fmt: skip
+    }
 
 
 def _once(reasons: Sequence[Reason]) -> list[Reason]:
@@ -204,7 +231,9 @@ def _once(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _of_model(
-    heads: Sequence[Mapping[str, Any]], holdout: Any, validations: Sequence[Mapping[str, Any]],
+    heads: Sequence[Mapping[str, Any]],
+    holdout: Any,
+    validations: Sequence[Mapping[str, Any]],
     commands: Commands,
 ) -> list[Reason]:
     """Return what speaks against the model; of each code of a validation only what is new."""
@@ -223,7 +252,8 @@ def _intervals(
     }
     found = residuals(rows)
     run, work = residual_part(
-        found, rows, {n: part for n, part in known.items() if part is not None})
+        found, rows, {n: part for n, part in known.items() if part is not None}
+    )
     for row in rows:
         close_interval(row, known[row["n"]], run or work.get(row["n"]))
     return found

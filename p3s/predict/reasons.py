@@ -61,8 +61,9 @@ class Reason:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Reason:
         """Return the reason from :meth:`to_json` data, which a schema has checked."""
-        return Reason(str(data["code"]), str(data["text"]), str(data["advice"]),
-                      bool(data["untrustworthy"]))  # fmt: skip
+        return Reason(
+            str(data["code"]), str(data["text"]), str(data["advice"]), bool(data["untrustworthy"])
+        )
 
 
 _KEYS = {each.name for each in fields(Reason)}
@@ -74,8 +75,11 @@ def reasons_in(data: Mapping[str, Any], of: str = "") -> list[Reason]:
     Entries that are none are left out: reports show predictions that are not complete.
     """
     found = data.get("reasons")
-    told = [Reason.from_json(each) for each in (found if isinstance(found, list) else ())
-            if isinstance(each, Mapping) and set(each) >= _KEYS]
+    told = [
+        Reason.from_json(each)
+        for each in (found if isinstance(found, list) else ())
+        if isinstance(each, Mapping) and set(each) >= _KEYS
+    ]
     return [replace(each, text=f"{of}: {each.text}") for each in told] if of else told
 
 

@@ -24,16 +24,26 @@ def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         pairs = (
-            ("run time", row["measured_s"], row["model_s"],
-             row["representative"] and row["model_representative"]),
+            (
+                "run time",
+                row["measured_s"],
+                row["model_s"],
+                row["representative"] and row["model_representative"],
+            ),
             ("computation", row["measured_work_s"], row["work_s"], not row["contradicts"]),
-        )  # fmt: skip
+        )
         for what, measured, model, tells in pairs:
             if measured is not None:
-                found.append({
-                    "n": row["n"], "what": what, "measured_s": measured, "model_s": model,
-                    "ratio": measured / model if model > 0 else None,
-                    "representative": bool(tells)})  # fmt: skip
+                found.append(
+                    {
+                        "n": row["n"],
+                        "what": what,
+                        "measured_s": measured,
+                        "model_s": model,
+                        "ratio": measured / model if model > 0 else None,
+                        "representative": bool(tells),
+                    }
+                )
     return found
 
 
@@ -57,8 +67,16 @@ def take_measured_computation(base: dict[str, Any], found: Sequence[Row]) -> Non
     interval change by as much.
     """
     whole = float(base["model_s"])
-    ratio = next((off_by(entry, whole) for entry in found if entry["n"] == base["n"]
-                  and entry["what"] == "computation" and entry["representative"]), 1.0)
+    ratio = next(
+        (
+            off_by(entry, whole)
+            for entry in found
+            if entry["n"] == base["n"]
+            and entry["what"] == "computation"
+            and entry["representative"]
+        ),
+        1.0,
+    )
     if base["time_from"] == "measured" or ratio <= 0 or not is_off(ratio):
         return
     base["time_from"] = "computation"
@@ -82,8 +100,10 @@ def residual_part(
     work = _excess(found, "computation", {row["n"]: _of_computation(row) for row in rows})
     if work is None:
         return None, {}
-    return None, {row["n"]: (1.0 - _share(row) * (1.0 - work[0]),
-                             1.0 + _share(row) * (work[1] - 1.0)) for row in rows}  # fmt: skip
+    return None, {
+        row["n"]: (1.0 - _share(row) * (1.0 - work[0]), 1.0 + _share(row) * (work[1] - 1.0))
+        for row in rows
+    }
 
 
 def _share(row: Row) -> float:
@@ -101,8 +121,11 @@ def _of_computation(row: Row) -> Factors:
 
 
 def _excess(found: Sequence[Row], what: str, known: Mapping[int, Factors]) -> Factors | None:
-    told = [entry for entry in found
-            if entry["what"] == what and entry["representative"] and entry["ratio"]]  # fmt: skip
+    told = [
+        entry
+        for entry in found
+        if entry["what"] == what and entry["representative"] and entry["ratio"]
+    ]
     if not told:
         return None
     low = high = 0.0

@@ -24,7 +24,9 @@ _SAME = 1e-3
 
 
 def row_of(
-    times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any],
+    times: PhaseTimes,
+    run: Measured | None,
+    replayed: Mapping[str, Any],
     others: Mapping[str, Estimate],
 ) -> dict[str, Any]:
     """Return the row of one count, without its interval (:func:`give_interval` adds it).
@@ -36,9 +38,13 @@ def row_of(
     why_not = why_not_of(times, replayed)
     row: dict[str, Any] = {
         "n": times.n,
-        "time_s": 0.0, "low_s": None, "high_s": None, "time_from": "model",
+        "time_s": 0.0,
+        "low_s": None,
+        "high_s": None,
+        "time_from": "model",
         "model_s": sum(phase["time_s"] for phase in phases),
-        "model_low_s": None, "model_high_s": None,
+        "model_low_s": None,
+        "model_high_s": None,
         **_sums(phases),
         "work_s": float(times.compute.sum(axis=1).max()) if times.compute.size else 0.0,
         "measured": run is not None,
@@ -50,7 +56,7 @@ def row_of(
         "estimator": times.estimator,
         "estimators": _estimators(times, others),
         "phases": phases,
-    }  # fmt: skip
+    }
     row["time_s"] = row["model_s"]
     if run is None:
         return row
@@ -71,15 +77,20 @@ def why_not_of(times: PhaseTimes, replayed: Mapping[str, Any]) -> str:
     return str(replayed.get("why_not_representative") or "no reason given")
 
 
-def give_interval(row: dict[str, Any], times: PhaseTimes, others: Mapping[str, Estimate]
-                  ) -> Factors | None:
+def give_interval(
+    row: dict[str, Any], times: PhaseTimes, others: Mapping[str, Estimate]
+) -> Factors | None:
     """Add the interval's parts but for the residual; return them joined, None if not known."""
     own = own_parts(times)
     model = model_part(times, others)
     row["interval_parts"] = {
-        **{name: _pair(part) for name, part in (own or {"work": None, "cost": None,
-                                                        "replay": None}).items()},
-        "model": _pair(model), "residual": None}  # fmt: skip
+        **{
+            name: _pair(part)
+            for name, part in (own or {"work": None, "cost": None, "replay": None}).items()
+        },
+        "model": _pair(model),
+        "residual": None,
+    }
     return None if own is None else combine([*own.values(), model])
 
 
@@ -183,17 +194,27 @@ def _estimators(times: PhaseTimes, others: Mapping[str, Estimate]) -> dict[str, 
     for name in ESTIMATORS:
         made = times if name == times.estimator else others.get(name, "was not asked for")
         if isinstance(made, str):
-            found[name] = {"time_s": None, "low_s": None, "high_s": None,
-                           **dict.fromkeys(_SUMMED), "why_not": made, "notes": []}  # fmt: skip
+            found[name] = {
+                "time_s": None,
+                "low_s": None,
+                "high_s": None,
+                **dict.fromkeys(_SUMMED),
+                "why_not": made,
+                "notes": [],
+            }
             continue
         phases = _phases(made, ends_too=False)
         time = sum(phase["time_s"] for phase in phases)
         own = own_parts(made)
         low, high = combine(own.values()) if own is not None else (None, None)
         found[name] = {
-            "time_s": time, "low_s": None if low is None else time * low,
-            "high_s": None if high is None else time * high, **_sums(phases),
-            "why_not": made.why_not or "", "notes": list(made.approximated)}  # fmt: skip
+            "time_s": time,
+            "low_s": None if low is None else time * low,
+            "high_s": None if high is None else time * high,
+            **_sums(phases),
+            "why_not": made.why_not or "",
+            "notes": list(made.approximated),
+        }
     return found
 
 

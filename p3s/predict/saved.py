@@ -21,15 +21,45 @@ VERSION = 3
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (
-    "n", "time_s", "low_s", "high_s", "time_from", "speedup", "speedup_low", "speedup_high",
-    "efficiency", "cost_core_h", "model_s", "model_low_s", "model_high_s", "compute_s", "comm_s",
-    "transfer_s", "waiting_s", "software_s", "measured_s", "representative", "estimator",
-)  # fmt: skip
+    "n",
+    "time_s",
+    "low_s",
+    "high_s",
+    "time_from",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "efficiency",
+    "cost_core_h",
+    "model_s",
+    "model_low_s",
+    "model_high_s",
+    "compute_s",
+    "comm_s",
+    "transfer_s",
+    "waiting_s",
+    "software_s",
+    "measured_s",
+    "representative",
+    "estimator",
+)
 #: Values of a phase that a table of phases holds, behind the count.
 PHASE_COLUMNS = (
-    "phase", "name", "kind", "weight", "time_s", "low_s", "high_s", "compute_s", "compute_low_s",
-    "compute_high_s", "comm_s", "transfer_s", "waiting_s", "software_s",
-)  # fmt: skip
+    "phase",
+    "name",
+    "kind",
+    "weight",
+    "time_s",
+    "low_s",
+    "high_s",
+    "compute_s",
+    "compute_low_s",
+    "compute_high_s",
+    "comm_s",
+    "transfer_s",
+    "waiting_s",
+    "software_s",
+)
 
 #: Rounding of sums that ends of intervals may be off by.
 _SLACK = 1e-9
@@ -121,8 +151,9 @@ class Prediction:
         if last["speedup_low"] is not None and last["speedup_high"] is not None:
             ends = f" ({last['speedup_low']:.3g} to {last['speedup_high']:.3g})"
         doubt = "" if self.trustworthy else ", not trustworthy"
-        span = f"{first['n']} to {last['n']} processes" if first is not last \
-            else processes(first["n"])
+        span = (
+            f"{first['n']} to {last['n']} processes" if first is not last else processes(first["n"])
+        )
         return (
             f"Prediction({span}, {plural(len(self.counts), 'count')}, "
             f"{plural(len(last['phases']), 'phase')}, speedup {last['speedup']:.3g}{ends}, "
@@ -188,8 +219,10 @@ def _disorder(data: Mapping[str, Any]) -> str:
                 return f"at {processes(row['n'])} {key} is outside of its interval"
         for phase in row["phases"]:
             if not _between(phase["low_s"], phase["time_s"], phase["high_s"]):
-                return f"at {processes(row['n'])} time_s of phase {phase['phase']} is outside " \
-                       "of its interval"
+                return (
+                    f"at {processes(row['n'])} time_s of phase {phase['phase']} is outside "
+                    "of its interval"
+                )
     return ""
 
 

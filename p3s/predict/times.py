@@ -215,8 +215,9 @@ def _sums(
                         where = np.where(root, rank * width + column[place], where)
                         talks = pc.is_in(batch.column("kind").cast(pa.string()), value_set=talking)
                         made = root & talks.to_numpy(zero_copy_only=False)
-                        calls += np.bincount(rank * 3 + place, weights=times * made,
-                                             minlength=n * 3)  # fmt: skip
+                        calls += np.bincount(
+                            rank * 3 + place, weights=times * made, minlength=n * 3
+                        )
                     total += np.bincount(where, weights=cost, minlength=n * width)
         except (pa.ArrowException, OSError, KeyError) as err:
             why = " ".join(str(err).split())[:120]
@@ -234,8 +235,9 @@ def computation(study: Study, n: int) -> PhaseTimes:
 
     scaled_dir = study.scaled_dir(n)
     head = read_head(scaled_dir, n)
-    phases = [{**phase, "kind": "loop" if not _is_root(phase) else "rest"}
-              for phase in head["phases"]]  # fmt: skip
+    phases = [
+        {**phase, "kind": "loop" if not _is_root(phase) else "rest"} for phase in head["phases"]
+    ]
     ends = ends_of(scaled_dir, phases)
     if ends is not None:
         phases = ends.divided(phases)

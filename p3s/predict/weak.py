@@ -10,8 +10,9 @@ from p3s.predict.knee import knee, recommended
 from p3s.settings import value_text
 
 
-def relate(result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]],
-           threshold: float) -> dict[str, Any]:
+def relate(
+    result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]], threshold: float
+) -> dict[str, Any]:
     """Turn a composed prediction into one of weak scaling: efficiency = T(n0) / T(n).
 
     Rows get their setting; their speedup is that of the work, efficiency times n / n0.
@@ -28,8 +29,11 @@ def relate(result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]
         row["efficiency"] = over(row["time_s"])
         for key, time in (("efficiency_low", "high_s"), ("efficiency_high", "low_s")):
             row[key] = over(row[time])
-        for key, of in (("speedup", "efficiency"), ("speedup_low", "efficiency_low"),
-                        ("speedup_high", "efficiency_high")):
+        for key, of in (
+            ("speedup", "efficiency"),
+            ("speedup_low", "efficiency_low"),
+            ("speedup_high", "efficiency_high"),
+        ):
             row[key] = None if row[of] is None else row[of] * grown
     result["knee"] = knee(rows, threshold)
     result["recommended"] = recommended(rows, threshold)

@@ -13,10 +13,25 @@ from p3s.simulate.steps import REQUESTS, Bools, Floats, Ints, Op, Steps
 #: What entries do. A persistent operation that is started is its nonblocking twin; MPI_Sendrecv is
 #: ISEND, RECV and the WAIT for the send; MPI_Waitany and MPI_Waitsome are WAIT for the requests
 #: that have been outstanding for the longest time.
-OPS = (Op.SEND, Op.SSEND, Op.BSEND, Op.ISEND, Op.ISSEND, Op.RECV, Op.IRECV, Op.WAIT,
-       Op.COLLECTIVE, Op.REST)
-_PLAIN = {Op.START_SEND: Op.ISEND, Op.START_SSEND: Op.ISSEND, Op.START_RECV: Op.IRECV,
-          Op.WAITANY: Op.WAIT, Op.WAITSOME: Op.WAIT}
+OPS = (
+    Op.SEND,
+    Op.SSEND,
+    Op.BSEND,
+    Op.ISEND,
+    Op.ISSEND,
+    Op.RECV,
+    Op.IRECV,
+    Op.WAIT,
+    Op.COLLECTIVE,
+    Op.REST,
+)
+_PLAIN = {
+    Op.START_SEND: Op.ISEND,
+    Op.START_SSEND: Op.ISSEND,
+    Op.START_RECV: Op.IRECV,
+    Op.WAITANY: Op.WAIT,
+    Op.WAITSOME: Op.WAIT,
+}
 #: Number of the plain operation of every Op.
 PLAIN = np.array([int(_PLAIN.get(Op(k), Op(k))) if k else 0 for k in range(len(Op) + 1)])
 SENDING = frozenset({int(op) for op in (Op.SEND, Op.SSEND, Op.BSEND, Op.ISEND, Op.ISSEND)})
@@ -86,16 +101,21 @@ class Rows:
         for name, nothing in _NOTHING.items():
             value = columns.get(name, nothing)
             kind = np.float64 if name == "work_ns" else np.int64
-            part[name] = np.asarray(value, dtype=kind) if isinstance(value, np.ndarray) \
+            part[name] = (
+                np.asarray(value, dtype=kind)
+                if isinstance(value, np.ndarray)
                 else np.full(number, value, dtype=kind)
+            )
         self.parts.append(part)
         self.size += number
         return np.arange(self.size - number, self.size)
 
     def table(self) -> Table:
         """Return the table."""
-        return Table(**{name: np.concatenate([part[name] for part in self.parts])
-                        for name in _NOTHING}, names=self.names)
+        return Table(
+            **{name: np.concatenate([part[name] for part in self.parts]) for name in _NOTHING},
+            names=self.names,
+        )
 
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -124,8 +144,9 @@ class Block:
     tail_at: int = -1
 
 
-def assemble(rank: int, table: Table, at: Ints, replaced: Bools, blocks: Sequence[Block],
-             pairs: Pairs) -> RankProgram:
+def assemble(
+    rank: int, table: Table, at: Ints, replaced: Bools, blocks: Sequence[Block], pairs: Pairs
+) -> RankProgram:
     """Return a rank's program; events that are ``replaced`` become what their blocks say.
 
     ``pairs``: which events wait for which; those whose request is gone are left out. Requests that
@@ -213,7 +234,7 @@ def pairs_of(done_start: Ints, done: Ints, op: Ints, number: Ints) -> Pairs:
         a, b = int(done_start[event]), int(done_start[event + 1])
         free = [k for k in range(a, b) if int(done[k]) not in taken]
         if some[event]:
-            free = sorted(free, key=lambda k: int(done[k]))[:int(number[event])]
+            free = sorted(free, key=lambda k: int(done[k]))[: int(number[event])]
         chosen = set(free)
         kept[a:b] = [k in chosen for k in range(a, b)]
         taken.update(int(done[k]) for k in free)
@@ -224,8 +245,11 @@ class Tags:
     """Numbers of (communicator, tag), from 0."""
 
     def __init__(self, comm: Ints, tag: Ints) -> None:
-        self.keys = np.unique(np.stack((comm, tag), axis=1), axis=0) if len(comm) \
+        self.keys = (
+            np.unique(np.stack((comm, tag), axis=1), axis=0)
+            if len(comm)
             else np.zeros((0, 2), dtype=np.int64)
+        )
         self.number = {(c, t): k for k, (c, t) in enumerate(self.keys.tolist())}
 
     def __len__(self) -> int:
@@ -244,8 +268,10 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
     both = steps.op == int(Op.SENDRECV)
     plain = (np.isin(op, list(SENDING | RECEIVING)) | both) & (steps.peer >= 0)
     second = both & (steps.peer2 >= 0)
-    tags = Tags(np.concatenate((steps.comm[plain], steps.comm[second])),
-                np.concatenate((steps.tag[plain], steps.tag2[second])))
+    tags = Tags(
+        np.concatenate((steps.comm[plain], steps.comm[second])),
+        np.concatenate((steps.tag[plain], steps.tag2[second])),
+    )
     tag, tag2 = (np.full(len(steps), -1, dtype=np.int64) for _ in range(2))
     tag[plain] = tags.of(steps.comm[plain], steps.tag[plain])
     tag2[second] = tags.of(steps.comm[second], steps.tag2[second])
@@ -255,26 +281,48 @@ def programs_of_steps(steps: Steps) -> Iterator[RankProgram]:
     op = np.where(op == int(Op.ICOLLECTIVE), int(Op.COLLECTIVE), op)
     for i, rank in enumerate(steps.ranks.tolist()):
         mine = slice(int(steps.start[i]), int(steps.start[i + 1]))
-        start = steps.done_start[mine.start:mine.stop + 1]
-        pairs = pairs_of(start - start[0], steps.done[start[0]:start[-1]] - mine.start,
-                         steps.op[mine], steps.number[mine])
+        start = steps.done_start[mine.start : mine.stop + 1]
+        pairs = pairs_of(
+            start - start[0],
+            steps.done[start[0] : start[-1]] - mine.start,
+            steps.op[mine],
+            steps.number[mine],
+        )
         rows = Rows(steps.calls, [])
         number = mine.stop - mine.start
-        at = rows.add(number, op=op[mine], peer=steps.peer[mine], tag=tag[mine],
-                      bytes=steps.bytes[mine], comm=steps.comm[mine], call=steps.call[mine],
-                      work_ns=steps.work_ns[mine])
+        at = rows.add(
+            number,
+            op=op[mine],
+            peer=steps.peer[mine],
+            tag=tag[mine],
+            bytes=steps.bytes[mine],
+            comm=steps.comm[mine],
+            call=steps.call[mine],
+            work_ns=steps.work_ns[mine],
+        )
         halves = np.flatnonzero(both[mine])
         here = halves + mine.start
         receives = rows.add(
-            len(halves), op=np.where(second[here], int(Op.RECV), int(Op.REST)),
-            peer=steps.peer2[here], tag=tag2[here], bytes=steps.bytes2[here],
-            comm=steps.comm[here], call=steps.call[here])
+            len(halves),
+            op=np.where(second[here], int(Op.RECV), int(Op.REST)),
+            peer=steps.peer2[here],
+            tag=tag2[here],
+            bytes=steps.bytes2[here],
+            comm=steps.comm[here],
+            call=steps.call[here],
+        )
         wait = rows.add(1, op=int(Op.WAIT))
         replaced = np.zeros(number, dtype=bool)
         replaced[halves] = True
-        blocks = [Block(np.array([event]), np.array([event, receive, int(wait[0])]),
-                        np.array([2]), np.array([0]))
-                  for event, receive in zip(halves.tolist(), receives.tolist(), strict=True)]
+        blocks = [
+            Block(
+                np.array([event]),
+                np.array([event, receive, int(wait[0])]),
+                np.array([2]),
+                np.array([0]),
+            )
+            for event, receive in zip(halves.tolist(), receives.tolist(), strict=True)
+        ]
         yield assemble(rank, rows.table(), at, replaced, blocks, pairs)
 
 

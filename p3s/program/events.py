@@ -28,10 +28,14 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     scaled = Path(scaled)
     order = read_json(scaled / "order.json", "p3s.order")
     if order["loops"] is None:
-        raise P3SError(f"{scaled}: the order of events is not known: the traced runs had too many "
-                       "events to keep all sequences")
-    tables = [pq.read_table(part, columns=list(_COLUMNS), filters=[("rank", "==", rank)])
-              for part in sorted(scaled.glob("part-*.parquet"))]
+        raise P3SError(
+            f"{scaled}: the order of events is not known: the traced runs had too many "
+            "events to keep all sequences"
+        )
+    tables = [
+        pq.read_table(part, columns=list(_COLUMNS), filters=[("rank", "==", rank)])
+        for part in sorted(scaled.glob("part-*.parquet"))
+    ]
     table = pa.concat_tables(tables)
     if not len(table):
         raise P3SError(f"{scaled}: holds no rows of rank {rank}")
@@ -40,10 +44,15 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     base = np.cumsum([0, *(len(it["slots"]) for it in items)])
     item = np.searchsorted(base, columns["slot"], side="right") - 1
     rows = SimpleNamespace(
-        rank=columns["rank"], item=item, slot=columns["slot"] - base[item],
-        stage=columns["stage"], turn=columns["turn"], repeat=columns["repeat"],
-        peer=columns["peer"], grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])))
+        rank=columns["rank"],
+        item=item,
+        slot=columns["slot"] - base[item],
+        stage=columns["stage"],
+        turn=columns["turn"],
+        repeat=columns["repeat"],
+        peer=columns["peer"],
+        grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])),
+    )
     sequence = Unfolder({"items": items, "order": {"loops": order["loops"]}}, rows).sequence(rank)
     ops = [items[i]["op"] for i in item.tolist()]
-    return [(ops[k], int(columns["peer"][k]), int(columns["bytes"][k]))
-            for k in sequence.tolist()]
+    return [(ops[k], int(columns["peer"][k]), int(columns["bytes"][k])) for k in sequence.tolist()]

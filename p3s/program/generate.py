@@ -25,8 +25,12 @@ RANKS_PER_PART = 1024
 MOST_RANKS = 1 << 22
 
 
-def write_scaled(study_dir: Path, n: int, ranks: Sequence[int] | None = None,
-                 compute: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def write_scaled(
+    study_dir: Path,
+    n: int,
+    ranks: Sequence[int] | None = None,
+    compute: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write the scaled trace of ``n`` processes and return its head (scaled.json).
 
     ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). compute: laws of the
@@ -48,24 +52,33 @@ def write_scaled(study_dir: Path, n: int, ranks: Sequence[int] | None = None,
     staged = study.stage_run(target)
     try:
         head = _Head(model, evaluator, costs)
-        parts = np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)) \
-            if wanted is not None else (np.arange(a, min(a + RANKS_PER_PART, n))
-                                        for a in range(0, n, RANKS_PER_PART))
+        parts = (
+            np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART))
+            if wanted is not None
+            else (np.arange(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART))
+        )
         for k, some in enumerate(parts):
             rows = evaluator.rows(some)
-            found = rank_work(model, rows.grid, {
-                name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
+            found = rank_work(
+                model,
+                rows.grid,
+                {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+            )
             timed = costs.of(evaluator.grid, found) if costs is not None else None
             once = compute_ns(model, rows, timed) if timed is not None else None
             _write_part(model, rows, once, staged / f"part-{k:05d}.parquet")
             head.add(rows, found, timed)
-        write_json(staged / "comms.json", {"schema": "p3s.comms", "schema_version": 1,
-                                           "comms": evaluator.comms.to_json()})
+        write_json(
+            staged / "comms.json",
+            {"schema": "p3s.comms", "schema_version": 1, "comms": evaluator.comms.to_json()},
+        )
         write_json(staged / "order.json", _order(model, evaluator))
         out = head.to_json(len(wanted) if wanted is not None else n)
         if wanted is not None:
-            out["ranks"] = [[int(part[0]), int(part[-1])] for part in
-                            np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1)]
+            out["ranks"] = [
+                [int(part[0]), int(part[-1])]
+                for part in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1)
+            ]
         write_json(staged / "scaled.json", out)
         study.commit_run(staged, target)
     finally:
@@ -81,8 +94,10 @@ def scaled_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
 def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
     wanted = np.unique(np.asarray(ranks, dtype=np.int64))
     if not len(wanted) or wanted[0] < 0 or wanted[-1] >= n:
-        raise P3SError(f"scale: rank {int(wanted[-1]) if len(wanted) else 'none'} is none of the "
-                       f"{n} processes; name ranks from 0 to {n - 1}")
+        raise P3SError(
+            f"scale: rank {int(wanted[-1]) if len(wanted) else 'none'} is none of the "
+            f"{n} processes; name ranks from 0 to {n - 1}"
+        )
     return wanted
 
 
@@ -100,10 +115,13 @@ def compute_ns(model: Mapping[str, Any], rows: ScaledRows, timed: Timed) -> np.n
     """Return the time before one call of every row in ns: its work times its place's cost."""
     if not len(rows.rank):
         return np.zeros(0)
-    number = {tuple(p["place"]): k for k, p in enumerate(
-        p for phase in model["phases"] for p in phase["work"]["places"])}
-    of_item = np.array([number.get((it["site"], it["op"]), -1) for it in model["items"]],
-                       dtype=np.int64)
+    number = {
+        tuple(p["place"]): k
+        for k, p in enumerate(p for phase in model["phases"] for p in phase["work"]["places"])
+    }
+    of_item = np.array(
+        [number.get((it["site"], it["op"]), -1) for it in model["items"]], dtype=np.int64
+    )
     place, column = of_item[rows.item], np.searchsorted(timed.ranks, rows.rank)
     cost = timed.rest[rows.phase, column]
     if len(timed.cost):
@@ -116,55 +134,75 @@ def _rules(model: Mapping[str, Any]) -> np.ndarray:
     return np.cumsum([0, *(len(it["slots"]) for it in model["items"])])
 
 
-def _write_part(model: Mapping[str, Any], rows: ScaledRows, once: np.ndarray | None,
-                path: Path) -> None:
+def _write_part(
+    model: Mapping[str, Any], rows: ScaledRows, once: np.ndarray | None, path: Path
+) -> None:
     """Write the rows of some ranks; once: time before one call of each, None if not known."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     items = model["items"]
-    tags = np.array([it["tag"] if it["tag"] is not None else it["tag_value"] for it in items],
-                    dtype=np.int64)
+    tags = np.array(
+        [it["tag"] if it["tag"] is not None else it["tag_value"] for it in items], dtype=np.int64
+    )
     kinds = [it["kind"] for it in items]
     it = rows.item
-    p2p = np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it] \
-        if len(items) else np.zeros(0, dtype=bool)
+    p2p = (
+        np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it]
+        if len(items)
+        else np.zeros(0, dtype=bool)
+    )
 
     def labels(values: list[str], codes: np.ndarray) -> Any:
-        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()),
-                                              pa.array(values, pa.string())).cast(pa.string())
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, pa.int32()), pa.array(values, pa.string())
+        ).cast(pa.string())
 
-    table = pa.table({
-        "rank": pa.array(rows.rank, pa.int32()),
-        "phase": pa.array(rows.phase, pa.int32()),
-        "index": pa.array(_index_in_phase(rows), pa.int32()),
-        "op": labels([x["op"] for x in items], it),
-        "kind": labels(kinds, it),
-        "peer": pa.array(rows.peer, pa.int32()),
-        "bytes": pa.array(rows.nbytes, pa.int64()),
-        "comm": pa.array(rows.comm, pa.int32()),
-        "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
-        "root": pa.array(rows.root, pa.int32()),
-        "repeat": pa.array(rows.repeat, pa.int64()),
-        "work": pa.array(rows.work, pa.float64()),
-        "work_unit": labels([model["work_unit"]], np.zeros(len(it), dtype=np.int64)),
-        "slot": pa.array(_rules(model)[it] + rows.slot, pa.int32()),
-        "verdict": labels([x["verdict"] for x in items], it),
-        "stage": pa.array(rows.stage, pa.int32()),
-        "turn": pa.array(rows.turn, pa.int32()),
-        **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
-    })
+    table = pa.table(
+        {
+            "rank": pa.array(rows.rank, pa.int32()),
+            "phase": pa.array(rows.phase, pa.int32()),
+            "index": pa.array(_index_in_phase(rows), pa.int32()),
+            "op": labels([x["op"] for x in items], it),
+            "kind": labels(kinds, it),
+            "peer": pa.array(rows.peer, pa.int32()),
+            "bytes": pa.array(rows.nbytes, pa.int64()),
+            "comm": pa.array(rows.comm, pa.int32()),
+            "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
+            "root": pa.array(rows.root, pa.int32()),
+            "repeat": pa.array(rows.repeat, pa.int64()),
+            "work": pa.array(rows.work, pa.float64()),
+            "work_unit": labels([model["work_unit"]], np.zeros(len(it), dtype=np.int64)),
+            "slot": pa.array(_rules(model)[it] + rows.slot, pa.int32()),
+            "verdict": labels([x["verdict"] for x in items], it),
+            "stage": pa.array(rows.stage, pa.int32()),
+            "turn": pa.array(rows.turn, pa.int32()),
+            **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
+        }
+    )
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
 def _order(model: Mapping[str, Any], evaluator: Evaluator) -> dict[str, Any]:
     """Return what unfolds rows into the sequence of events (p3s.program.events)."""
     order = model.get("order")
-    return {"schema": "p3s.order", "schema_version": 1, "n": evaluator.n,
-            "grid": list(evaluator.grid.dims), "loops": order["loops"] if order else None,
-            "items": [{"op": it["op"], "kind": it["kind"], "loops": it.get("loops"),
-                       "at": it.get("at"), "slots": [{"when": s.get("when")} for s in it["slots"]]}
-                      for it in model["items"]]}
+    return {
+        "schema": "p3s.order",
+        "schema_version": 1,
+        "n": evaluator.n,
+        "grid": list(evaluator.grid.dims),
+        "loops": order["loops"] if order else None,
+        "items": [
+            {
+                "op": it["op"],
+                "kind": it["kind"],
+                "loops": it.get("loops"),
+                "at": it.get("at"),
+                "slots": [{"when": s.get("when")} for s in it["slots"]],
+            }
+            for it in model["items"]
+        ],
+    }
 
 
 def no_trend(phase: Mapping[str, Any], n: int, mean: float) -> dict[str, Any]:
@@ -183,16 +221,16 @@ def no_trend(phase: Mapping[str, Any], n: int, mean: float) -> dict[str, Any]:
 class _Head:
     """Sums over the rows that make scaled.json."""
 
-    def __init__(self, model: Mapping[str, Any], evaluator: Evaluator,
-                 costs: Costs | None) -> None:
+    def __init__(self, model: Mapping[str, Any], evaluator: Evaluator, costs: Costs | None) -> None:
         self.model, self.evaluator = model, evaluator
         self.times = PhaseSums(costs) if costs is not None else None
         phases = len(model["phases"])
         self.work, self.events = np.zeros(phases), np.zeros(phases)
         self.half: dict[int, tuple[int, float]] = {}
         self.verdicts = sorted({it["verdict"] for it in model["items"]})
-        self.of_item = np.array([self.verdicts.index(it["verdict"]) for it in model["items"]],
-                                dtype=np.int64)
+        self.of_item = np.array(
+            [self.verdicts.index(it["verdict"]) for it in model["items"]], dtype=np.int64
+        )
         self.share = np.zeros((3, len(self.verdicts)))
         self.rows = 0
 
@@ -218,29 +256,53 @@ class _Head:
         model, evaluator = self.model, self.evaluator
         squares = np.zeros(len(self.work))
         for phase, half in self.half.values():
-            squares[phase] += half ** 2
-        phases = [{"phase": k, "name": p["name"], "depth": p["depth"], "parent": p["parent"],
-                   "weight": phase_weight(p, evaluator.grid),
-                   "events_per_iteration": float(self.events[k]) / ranks,
-                   "work": float(self.work[k]),
-                   "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
-                   if self.work[k] else 0.0,
-                   **no_trend(p, evaluator.n, float(self.work[k]) / ranks),
-                   **(self.times.of_phase(k, evaluator.grid) if self.times is not None else {})}
-                  for k, p in enumerate(model["phases"])]
+            squares[phase] += half**2
+        phases = [
+            {
+                "phase": k,
+                "name": p["name"],
+                "depth": p["depth"],
+                "parent": p["parent"],
+                "weight": phase_weight(p, evaluator.grid),
+                "events_per_iteration": float(self.events[k]) / ranks,
+                "work": float(self.work[k]),
+                "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
+                if self.work[k]
+                else 0.0,
+                **no_trend(p, evaluator.n, float(self.work[k]) / ranks),
+                **(self.times.of_phase(k, evaluator.grid) if self.times is not None else {}),
+            }
+            for k, p in enumerate(model["phases"])
+        ]
         total = self.share.sum(axis=1)
-        share = {verdict: {name: float(self.share[k, v] / total[k]) if total[k] else 0.0
-                           for k, name in enumerate(("events", "bytes", "work"))}
-                 for v, verdict in enumerate(self.verdicts)}
+        share = {
+            verdict: {
+                name: float(self.share[k, v] / total[k]) if total[k] else 0.0
+                for k, name in enumerate(("events", "bytes", "work"))
+            }
+            for v, verdict in enumerate(self.verdicts)
+        }
         return {
-            "schema": "p3s.scaled", "schema_version": 1, "n": evaluator.n,
-            "work_unit": model["work_unit"], "work_units": model.get("work_units", {}),
+            "schema": "p3s.scaled",
+            "schema_version": 1,
+            "n": evaluator.n,
+            "work_unit": model["work_unit"],
+            "work_units": model.get("work_units", {}),
             "grid": list(evaluator.grid.dims),
-            "grid_rule": model["grid"]["text"], "rows": self.rows,
-            "counts": model["counts"], "extrapolation": evaluator.n / max(model["counts"]),
-            "first_seen": model["first_seen"], "unmodelled_ops": model["unmodelled_ops"],
-            "not_modelled": model.get("not_modelled", []), "tracing": model.get("tracing", {}),
-            "phases": phases, "share": share,
+            "grid_rule": model["grid"]["text"],
+            "rows": self.rows,
+            "counts": model["counts"],
+            "extrapolation": evaluator.n / max(model["counts"]),
+            "first_seen": model["first_seen"],
+            "unmodelled_ops": model["unmodelled_ops"],
+            "not_modelled": model.get("not_modelled", []),
+            "tracing": model.get("tracing", {}),
+            "phases": phases,
+            "share": share,
             "traced_share": model["shares"],
-            "unknown": [{"op": it["op"], "site": it["site"], "why": it["why"]}
-                        for it in model["items"] if it["verdict"] == "unknown"]}
+            "unknown": [
+                {"op": it["op"], "site": it["site"], "why": it["why"]}
+                for it in model["items"]
+                if it["verdict"] == "unknown"
+            ],
+        }

@@ -119,11 +119,15 @@ def read_rank_file(path: Path, n: int) -> RankMap:
             rank, host = plain, words[0]
             plain += 1
         else:
-            raise P3SError(f"{path}, line {number}: {text[:60]!r} is neither `rank R=HOST slot=S`, "
-                           "`R HOST` nor a host name")
+            raise P3SError(
+                f"{path}, line {number}: {text[:60]!r} is neither `rank R=HOST slot=S`, "
+                "`R HOST` nor a host name"
+            )
         if numbered and plain:
-            raise P3SError(f"{path}, line {number}: lines with and without a rank are mixed; "
-                           "give every line its rank, or none")
+            raise P3SError(
+                f"{path}, line {number}: lines with and without a rank are mixed; "
+                "give every line its rank, or none"
+            )
         if hosts.setdefault(rank, host) != host:
             raise P3SError(f"{path}, line {number}: rank {rank} is on {hosts[rank]} and on {host}")
     return _from_hosts(path, hosts, n)

@@ -120,8 +120,9 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     n, weights, members = _head(scaled_dir, head, comms)
     phases = {int(phase["phase"]): str(phase.get("name", "")) for phase in head["phases"]}
     unknown = [code for code, name in enumerate(verdicts) if name == "unknown"]
-    trace = build(n, columns, work, op, ops, kind, kinds, ~np.isin(verdict, unknown), members,
-                  weights, phases)
+    trace = build(
+        n, columns, work, op, ops, kind, kinds, ~np.isin(verdict, unknown), members, weights, phases
+    )
     _check(scaled_dir, trace)
     return trace
 
@@ -130,8 +131,11 @@ def time_column(parts: Sequence[Path]) -> str:
     """Return the column with the time before one occurrence: compute_ns, work in older traces."""
     import pyarrow.parquet as pq
 
-    return "compute_ns" if all("compute_ns" in pq.read_schema(part).names for part in parts) \
+    return (
+        "compute_ns"
+        if all("compute_ns" in pq.read_schema(part).names for part in parts)
         else "work"
+    )
 
 
 def _rule_columns(parts: Sequence[Path]) -> list[str]:

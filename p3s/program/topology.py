@@ -56,7 +56,8 @@ class Topology:
         Errors: P3SError for a host that the file does not name.
         """
         same = np.array([[a == b for b in second] for a in first], dtype=bool).reshape(
-            len(first), len(second))
+            len(first), len(second)
+        )
         if self.flat:
             return np.where(same, 0, FLAT_HOPS).astype(np.int64)
         a, b = self.switches_of(first), self.switches_of(second)
@@ -69,8 +70,9 @@ class Topology:
         found = [number.get(host, short.get(host.split(".", 1)[0], -1)) for host in hosts]
         if -1 in found:
             missing = hosts[found.index(-1)]
-            raise P3SError(f"{self.source}: does not name node {missing}; add it, or leave the "
-                           "topology out")
+            raise P3SError(
+                f"{self.source}: does not name node {missing}; add it, or leave the topology out"
+            )
         return self.switch_of[np.asarray(found, dtype=np.int64)]
 
     def trunk(self, first: int, second: int) -> Bools:
@@ -112,8 +114,10 @@ def read_topology(path: Path | None) -> Topology:
         raise P3SError(f"{path}: cannot be read ({why})") from err
     start = text.lstrip()
     if start.startswith("<"):
-        raise P3SError(f"{path}: an XML file of hwloc describes one machine and no network; give "
-                       "a topology.conf of Slurm or an IB-...-nodes.txt of netloc")
+        raise P3SError(
+            f"{path}: an XML file of hwloc describes one machine and no network; give "
+            "a topology.conf of Slurm or an IB-...-nodes.txt of netloc"
+        )
     if start[:1].isdigit():
         return netloc(str(path), text)
     return slurm(str(path), text)
@@ -135,8 +139,10 @@ def slurm(source: str, text: str) -> Topology:
         for word in line.split():
             key, equals, value = word.partition("=")
             if not equals or not value:
-                raise P3SError(f"{source}, line {number}: {word[:40]!r} is not KEY=VALUE; a line "
-                               "of topology.conf is SwitchName=S Nodes=N or Switches=S")
+                raise P3SError(
+                    f"{source}, line {number}: {word[:40]!r} is not KEY=VALUE; a line "
+                    "of topology.conf is SwitchName=S Nodes=N or Switches=S"
+                )
             fields[key.lower()] = value
         name = fields.get("switchname")
         if name is None or not ("nodes" in fields or "switches" in fields):
@@ -152,18 +158,24 @@ def slurm(source: str, text: str) -> Topology:
             nodes.append(expand_hosts(fields["nodes"]) if "nodes" in fields else [])
             children.append(expand_hosts(fields["switches"]) if "switches" in fields else [])
     if not any(nodes):
-        raise P3SError(f"{source}: no switch has nodes; a line of topology.conf is SwitchName=S "
-                       "Nodes=N or Switches=S")
+        raise P3SError(
+            f"{source}: no switch has nodes; a line of topology.conf is SwitchName=S "
+            "Nodes=N or Switches=S"
+        )
     index = {name: i for i, name in enumerate(names)}
     up = np.full(len(names), -1, dtype=np.int64)
     for parent, those in enumerate(children):
         for child in those:
             if child not in index:
-                raise P3SError(f"{source}: switch {names[parent]} has a switch {child} below it "
-                               "that is not there")
+                raise P3SError(
+                    f"{source}: switch {names[parent]} has a switch {child} below it "
+                    "that is not there"
+                )
             if up[index[child]] >= 0 or index[child] == parent:
-                raise P3SError(f"{source}: switch {child} is below two switches, or itself; "
-                               "topology/tree has one way only")
+                raise P3SError(
+                    f"{source}: switch {child} is below two switches, or itself; "
+                    "topology/tree has one way only"
+                )
             up[index[child]] = parent
     hosts: list[str] = []
     switch_of: list[int] = []
@@ -175,11 +187,24 @@ def slurm(source: str, text: str) -> Topology:
             seen.add(host)
             hosts.append(host)
             switch_of.append(number)
-    notes = (f"{source}: LinkSpeed without a unit says nothing of the link "
-             f"({unknown[0]}); write it like 100Gbit/s",) if unknown else ()
-    return Topology(source, tuple(hosts), np.array(switch_of, dtype=np.int64),
-                    _tree_hops(source, up, names), up, tuple(names),
-                    np.array(speeds, dtype=np.float64), notes)
+    notes = (
+        (
+            f"{source}: LinkSpeed without a unit says nothing of the link "
+            f"({unknown[0]}); write it like 100Gbit/s",
+        )
+        if unknown
+        else ()
+    )
+    return Topology(
+        source,
+        tuple(hosts),
+        np.array(switch_of, dtype=np.int64),
+        _tree_hops(source, up, names),
+        up,
+        tuple(names),
+        np.array(speeds, dtype=np.float64),
+        notes,
+    )
 
 
 def _speed(text: str, source: str, number: int) -> float:
@@ -191,8 +216,10 @@ def _speed(text: str, source: str, number: int) -> float:
         return float("nan")
     found = _SPEED.fullmatch(text)
     if found is None or not float(found[1]) > 0:
-        raise P3SError(f"{source}, line {number}: LinkSpeed={text[:40]} is no speed; write it like "
-                       "100Gbit/s or 12.5GB/s")
+        raise P3SError(
+            f"{source}, line {number}: LinkSpeed={text[:40]} is no speed; write it like "
+            "100Gbit/s or 12.5GB/s"
+        )
     in_bytes = found[3] == "B/s" or found[3].lower() == "byte/s"
     return float(found[1]) * _PREFIX[found[2].lower()] * (1.0 if in_bytes else 0.125) * 1e-9
 
@@ -241,8 +268,9 @@ def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
         depth[on] += 1
         place[on] = up[place[on]]
     else:
-        raise P3SError(f"{source}: the switches above {names[int(np.argmax(depth))]} go round in "
-                       "a circle")
+        raise P3SError(
+            f"{source}: the switches above {names[int(np.argmax(depth))]} go round in a circle"
+        )
     under = below(up).astype(np.float64)  # products of integers are slow
     # How many switches are above both, themselves included.
     common = np.rint(under.T @ under).astype(np.int64)
@@ -264,25 +292,32 @@ def netloc(source: str, text: str) -> Topology:
         if int(lines[0]) != 1:
             raise P3SError(f"{source}: netloc file version {lines[0].strip()}, known is 1")
         number = int(lines[3])
-        nodes = [line.split(",") for line in lines[head:head + number]]
+        nodes = [line.split(",") for line in lines[head : head + number]]
         if len(nodes) != number or number < 1:
             raise ValueError(f"{number} nodes are announced, {len(nodes)} are there")
         index = {fields[0]: i for i, fields in enumerate(nodes)}
         # A description may have commas of its own; the host name is the last field.
         is_host = np.array([int(fields[2]) == 0 for fields in nodes])
         names = [fields[-1].strip() or fields[0] for fields in nodes]
-        links_of = [(index[a], index[b], gbits)
-                    for line in lines[head + number:head + 2 * number]
-                    for a, b, gbits in _netloc_edges(line, index)]
+        links_of = [
+            (index[a], index[b], gbits)
+            for line in lines[head + number : head + 2 * number]
+            for a, b, gbits in _netloc_edges(line, index)
+        ]
     except (ValueError, IndexError, KeyError) as err:
         why = " ".join(str(err).split())[:80]
-        raise P3SError(f"{source}: is no node file of netloc ({why}); give IB-...-nodes.txt or a "
-                       "topology.conf of Slurm") from err
+        raise P3SError(
+            f"{source}: is no node file of netloc ({why}); give IB-...-nodes.txt or a "
+            "topology.conf of Slurm"
+        ) from err
     switches = np.flatnonzero(~is_host)
     place = np.full(number, -1, dtype=np.int64)
     place[switches] = np.arange(len(switches))
-    gbits_of = {(int(place[i]), int(place[j])): gbits for i, j, gbits in links_of
-                if place[i] >= 0 and place[j] >= 0}
+    gbits_of = {
+        (int(place[i]), int(place[j])): gbits
+        for i, j, gbits in links_of
+        if place[i] >= 0 and place[j] >= 0
+    }
     links = np.array(list(gbits_of), dtype=np.int64).reshape(-1, 2)
     hangs: dict[str, int] = {}
     for i, j, _ in links_of:
@@ -292,8 +327,15 @@ def netloc(source: str, text: str) -> Topology:
         raise P3SError(f"{source}: no host hangs on a switch")
     hops = _graph_hops(source, links, len(switches))
     up, speed = _rooted(gbits_of, hops)
-    return Topology(source, tuple(hangs), np.array(list(hangs.values()), dtype=np.int64),
-                    hops, up, tuple(names[i] for i in switches.tolist()), speed)
+    return Topology(
+        source,
+        tuple(hangs),
+        np.array(list(hangs.values()), dtype=np.int64),
+        hops,
+        up,
+        tuple(names[i] for i in switches.tolist()),
+        speed,
+    )
 
 
 def _rooted(gbits_of: dict[tuple[int, int], float], hops: Ints) -> tuple[Ints, Floats]:
@@ -355,8 +397,10 @@ def node_hosts(mapping: RankMap, topology: Topology) -> tuple[str, ...]:
             continue
         number = int(name[2:]) if name else node
         if number >= len(topology.hosts):
-            raise P3SError(f"{topology.source}: names {len(topology.hosts)} nodes, but the run "
-                           f"needs {max(mapping.nodes, number + 1)}; add nodes or leave it out")
+            raise P3SError(
+                f"{topology.source}: names {len(topology.hosts)} nodes, but the run "
+                f"needs {max(mapping.nodes, number + 1)}; add nodes or leave it out"
+            )
         names.append(topology.hosts[number])
     return tuple(names)
 

@@ -42,17 +42,30 @@ class WholeRun:
     before them stays. Raises P3SError where the order of events is not known.
     """
 
-    def __init__(self, scaled_dir: Path, library: Library, keep: Keep,
-                 trace: ScaledTrace | None = None, node_of: Ints | None = None) -> None:
+    def __init__(
+        self,
+        scaled_dir: Path,
+        library: Library,
+        keep: Keep,
+        trace: ScaledTrace | None = None,
+        node_of: Ints | None = None,
+    ) -> None:
         self.trace = trace or read_scaled(scaled_dir)
-        order = read_json(Path(scaled_dir) / "order.json", "p3s.order") \
-            if (Path(scaled_dir) / "order.json").exists() else None
+        order = (
+            read_json(Path(scaled_dir) / "order.json", "p3s.order")
+            if (Path(scaled_dir) / "order.json").exists()
+            else None
+        )
         if order is None or order["loops"] is None:
-            raise P3SError(f"{scaled_dir}: the order of events is not known, so there is no whole "
-                           "run to write; write a few turns of each loop: --turns 1")
+            raise P3SError(
+                f"{scaled_dir}: the order of events is not known, so there is no whole "
+                "run to write; write a few turns of each loop: --turns 1"
+            )
         if len(np.unique(self.trace.rank)) != self.trace.n:
-            raise P3SError(f"{scaled_dir}: does not hold all {self.trace.n} ranks; run p3s scale "
-                           f"-n {self.trace.n}")
+            raise P3SError(
+                f"{scaled_dir}: does not hold all {self.trace.n} ranks; run p3s scale "
+                f"-n {self.trace.n}"
+            )
         self.order = order
         self.n = self.trace.n
         self.calls = calls_of(self.trace)
@@ -61,8 +74,9 @@ class WholeRun:
         self._match()
         self._kinds: list[Kind] | None = []
         node_of = np.arange(self.n, dtype=np.int64) if node_of is None else node_of
-        self.collectives = Collectives(self.trace, self.reason, library, keep, len(self.tags),
-                                       node_of)
+        self.collectives = Collectives(
+            self.trace, self.reason, library, keep, len(self.tags), node_of
+        )
         self._first_pass()
         self.left_out = self._count_left_out()
 
@@ -79,8 +93,10 @@ class WholeRun:
         self.out, self.into, tag = row_channels(trace, sends, receives)
         number = int(max(self.out.max(initial=-1), self.into.max(initial=-1))) + 1
         amount = trace.repeat.astype(np.float64)
-        sent, taken = (np.bincount(ch[ch >= 0], weights=amount[ch >= 0], minlength=number)
-                       for ch in (self.out, self.into))
+        sent, taken = (
+            np.bincount(ch[ch >= 0], weights=amount[ch >= 0], minlength=number)
+            for ch in (self.out, self.into)
+        )
         self.most = np.minimum(sent, taken).astype(np.int64)
         # Of the rows of the side that has more, some events have no partner.
         self.short = np.zeros(trace.rows, dtype=bool)
@@ -116,8 +132,9 @@ class WholeRun:
                 self._kinds = [*self._kinds, kind] if total <= _KEPT_EVENTS else None
             self.collectives.learn(kind)
             row = kind.row[:EVENTS] + int(kind.first[0])
-            samples.append(Sample(of_request[row], kind.wants[:EVENTS], trace.slot[row],
-                                  trace.op[row]))
+            samples.append(
+                Sample(of_request[row], kind.wants[:EVENTS], trace.slot[row], trace.op[row])
+            )
         found = preferences(samples)
         prefer = np.zeros(trace.rows, dtype=np.int64)
         for slot, what in found.items():
@@ -145,8 +162,11 @@ class WholeRun:
             rows = np.flatnonzero(self.short & (channel >= 0))
             if not len(rows):
                 continue
-            totals = np.bincount(channel[rows], weights=trace.repeat[rows].astype(np.float64),
-                                 minlength=len(self.most))
+            totals = np.bincount(
+                channel[rows],
+                weights=trace.repeat[rows].astype(np.float64),
+                minlength=len(self.most),
+            )
             share = 1.0 - self.most[channel[rows]] / totals[channel[rows]]
             add(rows, REASON_TEXT[Reason.NO_PARTNER], trace.repeat[rows] * share)
         for call, events in self.collectives.left_out().items():
@@ -158,8 +178,9 @@ class WholeRun:
         """Yield the program of every rank, in no particular order of the ranks."""
         trace = self.trace
         nothing = np.zeros(trace.rows, dtype=bool)
-        rows = TraceRows(trace, self.calls, self.reason, self.out, self.into, self.tag_of_rows,
-                         nothing)
+        rows = TraceRows(
+            trace, self.calls, self.reason, self.out, self.into, self.tag_of_rows, nothing
+        )
         names = (*trace.ops, "MPI_Waitall")
         for kind in self.kinds():
             zero = np.zeros(len(kind.row), dtype=np.int64)
@@ -181,8 +202,15 @@ class WholeRun:
         second[:1] = False
         return np.asarray(second)
 
-    def _program(self, rank: int, first: int, kind: Kind, pairs: tuple[Ints, Ints],
-                 halves: Bools, names: tuple[str, ...]) -> RankProgram:
+    def _program(
+        self,
+        rank: int,
+        first: int,
+        kind: Kind,
+        pairs: tuple[Ints, Ints],
+        halves: Bools,
+        names: tuple[str, ...],
+    ) -> RankProgram:
         trace = self.trace
         mine = slice(first, first + kind.rows)
         event_row = kind.row
@@ -192,9 +220,13 @@ class WholeRun:
         here = np.where(both, int(Op.ISEND), here)
         here = np.where(runs, here, int(Op.REST))
         columns: dict[str, Any] = {
-            "peer": trace.peer[mine], "tag": self.tag[mine], "bytes": trace.bytes[mine],
-            "comm": trace.comm[mine], "call": trace.op[mine],
-            "work_ns": self.work[mine]}
+            "peer": trace.peer[mine],
+            "tag": self.tag[mine],
+            "bytes": trace.bytes[mine],
+            "comm": trace.comm[mine],
+            "call": trace.op[mine],
+            "work_ns": self.work[mine],
+        }
         rows = Rows(names, [])
         rows.add(kind.rows, op=here, **columns)
         # The same without the call: what of a row is left out is only its computation.
@@ -212,8 +244,10 @@ class WholeRun:
             at[alone & (event_row == row)] = plain[0]
         if half.any():
             wait = rows.add(1, op=int(Op.WAIT), call=len(names) - 1)
-            blocks += [Block(np.flatnonzero(half & (at == row)), np.array([row, int(wait[0])]),
-                             prior=1) for row in np.unique(at[half]).tolist()]
+            blocks += [
+                Block(np.flatnonzero(half & (at == row)), np.array([row, int(wait[0])]), prior=1)
+                for row in np.unique(at[half]).tolist()
+            ]
             replaced |= half
         return assemble(rank, rows.table(), at, replaced, blocks, pairs)
 
@@ -226,5 +260,5 @@ class WholeRun:
         for channel in (self.out[mine], self.into[mine]):
             for one in np.unique(channel[short & (channel >= 0)]).tolist():
                 at = np.flatnonzero(channel[event_row] == one)
-                lost[at[int(self.most[one]):]] = True
+                lost[at[int(self.most[one]) :]] = True
         return lost

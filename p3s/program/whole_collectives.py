@@ -38,8 +38,15 @@ class _Plan:
 class Collectives:
     """What every collective call of a run becomes; learn all kinds of ranks before expanding."""
 
-    def __init__(self, trace: ScaledTrace, reason: Ints, library: Library,
-                 keep: Callable[[str, bool], bool], first_tag: int, node_of: Ints) -> None:
+    def __init__(
+        self,
+        trace: ScaledTrace,
+        reason: Ints,
+        library: Library,
+        keep: Callable[[str, bool], bool],
+        first_tag: int,
+        node_of: Ints,
+    ) -> None:
         self.trace, self.library, self.keep, self.first_tag = trace, library, keep, first_tag
         self.node_of = node_of
         self.mine = trace.is_kind(COLLECTIVE) & (reason == Reason.EXECUTED) & (trace.repeat > 0)
@@ -62,8 +69,9 @@ class Collectives:
         most: dict[int, int] = {}
         for c, them in self.members.items():
             mine = rows[trace.comm[rows] == c]
-            per = np.bincount(trace.rank[mine], weights=trace.repeat[mine].astype(np.float64),
-                              minlength=trace.n)
+            per = np.bincount(
+                trace.rank[mine], weights=trace.repeat[mine].astype(np.float64), minlength=trace.n
+            )
             most[c] = int(per[them].min()) if len(them) else 0
         totals = {c: float(trace.repeat[rows[trace.comm[rows] == c]].sum()) for c in most}
         return most, totals
@@ -85,7 +93,7 @@ class Collectives:
         wanted = [k for k, rank in enumerate(kind.ranks.tolist()) if rank in self.firsts]
         if not wanted:
             return
-        mine = self.mine[int(kind.first[0]):int(kind.first[0]) + kind.rows]
+        mine = self.mine[int(kind.first[0]) : int(kind.first[0]) + kind.rows]
         row = kind.row[mine[kind.row]]
         for k in wanted:
             self._kind_of[int(kind.ranks[k])] = row, int(kind.first[k])
@@ -98,8 +106,18 @@ class Collectives:
             self._reference[comm] = rows[self.trace.comm[rows] == comm]
         return self._reference[comm]
 
-    def expand(self, rank: int, kind: Kind, first: int, at: Ints, live: Ints,
-               pairs: tuple[Ints, Ints], rows: Rows, replaced: Bools, blocks: list[Block]) -> None:
+    def expand(
+        self,
+        rank: int,
+        kind: Kind,
+        first: int,
+        at: Ints,
+        live: Ints,
+        pairs: tuple[Ints, Ints],
+        rows: Rows,
+        replaced: Bools,
+        blocks: list[Block],
+    ) -> None:
         """Add what the collectives of a rank become; ``at`` changes where a call is left out."""
         trace = self.trace
         events = np.flatnonzero(np.isin(live, (int(Op.COLLECTIVE), int(Op.ICOLLECTIVE))))
@@ -117,7 +135,7 @@ class Collectives:
             mine = mine[:most]
             if not most:
                 continue
-            reference = self._rows_of(c)[:len(mine)]
+            reference = self._rows_of(c)[: len(mine)]
             member = int(place[0])
             for ref in np.unique(reference).tolist():
                 number = np.flatnonzero(reference == ref)
@@ -127,10 +145,30 @@ class Collectives:
                     self._stay(some, ref, kind, rows, at)
                     continue
                 posts = live[some] == int(Op.ICOLLECTIVE)
-                self._messages(plan.schedule, member, c, some[~posts], kind, first, rows, blocks,
-                               NONE, completed)
-                self._messages(plan.schedule, member, c, some[posts], kind, first, rows, blocks,
-                               number[posts], completed)
+                self._messages(
+                    plan.schedule,
+                    member,
+                    c,
+                    some[~posts],
+                    kind,
+                    first,
+                    rows,
+                    blocks,
+                    NONE,
+                    completed,
+                )
+                self._messages(
+                    plan.schedule,
+                    member,
+                    c,
+                    some[posts],
+                    kind,
+                    first,
+                    rows,
+                    blocks,
+                    number[posts],
+                    completed,
+                )
                 replaced[some] = True
                 self.expanded = True
 
@@ -140,13 +178,30 @@ class Collectives:
         for local in np.unique(kind.row[events]).tolist():
             some = events[kind.row[events] == local]
             work = rows.parts[0]["work_ns"][local]
-            entry = rows.add(1, op=int(Op.COLLECTIVE), peer=trace.root[ref], bytes=trace.bytes[ref],
-                             comm=trace.comm[ref], call=trace.op[ref], work_ns=work)
+            entry = rows.add(
+                1,
+                op=int(Op.COLLECTIVE),
+                peer=trace.root[ref],
+                bytes=trace.bytes[ref],
+                comm=trace.comm[ref],
+                call=trace.op[ref],
+                work_ns=work,
+            )
             at[some] = entry[0]
 
-    def _messages(self, plan: Schedule, member: int, comm: int, events: Ints, kind: Kind,
-                  first: int, rows: Rows, blocks: list[Block], numbers: Ints,
-                  completed: Ints) -> None:
+    def _messages(
+        self,
+        plan: Schedule,
+        member: int,
+        comm: int,
+        events: Ints,
+        kind: Kind,
+        first: int,
+        rows: Rows,
+        blocks: list[Block],
+        numbers: Ints,
+        completed: Ints,
+    ) -> None:
         """Add the blocks of some calls of one schedule; ``numbers``: those of nonblocking ones.
 
         Blocking calls follow each other on a communicator, so that one tag is enough for them.
@@ -162,38 +217,80 @@ class Collectives:
             if single:
                 self._block(plan, member, comm, base, a, b, some, work, rows, blocks)
                 continue
-            for event, number in zip(some.tolist(), numbers[kind.row[events] == local].tolist(),
-                                     strict=True):
-                tag = self.first_tag + len(self.comms) * (1 + number) \
+            for event, number in zip(
+                some.tolist(), numbers[kind.row[events] == local].tolist(), strict=True
+            ):
+                tag = (
+                    self.first_tag
+                    + len(self.comms) * (1 + number)
                     + int(np.searchsorted(self.comms, comm))
+                )
                 head = a + _posts(plan, a, b)
                 end = int(completed[event])
-                self._block(plan, member, comm, tag, a, head, np.array([event]), work, rows,
-                            blocks, tail=(head, b, end))
+                self._block(
+                    plan,
+                    member,
+                    comm,
+                    tag,
+                    a,
+                    head,
+                    np.array([event]),
+                    work,
+                    rows,
+                    blocks,
+                    tail=(head, b, end),
+                )
 
-    def _block(self, plan: Schedule, member: int, comm: int, tag: int, a: int, b: int,
-               events: Ints, work: float, rows: Rows, blocks: list[Block],
-               tail: tuple[int, int, int] | None = None) -> None:
+    def _block(
+        self,
+        plan: Schedule,
+        member: int,
+        comm: int,
+        tag: int,
+        a: int,
+        b: int,
+        events: Ints,
+        work: float,
+        rows: Rows,
+        blocks: list[Block],
+        tail: tuple[int, int, int] | None = None,
+    ) -> None:
         """Add one block of records a to b; ``tail``: records that follow before another event."""
         stop = b if tail is None else tail[1]
         members = self.members[comm]
         op = PLAIN[plan.op[a:stop]]
         names = rows.names
-        call = np.array([names.index(CALLS[Op(k)]) if CALLS.get(Op(k)) in names else -1
-                         for k in range(1, len(Op) + 1)])[op - 1]
+        call = np.array(
+            [
+                names.index(CALLS[Op(k)]) if CALLS.get(Op(k)) in names else -1
+                for k in range(1, len(Op) + 1)
+            ]
+        )[op - 1]
 
         def ranks(of: Ints) -> Ints:
             return np.where(of >= 0, members[np.maximum(of, 0)], -1)
 
         both = plan.op[a:stop] == int(Op.SENDRECV)
         op = np.where(both, int(Op.ISEND), op)
-        entries = rows.add(stop - a, op=op, peer=ranks(plan.peer[a:stop]),
-                           tag=np.where(op == int(Op.WAIT), -1, tag),
-                           bytes=plan.bytes[a:stop], comm=comm, call=call)
+        entries = rows.add(
+            stop - a,
+            op=op,
+            peer=ranks(plan.peer[a:stop]),
+            tag=np.where(op == int(Op.WAIT), -1, tag),
+            bytes=plan.bytes[a:stop],
+            comm=comm,
+            call=call,
+        )
         halves = np.flatnonzero(both)
-        seconds = rows.add(len(halves), op=int(Op.RECV), peer=ranks(plan.peer2[a:stop][halves]),
-                           tag=tag, bytes=plan.bytes2[a:stop][halves], comm=comm,
-                           call=call[halves])
+        seconds = rows.add(
+            len(halves),
+            op=int(Op.RECV),
+            peer=ranks(plan.peer2[a:stop][halves]),
+            tag=tag,
+            bytes=plan.bytes2[a:stop][halves],
+            comm=comm,
+            call=call[halves],
+        )
         wait = int(rows.add(1, op=int(Op.WAIT))[0]) if len(halves) else -1
         lead = rows.add(1, op=int(Op.REST), work_ns=work)
         # Every record becomes one entry, an exchange three.
@@ -203,15 +300,23 @@ class Collectives:
         sequence[begin] = entries
         sequence[begin[halves] + 1] = seconds
         sequence[begin[halves] + 2] = wait
-        counts = np.diff(plan.done_start[a:stop + 1])
+        counts = np.diff(plan.done_start[a : stop + 1])
         waiting = begin[np.repeat(np.arange(stop - a), counts)]
-        requests = begin[plan.done[plan.done_start[a]:plan.done_start[stop]] - a]
+        requests = begin[plan.done[plan.done_start[a] : plan.done_start[stop]] - a]
         waiting = np.concatenate((waiting, begin[halves] + 2)) + 1  # behind the computation
         requests = np.concatenate((requests, begin[halves])) + 1
         sequence = np.concatenate((lead, sequence))
         cut = len(sequence) if tail is None or b == stop else 1 + int(begin[b - a])
-        blocks.append(Block(events, sequence[:cut], waiting, requests, tail=sequence[cut:],
-                            tail_at=-1 if tail is None else tail[2]))
+        blocks.append(
+            Block(
+                events,
+                sequence[:cut],
+                waiting,
+                requests,
+                tail=sequence[cut:],
+                tail_at=-1 if tail is None else tail[2],
+            )
+        )
 
     def _plan(self, row: int, comm: int) -> _Plan:
         if row not in self._of_row:
@@ -242,8 +347,14 @@ class Collectives:
             sizes = self._sizes(row, comm, sizes)
         blocking = blocking_of(call) == call
         node = self.node_of[members]
-        key = (name, blocking, sizes.tobytes() if name in VARYING else int(sizes[0]), p, root,
-               node.tobytes())
+        key = (
+            name,
+            blocking,
+            sizes.tobytes() if name in VARYING else int(sizes[0]),
+            p,
+            root,
+            node.tobytes(),
+        )
         if key not in self._plans:
             algorithm = chosen_name(self.library, name, sizes, node=node, blocking=blocking)
             expected = records_expected(name, algorithm, p)
@@ -251,15 +362,20 @@ class Collectives:
                 return self._left(call, f"on {p:,} ranks it is about {expected:,} messages")
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            self._plans[key] = _Plan(schedule(self.library, name, sizes, root, node=node,
-                                              blocking=blocking))
+            self._plans[key] = _Plan(
+                schedule(self.library, name, sizes, root, node=node, blocking=blocking)
+            )
         return self._plans[key]
 
     def _sizes(self, row: int, comm: int, usual: Ints) -> Ints:
         """Return the bytes of every member in calls of the rule that a row is of."""
         trace = self.trace
-        same = np.flatnonzero((trace.comm == comm) & (trace.slot == trace.slot[row])
-                              & (trace.turn == trace.turn[row]) & self.mine)
+        same = np.flatnonzero(
+            (trace.comm == comm)
+            & (trace.slot == trace.slot[row])
+            & (trace.turn == trace.turn[row])
+            & self.mine
+        )
         place = {rank: k for k, rank in enumerate(self.members[comm].tolist())}
         for other in same.tolist():
             rank = int(trace.rank[other])
@@ -280,5 +396,17 @@ def _posts(plan: Schedule, a: int, b: int) -> int:
 
 def _nothing(p: int) -> Schedule:
     zero = np.zeros(0, dtype=np.int64)
-    return Schedule(p, np.zeros(p + 1, dtype=np.int64), zero, zero, zero, zero, zero,
-                    np.zeros(1, dtype=np.int64), zero, zero, zero, zero)
+    return Schedule(
+        p,
+        np.zeros(p + 1, dtype=np.int64),
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        np.zeros(1, dtype=np.int64),
+        zero,
+        zero,
+        zero,
+        zero,
+    )

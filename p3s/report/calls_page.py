@@ -1,6 +1,6 @@
 """Writes docs/mpi-calls.md: what becomes of every MPI call, from the table of wrappers.
 
-    python -m p3s.report.calls_page docs/mpi-calls.md
+python -m p3s.report.calls_page docs/mpi-calls.md
 """
 
 from __future__ import annotations
@@ -75,10 +75,17 @@ _COLLECTIVE_BYTES = {
 
 #: Title, and which calls (name without MPI_, kind) belong there; the first that fits counts.
 _SECTIONS = (
-    "Start and end", "Point-to-point", "Partitioned messages", "Probes and completion",
-    "Collectives", "Neighbourhood collectives", "Communicators", "Other worlds",
-    "One-sided communication", "Files",
-)  # fmt: skip
+    "Start and end",
+    "Point-to-point",
+    "Partitioned messages",
+    "Probes and completion",
+    "Collectives",
+    "Neighbourhood collectives",
+    "Communicators",
+    "Other worlds",
+    "One-sided communication",
+    "Files",
+)
 _SECTION_OF_KIND = {
     ops.SEND: "Point-to-point",
     ops.RECV: "Point-to-point",
@@ -198,9 +205,7 @@ def page() -> str:
         size = "" if recorded == "no event" else _bytes(name, kind, row)
         if name in ("Start", "Startall"):
             size = "as said when it was made"
-        found[_section(name, kind)].append(
-            ("MPI_" + name, recorded, size, _fate(name, kind, row))
-        )
+        found[_section(name, kind)].append(("MPI_" + name, recorded, size, _fate(name, kind, row)))
     found["Probes and completion"] += [("MPI_" + name, "no event", "", LOOKED_AT) for name in _LAST]
     lines = [_HEAD]
     for title, rows in found.items():

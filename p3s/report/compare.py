@@ -129,11 +129,19 @@ def _pair(a: Mapping[str, Any], b: Mapping[str, Any]) -> CountPair:
     high = _over(b["high_s"], a["low_s"])
     known = low is not None and high is not None
     return CountPair(
-        a["n"], a["time_s"], b["time_s"], _over(b["time_s"], a["time_s"]), low, high,
+        a["n"],
+        a["time_s"],
+        b["time_s"],
+        _over(b["time_s"], a["time_s"]),
+        low,
+        high,
         bool(low > 1.0 or high < 1.0) if known and low is not None and high is not None else None,
-        a["efficiency"], b["efficiency"], (a["low_s"], a["high_s"]), (b["low_s"], b["high_s"]),
+        a["efficiency"],
+        b["efficiency"],
+        (a["low_s"], a["high_s"]),
+        (b["low_s"], b["high_s"]),
         row_is_doubtful(a) or row_is_doubtful(b),
-    )  # fmt: skip
+    )
 
 
 def _over(top: float | None, bottom: float | None) -> float | None:
@@ -192,8 +200,11 @@ def _mostly(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     """Return the part that changed most; communication as one where its parts are not known."""
     keys = [f"{part}_s" for part in PARTS]
     split = all(one.get(key) is not None for one in (a, b) if one for key in keys)
-    parts = dict(zip(PARTS, keys, strict=True)) if split else \
-        {"compute": "compute_s", "communication": "comm_s"}  # fmt: skip
+    parts = (
+        dict(zip(PARTS, keys, strict=True))
+        if split
+        else {"compute": "compute_s", "communication": "comm_s"}
+    )
     changes = {part: abs((b.get(key) or 0.0) - (a.get(key) or 0.0)) for part, key in parts.items()}
     most = max(changes, key=lambda part: changes[part])
     return most if changes[most] > 0 else ""
@@ -259,8 +270,10 @@ def _turning(pairs: Sequence[CountPair]) -> list[str]:
         where = "all" if len(told) == len(pairs) else f"{len(told)} of {len(pairs)}"
         return [f"{faster[told[0][1]]} is faster at {where} common counts."]
     if len(turns) == 1:
-        return [f"{faster[turns[0][1]]} is faster from {processes(turns[0][0])} on, "
-                f"{faster[-turns[0][1]]} below."]  # fmt: skip
+        return [
+            f"{faster[turns[0][1]]} is faster from {processes(turns[0][0])} on, "
+            f"{faster[-turns[0][1]]} below."
+        ]
     return ["Which one is faster changes several times."]
 
 
@@ -316,9 +329,12 @@ def _join(counts: Sequence[int]) -> str:
 def as_text(found: Comparison) -> str:
     """Return a comparison as text: the verdict first, then counts, phases and what else differs."""
     parts = [*found.verdict, "", f"A: {found.a}", f"B: {found.b}", ""]
-    parts.append(_table(_count_cells(found.counts),
-                        ["processes", "A", "B", "B/A", "interval", "efficiency A",
-                         "efficiency B"]))  # fmt: skip
+    parts.append(
+        _table(
+            _count_cells(found.counts),
+            ["processes", "A", "B", "B/A", "interval", "efficiency A", "efficiency B"],
+        )
+    )
     for which, counts in (("A", found.only_a), ("B", found.only_b)):
         if counts:
             parts.append(f"only in {which}: {processes(counts)}")
@@ -347,10 +363,14 @@ def _count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
             ends = f"{pair.low:.2f} to {pair.high:.2f}"
         ratio = NOT_KNOWN if pair.ratio is None else f"{pair.ratio:.2f}"
         yield [
-            str(pair.n), seconds(pair.a_s), seconds(pair.b_s),
-            f"{ratio}{'*' if pair.doubtful else ' '}", ends,
-            percent(pair.a_efficiency), percent(pair.b_efficiency),
-        ]  # fmt: skip
+            str(pair.n),
+            seconds(pair.a_s),
+            seconds(pair.b_s),
+            f"{ratio}{'*' if pair.doubtful else ' '}",
+            ends,
+            percent(pair.a_efficiency),
+            percent(pair.b_efficiency),
+        ]
 
 
 def _phase_cells(pairs: Sequence[PhasePair]) -> Iterator[list[str]]:

@@ -18,14 +18,32 @@ from p3s.text import percent, processes, seconds, visible
 Compute = Mapping[str, Any]
 #: Phases below this share of the computation are listed in the end, in one line.
 SHOWN = 0.01
-_UNITS = {"instructions": "instructions", "cpu_ns": "ns of CPU time by the model",
-          "wall_ns": "ns of wall time by the model"}
+_UNITS = {
+    "instructions": "instructions",
+    "cpu_ns": "ns of CPU time by the model",
+    "wall_ns": "ns of wall time by the model",
+}
 #: Why no cost of a phase's computation is known.
-_WHY = {NO_WORK: "nothing says how its computation grows, so predictions leave it out",
-        NO_TIME: "no run measured how long its computation takes, so that of the rest stands in"}
-_COLUMNS = ("phase", "name", "source", "processes", "run_processes", "work_per_turn",
-            "measured_ns", "predicted_ns", "low_ns", "high_ns", "outside", "crm_i_ns", "crm_c_ns",
-            "unit")
+_WHY = {
+    NO_WORK: "nothing says how its computation grows, so predictions leave it out",
+    NO_TIME: "no run measured how long its computation takes, so that of the rest stands in",
+}
+_COLUMNS = (
+    "phase",
+    "name",
+    "source",
+    "processes",
+    "run_processes",
+    "work_per_turn",
+    "measured_ns",
+    "predicted_ns",
+    "low_ns",
+    "high_ns",
+    "outside",
+    "crm_i_ns",
+    "crm_c_ns",
+    "unit",
+)
 
 
 def table(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) -> str:
@@ -44,16 +62,22 @@ def table(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()
     rest = [p for p in phases if p not in shown and share.get(p["phase"], 0.0) > 0]
     if rest:
         part = percent(sum(share[p["phase"]] for p in rest))
-        out += [f"{len(rest)} more phase{'s' if len(rest) > 1 else ''} with {part} of the "
-                "computation: --json has all.", ""]
+        out += [
+            f"{len(rest)} more phase{'s' if len(rest) > 1 else ''} with {part} of the "
+            "computation: --json has all.",
+            "",
+        ]
     return "\n".join([*out, *remarks(compute)]).rstrip()
 
 
-def phase_lines(compute: Compute, phase: Mapping[str, Any], share: float, rows: Sequence[Row]
-                ) -> list[str]:
+def phase_lines(
+    compute: Compute, phase: Mapping[str, Any], share: float, rows: Sequence[Row]
+) -> list[str]:
     """Return the part of one phase as lines."""
-    out = [f"phase {phase['phase']}: {visible(str(phase['name']))} ({percent(share)} of the "
-           "computation)"]
+    out = [
+        f"phase {phase['phase']}: {visible(str(phase['name']))} ({percent(share)} of the "
+        "computation)"
+    ]
     entries = laws_of(compute, phase["phase"])
     for entry in entries:
         if entry["kind"] == "phase" or len(entries) > 2:
@@ -61,9 +85,14 @@ def phase_lines(compute: Compute, phase: Mapping[str, Any], share: float, rows: 
             out += [f"  {_whose(entry)}: {line}" for line in law_lines(law)]
     if phase["x"]:
         low, high = phase["x"]
-        out.append(f"  measured: {number(low)} to {number(high)} of work per turn"
-                   + (f", as at {number(phase['n'][0])} to {number(phase['n'][1])} processes"
-                      if phase["n"] else ""))
+        out.append(
+            f"  measured: {number(low)} to {number(high)} of work per turn"
+            + (
+                f", as at {number(phase['n'][0])} to {number(phase['n'][1])} processes"
+                if phase["n"]
+                else ""
+            )
+        )
     out += [f"  {line}" for line in thesis_lines(phase)]
     out += [f"  {line}" for line in spread_lines(phase)]
     return [*out, *_aligned(_cells(rows))]
@@ -118,10 +147,11 @@ def _power_lines(phase: Mapping[str, Any]) -> list[str]:
     if phase["crm_why"] and phase["crm_i"]:
         out[-1] += f" (no CRM_c: {visible(phase['crm_why'])})"
     if far:
-        least = "where the cost is least" if far["reached"] else \
-            "the cost was still falling there"
-        out.append(f"far point: {visible(far['source'])} at {processes(far['traced'])} stands for "
-                   f"{number(far['n'])}, {least}")
+        least = "where the cost is least" if far["reached"] else "the cost was still falling there"
+        out.append(
+            f"far point: {visible(far['source'])} at {processes(far['traced'])} stands for "
+            f"{number(far['n'])}, {least}"
+        )
     return out
 
 
@@ -129,12 +159,16 @@ def spread_lines(phase: Mapping[str, Any]) -> list[str]:
     """Return how much the time varies between ranks and between turns."""
     found = Spread.from_json(phase["spread"])
     out = []
-    for name, part, seen in (("ranks", found.ranks, found.ranks_seen),
-                             ("turns", found.turns, found.rows_seen)):
+    for name, part, seen in (
+        ("ranks", found.ranks, found.ranks_seen),
+        ("turns", found.turns, found.rows_seen),
+    ):
         if len(part.levels) > 1 and seen:
             low, high = (float(v) for v in part.quantile([0.05, 0.95]))
-            out.append(f"{name} take {low:.3g} to {high:.3g} times their mean (90 % of them); the "
-                       f"slowest of 1,000 {part.expected_largest(1000):.3g} times")
+            out.append(
+                f"{name} take {low:.3g} to {high:.3g} times their mean (90 % of them); the "
+                f"slowest of 1,000 {part.expected_largest(1000):.3g} times"
+            )
     return out
 
 
@@ -148,8 +182,10 @@ def remarks(compute: Compute) -> list[str]:
     out += _disturbed(compute["runs"])
     for n, part in compute.get("unmatched", {}).items():
         if part > 0.005:
-            out.append(f"at {processes(n)} {percent(part)} of the time is in calls that the "
-                       "signature does not have equally often")
+            out.append(
+                f"at {processes(n)} {percent(part)} of the time is in calls that the "
+                "signature does not have equally often"
+            )
     for other in compute["refused"]:
         out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
     return out
@@ -159,19 +195,27 @@ def _held_out(held: Mapping[str, Any]) -> list[str]:
     """Return how well the largest count was predicted, and which phases it alone has."""
     out = []
     if held["mean_abs_error"] is not None:
-        out.append(f"fitted without {processes(held['n'])}, times there are off by "
-                   f"{percent(held['mean_abs_error'])} in the mean, "
-                   f"{percent(held['max_abs_error'])} at most")
-    return out + [f"phase {e['phase']} ({percent(e['share'])} of the computation) was measured at "
-                  f"{processes(held['n'])} only: how its cost goes on is not known"
-                  for e in held["each"] if e.get("unknown") == NOT_LEFT]
+        out.append(
+            f"fitted without {processes(held['n'])}, times there are off by "
+            f"{percent(held['mean_abs_error'])} in the mean, "
+            f"{percent(held['max_abs_error'])} at most"
+        )
+    return out + [
+        f"phase {e['phase']} ({percent(e['share'])} of the computation) was measured at "
+        f"{processes(held['n'])} only: how its cost goes on is not known"
+        for e in held["each"]
+        if e.get("unknown") == NOT_LEFT
+    ]
 
 
 def unknown_costs(compute: Compute) -> list[str]:
     """Return the phases of whose computation no cost is known, and why, a sentence each."""
-    return [f"phase {p['phase']} ({visible(str(p['name']))}): {_WHY[p['unknown']['code']]} "
-            f"({percent(p['unknown']['share'])} of all computation)"
-            for p in compute["phases"] if p.get("unknown") and p["unknown"]["share"] >= SHOWN]
+    return [
+        f"phase {p['phase']} ({visible(str(p['name']))}): {_WHY[p['unknown']['code']]} "
+        f"({percent(p['unknown']['share'])} of all computation)"
+        for p in compute["phases"]
+        if p.get("unknown") and p["unknown"]["share"] >= SHOWN
+    ]
 
 
 def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -181,26 +225,44 @@ def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         made = [run for run in runs if int(run["np"]) == n]
         bad = [run for run in made if run["disturbed"]]
         if bad:
-            many = f"{len(bad)} of {len(made)} runs at {processes(n)}, for example " \
-                if len(bad) > 1 else ""
-            out.append(f"disturbed: {many}{visible(bad[0]['dir'])}: "
-                       f"{visible('; '.join(map(str, bad[0]['disturbed'])), 300)}")
+            many = (
+                f"{len(bad)} of {len(made)} runs at {processes(n)}, for example "
+                if len(bad) > 1
+                else ""
+            )
+            out.append(
+                f"disturbed: {many}{visible(bad[0]['dir'])}: "
+                f"{visible('; '.join(map(str, bad[0]['disturbed'])), 300)}"
+            )
     return out
 
 
 def _cells(rows: Sequence[Row]) -> list[list[str]]:
     far = any(r.source not in ("own", "predicted") for r in rows)
     thesis = [name for name in ("crm_i", "crm_c") if any(getattr(r, name) for r in rows)]
-    head = ["processes", *(["run"] if far else []), "work per turn", "measured", "predicted",
-            "", *(name.upper().replace("_I", "_i").replace("_C", "_c") for name in thesis)]
+    head = [
+        "processes",
+        *(["run"] if far else []),
+        "work per turn",
+        "measured",
+        "predicted",
+        "",
+        *(name.upper().replace("_I", "_i").replace("_C", "_c") for name in thesis),
+    ]
     out = [head]
     for r in rows:
         run = "" if r.source in ("own", "predicted") else f"{visible(r.source, 40)} at {r.traced}"
-        out.append([number(r.n) if r.n else "-", *([run] if far else []), number(r.x),
-                    seconds(r.measured / 1e9) if r.measured is not None else "",
-                    seconds(r.predicted / 1e9) if r.predicted is not None else "",
-                    _sure(r), *(seconds(v / 1e9) if (v := getattr(r, name)) else ""
-                                for name in thesis)])
+        out.append(
+            [
+                number(r.n) if r.n else "-",
+                *([run] if far else []),
+                number(r.x),
+                seconds(r.measured / 1e9) if r.measured is not None else "",
+                seconds(r.predicted / 1e9) if r.predicted is not None else "",
+                _sure(r),
+                *(seconds(v / 1e9) if (v := getattr(r, name)) else "" for name in thesis),
+            ]
+        )
     return out
 
 
@@ -216,8 +278,10 @@ def _sure(row: Row) -> str:
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return ["    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-            for line in lines]
+    return [
+        "    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def number(value: float) -> str:
@@ -243,9 +307,25 @@ def csv(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) 
     writer = csv_module.writer(sink, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for r in compute_table(model, compute, counts):
-        values = (r.n, r.traced, r.x, r.measured, r.predicted, r.low, r.high, r.outside, r.crm_i,
-                  r.crm_c)
-        writer.writerow([r.phase, names.get(r.phase, ""), r.source,
-                         *("" if v is None else f"{v:.10g}" for v in values),
-                         compute["work_unit"]])
+        values = (
+            r.n,
+            r.traced,
+            r.x,
+            r.measured,
+            r.predicted,
+            r.low,
+            r.high,
+            r.outside,
+            r.crm_i,
+            r.crm_c,
+        )
+        writer.writerow(
+            [
+                r.phase,
+                names.get(r.phase, ""),
+                r.source,
+                *("" if v is None else f"{v:.10g}" for v in values),
+                compute["work_unit"],
+            ]
+        )
     return sink.getvalue()

@@ -24,8 +24,13 @@ DRAWN, LAWS = 9, 60
 MAX_BARS = 24
 #: Parts of the time in the order of a stack; ``comm`` is communication that is not split.
 KINDS = ("compute", "software", "transfer", "waiting", "comm")
-KIND_NAMES = {"compute": "computation", "software": "MPI software", "transfer": "transfer",
-              "waiting": "waiting", "comm": "communication"}
+KIND_NAMES = {
+    "compute": "computation",
+    "software": "MPI software",
+    "transfer": "transfer",
+    "waiting": "waiting",
+    "comm": "communication",
+}
 #: What a part of a prediction's phase is when it is of another kind than a loop.
 _SORTS = {"start": "start of the program", "end": "end of the program", "rest": "outside loops"}
 
@@ -115,14 +120,22 @@ def phase_costs(prediction: Mapping[str, Any]) -> tuple[list[PhaseCost], str]:
         time = phase_time(phase)
         parts = kinds_of(phase)
         weight = number(phase.get("weight"))
-        costs.append(PhaseCost(
-            visible(str(phase["name"])), _SORTS.get(str(phase.get("kind")), ""),
-            NOT_KNOWN if weight is None else f"{weight:,.10g}", seconds(time),
-            span(amount(phase.get("low_s")), amount(phase.get("high_s"))),
-            percent(time / whole if whole else 0.0), seconds(amount(phase.get("compute_s"))),
-            seconds(amount(phase.get("comm_s"))), seconds(amount(phase.get("waiting_s"))),
-            _sure(phase), {kind: value / whole if whole else 0.0 for kind, value in parts.items()},
-            _key(phase)))
+        costs.append(
+            PhaseCost(
+                visible(str(phase["name"])),
+                _SORTS.get(str(phase.get("kind")), ""),
+                NOT_KNOWN if weight is None else f"{weight:,.10g}",
+                seconds(time),
+                span(amount(phase.get("low_s")), amount(phase.get("high_s"))),
+                percent(time / whole if whole else 0.0),
+                seconds(amount(phase.get("compute_s"))),
+                seconds(amount(phase.get("comm_s"))),
+                seconds(amount(phase.get("waiting_s"))),
+                _sure(phase),
+                {kind: value / whole if whole else 0.0 for kind, value in parts.items()},
+                _key(phase),
+            )
+        )
     rest = phases[MAX_PHASES:]
     cut = ""
     if rest:
@@ -145,8 +158,10 @@ def kinds_of(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the parts of a time by kind; communication that is not told apart stays whole."""
     compute, comm = amount(row.get("compute_s")) or 0.0, amount(row.get("comm_s")) or 0.0
     known = {kind: amount(row.get(f"{kind}_s")) for kind in ("software", "transfer", "waiting")}
-    parts = {"compute": compute,
-             **{kind: value for kind, value in known.items() if value is not None}}
+    parts = {
+        "compute": compute,
+        **{kind: value for kind, value in known.items() if value is not None},
+    }
     rest = comm - sum(value for kind, value in parts.items() if kind != "compute")
     if rest > 1e-6 * (compute + comm):
         parts["comm"] = rest
@@ -175,8 +190,15 @@ def stacks_of(prediction: Mapping[str, Any]) -> Stacks:
                 own[key] += phase_time(phase)
             else:
                 rest += phase_time(phase)
-        stacks.append(Stack(row["n"], kinds_of(row), [*own.values(), *([rest] if others else [])],
-                            amount(row.get("model_low_s")), amount(row.get("model_high_s"))))
+        stacks.append(
+            Stack(
+                row["n"],
+                kinds_of(row),
+                [*own.values(), *([rest] if others else [])],
+                amount(row.get("model_low_s")),
+                amount(row.get("model_high_s")),
+            )
+        )
     more = [f"{others} other phase{'s' * (others > 1)}"] if others else []
     cut = "" if len(kept) == len(found) else f"{len(kept)} of {len(found)} counts have a bar."
     return Stacks(stacks, [*(names[key] for key in keys), *more], bool(others), cut)
@@ -201,16 +223,26 @@ def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
         if phase_time(phase) <= 0:
             continue
         mine = [each.get(_key(phase), {}) for each in by_key]
-        parts = {kind: [amount(each.get(f"{kind}_s")) for each in mine]
-                 for kind in ("compute", "comm", "transfer", "waiting", "software")}
-        split = any(value is not None for kind in ("transfer", "waiting", "software")
-                    for value in parts[kind])
+        parts = {
+            kind: [amount(each.get(f"{kind}_s")) for each in mine]
+            for kind in ("compute", "comm", "transfer", "waiting", "software")
+        }
+        split = any(
+            value is not None
+            for kind in ("transfer", "waiting", "software")
+            for value in parts[kind]
+        )
         if split:
             del parts["comm"]
-        curves.append(PhaseCurves(
-            visible(str(phase["name"]), 80), percent(phase_time(phase) / whole),
-            [row["n"] for row in few],
-            {kind: values for kind, values in parts.items() if any(values)}, _key(phase)))
+        curves.append(
+            PhaseCurves(
+                visible(str(phase["name"]), 80),
+                percent(phase_time(phase) / whole),
+                [row["n"] for row in few],
+                {kind: values for kind, values in parts.items() if any(values)},
+                _key(phase),
+            )
+        )
     return curves
 
 
@@ -237,8 +269,11 @@ def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
             found.append((last.get(key, 0.0), LawRow(name, parts, key)))
     found.sort(key=lambda pair: -pair[0])
     shown = [row for _, row in found[:LAWS]]
-    cut = f"The laws of {len(found) - LAWS} more phases are in prediction.json." \
-        if len(found) > LAWS else ""
+    cut = (
+        f"The laws of {len(found) - LAWS} more phases are in prediction.json."
+        if len(found) > LAWS
+        else ""
+    )
     return shown, cut
 
 
@@ -250,9 +285,15 @@ def limits_of(prediction: Mapping[str, Any], most: int = 6) -> list[Limit]:
         since = count(entry.get("n"))
         name = words(entry.get("name")) or visible(str(entry.get("phase", "?")))
         text = words(entry.get("text"), 600).removeprefix("phase ").removeprefix(f"{name}: ")
-        found.append(Limit(
-            name,
-            str(entry.get("because")) if entry.get("because") in KINDS else "comm",
-            min(share or 0.0, 1.0), percent(share),
-            "" if since is None else f"{since:,}", text, _key({**entry, "name": name})))
+        found.append(
+            Limit(
+                name,
+                str(entry.get("because")) if entry.get("because") in KINDS else "comm",
+                min(share or 0.0, 1.0),
+                percent(share),
+                "" if since is None else f"{since:,}",
+                text,
+                _key({**entry, "name": name}),
+            )
+        )
     return found

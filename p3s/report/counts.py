@@ -39,10 +39,18 @@ def count_rows(prediction: Mapping[str, Any]) -> list[list[str]]:
     table = []
     for row in checked_rows(prediction):
         time = seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else " ")
-        table.append([
-            str(row["n"]), time, interval_of(row),
-            factor(row["speedup"]), percent(row["efficiency"]), seconds(row["compute_s"]),
-            seconds(row["comm_s"]), _measured(row)])
+        table.append(
+            [
+                str(row["n"]),
+                time,
+                interval_of(row),
+                factor(row["speedup"]),
+                percent(row["efficiency"]),
+                seconds(row["compute_s"]),
+                seconds(row["comm_s"]),
+                _measured(row),
+            ]
+        )
     return table
 
 
@@ -97,13 +105,24 @@ class CountTable:
 def count_table(prediction: Mapping[str, Any]) -> CountTable:
     """Return all that is known of each count; parts of the communication only where known."""
     found = checked_rows(prediction)
-    parts = [(key, name) for key, name in PARTS
-             if any(amount(row.get(key)) is not None for row in found)]
+    parts = [
+        (key, name) for key, name in PARTS if any(amount(row.get(key)) is not None for row in found)
+    ]
     cost = any(amount(row.get("cost_core_h")) is not None for row in found)
     measured = any(row.get("measured") for row in found)
-    head = ["processes", "run time", "interval", "speedup", "interval", "efficiency", "compute",
-            "MPI", *(name for _, name in parts), *(["core-h"] if cost else []),
-            *(["measured"] if measured else [])]
+    head = [
+        "processes",
+        "run time",
+        "interval",
+        "speedup",
+        "interval",
+        "efficiency",
+        "compute",
+        "MPI",
+        *(name for _, name in parts),
+        *(["core-h"] if cost else []),
+        *(["measured"] if measured else []),
+    ]
     trusted = not untrusted(reasons_in(prediction))
     marks = {prediction.get("knee"): "knee"} if trusted else {}
     recommended = prediction.get("recommended")
@@ -112,17 +131,26 @@ def count_table(prediction: Mapping[str, Any]) -> CountTable:
     rows = []
     for row in found:
         time = seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else "")
-        cells = [f"{row['n']:,}", time,
-                 interval_of(row, span),
-                 factor(row["speedup"]), factor_span(row), percent(row["efficiency"]),
-                 seconds(row["compute_s"]), seconds(row["comm_s"]),
-                 *(seconds(amount(row.get(key))) for key, _ in parts),
-                 *([core_hours(amount(row.get("cost_core_h")))] if cost else []),
-                 *([_measured(row)] if measured else [])]
+        cells = [
+            f"{row['n']:,}",
+            time,
+            interval_of(row, span),
+            factor(row["speedup"]),
+            factor_span(row),
+            percent(row["efficiency"]),
+            seconds(row["compute_s"]),
+            seconds(row["comm_s"]),
+            *(seconds(amount(row.get(key))) for key, _ in parts),
+            *([core_hours(amount(row.get("cost_core_h")))] if cost else []),
+            *([_measured(row)] if measured else []),
+        ]
         rows.append(CountRow(cells, row.get("time_from") == "measured", marks.get(row["n"], "")))
     kept = thinned(rows, MAX_COUNTS)
-    cut = "" if len(kept) == len(rows) else \
-        f"{len(kept)} of {len(rows)} counts are listed; prediction.json has all."
+    cut = (
+        ""
+        if len(kept) == len(rows)
+        else f"{len(kept)} of {len(rows)} counts are listed; prediction.json has all."
+    )
     return CountTable(head, kept, cut)
 
 

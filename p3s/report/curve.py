@@ -78,8 +78,10 @@ def hatching(edges: Sequence[Edge], step: float = HATCH_STEP) -> list[str]:
             share = k * step / (x1 - x0)
             top, low = top0 + share * (top1 - top0), low0 + share * (low1 - low0)
             spare = max(HATCH_HEIGHT - (low - top), 0.0) / 2
-            lines.append(f"M{x0 + k * step - step / 2:.1f} {low + spare:.1f}"
-                         f"L{x0 + k * step + step / 2:.1f} {top - spare:.1f}")
+            lines.append(
+                f"M{x0 + k * step - step / 2:.1f} {low + spare:.1f}"
+                f"L{x0 + k * step + step / 2:.1f} {top - spare:.1f}"
+            )
     return lines
 
 
@@ -90,5 +92,11 @@ def edges_of(
 
     ``x``: of a count, ``y``: of a point's speedup or an end of its interval, in the picture.
     """
-    return [(x(p.n), y(p, p.speedup if p.high is None else p.high),
-             y(p, p.speedup if p.low is None else p.low)) for p in points]
+    return [
+        (
+            x(p.n),
+            y(p, p.speedup if p.high is None else p.high),
+            y(p, p.speedup if p.low is None else p.low),
+        )
+        for p in points
+    ]

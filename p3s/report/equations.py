@@ -31,8 +31,12 @@ _NARROWEST, _WIDEST = 12, 46
 _LONG = 66
 
 
-def render(model: Mapping[str, Any], places: Places | None = None, everything: bool = False,
-           commands: Commands = NO_STUDY) -> str:
+def render(
+    model: Mapping[str, Any],
+    places: Places | None = None,
+    everything: bool = False,
+    commands: Commands = NO_STUDY,
+) -> str:
     """Return the model as a page: grid, phases, verdicts, hold-out, what to run next.
 
     ``commands``: those for its study, which are proposed.
@@ -43,8 +47,11 @@ def render(model: Mapping[str, Any], places: Places | None = None, everything: b
     for phase in shown:
         lines += [*_phase(phase, model, everything, commands), ""]
     if hidden:
-        lines += [f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
-                  f"{'it' if len(hidden) == 1 else 'them'}", ""]  # fmt: skip
+        lines += [
+            f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
+            f"{'it' if len(hidden) == 1 else 'them'}",
+            "",
+        ]
     lines += [*verdicts(model), "", *holdout(model)]
     lines += [line for note in notes(model, places or {}) for line in wrap(note, WIDTH)]
     return "\n".join(lines)
@@ -66,36 +73,46 @@ def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[
     """Return the rules of a phase to show, in program order, and the others."""
     if everything or len(phase.rules) <= MAX_RULES:
         return list(phase.rules), []
-    largest = sorted(range(len(phase.rules)),
-                     key=lambda k: (-phase.rules[k].weight_in_view, k))[: MAX_RULES - 2]
+    largest = sorted(range(len(phase.rules)), key=lambda k: (-phase.rules[k].weight_in_view, k))[
+        : MAX_RULES - 2
+    ]
     keep = set(largest)
-    return ([rule for k, rule in enumerate(phase.rules) if k in keep],
-            [rule for k, rule in enumerate(phase.rules) if k not in keep])
+    return (
+        [rule for k, rule in enumerate(phase.rules) if k in keep],
+        [rule for k, rule in enumerate(phase.rules) if k not in keep],
+    )
 
 
 # ---- one phase ---------------------------------------------------------------------------------
-def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules], commands: Commands
-           ) -> list[str]:
+def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules], commands: Commands) -> list[str]:
     counts = model["counts"]
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
-        model["work_unit"], model["work_unit"])
+        model["work_unit"], model["work_unit"]
+    )
     last = processes(max(counts))
-    lines = [f"Equations fitted to {processes(counts)}; shares are those at "
-             f"{last}, work is in {visible(str(unit))} before one call"]  # fmt: skip
+    lines = [
+        f"Equations fitted to {processes(counts)}; shares are those at "
+        f"{last}, work is in {visible(str(unit))} before one call"
+    ]
     if derived := model.get("derived"):
         at = ", ".join(f"{name}={value}" for name, value in derived["setting"].items())
-        lines[0] = (f"Equations at {at}, by laws of the parameters from "
-                    f"{', '.join(derived['from'])}. {lines[0]}")
+        lines[0] = (
+            f"Equations at {at}, by laws of the parameters from "
+            f"{', '.join(derived['from'])}. {lines[0]}"
+        )
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
     unused = not_used(model, commands.take_back(model.get("without", ())))
-    return [*(line for each in lines for line in wrap(visible(each, 2000), WIDTH)),
-            *([visible(unused, 2000)] if unused else [])]
+    return [
+        *(line for each in lines for line in wrap(visible(each, 2000), WIDTH)),
+        *([visible(unused, 2000)] if unused else []),
+    ]
 
 
-def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool, commands: Commands
-           ) -> list[str]:
+def _phase(
+    phase: PhaseRules, model: Mapping[str, Any], everything: bool, commands: Commands
+) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
@@ -105,16 +122,22 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool, comman
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2)
     refused = model["phases"][phase.phase].get("trips")
     if refused:
-        told = "stated by the user; " if phase.weight_verdict == "stated" else \
-            f"--trips {phase.phase}=NUMBER of p3s model states a number; "
+        told = (
+            "stated by the user; "
+            if phase.weight_verdict == "stated"
+            else f"--trips {phase.phase}=NUMBER of p3s model states a number; "
+        )
         lines += _indented(f"turns: {told}{visible(str(refused['reason']), 400)}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)
     lines += _indented(phase.no_trend, 4) if phase.no_trend else []
     lines += _table(rules)
     if hidden:
         total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
-        lines += _indented(f"{plural(len(hidden), 'more rule')} with {_share_text(total)}: --all "
-                           f"shows {'it' if len(hidden) == 1 else 'them'}", 2)  # fmt: skip
+        lines += _indented(
+            f"{plural(len(hidden), 'more rule')} with {_share_text(total)}: --all "
+            f"shows {'it' if len(hidden) == 1 else 'them'}",
+            2,
+        )
     calls = len(model["phases"][phase.phase]["items"])
     for number, why in phase.reasons:
         lines += _indented(f"note ({number} of {plural(calls, 'call')}): {why}", 2)
@@ -125,8 +148,17 @@ def _table(rules: Sequence[Rule]) -> list[str]:
     """Lay the rules out; below each is where it is, who takes part, and how often if not once."""
     if not rules:
         return []
-    rows = [(r.label, r.call, r.destination, r.volume if len(r.volume) <= _LONG else "y, below",
-             r.work, r.verdict) for r in rules]
+    rows = [
+        (
+            r.label,
+            r.call,
+            r.destination,
+            r.volume if len(r.volume) <= _LONG else "y, below",
+            r.work,
+            r.verdict,
+        )
+        for r in rules
+    ]
     wide = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
     wide = _squeezed([min(w, _WIDEST) for w in wide])
     lines = _cells(_HEAD, wide)
@@ -165,8 +197,10 @@ def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
     parts = [_wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
     lines = []
     for k in range(max(map(len, parts))):
-        cells = [(part[k] if k < len(part) else "").ljust(size)
-                 for part, size in zip(parts, wide, strict=True)]
+        cells = [
+            (part[k] if k < len(part) else "").ljust(size)
+            for part, size in zip(parts, wide, strict=True)
+        ]
         lines.append(("  " + "  ".join(cells)).rstrip())
     return lines
 
@@ -193,8 +227,10 @@ def _indented(line: str, by: int) -> list[str]:
 
 
 def _share_text(share: Share) -> str:
-    return (f"{percent(share['time'])} of the time, {percent(share['events'])} of the events, "
-            f"{percent(share['bytes'])} of the bytes")  # fmt: skip
+    return (
+        f"{percent(share['time'])} of the time, {percent(share['events'])} of the events, "
+        f"{percent(share['bytes'])} of the bytes"
+    )
 
 
 def _shares_of(phases: Sequence[PhaseRules]) -> str:
@@ -208,8 +244,13 @@ def verdict_rows(model: Mapping[str, Any]) -> list[list[str]]:
     for verdict, share in model.get("shares", {}).items():
         rules = sum(item["verdict"] == verdict for item in model["items"])
         if rules or any(share.values()):
-            rows.append([visible(str(verdict)), f"{rules:,}",
-                         *(percent(share.get(k)) for k in ("events", "bytes"))])
+            rows.append(
+                [
+                    visible(str(verdict)),
+                    f"{rules:,}",
+                    *(percent(share.get(k)) for k in ("events", "bytes")),
+                ]
+            )
     return rows
 
 
@@ -221,12 +262,15 @@ def verdicts(model: Mapping[str, Any]) -> list[str]:
     rows = verdict_rows(model)
     if not rows:
         return ["no events, so no verdicts"]
-    lines = [f"how sure messages, sizes and weights are (shares at "
-             f"{processes(max(model['counts']))})"]
+    lines = [
+        f"how sure messages, sizes and weights are (shares at {processes(max(model['counts']))})"
+    ]
     wide = [max(len(row[i]) for row in [VERDICT_HEAD, *rows]) for i in range(len(VERDICT_HEAD))]
     for row in [VERDICT_HEAD, *rows]:
-        cells = [cell.ljust(size) if i == 0 else cell.rjust(size)
-                 for i, (cell, size) in enumerate(zip(row, wide, strict=True))]
+        cells = [
+            cell.ljust(size) if i == 0 else cell.rjust(size)
+            for i, (cell, size) in enumerate(zip(row, wide, strict=True))
+        ]
         lines.append("  " + "  ".join(cells))
     return [*lines, f"work: {text.work_sure(model)}"]
 
@@ -237,26 +281,35 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
     if not held:
         return ["nothing was held out: the rules were not checked at a count they do not know"]
     if not held.get("possible", True):
-        return wrap(f"hold-out at {left_out(held)} was not possible: "
-                    f"{visible(str(held['why']))}", WIDTH)  # fmt: skip
+        return wrap(
+            f"hold-out at {left_out(held)} was not possible: {visible(str(held['why']))}", WIDTH
+        )
     lines = [f"hold-out: fitted without {left_out(held)} and compared there"]
     for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
         pair = held.get(key)
         if pair:
-            lines.append(f"  {name:<13} {pair['equal']:,} of {pair['true']:,} equal, "
-                         f"{pair['predicted']:,} predicted")  # fmt: skip
+            lines.append(
+                f"  {name:<13} {pair['equal']:,} of {pair['true']:,} equal, "
+                f"{pair['predicted']:,} predicted"
+            )
     weights, work = held.get("weights"), held.get("work")
     if weights:
         lines.append(f"  {'weights':<13} {weights['exact']} of {weights['phases']} equal")
     missed = missed_rules(model)
     if missed is not None:
         met = len(model["items"]) - len(missed)
-        lines += wrap(f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
-                      "it met" + (f"; not {listed(missed)}" if missed else ""), WIDTH,
-                      initial_indent="  ", subsequent_indent=" " * 16)  # fmt: skip
+        lines += wrap(
+            f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
+            "it met" + (f"; not {listed(missed)}" if missed else ""),
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent=" " * 16,
+        )
     if work:
-        lines.append(f"  {'work':<13} fitted: off by {percent(work_off(work))}, in the worst phase "
-                     f"by {percent(work['max_abs_error'])}")  # fmt: skip
+        lines.append(
+            f"  {'work':<13} fitted: off by {percent(work_off(work))}, in the worst phase "
+            f"by {percent(work['max_abs_error'])}"
+        )
     return lines
 
 
@@ -281,8 +334,13 @@ def notes(model: Mapping[str, Any], places: Places) -> list[str]:
         found.append(f"note: {clocks}")
     dropped = model["grid"].get("dropped")
     if dropped:
-        found.append(visible("the extents in the program's arguments are not those of its process "
-                             f"grid: {dropped['why']}", 600))  # fmt: skip
+        found.append(
+            visible(
+                "the extents in the program's arguments are not those of its process "
+                f"grid: {dropped['why']}",
+                600,
+            )
+        )
     last = max(model["counts"])
     late = model.get("first_seen", {}).get(str(last), 0)
     if "growth" in model:
@@ -291,8 +349,10 @@ def notes(model: Mapping[str, Any], places: Places) -> list[str]:
     if "admissible" in model and (taken := admissible.text(model["admissible"])):
         found.append(visible(taken, 400))
     if late:
-        found.append(f"{plural(late, 'call was', 'calls were')} first seen at {processes(last)}, "
-                     "the largest count traced: code that starts above it is not in the model")
+        found.append(
+            f"{plural(late, 'call was', 'calls were')} first seen at {processes(last)}, "
+            "the largest count traced: code that starts above it is not in the model"
+        )
     for each in model.get("next", []):
         found.append(f"run next: {next_text(each)}")
     found += [visible(line, 400) for line in sentences(model)]
@@ -303,8 +363,11 @@ def notes(model: Mapping[str, Any], places: Places) -> list[str]:
 def _late(model: Mapping[str, Any], places: Places) -> dict[str, str]:
     """Return where the calls are that came with larger counts, by their site."""
     named = {x["site"] for step in model["growth"]["steps"] for x in step["named"]}
-    return {site: joined_places([model["sites"][site]], places)
-            for site in named if model["sites"].get(site)}
+    return {
+        site: joined_places([model["sites"][site]], places)
+        for site in named
+        if model["sites"].get(site)
+    }
 
 
 def next_text(each: Mapping[str, Any]) -> str:

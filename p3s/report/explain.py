@@ -37,14 +37,18 @@ def chosen(model: Mapping[str, Any], phase: int, call: int | None) -> list[int]:
             numbers = ", ".join(map(str, items[:12])) + (", ..." if len(items) > 12 else "")
             raise UsageError(f"CALL {call}: phase {phase} has the calls {numbers or 'none'}")
         return [call]
-    return sorted(items, key=lambda i: -max(model["items"][i].get("share", {}).values(),
-                                            default=0.0))
+    return sorted(
+        items, key=lambda i: -max(model["items"][i].get("share", {}).values(), default=0.0)
+    )
 
 
 def render(
-    model: Mapping[str, Any], places: Places, phase: int, call: int | None = None,
+    model: Mapping[str, Any],
+    places: Places,
+    phase: int,
+    call: int | None = None,
     everything: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """Return a phase, or one call of it, with what its equations rest on."""
     items = chosen(model, phase, call)
     shown = items if everything or call is not None else items[:MAX_CALLS]
@@ -74,14 +78,18 @@ def _phase(model: Mapping[str, Any], number: int, places: Places) -> list[str]:
     lines += _wrapped(_weight_reason(model, phase), 4)
     if phase.get("trips"):
         lines += _wrapped(f"turns: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
-    rows = [[str(n), f"{traced:,}", _weight_at(model, phase, n)]
-            for n, traced in phase["weight_points"]]
+    rows = [
+        [str(n), f"{traced:,}", _weight_at(model, phase, n)] for n, traced in phase["weight_points"]
+    ]
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
     work = WorkLaw.from_json(phase["work"]["law"])
-    lines += _wrapped(f"work of a rank in the run, in the mean = {work.text(unit)}"
-                      f"{'' if phase['work']['equal_ranks'] else ' (ranks differ)'}  "
-                      f"[{text.work_sure(model)}]", 2)
+    lines += _wrapped(
+        f"work of a rank in the run, in the mean = {work.text(unit)}"
+        f"{'' if phase['work']['equal_ranks'] else ' (ranks differ)'}  "
+        f"[{text.work_sure(model)}]",
+        2,
+    )
     lines += _wrapped(text.no_trend(phase["work"]["law"]), 4)
     lines += _work_table(model, phase, 4)
     return lines
@@ -100,11 +108,15 @@ def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     if verdict == "statistical":
         return "statistical: no exact law reproduces the traced counts"
     if verdict == "fitted":
-        return (f"fitted: not confirmed by the fit without {left_out(held)}" if held.get("n")
-                else "fitted: nothing was held out to confirm it")  # fmt: skip
+        return (
+            f"fitted: not confirmed by the fit without {left_out(held)}"
+            if held.get("n")
+            else "fitted: nothing was held out to confirm it"
+        )
     if verdict == "exact":
         return "exact: reproduced at every traced count" + (
-            f", and by the fit without {left_out(held)}" if held.get("possible") else "")
+            f", and by the fit without {left_out(held)}" if held.get("possible") else ""
+        )
     return f"verdict: {visible(str(verdict))}"
 
 
@@ -115,14 +127,22 @@ def _call(
     item = model["items"][i]
     place, caller = call_place(model["sites"].get(item["site"]) or ["?"], places)
     share = item.get("share", {})
-    shares = ", ".join(f"{what} {percent(share[what])}" for what in ("time", "events", "bytes")
-                       if what in share)
-    lines = _wrapped(f"call {i}: {visible(str(item['op']))}  [{item['verdict']}]"
-                     + (f"  ({shares})" if shares else ""))  # fmt: skip
+    shares = ", ".join(
+        f"{what} {percent(share[what])}" for what in ("time", "events", "bytes") if what in share
+    )
+    lines = _wrapped(
+        f"call {i}: {visible(str(item['op']))}  [{item['verdict']}]"
+        + (f"  ({shares})" if shares else "")
+    )
     lines += _wrapped("at " + visible(place + (f" < {caller}" if caller else "")), 2)
     for k, slot in enumerate(item["slots"]):
-        lines += _slot(model, phase, item, slot,
-                       f"size {k + 1} of {len(item['slots'])}" if len(item["slots"]) > 1 else "")
+        lines += _slot(
+            model,
+            phase,
+            item,
+            slot,
+            f"size {k + 1} of {len(item['slots'])}" if len(item["slots"]) > 1 else "",
+        )
     lines += _segments(model, i, places)
     lines += _measured(item, everything)
     lines += [line for reason in _reasons(model, item) for line in _wrapped(reason, 2)]
@@ -130,9 +150,12 @@ def _call(
 
 
 def _slot(
-    model: Mapping[str, Any], phase: Mapping[str, Any], item: Mapping[str, Any],
-    slot: Mapping[str, Any], name: str,
-) -> list[str]:  # fmt: skip
+    model: Mapping[str, Any],
+    phase: Mapping[str, Any],
+    item: Mapping[str, Any],
+    slot: Mapping[str, Any],
+    name: str,
+) -> list[str]:
     lines = _wrapped(name, 2) if name else []
     target = text.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item["kind"])
@@ -142,8 +165,9 @@ def _slot(
     size = text.in_words_of(model, text.volume(item, slot))
     if size:
         law, width = slot["elements"], slot["elem_bytes"]
-        lines += _named("volume", f"{size} bytes"
-                        + (f", elements of {width}" if width != 1 else ""))  # fmt: skip
+        lines += _named(
+            "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
+        )
         lines += _wrapped(_why_chosen(law), 15)
         lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
     times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every turn"
@@ -151,10 +175,14 @@ def _slot(
     lines += _wrapped(_why_chosen(slot["count"]), 15)
     lines += [line for rival in rivals(model, slot["count"]) for line in _wrapped(rival, 15)]
     work, unit = WorkLaw.from_json(slot["work"]), text.unit_of(model)
-    points = ", ".join(f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})"
-                       for n, v in slot.get("work_points", []))
-    lines += _named("work before", f"{work.text(unit)} in the mean" + (
-        f"; traced (by the law): {points}" if points else ""))
+    points = ", ".join(
+        f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})"
+        for n, v in slot.get("work_points", [])
+    )
+    lines += _named(
+        "work before",
+        f"{work.text(unit)} in the mean" + (f"; traced (by the law): {points}" if points else ""),
+    )
     return [*lines, *_wrapped(text.no_trend(slot["work"]), 15)]
 
 
@@ -168,8 +196,11 @@ def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) 
         if before is not None:
             place, _ = call_place(model["sites"].get(before[0]) or ["?"], places)
             after = f"after {visible(before[1])} {visible(place)}"
-        lines += _wrapped(f"{after}: {text.in_words_of(model, work)} {unit} (error where left out "
-                          f"{percent(error)})", 15)  # fmt: skip
+        lines += _wrapped(
+            f"{after}: {text.in_words_of(model, work)} {unit} (error where left out "
+            f"{percent(error)})",
+            15,
+        )
     more = f"and {plural(len(found) - limit, 'more segment')}" if len(found) > limit else ""
     return [*lines, *_wrapped(more, 15)]
 
@@ -181,14 +212,17 @@ def _why_chosen(law: Mapping[str, Any]) -> str:
         if law["expr"][0] == "num":
             return f"the same at {plural(points, 'count')}"
         rest = points - free
-        words = (f"the simplest law that reproduces {plural(points, 'count')} with "
-                 f"{plural(free, 'constant')}")
+        words = (
+            f"the simplest law that reproduces {plural(points, 'count')} with "
+            f"{plural(free, 'constant')}"
+        )
         return words + ("" if rest > 0 else ": as many as counts, so nothing has tested it")
     if "total" in law:
         return "the sum over all ranks has an exact law, the part of each rank has none"
     if "follows" in law:
         posts = ", ".join(map(str, law["follows"][:8])) + (
-            ", ..." if len(law["follows"]) > 8 else "")
+            ", ..." if len(law["follows"]) > 8 else ""
+        )
         return f"completes what the calls {posts} post: their sum at every traced count and rank"
     if "stat" in law:
         return "no exact law reproduces the traced values: a mean with its trend"
@@ -203,8 +237,7 @@ def rivals(model: Mapping[str, Any], law: Mapping[str, Any], width: int = 1) -> 
     found = []
     for rival in law.get("rivals", [])[:MAX_RIVALS]:
         if isinstance(rival, Mapping):
-            words = text.in_words_of(model, text.expression(
-                text.bytes_of(rival["expr"], width)))
+            words = text.in_words_of(model, text.expression(text.bytes_of(rival["expr"], width)))
         else:
             _, kind, extent, other, other_extent = rival
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
@@ -229,7 +262,8 @@ def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: A
 def _met(item: Mapping[str, Any], without: str) -> str:
     """Say what the fit without the largest count predicted of a call there."""
     words = f"the fit without {without} " + (
-        "predicted it there" if item["met_holdout"] else "has no exact rule for it or missed it")
+        "predicted it there" if item["met_holdout"] else "has no exact rule for it or missed it"
+    )
     there = item.get("holdout")
     if there and there.get("true"):
         words += f": {there['equal']:,} of {plural(there['true'], 'call')} of this place"
@@ -239,14 +273,19 @@ def _met(item: Mapping[str, Any], without: str) -> str:
 def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
     verdict, held = item["verdict"], model.get("holdout") or {}
     if item["why"]:
-        why = [f"{verdict}: {visible(item['why'][0], 400)}",
-               *(f"and: {visible(each, 400)}" for each in item["why"][1:])]
+        why = [
+            f"{verdict}: {visible(item['why'][0], 400)}",
+            *(f"and: {visible(each, 400)}" for each in item["why"][1:]),
+        ]
         if held.get("possible") and "met_holdout" in item:
             why.append(_met(item, left_out(held)))
         return why
     if verdict == "exact":
-        met = f", and by the fit without {left_out(held)}" if held.get("possible") else \
-            "; nothing was held out"
+        met = (
+            f", and by the fit without {left_out(held)}"
+            if held.get("possible")
+            else "; nothing was held out"
+        )
         return [f"exact: every call at every traced count is as the rules say{met}"]
     return [f"verdict: {verdict}"]
 
@@ -279,8 +318,9 @@ def _left(point: Mapping[str, Any], shown: int) -> str:
         return ""
     ranks = sum(entry["ranks"] for entry in hidden) + more["ranks"]
     differ = sum(entry["ranks"] for entry in hidden if "rule" in entry) + more["differ"]
-    return (f"{ranks} with other values, "
-            + (f"{differ} not as the rules say" if differ else "all as the rules say"))
+    return f"{ranks} with other values, " + (
+        f"{differ} not as the rules say" if differ else "all as the rules say"
+    )
 
 
 def _both(traced: int, ruled: int) -> str:
@@ -330,11 +370,16 @@ def _figures(value: float) -> str:
 
 def _grid(model: Mapping[str, Any]) -> list[str]:
     lines = _wrapped(visible(f"process grid: {text.grid_text(model)}", 2000))
-    others = [f"{visible(str(name))} ({cost:.4g})" for name, cost in
-              model["grid"].get("considered", [])[:4]]
+    others = [
+        f"{visible(str(name))} ({cost:.4g})"
+        for name, cost in model["grid"].get("considered", [])[:4]
+    ]
     if others:
-        lines += _wrapped("chosen because all partners together need the fewest relations on it; "
-                          f"considered too, with their cost: {', '.join(others)}", 2)  # fmt: skip
+        lines += _wrapped(
+            "chosen because all partners together need the fewest relations on it; "
+            f"considered too, with their cost: {', '.join(others)}",
+            2,
+        )
     return lines
 
 
@@ -365,7 +410,11 @@ def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> lis
         parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
         for k in range(max(map(len, parts))):
             cells = [part[k] if k < len(part) else "" for part in parts]
-            lines.append(" " * by + "  ".join(
-                cell.ljust(size) if i in words else cell.rjust(size)
-                for i, (cell, size) in enumerate(zip(cells, wide, strict=True))).rstrip())
+            lines.append(
+                " " * by
+                + "  ".join(
+                    cell.ljust(size) if i in words else cell.rjust(size)
+                    for i, (cell, size) in enumerate(zip(cells, wide, strict=True))
+                ).rstrip()
+            )
     return lines

@@ -15,7 +15,7 @@ _STATUS = {
     "falling": "cost per unit of work still falls at {last} processes",
     "steady": "cost per unit of work has not fallen at {first} to {last} processes",
     "unknown": "whether the least cost per unit of work was reached is not known (no times, or one "
-               "count only)",
+    "count only)",
 }
 
 
@@ -33,42 +33,82 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
             continue
         lines += ["", visible(f"{workload['name']}: {' '.join(workload['command'])}", 400)]
         if workload["error"]:
-            lines += wrap(visible(workload["error"], 400), WIDTH, initial_indent="  ",
-                          subsequent_indent="  ")
+            lines += wrap(
+                visible(workload["error"], 400), WIDTH, initial_indent="  ", subsequent_indent="  "
+            )
             continue
         if workload.get("places", _BY_SITE) != _BY_SITE:
-            lines.append(f"  another build of the program; its places were matched "
-                         f"{visible(workload['places'])}")
+            lines.append(
+                f"  another build of the program; its places were matched "
+                f"{visible(workload['places'])}"
+            )
         told = {row["phase"] for row in workload["minimum"]}  # more than 1 % of the time
         rows = [row for row in workload["rows"] if not told or row["phase"] in told]
         lines += _table(rows, str(found["work_unit"]))
         lines += _without(rows, str(found["work_unit"]))
         for row in workload["minimum"]:
-            lines += wrap(visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400),
-                          WIDTH, initial_indent="  ", subsequent_indent="    ")
+            lines += wrap(
+                visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400),
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+            )
         shapes = sorted({row["phase"] for row in rows if row["other_shape"]})
         if shapes:
             lines += wrap(
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
                 "the messages it is another count than by work (more than 10 % apart): the blocks "
                 "have another shape there, or the law of work does not hold that far",
-                WIDTH, initial_indent="  ", subsequent_indent="    ")
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+            )
     return lines[1:]
 
 
 def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
     cost = "ns per instruction" if unit == "instructions" else "cost"
-    head = ["phase", "", "processes", "ranks", "work per turn", cost, "stands for", "nearest",
-            "off by", "by bytes"]
-    cells = [[str(r["phase"]), visible(str(r["name"]), 30), str(r["np"]), str(r["ranks"]),
-              _text(r["work_per_turn"], ".4g"), _text(r["cost"], ".3g"), _text(r["n"], ".1f"),
-              "-" if r["nearest"] is None else str(r["nearest"]),
-              _text(r["distance"], ".2%"), _text(r["n_by_bytes"], ".1f")]
-             for r in rows if r["n"] is not None or r["cost"] is not None]
+    head = [
+        "phase",
+        "",
+        "processes",
+        "ranks",
+        "work per turn",
+        cost,
+        "stands for",
+        "nearest",
+        "off by",
+        "by bytes",
+    ]
+    cells = [
+        [
+            str(r["phase"]),
+            visible(str(r["name"]), 30),
+            str(r["np"]),
+            str(r["ranks"]),
+            _text(r["work_per_turn"], ".4g"),
+            _text(r["cost"], ".3g"),
+            _text(r["n"], ".1f"),
+            "-" if r["nearest"] is None else str(r["nearest"]),
+            _text(r["distance"], ".2%"),
+            _text(r["n_by_bytes"], ".1f"),
+        ]
+        for r in rows
+        if r["n"] is not None or r["cost"] is not None
+    ]
     sizes = [max(len(line[i]) for line in (head, *cells)) for i in range(len(head))]
-    return ["  " + "  ".join(cell.ljust(size) if i == 1 else cell.rjust(size) for i, (cell, size)
-                             in enumerate(zip(line, sizes, strict=True))).rstrip()
-            for line in (head, *cells)] if cells else []
+    return (
+        [
+            "  "
+            + "  ".join(
+                cell.ljust(size) if i == 1 else cell.rjust(size)
+                for i, (cell, size) in enumerate(zip(line, sizes, strict=True))
+            ).rstrip()
+            for line in (head, *cells)
+        ]
+        if cells
+        else []
+    )
 
 
 def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
@@ -83,14 +123,23 @@ def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
     for (phase, name), each in whys.items():
         if "" not in each:
             what = "work per turn" if counted else "number of bytes per turn"
-            told = " and ".join(w if w.startswith(("there", "cannot")) else f"its {what} {w}"
-                                for w in each)
-            lines += wrap(visible(f"phase {phase} {name} stands for no count: {told}", 600), WIDTH,
-                          initial_indent="  ", subsequent_indent="    ")
+            told = " and ".join(
+                w if w.startswith(("there", "cannot")) else f"its {what} {w}" for w in each
+            )
+            lines += wrap(
+                visible(f"phase {phase} {name} stands for no count: {told}", 600),
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="    ",
+            )
     if rows and not counted and all(r["n"] is None for r in rows):
-        lines += wrap("work is time in this study, and these runs tell no cost: only a study made "
-                      "with --work instructions has one", WIDTH, initial_indent="  ",
-                      subsequent_indent="    ")
+        lines += wrap(
+            "work is time in this study, and these runs tell no cost: only a study made "
+            "with --work instructions has one",
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+        )
     return lines
 
 

@@ -13,8 +13,12 @@ from p3s.study import Study, read_json
 from p3s.text import percent, processes, visible
 
 
-def gaps_of(study: Study, model: Mapping[str, Any], prediction: Mapping[str, Any],
-            replays: Mapping[int, Mapping[str, Any]]) -> list[str]:
+def gaps_of(
+    study: Study,
+    model: Mapping[str, Any],
+    prediction: Mapping[str, Any],
+    replays: Mapping[int, Mapping[str, Any]],
+) -> list[str]:
     """Return what was not modelled, not measured or approximated, none twice."""
     gaps = lines(prediction.get("notes")) + lines(prediction.get("not_modelled"))
     unknown = amount(prediction.get("unknown_share"))
@@ -30,8 +34,11 @@ def gaps_of(study: Study, model: Mapping[str, Any], prediction: Mapping[str, Any
     if largest in replays:
         gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
         shares = mapping(replays[largest].get("shares"))
-        parts = [f"{visible(str(how))} {percent(amount(share))}"
-                 for how, share in shares.items() if amount(share)]
+        parts = [
+            f"{visible(str(how))} {percent(amount(share))}"
+            for how, share in shares.items()
+            if amount(share)
+        ]
         if parts:
             gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
     return list(dict.fromkeys(gaps))

@@ -61,19 +61,34 @@ def figures_of(view: View) -> Figures:
     return Figures(
         Markup(speedup_chart(view.prediction, view.regression)),
         Markup(efficiency_chart(view.prediction, view.regression)),
-        [(key, name, what, Markup(stack_chart(stacks, key, by_phase=False)),
-          Markup(stack_chart(stacks, key, by_phase=True)))
-         for key, (name, what) in MEASURES.items()],
-        kind_legend(stacks), phase_legend(stacks),
-        [(curve.name, curve.share, view.equations.places.get(curve.key, ""),
-          Markup(phase_chart(curve))) for curve in view.curves],
+        [
+            (
+                key,
+                name,
+                what,
+                Markup(stack_chart(stacks, key, by_phase=False)),
+                Markup(stack_chart(stacks, key, by_phase=True)),
+            )
+            for key, (name, what) in MEASURES.items()
+        ],
+        kind_legend(stacks),
+        phase_legend(stacks),
+        [
+            (
+                curve.name,
+                curve.share,
+                view.equations.places.get(curve.key, ""),
+                Markup(phase_chart(curve)),
+            )
+            for curve in view.curves
+        ],
         [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
         Markup(estimate_chart(view.estimates)),
         Markup(interval_chart(view.interval_parts, view.interval_whole)),
         Markup(residual_chart(view.residuals)),
         Markup(shares_chart(view.shares)),
         [_matrix(each) for each in view.matrices],
-    )  # fmt: skip
+    )
 
 
 def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:
@@ -92,11 +107,17 @@ def render(view: View) -> str:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     page = environment().get_template("report.html")
     return page.render(
-        view=view, figures=figures_of(view), style=style, digest=digest,
-        verdict_class=verdict_class, shares_head=SHARES_HEAD, estimate_head=ESTIMATE_HEAD,
-        residual_head=RESIDUAL_HEAD, names=KIND_NAMES,
+        view=view,
+        figures=figures_of(view),
+        style=style,
+        digest=digest,
+        verdict_class=verdict_class,
+        shares_head=SHARES_HEAD,
+        estimate_head=ESTIMATE_HEAD,
+        residual_head=RESIDUAL_HEAD,
+        names=KIND_NAMES,
         places=defaultdict(str, view.equations.places),
-    )  # fmt: skip
+    )
 
 
 def environment() -> Environment:
@@ -104,7 +125,10 @@ def environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     found = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         loader=FunctionLoader(_text),
     )
     found.filters["breakable"] = breakable

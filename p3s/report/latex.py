@@ -20,15 +20,33 @@ from p3s.trace.ops import RECV, SEND
 from p3s.version import __version__
 
 _SPECIAL = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
-    "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}",
-    "–": "--", "…": r"\ldots{}", "×": r"$\times$", "µ": r"$\mu$", "±": r"$\pm$",
-    "[": "{[}", "]": "{]}",
-}  # fmt: skip
-_COLUMNS = (r"@{}l l >{\raggedright\arraybackslash}p{0.22\linewidth} "
-            r">{\raggedright\arraybackslash}p{0.22\linewidth} "
-            r">{\raggedright\arraybackslash}p{0.16\linewidth} l@{}")
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "{''}",
+    "–": "--",
+    "…": r"\ldots{}",
+    "×": r"$\times$",
+    "µ": r"$\mu$",
+    "±": r"$\pm$",
+    "[": "{[}",
+    "]": "{]}",
+}
+_COLUMNS = (
+    r"@{}l l >{\raggedright\arraybackslash}p{0.22\linewidth} "
+    r">{\raggedright\arraybackslash}p{0.22\linewidth} "
+    r">{\raggedright\arraybackslash}p{0.16\linewidth} l@{}"
+)
 _BELOW = r">{\raggedright\arraybackslash\footnotesize}p{0.85\linewidth}@{}"
 
 
@@ -36,8 +54,10 @@ def escaped(words: str, limit: int = 400) -> str:
     """Return text for LaTeX: printable, special characters escaped, other letters by number."""
     out = []
     for char in visible(words, limit):
-        out.append(_SPECIAL.get(char) or (
-            char if char.isascii() else rf"\textless{{}}U+{ord(char):04X}\textgreater{{}}"))
+        out.append(
+            _SPECIAL.get(char)
+            or (char if char.isascii() else rf"\textless{{}}U+{ord(char):04X}\textgreater{{}}")
+        )
     return "".join(out)
 
 
@@ -47,18 +67,23 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
     counts = ", ".join(str(int(n)) for n in model["counts"])
     lines = [
         f"% Equations fitted at {counts} processes by p3s {__version__}.",
-        r"% Needs \usepackage{longtable,array}.", "",
+        r"% Needs \usepackage{longtable,array}.",
+        "",
         rf"\noindent Process grid: {escaped(text.grid_text(model), 2000)}.",
         r"$n$: processes; $r$: rank; $p_d$, $c_d$: extent of the grid and coordinate in dimension "
         rf"$d$; work in {escaped(str(model['work_unit']))} before one call "
-        "of $b$ bytes after one of $b_0$, $m$ of them on a rank.", "",
-    ]  # fmt: skip
+        "of $b$ bytes after one of $b_0$, $m$ of them on a rank.",
+        "",
+    ]
     for phase in shown:
         lines += [*_phase(model, phase), ""]
     if hidden:
         share = percent(sum(phase.share["time"] for phase in hidden))
-        lines += [rf"\noindent {plural(len(hidden), 'more phase')} with {escaped(share)} of the "
-                  "time left out.", ""]  # fmt: skip
+        lines += [
+            rf"\noindent {plural(len(hidden), 'more phase')} with {escaped(share)} of the "
+            "time left out.",
+            "",
+        ]
     lines += [*_verdicts(model), "", *_holdout(model)]
     return "\n".join(lines) + "\n"
 
@@ -68,13 +93,20 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
     law = model["phases"][phase.phase]["weight"]
     since = f", from {int(law['from'])} processes on" if "from" in law else ""
     place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
-    title = (rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
-             rf"$w(n) = {_law(model, law)}$ ({escaped(phase.weight_verdict)}{since}); "
-             rf"{escaped(percent(phase.share['time']))} of the time")  # fmt: skip
+    title = (
+        rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
+        rf"$w(n) = {_law(model, law)}$ ({escaped(phase.weight_verdict)}{since}); "
+        rf"{escaped(percent(phase.share['time']))} of the time"
+    )
     head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"
-    lines = [rf"\begin{{longtable}}{{{_COLUMNS}}}",
-             rf"\multicolumn{{6}}{{@{{}}p{{\linewidth}}@{{}}}}{{{title}}} \\ \hline",
-             rf"{head} \\ \hline", r"\endfirsthead", rf"{head} \\ \hline", r"\endhead"]
+    lines = [
+        rf"\begin{{longtable}}{{{_COLUMNS}}}",
+        rf"\multicolumn{{6}}{{@{{}}p{{\linewidth}}@{{}}}}{{{title}}} \\ \hline",
+        rf"{head} \\ \hline",
+        r"\endfirsthead",
+        rf"{head} \\ \hline",
+        r"\endhead",
+    ]
     for rule in phase.rules:
         lines += _rule(model, rule)
     return [*lines, r"\hline", r"\end{longtable}"]
@@ -88,23 +120,37 @@ def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
     work = f"${_work(slot['work'])}$" if one else escaped(rule.work)
     if terms is not None:
         work = f"${_segment(model, terms)}$"
-    size = escaped(rule.volume) if len(item["slots"]) > 1 and rule.slot < 0 else \
-        _volume(model, item, slot)
-    cells = [escaped(rule.label), rf"\texttt{{{escaped(rule.call)}}}",
-             _destination(model, item, slot), size, work,
-             escaped(rule.verdict)]
+    size = (
+        escaped(rule.volume)
+        if len(item["slots"]) > 1 and rule.slot < 0
+        else _volume(model, item, slot)
+    )
+    cells = [
+        escaped(rule.label),
+        rf"\texttt{{{escaped(rule.call)}}}",
+        _destination(model, item, slot),
+        size,
+        work,
+        escaped(rule.verdict),
+    ]
     facts = [rf"\texttt{{{escaped(rule.place, 160)}}}"]
     facts += [f"for {escaped(rule.condition)}"] if rule.condition else []
     facts += [escaped(rule.repeats)] if rule.repeats else []
-    return [" & ".join(cells) + r" \\",
-            rf" & \multicolumn{{5}}{{{_BELOW}}}{{{'; '.join(facts)}}} \\"]
+    return [
+        " & ".join(cells) + r" \\",
+        rf" & \multicolumn{{5}}{{{_BELOW}}}{{{'; '.join(facts)}}} \\",
+    ]
 
 
 def _destination(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     relation = slot["relation"]
     word = text.kind_word(item["kind"])
-    if item["kind"] in (SEND, RECV) and relation is not None and relation["kind"] == "shift" \
-            and any(relation["vec"]):
+    if (
+        item["kind"] in (SEND, RECV)
+        and relation is not None
+        and relation["kind"] == "shift"
+        and any(relation["vec"])
+    ):
         return f"{word} ${_shift(model, relation)}$"
     words = text.in_words_of(model, text.destination(item, slot))
     return escaped(f"{word} {words}" if words else "")
@@ -193,9 +239,14 @@ def _verdicts(model: Mapping[str, Any]) -> list[str]:
     rows = verdict_rows(model)
     if not rows:
         return []
-    return [r"\begin{tabular}{@{}lrrr@{}}", *_table_rows([VERDICT_HEAD, *rows]), r"\end{tabular}",
-            r"\par\noindent The verdicts are of messages, sizes and weights; work is "
-            + escaped(text.work_sure(model)) + "."]
+    return [
+        r"\begin{tabular}{@{}lrrr@{}}",
+        *_table_rows([VERDICT_HEAD, *rows]),
+        r"\end{tabular}",
+        r"\par\noindent The verdicts are of messages, sizes and weights; work is "
+        + escaped(text.work_sure(model))
+        + ".",
+    ]
 
 
 def _table_rows(rows: Sequence[Sequence[str]]) -> list[str]:

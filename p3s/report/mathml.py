@@ -23,10 +23,13 @@ _NAMES = frozenset({*SYMBOLS, "b", "b0", "m", "c", "p", "q", "L", "w"})
 _CALLS = frozenset({"floor", "ceil", "log2", "log", "sqrt", "exp", "min", "max", "mod", "abs"})
 _BLOCK = re.compile(r"block_(first|last|floor|tail|ceil|low|high)$")
 _TOKEN = re.compile(
-    r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_]\w*)|(\*\*|//|[-+*/(),]))")
+    r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|([A-Za-z_]\w*)|(\*\*|//|[-+*/(),]))"
+)
 _BEFORE = re.compile(r"(?:to|from|on|about)\s+(?=\S)")
-_AFTER = re.compile(r"\s+(?:ns|s|instructions|times in the run|in all, shared evenly|"
-                    r"ns per instruction|\(from \d+ processes on\))$")
+_AFTER = re.compile(
+    r"\s+(?:ns|s|instructions|times in the run|in all, shared evenly|"
+    r"ns per instruction|\(from \d+ processes on\))$"
+)
 
 #: A node: its kind, then texts and nodes.
 Node = tuple[Any, ...]
@@ -58,8 +61,12 @@ def maths(text: str) -> Maths:
         return plain(text)
     shown = '<mo separator="true">,</mo>'.join(map(_show, terms))
     size = ' displaystyle="true"' if "<mfrac>" in shown else ""
-    return Maths(text, Markup(f'{escape(before)}<math{size} alttext="{escape(core)}">{shown}</math>'
-                              f"{escape(after)}"))
+    return Maths(
+        text,
+        Markup(
+            f'{escape(before)}<math{size} alttext="{escape(core)}">{shown}</math>{escape(after)}'
+        ),
+    )
 
 
 class _NoFormulaError(Exception):
@@ -77,8 +84,9 @@ class _Parser:
             self._fail()
         while match := _TOKEN.match(text, end):
             number, name, sign = match.groups()
-            self.tokens.append(("num", number) if number else ("name", name) if name
-                               else ("sign", sign))
+            self.tokens.append(
+                ("num", number) if number else ("name", name) if name else ("sign", sign)
+            )
             end = match.end()
         if text[end:].strip() or not self.tokens:
             self._fail()
@@ -201,8 +209,11 @@ def _show(node: Node) -> str:
     if kind == "pow":
         return _power(node[1], node[2])
     if kind == "mod":
-        return _row(_inside_product(node[1]), '<mo lspace="0.3em" rspace="0.3em">mod</mo>',
-                    _inside_product(node[2]))
+        return _row(
+            _inside_product(node[1]),
+            '<mo lspace="0.3em" rspace="0.3em">mod</mo>',
+            _inside_product(node[2]),
+        )
     if kind == "floordiv":
         return _fenced(f"<mfrac>{_show(node[1])}{_show(node[2])}</mfrac>", "⌊", "⌋")
     return _call(node[1], node[2])
@@ -212,8 +223,11 @@ def _number(text: str) -> str:
     mantissa, _, exponent = text.lower().partition("e")
     if not exponent:
         return f"<mn>{mantissa}</mn>"
-    return _row(f"<mn>{mantissa}</mn>", _mo("·"),
-                f"<msup><mn>10</mn><mn>{int(exponent)}</mn></msup>".replace(">-", ">−"))
+    return _row(
+        f"<mn>{mantissa}</mn>",
+        _mo("·"),
+        f"<msup><mn>10</mn><mn>{int(exponent)}</mn></msup>".replace(">-", ">−"),
+    )
 
 
 def _name(text: str) -> str:
@@ -247,8 +261,9 @@ def _factors(factors: list[Node]) -> str:
     for k, factor in enumerate(factors):
         if k:
             plain = factor[0] == "num" or factors[k - 1][0] != "num"
-            parts.append(_mo("·") if plain and factor[0] == "num" else
-                         '<mspace width="0.17em"></mspace>')
+            parts.append(
+                _mo("·") if plain and factor[0] == "num" else '<mspace width="0.17em"></mspace>'
+            )
         parts.append(_inside_product(factor) if len(factors) > 1 else _show(factor))
     return parts[0] if len(parts) == 1 else _row(*parts)
 

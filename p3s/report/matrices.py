@@ -69,10 +69,12 @@ def _traced(study: Study, n: int) -> CommMatrix | str | None:
     path = study.signature_path(n)
     try:
         groups = _groups(path)
-        table = pq.read_table(path.with_suffix(".parquet"),
-                              columns=["rank", "group", "nbytes", "count"])
+        table = pq.read_table(
+            path.with_suffix(".parquet"), columns=["rank", "group", "nbytes", "count"]
+        )
         rank, group, nbytes, times = (
-            table.column(k).to_numpy().astype(np.int64) for k in table.column_names)
+            table.column(k).to_numpy().astype(np.int64) for k in table.column_names
+        )
         ops = [kind_of(str(op)) for op, _ in groups]
         peers = np.array([peer for _, peer in groups], dtype=np.int64)[group]
     except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, IndexError, KeyError):
@@ -81,8 +83,9 @@ def _traced(study: Study, n: int) -> CommMatrix | str | None:
     calls = np.array([op == COLLECTIVE for op in ops], dtype=bool)[group]
     if not _in_range(rank, n):
         return None
-    return _matrix(n, [(rank[sends], peers[sends], times[sends], nbytes[sends])],
-                   int(times[calls].sum()))
+    return _matrix(
+        n, [(rank[sends], peers[sends], times[sends], nbytes[sends])], int(times[calls].sum())
+    )
 
 
 def _groups(path: Path) -> list[tuple[Any, Any]]:
@@ -109,15 +112,19 @@ def _scaled(study: Study, n: int) -> CommMatrix | str | None:
             names = kind.dictionary.to_pylist()
             code = kind.indices.to_numpy().astype(np.int64)
             rank, peer, repeat, nbytes = (
-                table.column(k).to_numpy().astype(np.int64) for k in table.column_names[:4])
+                table.column(k).to_numpy().astype(np.int64) for k in table.column_names[:4]
+            )
             if not _in_range(rank, n):
                 return None
             calls += int(repeat[_is(names, COLLECTIVE)[code]].sum())
             sends = _is(names, SEND)[code] & (peer >= 0) & (peer < n)
             parts.append((rank[sends], peer[sends], repeat[sends], nbytes[sends]))
     except (OSError, P3SError, pa.ArrowException, ValueError, TypeError, KeyError) as err:
-        return None if not study.scaled_path(n).exists() else \
-            f"Not drawn: {visible(' '.join(str(err).split()), 200)}"
+        return (
+            None
+            if not study.scaled_path(n).exists()
+            else f"Not drawn: {visible(' '.join(str(err).split()), 200)}"
+        )
     return _matrix(n, parts, calls)
 
 
@@ -134,7 +141,8 @@ def _matrix(n: int, parts: list[tuple[Ints, Ints, Ints, Ints]], calls: int) -> C
     """Return the matrix of rows (source, destination, messages, bytes of one)."""
     source, destination, times, nbytes = (
         np.concatenate([part[k] for part in parts]) if parts else np.zeros(0, dtype=np.int64)
-        for k in range(4))
+        for k in range(4)
+    )
     pair, place = np.unique(source * n + destination, return_inverse=True)
     messages = np.zeros(len(pair), dtype=np.int64)
     moved = np.zeros(len(pair), dtype=np.int64)

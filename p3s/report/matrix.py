@@ -42,8 +42,12 @@ def render(matrix: CommMatrix, what: str, width: int, shades: str = ASCII) -> st
     label_width = max(max(map(len, labels)), 2)
     margin = " " * label_width
     bar = f"{margin} +{'-' * (side * stretch)}+"
-    lines += ["", f"{margin}  to rank", f"{margin}  {_ruler(side, stretch, ranks)}".rstrip(),
-              f"{bar} {'sent':>{total_width}}"]  # fmt: skip
+    lines += [
+        "",
+        f"{margin}  to rank",
+        f"{margin}  {_ruler(side, stretch, ranks)}".rstrip(),
+        f"{bar} {'sent':>{total_width}}",
+    ]
     for k, row in enumerate(levels.tolist()):
         cells = "".join(shades[level] * stretch for level in row)
         sent = f"{int(square[k].sum()):,}"
@@ -153,9 +157,12 @@ def write_matrix_png(matrix: CommMatrix, what: str, path: Path) -> None:
     axes = figure.add_subplot()
     edge = len(square) * ranks - 0.5
     image = axes.imshow(
-        np.ma.masked_equal(square, 0), norm=norm, cmap="viridis", interpolation="nearest",
+        np.ma.masked_equal(square, 0),
+        norm=norm,
+        cmap="viridis",
+        interpolation="nearest",
         extent=(-0.5, edge, edge, -0.5),
-    )  # fmt: skip
+    )
     axes.set_xlabel("to rank")
     axes.set_ylabel("from rank")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

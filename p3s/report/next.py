@@ -18,15 +18,22 @@ def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:
     wanted = model.get("next", [])
     open_ = open_share(model)
     if not wanted and open_:
-        return "\n".join(wrap(
-            f"{open_} are ambiguous, but no count that the program is known to accept, up to some "
-            "ten times the largest, would decide them.", WIDTH))  # fmt: skip
+        return "\n".join(
+            wrap(
+                f"{open_} are ambiguous, but no count that the program is known to accept, up to "
+                "some ten times the largest, would decide them.",
+                WIDTH,
+            )
+        )
     if not wanted:
         text = wrap(
             "No further count is known to decide anything: no rule of this model is open between "
-            "equally good ones. " + _rest(model), WIDTH)
-        return "\n".join(text + (["", f"A larger count still tests it: {validate}"] if validate
-                                 else []))
+            "equally good ones. " + _rest(model),
+            WIDTH,
+        )
+        return "\n".join(
+            text + (["", f"A larger count still tests it: {validate}"] if validate else [])
+        )
     lines = []
     for each in wanted:
         grid = f" ({'x'.join(map(str, each['dims']))})" if each.get("dims") else ""
@@ -52,18 +59,25 @@ def open_share(model: Mapping[str, Any]) -> str:
     for verdict, calls, events, size in verdict_rows(model):
         if verdict == "ambiguous":
             time = percent(model["shares"][verdict].get("time"))
-            return (f"{calls} call{'s' * (calls != '1')} with {events} of the events, "
-                    f"{size} of the bytes, {time} of the time")  # fmt: skip
+            return (
+                f"{calls} call{'s' * (calls != '1')} with {events} of the events, "
+                f"{size} of the bytes, {time} of the time"
+            )
     return ""
 
 
 def _rest(model: Mapping[str, Any]) -> str:
-    weak = [f"{calls} {verdict}" for verdict, calls, *_ in verdict_rows(model)
-            if verdict not in ("exact", "ambiguous") and calls != "0"]
+    weak = [
+        f"{calls} {verdict}"
+        for verdict, calls, *_ in verdict_rows(model)
+        if verdict not in ("exact", "ambiguous") and calls != "0"
+    ]
     if not weak:
         return ""
-    return (f"What is not exact ({', '.join(weak)} calls) may still become so with any further "
-            "count the program accepts.")  # fmt: skip
+    return (
+        f"What is not exact ({', '.join(weak)} calls) may still become so with any further "
+        "count the program accepts."
+    )
 
 
 def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str = "") -> str:
@@ -78,42 +92,66 @@ def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str =
         lines += wrap(
             f"At {processes(n)} {_phases([visible(a, 60) for a in far['above']])} "
             "with more work per iteration than was measured: no smaller workload shows that.",
-            WIDTH)
+            WIDTH,
+        )
     if not far["phases"]:
         if not far["above"]:
             lines += wrap(
                 f"No far point is needed for {processes(n)}: what a process computes in one "
-                "iteration of each phase there has been measured.", WIDTH)
+                "iteration of each phase there has been measured.",
+                WIDTH,
+            )
         return "\n".join(lines)
-    lines += wrap(f"Far points for {processes(n)}: there a process computes less in one iteration "
-                  "than in any run so far.", WIDTH)
+    lines += wrap(
+        f"Far points for {processes(n)}: there a process computes less in one iteration "
+        "than in any run so far.",
+        WIDTH,
+    )
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
         least, most = (_work(end, unit) for end in sorted(p["measured"]))
         lines += wrap(
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
-            f"from {least} to {most}{ever}", WIDTH,
-            initial_indent="  ", subsequent_indent="    ")
+            f"from {least} to {most}{ever}",
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent="    ",
+        )
     lines += wrap(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "
-        f"it has at {n} of the whole: " + ", ".join(
-            f"{m} stand for {round(x)}" for m, x in zip(far["counts"], far["stands_for"],
-                                                         strict=True)) + ".", WIDTH)
+        f"it has at {n} of the whole: "
+        + ", ".join(
+            f"{m} stand for {round(x)}"
+            for m, x in zip(far["counts"], far["stands_for"], strict=True)
+        )
+        + ".",
+        WIDTH,
+    )
     uneven = [str(p["phase"]) for p in far["phases"] if not p["even"]]
     if uneven:
         lines += wrap(
             f"In phase{'s' * (len(uneven) > 1)} {', '.join(uneven)} the total work is not the same "
             "at all counts: what the runs stand for there will be looked up, and may differ.",
-            WIDTH)
+            WIDTH,
+        )
     if far["unmatched"]:
-        lines += wrap("But work is time in this study, and no message's size depends on the count: "
-                      "what such runs stand for could not be told. Trace with --work instructions.",
-                      WIDTH)
+        lines += wrap(
+            "But work is time in this study, and no message's size depends on the count: "
+            "what such runs stand for could not be told. Trace with --work instructions.",
+            WIDTH,
+        )
     if not command:
-        return "\n".join([*lines, *wrap(
-            "The study's command has no arguments to change. If its input is in a file, or set "
-            "when the program is built, run it with such an input in another directory, or build: "
-            "p3s characterize --far adds these runs to the study.", WIDTH)])
+        return "\n".join(
+            [
+                *lines,
+                *wrap(
+                    "The study's command has no arguments to change. If its input is in a file, "
+                    "or set when the program is built, run it with such an input in another "
+                    "directory, or build: p3s characterize --far adds these runs to the study.",
+                    WIDTH,
+                ),
+            ]
+        )
     lines += wrap(f"Make its arguments ({visible(arguments, 400)}) those of such an input:", WIDTH)
     return "\n".join([*lines, "", command])
 
@@ -123,8 +161,11 @@ def _work(work: float, unit: str) -> str:
 
 
 def _phases(names: list[str]) -> str:
-    return f"there are phases ({', '.join(names)})" if len(names) > 1 else \
-        f"there is a phase ({names[0]})"
+    return (
+        f"there are phases ({', '.join(names)})"
+        if len(names) > 1
+        else f"there is a phase ({names[0]})"
+    )
 
 
 def _part(part: float) -> str:

@@ -66,8 +66,11 @@ def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) ->
         yield f"<b>{escape(warning)}</b>"
         for reason in untrusted(reasons):
             yield escape(f"{reason.code}: {reason.sentence}")
-    yield f"{escape(first)} {escape(' '.join(rest))}" if warning else \
-        f"<b>{escape(first)}</b> {escape(' '.join(rest))}"
+    yield (
+        f"{escape(first)} {escape(' '.join(rest))}"
+        if warning
+        else f"<b>{escape(first)}</b> {escape(' '.join(rest))}"
+    )
     for reason in reasons:
         if not reason.untrustworthy:
             yield escape(f"mind: {reason.sentence}")
@@ -125,8 +128,11 @@ def picture(prediction: Mapping[str, Any]) -> str:
     if warning:
         lines = "".join(hatching(edges_of(points, across, lambda _, value: up(value))))
         parts.append(f'<path d="{lines}" fill="none" stroke="{WARNING}" stroke-width="1.2"/>')
-        parts += [f'<text x="4" y="{LINE * (k + 0.75) - above:g}" {label} font-weight="bold">'
-                  f"{escape(line)}</text>" for k, line in enumerate(warning)]  # fmt: skip
+        parts += [
+            f'<text x="4" y="{LINE * (k + 0.75) - above:g}" {label} font-weight="bold">'
+            f"{escape(line)}</text>"
+            for k, line in enumerate(warning)
+        ]
     parts.append(
         f'<polyline points="{ideal}" fill="none" stroke="currentColor" opacity="0.5" '
         'stroke-dasharray="2 5"/>'

@@ -76,6 +76,7 @@ def _used(tree: Any) -> list[int]:
 
 def _text(expr: Any, laws: list[Mapping[str, Any]]) -> str:
     """Return an expression as text, exact laws of the parameters in place."""
+
     def shown(tree: Any) -> Any:
         if isinstance(tree, list):
             if len(tree) == 2 and tree[0] == "num" and isinstance(tree[1], dict):
@@ -97,8 +98,10 @@ def _works(part: Mapping[str, Any]) -> list[str]:
         return []
     errors = sorted(s["error"] for s in segments.values() if s["terms"])
     middle = errors[len(errors) // 2] if errors else 0.0
-    return [f"  work: {len(segments)} segments, each with one law at all values; error left out "
-            f"{100 * middle:.2g} % in the median"]
+    return [
+        f"  work: {len(segments)} segments, each with one law at all values; error left out "
+        f"{100 * middle:.2g} % in the median"
+    ]
 
 
 def _holdout(held: Mapping[str, Any]) -> list[str]:
@@ -113,7 +116,8 @@ def _holdout(held: Mapping[str, Any]) -> list[str]:
             f"{coll['equal']:,} of {coll['true']:,} collectives, {weights['exact']} of "
             f"{weights['phases']} weights exact, "
             + (f"order of {order['equal']} of {order['ranks']} ranks, " if order else "")
-            + f"work off by {100 * row['work']['mean_abs_error']:.1f} %")
+            + f"work off by {100 * row['work']['mean_abs_error']:.1f} %"
+        )
     return out
 
 
@@ -121,9 +125,11 @@ def _check(check: Mapping[str, Any]) -> str:
     if not check["possible"]:
         return f"not checked: {check['name']}: {check['why']}"
     p2p, coll = check["p2p_triples"], check["collectives"]
-    return (f"checked: {check['name']} at {processes(check['n'])}: {p2p['equal']:,} of "
-            f"{p2p['true']:,} messages equal, {coll['equal']:,} of {coll['true']:,} collectives, "
-            f"work off by {100 * check['work']['mean_abs_error']:.1f} %")
+    return (
+        f"checked: {check['name']} at {processes(check['n'])}: {p2p['equal']:,} of "
+        f"{p2p['true']:,} messages equal, {coll['equal']:,} of {coll['true']:,} collectives, "
+        f"work off by {100 * check['work']['mean_abs_error']:.1f} %"
+    )
 
 
 def doubts(family: Mapping[str, Any], another: str) -> list[Reason]:
@@ -136,19 +142,28 @@ def doubts(family: Mapping[str, Any], another: str) -> list[Reason]:
     for part in family["parts"]:
         held = part["holdout"]
         if not held.get("possible"):
-            out.append(Reason("not-held-out", f"the laws were not checked: {held.get('why')}",
-                              advice))  # fmt: skip
+            out.append(
+                Reason("not-held-out", f"the laws were not checked: {held.get('why')}", advice)
+            )
             continue
         if not all(all_equal(row) for row in held["each"]):
-            out.append(Reason(
-                "holdout-missed", f"the laws fitted without {held['setting']} miss something there",
-                advice))  # fmt: skip
+            out.append(
+                Reason(
+                    "holdout-missed",
+                    f"the laws fitted without {held['setting']} miss something there",
+                    advice,
+                )
+            )
         out += work_missed(held)
     if not family["parts"]:
         out.append(Reason("not-held-out", "no two values have models alike", advice))
-    out += [Reason("holdout-missed",
-                   f"the laws miss something at {c['name']}, {processes(c['n'])}", advice)
-            for c in family["checks"] if c["possible"] and not c["equal"]]  # fmt: skip
+    out += [
+        Reason(
+            "holdout-missed", f"the laws miss something at {c['name']}, {processes(c['n'])}", advice
+        )
+        for c in family["checks"]
+        if c["possible"] and not c["equal"]
+    ]
     return out
 
 

@@ -67,8 +67,9 @@ def of_ranks(ranks: int, count: int) -> str:
 def loop_place(calls: Iterable[Call], sites: Mapping[str, Sequence[str]], places: Places) -> str:
     """Return the innermost function around all calls of a loop, with the lines they are at."""
     used = dict.fromkeys(call.site for call in calls)
-    return common_place([sites[site] for site in used if sites.get(site)], places,
-                        WIDTH - len("phase  "))[0]
+    return common_place(
+        [sites[site] for site in used if sites.get(site)], places, WIDTH - len("phase  ")
+    )[0]
 
 
 # ---- table -------------------------------------------------------------------------------------
@@ -93,9 +94,14 @@ def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
             row = [str(phase.phase), NOT_KNOWN, *shown, f"none of {last}", *[NOT_KNOWN] * 3]
         else:
             row = [
-                str(phase.phase), percent(cost.share), *shown, of_ranks(cost.ranks, last),
-                f"{cost.events:,}", volume(cost.bytes), amount(cost.work, found.work_unit),
-            ]  # fmt: skip
+                str(phase.phase),
+                percent(cost.share),
+                *shown,
+                of_ranks(cost.ranks, last),
+                f"{cost.events:,}",
+                volume(cost.bytes),
+                amount(cost.work, found.work_unit),
+            ]
         rows.append([*row, work_change(phase, found.counts)])
         more = [_phase_place(phase, loops[phase.loop], found, places)]
         if len(columns) == 1 and len(set(weights)) > 1:
@@ -149,9 +155,8 @@ def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
     if len(counts) < 2 or not listed:
         return []
     changing = [
-        str(phase.phase) for phase in listed
-        if not phase.constant_work and phase.spread is not None
-    ]  # fmt: skip
+        str(phase.phase) for phase in listed if not phase.constant_work and phase.spread is not None
+    ]
     text = (
         f"total work: of all ranks, largest over smallest from {counts[0]} to {counts[-1]} "
         "processes (Eq. 5.1); "
@@ -230,8 +235,10 @@ def account_notes(found: Phases) -> list[str]:
     notes += _matched(found)
     chance = [str(phase.phase) for phase in found.phases if phase.varying]
     if chance:
-        notes.append(f"the calls of phases {', '.join(chance)} differ from run to run at one "
-                     "count: their weights are of one of the runs")
+        notes.append(
+            f"the calls of phases {', '.join(chance)} differ from run to run at one "
+            "count: their weights are of one of the runs"
+        )
     return notes
 
 
@@ -256,16 +263,21 @@ def _matched(found: Phases) -> list[str]:
         n = where[-1]
         total = found.accounts[n].time_ns
         share = percent(sum(c.time_ns.get(n, 0) for c in some) / total if total else None)
-        ops = _operations({op: sum(c.op == op for c in some) for op in
-                           dict.fromkeys(c.op for c in some)}, 3)
-        lines.append(f"only at {', '.join(map(str, where))}: {len(some)} of the calls, {share} of"
-                     f" the time at {n} ({ops.replace('  ', ', ')})")
+        ops = _operations(
+            {op: sum(c.op == op for c in some) for op in dict.fromkeys(c.op for c in some)}, 3
+        )
+        lines.append(
+            f"only at {', '.join(map(str, where))}: {len(some)} of the calls, {share} of"
+            f" the time at {n} ({ops.replace('  ', ', ')})"
+        )
     return lines
 
 
 def _part(part: tuple[int, int], account: Account) -> list[str]:
     events, time_ns = part
     return [
-        f"{events:,}", percent(events / account.events if account.events else None),
-        seconds(time_ns / 1e9), percent(time_ns / account.time_ns if account.time_ns else None),
-    ]  # fmt: skip
+        f"{events:,}",
+        percent(events / account.events if account.events else None),
+        seconds(time_ns / 1e9),
+        percent(time_ns / account.time_ns if account.time_ns else None),
+    ]

@@ -21,9 +21,7 @@ _MAX_DEPTH = 100
 
 
 #: What reading JSON of another shape raises.
-_WRONG = (
-    LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError,
-)  # fmt: skip
+_WRONG = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -188,9 +186,11 @@ def _loop(raw: Mapping[str, Any], depth: int = 0) -> Loop:
         raise ValueError(f"unknown walk {walk!r:.40}")
     trips = {
         n: Trips(
-            _whole(row["turns"]), _whole(row["turns_min"]), _whole(row["entries"]),
+            _whole(row["turns"]),
+            _whole(row["turns_min"]),
+            _whole(row["entries"]),
             _pair(row["per_entry"]),
-        )  # fmt: skip
+        )
         for n, row in _by_count(raw["trips"]).items()
     }
     body = tuple(
@@ -201,24 +201,32 @@ def _loop(raw: Mapping[str, Any], depth: int = 0) -> Loop:
 
 def _call(raw: Mapping[str, Any]) -> Call:
     return Call(
-        _whole(raw["call"]), _text(raw["site"]), _text(raw["op"]), _text(raw["when"]),
+        _whole(raw["call"]),
+        _text(raw["site"]),
+        _text(raw["op"]),
+        _text(raw["when"]),
         {n: _whole(value) for n, value in _by_count(raw["ranks"]).items()},
         {n: _whole(value) for n, value in _by_count(raw["count"]).items()},
         {n: _pair(value) for n, value in _by_count(raw["bytes"]).items()},
         {n: _whole(value, least=None) for n, value in _by_count(raw["time_ns"]).items()},
-    )  # fmt: skip
+    )
 
 
 def _phase(raw: Mapping[str, Any]) -> Phase:
     costs = {n: _cost(row) for n, row in _by_count(raw["per_count"]).items()}
     spread, parent = raw["total_work_spread"], raw["parent"]
     return Phase(
-        _whole(raw["phase"]), _whole(raw["loop"]), None if parent is None else _whole(parent),
-        _whole(raw["depth"]), _text(raw["name"]),
+        _whole(raw["phase"]),
+        _whole(raw["loop"]),
+        None if parent is None else _whole(parent),
+        _whole(raw["depth"]),
+        _text(raw["name"]),
         tuple(_whole(call) for call in _list(raw["calls"])),
-        None if spread is None else float(spread), bool(raw["constant_work"]),
-        bool(raw["varying"]), costs,
-    )  # fmt: skip
+        None if spread is None else float(spread),
+        bool(raw["constant_work"]),
+        bool(raw["varying"]),
+        costs,
+    )
 
 
 def _cost(raw: Mapping[str, Any]) -> Cost:
@@ -241,9 +249,12 @@ def _account(raw: Mapping[str, Any]) -> Account:
         key: (_whole(raw[key]["events"]), _whole(raw[key]["time_ns"], least=None)) for key in PARTS
     }
     return Account(
-        _whole(raw["events"]), _whole(raw["null_events"]), _whole(raw["failed_polls"]),
-        _whole(raw["time_ns"], least=None), parts,
-    )  # fmt: skip
+        _whole(raw["events"]),
+        _whole(raw["null_events"]),
+        _whole(raw["failed_polls"]),
+        _whole(raw["time_ns"], least=None),
+        parts,
+    )
 
 
 # ---- what JSON may hold at a place -------------------------------------------------------------

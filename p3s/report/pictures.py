@@ -27,8 +27,14 @@ SIZE = (7.2, 4.4)
 SMALLEST, LARGEST = 1.5, 40.0
 #: Colours that remain apart for colour-blind readers and in grey (Okabe and Ito).
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GREY = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999",
-)  # fmt: skip
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#F0E442",
+    "#999999",
+)
 #: Of what says that a picture is not to be trusted.
 WARNING = "#B22222"
 #: Width of a letter of a warning, as part of the size of the letters.
@@ -42,8 +48,10 @@ _PHASES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "#000000", GREY)
 
 #: Metadata that would make two pictures of the same prediction differ.
 _UNDATED: dict[str, dict[str, None]] = {
-    "png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None},
-}  # fmt: skip
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
 #: Two labels closer than this, as part of the axis, would overlap.
 _APART = 0.07
 
@@ -162,8 +170,14 @@ def _warn(axes: Any, warning: str, size: tuple[float, float]) -> None:
     import matplotlib
 
     letter = _LETTER * float(matplotlib.rcParams["font.size"]) / 72
-    axes.figure.suptitle("\n".join(wrap(warning, int((size[0] - 0.3) / letter))), x=0.02,
-                         ha="left", color=WARNING, fontweight="bold", fontsize="medium")
+    axes.figure.suptitle(
+        "\n".join(wrap(warning, int((size[0] - 0.3) / letter))),
+        x=0.02,
+        ha="left",
+        color=WARNING,
+        fontweight="bold",
+        fontsize="medium",
+    )
 
 
 def _speedup(axes: Any, prediction: Mapping[str, Any]) -> None:
@@ -185,9 +199,14 @@ def _time(axes: Any, prediction: Mapping[str, Any]) -> None:
     if base["time_s"] > 0:
         ideal = [base["time_s"] * base["n"] / n for n in counts]
         axes.plot(counts, ideal, ":", color="0.5", label="ideal")
-    _series(axes, prediction, [
-        (row["n"], row.get("low_s"), row["time_s"], row.get("high_s"), _measured(row))
-        for row in rows])  # fmt: skip
+    _series(
+        axes,
+        prediction,
+        [
+            (row["n"], row.get("low_s"), row["time_s"], row.get("high_s"), _measured(row))
+            for row in rows
+        ],
+    )
     _counts_below(axes, counts)
     axes.set_ylabel("run time [s]")
     axes.legend()
@@ -199,8 +218,10 @@ def _efficiency(axes: Any, prediction: Mapping[str, Any]) -> None:
 
     def values(row: Mapping[str, Any]) -> Value:
         per = _base(prediction) / row["n"]
-        low, high = (None if end is None else end * per
-                     for end in (row.get("speedup_low"), row.get("speedup_high")))  # fmt: skip
+        low, high = (
+            None if end is None else end * per
+            for end in (row.get("speedup_low"), row.get("speedup_high"))
+        )
         return row["n"], low, row["efficiency"], high, _measured(row)
 
     limit = prediction.get("knee_efficiency")
@@ -208,10 +229,18 @@ def _efficiency(axes: Any, prediction: Mapping[str, Any]) -> None:
         axes.axhline(limit, linestyle="--", linewidth=0.8, color="0.5", label=f"{limit:.0%}")
     _series(axes, prediction, [values(row) for row in rows])
     recommended = prediction.get("recommended")
-    if isinstance(recommended, Mapping) and recommended.get("n") in counts \
-            and not warning_of(prediction):
-        axes.axvline(recommended["n"], linestyle=":", linewidth=1.0, color=GREEN,
-                     label=f"recommended: {recommended['n']}")  # fmt: skip
+    if (
+        isinstance(recommended, Mapping)
+        and recommended.get("n") in counts
+        and not warning_of(prediction)
+    ):
+        axes.axvline(
+            recommended["n"],
+            linestyle=":",
+            linewidth=1.0,
+            color=GREEN,
+            label=f"recommended: {recommended['n']}",
+        )
     _counts_below(axes, counts)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(f"efficiency over {processes(_base(prediction))}")
@@ -226,30 +255,36 @@ def _parts(axes: Any, prediction: Mapping[str, Any]) -> None:
     _stacked(
         axes,
         [stack.n for stack in stacks],
-        {KIND_NAMES[kind]: [stack.kinds.get(kind, 0.0) * stack.n for stack in stacks]
-         for kind in found},
+        {
+            KIND_NAMES[kind]: [stack.kinds.get(kind, 0.0) * stack.n for stack in stacks]
+            for kind in found
+        },
         [_PARTS[kind] for kind in found],
         bool(warning_of(prediction)),
-    )  # fmt: skip
+    )
 
 
 def _phases(axes: Any, prediction: Mapping[str, Any]) -> None:
     from p3s.report.costs import stacks_of
 
     found = stacks_of(prediction)
-    names = [f"{name} ({found.names[:at].count(name) + 1})" if found.names.count(name) > 1 else name
-             for at, name in enumerate(found.names)]  # fmt: skip
+    names = [
+        f"{name} ({found.names[:at].count(name) + 1})" if found.names.count(name) > 1 else name
+        for at, name in enumerate(found.names)
+    ]
     colours = [*_PHASES[: len(names)]]
     if names and len(names) > len(colours) - 1:
         colours = [*_PHASES[: len(names) - 1], GREY]
     _stacked(
         axes,
         [stack.n for stack in found.rows],
-        {name: [stack.phases[at] * stack.n for stack in found.rows]
-         for at, name in enumerate(names)},
+        {
+            name: [stack.phases[at] * stack.n for stack in found.rows]
+            for at, name in enumerate(names)
+        },
         colours,
         bool(warning_of(prediction)),
-    )  # fmt: skip
+    )
 
 
 #: Pictures by name, in the order in which they are offered.
@@ -271,8 +306,14 @@ def _comparison(axes: Any, found: Comparison) -> None:
     ):
         _band(axes, [(n, *pair) for n, pair in zip(counts, ends, strict=True)], colour, "")
         if found.warning:
-            _hatch(axes, [(n, low, time, high, False) for n, time, (low, high)
-                          in zip(counts, times, ends, strict=True)], "")  # fmt: skip
+            _hatch(
+                axes,
+                [
+                    (n, low, time, high, False)
+                    for n, time, (low, high) in zip(counts, times, ends, strict=True)
+                ],
+                "",
+            )
         axes.plot(counts, times, mark, color=colour, linewidth=1.2, label=name)
     _counts_below(axes, counts)
     axes.set_ylabel("run time [s]")
@@ -306,15 +347,26 @@ def _hatch(axes: Any, values: Sequence[Value], name: str = "not to be trusted") 
     Without a name it is not in the legend.
     """
     wide: list[tuple[float, float, float]]
-    wide = [(n, min(value / _STRIP, low or value), max(value * _STRIP, high or value))
-            for n, low, value, high, _ in values if value > 0]  # fmt: skip
+    wide = [
+        (n, min(value / _STRIP, low or value), max(value * _STRIP, high or value))
+        for n, low, value, high, _ in values
+        if value > 0
+    ]
     if len(wide) == 1:
         n, low, high = wide[0]
         wide = [(n / _STRIP**2, low, high), (n * _STRIP**2, low, high)]
     if wide:
         counts, lows, highs = zip(*wide, strict=True)
-        axes.fill_between(counts, lows, highs, facecolor="none", edgecolor=WARNING, hatch="////",
-                          linewidth=0, label=name or None)  # fmt: skip
+        axes.fill_between(
+            counts,
+            lows,
+            highs,
+            facecolor="none",
+            edgecolor=WARNING,
+            hatch="////",
+            linewidth=0,
+            label=name or None,
+        )
 
 
 def _band(
@@ -324,20 +376,21 @@ def _band(
 
     Without a name it is not in the legend.
     """
-    known = [(n, low, high) for n, low, high in ends
-             if low is not None and high is not None and low > 0]  # fmt: skip
+    known = [
+        (n, low, high) for n, low, high in ends if low is not None and high is not None and low > 0
+    ]
     counts, lows, highs = ([end[k] for end in known] for k in range(3))
     if len(known) > 1:
-        axes.fill_between(counts, lows, highs, color=colour, alpha=0.2, linewidth=0,
-                          label=name or None)  # fmt: skip
+        axes.fill_between(
+            counts, lows, highs, color=colour, alpha=0.2, linewidth=0, label=name or None
+        )
     elif known:
         axes.vlines(counts, lows, highs, color=colour, alpha=0.4, linewidth=3, label=name or None)
 
 
 def _curve(axes: Any, values: Sequence[tuple[int, float, bool]], line: str) -> None:
     """Draw a line with round points where it is predicted, square ones where it was measured."""
-    axes.plot([n for n, _, _ in values], [y for _, y, _ in values], line, color=BLUE,
-              linewidth=1.2)  # fmt: skip
+    axes.plot([n for n, _, _ in values], [y for _, y, _ in values], line, color=BLUE, linewidth=1.2)
     for measured, mark, colour, name in (
         (False, "o", BLUE, "predicted"),
         (True, "s", ORANGE, "measured"),
@@ -368,18 +421,28 @@ def _counts_below(axes: Any, counts: Sequence[int]) -> None:
 
 
 def _stacked(
-    axes: Any, counts: Sequence[int], parts: Mapping[str, Sequence[float]], colours: Sequence[str],
+    axes: Any,
+    counts: Sequence[int],
+    parts: Mapping[str, Sequence[float]],
+    colours: Sequence[str],
     hatched: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Stack the core time of parts per process count: in ideal scaling all bars are alike."""
     from matplotlib.ticker import FuncFormatter
 
     bottom = [0.0] * len(counts)
     handles = []
     for (name, values), colour in zip(parts.items(), colours, strict=True):
-        bars = axes.bar(range(len(counts)), values, 0.8, bottom=bottom, color=colour,
-                        edgecolor="white", linewidth=0.4,
-                        hatch="////" if hatched else None)  # fmt: skip
+        bars = axes.bar(
+            range(len(counts)),
+            values,
+            0.8,
+            bottom=bottom,
+            color=colour,
+            edgecolor="white",
+            linewidth=0.4,
+            hatch="////" if hatched else None,
+        )
         # a name that begins with an underscore would be left out of the legend
         handles.append((bars, f" {_shortened(name)}"))
         bottom = [below + value for below, value in zip(bottom, values, strict=True)]

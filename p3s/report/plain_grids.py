@@ -98,6 +98,7 @@ def divisors(n: int) -> list[int]:
 
 def dims_balanced(n: int, ndims: int) -> tuple[int, ...]:
     """Return the non-increasing extents with the smallest spread."""
+
     def walk(rest: int, left: int, most: int) -> Iterator[tuple[int, ...]]:
         if left == 1:
             if rest <= most:
@@ -131,8 +132,9 @@ def dims_doubled(n: int, order: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(dims)
 
 
-def extents(n: int, kind: str, ndims: int, order: tuple[int, ...], extent: int, rest: str
-            ) -> tuple[int, ...] | None:
+def extents(
+    n: int, kind: str, ndims: int, order: tuple[int, ...], extent: int, rest: str
+) -> tuple[int, ...] | None:
     """Return the extents of the grid at n processes, None where its rule does not admit n."""
     if kind == "line":
         return (n,)
@@ -154,7 +156,7 @@ def extents(n: int, kind: str, ndims: int, order: tuple[int, ...], extent: int, 
         others: tuple[int, ...] | None = (n // extent,)
     else:
         others = extents(n // extent, rest, ndims - 1, order[1:], 0, "")
-    return None if others is None else (*others[:order[0]], extent, *others[order[0]:])
+    return None if others is None else (*others[: order[0]], extent, *others[order[0] :])
 
 
 class Grid(NamedTuple):
@@ -303,8 +305,10 @@ def communicators(law: dict[str, Any], n: int, grid: Grid) -> dict[int, list[int
         if law.get("order") == "reverse":
             ranks.reverse()
         elif law.get("order") == "grid":
-            ranks = sorted((r for r in ranks if grid.coordinates(r, n)[0] >= 0),
-                           key=lambda r: place_in_rows(grid.coordinates(r, n), grid.dims(n)))
+            ranks = sorted(
+                (r for r in ranks if grid.coordinates(r, n)[0] >= 0),
+                key=lambda r: place_in_rows(grid.coordinates(r, n), grid.dims(n)),
+            )
         found: dict[int, list[int]] = {}
         for rank in ranks:
             label = colour(law, rank, n, grid)

@@ -35,8 +35,12 @@ def line(axis: Any, rank: int, n: int, grid: Grid) -> Line:
         coords, p = grid.coordinates(rank, n), grid.dims(n)[axis]
         if coords[axis] < 0:
             return Line(-1, 0, p, lambda place: -1)
-        return Line(coords[axis], p, p, lambda place: grid.rank(
-            (*coords[:axis], place, *coords[axis + 1:]), n))
+        return Line(
+            coords[axis],
+            p,
+            p,
+            lambda place: grid.rank((*coords[:axis], place, *coords[axis + 1 :]), n),
+        )
     group = members(axis, rank, n, grid)
     longest = max(map(len, communicators(axis, n, grid).values()), default=0)
     return Line(group.index(rank) if group else -1, len(group), longest, lambda place: group[place])
@@ -88,8 +92,9 @@ def shifted(relation: dict[str, Any], rank: int, n: int, grid: Grid) -> int:
     if grid.coordinates(rank, n)[0] < 0:
         return -1
     to = []
-    for c, p, by, wrap in zip(grid.coordinates(rank, n), grid.dims(n), relation["vec"],
-                              relation["wrap"], strict=True):
+    for c, p, by, wrap in zip(
+        grid.coordinates(rank, n), grid.dims(n), relation["vec"], relation["wrap"], strict=True
+    ):
         c = (c + by) % p if wrap else c + by
         if not 0 <= c < p:
             return -1
@@ -250,7 +255,9 @@ def part_of(total: int, taking_part: Takes, rank: int, stage: int, n: int) -> in
     if known is None:
         cells = sorted((s, r) for r in range(n) for s in taking_part(r, n))
         known = _CELLS[(id(taking_part), n)] = (
-            taking_part, {cell: k for k, cell in enumerate(cells)})
+            taking_part,
+            {cell: k for k, cell in enumerate(cells)},
+        )
     places = known[1]
     return total // len(places) + (places[(stage, rank)] < total % len(places))
 

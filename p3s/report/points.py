@@ -36,8 +36,10 @@ def checked_rows(prediction: Mapping[str, Any]) -> list[dict[str, Any]]:
     given: list[Any] = found if isinstance(found, list) else []
     if not given or not all(map(_makes_sense, given)):
         raise P3SError("prediction.json: damaged: counts do not make sense; run p3s predict again")
-    made = [{**row, "phases": rows(row["phases"])}
-            for row in sorted(given, key=lambda row: int(row["n"]))]
+    made = [
+        {**row, "phases": rows(row["phases"])}
+        for row in sorted(given, key=lambda row: int(row["n"]))
+    ]
     base = base_of(prediction, made)
     for row in made:
         if row.get("speedup") is None:
@@ -47,20 +49,22 @@ def checked_rows(prediction: Mapping[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
-def base_of(
-    prediction: Mapping[str, Any], found: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any]:
+def base_of(prediction: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the row that speedups relate to: that of baseline_n, else the first."""
     n = prediction.get("baseline_n")
     return next((row for row in found if row["n"] == n), found[0])
 
 
 def _makes_sense(row: Any) -> bool:
-    return (isinstance(row, dict) and type(row.get("n")) is int and count(row["n"]) is not None
-            and all(amount(row.get(key)) is not None for key in _NEEDED)
-            and all(row.get(key) is None or amount(row[key]) is not None for key in _RATIOS)
-            and isinstance(row.get("phases"), list)
-            and all(isinstance(mapping(phase).get("name"), (str, int)) for phase in row["phases"]))
+    return (
+        isinstance(row, dict)
+        and type(row.get("n")) is int
+        and count(row["n"]) is not None
+        and all(amount(row.get(key)) is not None for key in _NEEDED)
+        and all(row.get(key) is None or amount(row[key]) is not None for key in _RATIOS)
+        and isinstance(row.get("phases"), list)
+        and all(isinstance(mapping(phase).get("name"), (str, int)) for phase in row["phases"])
+    )
 
 
 def points_of(prediction: Mapping[str, Any]) -> list[Point]:
@@ -70,10 +74,17 @@ def points_of(prediction: Mapping[str, Any]) -> list[Point]:
     points = []
     for row in found:
         model_s = amount(row.get("model_s"))
-        points.append(Point(
-            row["n"], row["speedup"], amount(row.get("speedup_low")),
-            amount(row.get("speedup_high")), row["n"] / base["n"],
-            row.get("time_from") == "measured", base["time_s"] / model_s if model_s else None))
+        points.append(
+            Point(
+                row["n"],
+                row["speedup"],
+                amount(row.get("speedup_low")),
+                amount(row.get("speedup_high")),
+                row["n"] / base["n"],
+                row.get("time_from") == "measured",
+                base["time_s"] / model_s if model_s else None,
+            )
+        )
     return points
 
 

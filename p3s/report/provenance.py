@@ -31,8 +31,9 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def facts_of(study: Study, manifest: Mapping[str, Any], replays: Replays,
-             prediction: Mapping[str, Any]) -> list[tuple[str, str]]:
+def facts_of(
+    study: Study, manifest: Mapping[str, Any], replays: Replays, prediction: Mapping[str, Any]
+) -> list[tuple[str, str]]:
     """Return pairs of what and its value: program, version, runs, replays, estimator, machine."""
     facts = [
         ("program", shown_command(study.command(), 400)),
@@ -41,8 +42,11 @@ def facts_of(study: Study, manifest: Mapping[str, Any], replays: Replays,
     ]
     without = study.left_out()
     for run in study.runs():
-        detail = [run.status, *["left out of the model"] * (run.np in without),
-                  f"launcher ran for {seconds(amount(run.info.get('wall_s')))}"]
+        detail = [
+            run.status,
+            *["left out of the model"] * (run.np in without),
+            f"launcher ran for {seconds(amount(run.info.get('wall_s')))}",
+        ]
         if run.info.get("oversubscribed"):
             detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
         if run.info.get("mpi"):
@@ -50,8 +54,10 @@ def facts_of(study: Study, manifest: Mapping[str, Any], replays: Replays,
         facts.append((f"traced at {run.np} (run {run.rep})", visible(", ".join(detail))))
     for n, replayed in replays.items():
         nodes = visible(", ".join(dict.fromkeys(str(k) for k in replayed.get("nodes") or () if k)))
-        detail = [f"on {nodes or '?'}",
-                  f"{visible(str(replayed.get('iterations', '?')))} iterations"]
+        detail = [
+            f"on {nodes or '?'}",
+            f"{visible(str(replayed.get('iterations', '?')))} iterations",
+        ]
         share = amount(replayed.get("measured_share"))
         if share is not None:
             detail.append(f"{percent(share)} of the events measured")

@@ -9,9 +9,12 @@ from p3s.errors import P3SError
 
 #: Bounds on ranks that are laws of n (p3s.model.grid.guards).
 _BOUNDS = {
-    "half": "n // 2", "pairs": "n // 2 * 2", "power": "low_power(n)",
-    "rest": "(n - low_power(n))", "folded": "2 * (n - low_power(n))",
-}  # fmt: skip
+    "half": "n // 2",
+    "pairs": "n // 2 * 2",
+    "power": "low_power(n)",
+    "rest": "(n - low_power(n))",
+    "folded": "2 * (n - low_power(n))",
+}
 
 
 def condition(
@@ -47,9 +50,16 @@ class _Condition:
             inner = self.all_of(args)
             return f"not ({inner})" if inner else "False"
         if op in ("peer", "notself", "down", "up"):
-            return "" if self.alone else {
-                "peer": "partner >= 0", "notself": "partner != rank", "down": "partner < rank",
-                "up": "partner > rank"}[op]
+            return (
+                ""
+                if self.alone
+                else {
+                    "peer": "partner >= 0",
+                    "notself": "partner != rank",
+                    "down": "partner < rank",
+                    "up": "partner > rank",
+                }[op]
+            )
         if op == "partner":  # what holds for the partner
             return "False" if self.alone else self.of_partner(args[0])
         if op in ("ingrid", "outgrid"):
@@ -71,8 +81,9 @@ class _Condition:
     def of_rank(self, op: str, args: Sequence[Any]) -> str | None:
         if op in ("rank", "notrank"):
             rank = int(args[0])
-            return (f"{self.rank} {'==' if op == 'rank' else '!='} "
-                    + (str(rank) if rank >= 0 else f"n - {-rank}"))
+            return f"{self.rank} {'==' if op == 'rank' else '!='} " + (
+                str(rank) if rank >= 0 else f"n - {-rank}"
+            )
         if op in ("rankmod", "notrankmod"):
             sign = "==" if op == "rankmod" else "!="
             return f"{self.rank} % {int(args[0])} {sign} {int(args[1])}"
@@ -99,16 +110,26 @@ class _Condition:
             return f"({total}) % 2 == {int(args[0])}"
         if op in ("diag", "offdiag", "less", "anti"):
             a, b = self.coordinate(args[0]), self.coordinate(args[1])
-            return {"diag": f"{a} == {b}", "offdiag": f"{a} != {b}", "less": f"{a} < {b}",
-                    "anti": f"{a} + {b} == {self.extent(args[0])} - 1"}[op]
+            return {
+                "diag": f"{a} == {b}",
+                "offdiag": f"{a} != {b}",
+                "less": f"{a} < {b}",
+                "anti": f"{a} + {b} == {self.extent(args[0])} - 1",
+            }[op]
         if op == "wide":
             return f"{self.extent(args[0])} > {int(args[1])}"
         if op == "mod":
             return f"{self.coordinate(args[0])} % {int(args[1])} == {int(args[2])}"
         if op in ("first", "notfirst"):
             return f"{self.coordinate(args[0])} {'==' if op == 'first' else '!='} 0"
-        signs = {"last": "== {} - 1", "notlast": "!= {} - 1", "lower": "< {} // 2",
-                 "upper": ">= {} // 2", "mid": "== {} // 2", "notmid": "!= {} // 2"}
+        signs = {
+            "last": "== {} - 1",
+            "notlast": "!= {} - 1",
+            "lower": "< {} // 2",
+            "upper": ">= {} // 2",
+            "mid": "== {} // 2",
+            "notmid": "!= {} // 2",
+        }
         if op in signs:
             return f"{self.coordinate(args[0])} {signs[op].format(self.extent(args[0]))}"
         return None
@@ -127,8 +148,11 @@ class _Condition:
             if op == "sbit":
                 name = self.rank if which == -1 else self.coordinate(which)
                 return f"{name} >> step & 1 == {number}"
-            names = [self.coordinate(d) for d in range(self.ndims)] if which == -2 else \
-                [self.rank if which == -1 else self.coordinate(which)]
+            names = (
+                [self.coordinate(d) for d in range(self.ndims)]
+                if which == -2
+                else [self.rank if which == -1 else self.coordinate(which)]
+            )
             return " and ".join(f"{name} % (1 << step + {number}) == 0" for name in names)
         return None
 

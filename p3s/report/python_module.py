@@ -34,15 +34,73 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 """
 #: Words that a relation, a communicator or a grid may be made of.
-_WORDS = frozenset({
-    "self", "root", "shift", "place", "along", "far", "mirror", "opposite", "transpose", "modulo",
-    "fold", "xor", "stride", "level", "tree", "heap", "others", "steps", "half", "power", "pairs",
-    "low", "plus", "minus", "meet", "up", "down", "world", "axes", "nodes", "parts", "spread",
-    "without", "floor", "tail", "short", "ceil", "first", "reverse", "grid", "line", "greedy",
-    "balanced", "nested", "greedy_up", "balanced_up", "nested_up", "power2", "bits", "cube",
-    "fixed", "row", "column", "where", "last", "skew", "c0", "c1", "c2", "c3", "", "listed",
-    *("".join(order) for ndims in (3, 4) for order in permutations("0123"[:ndims])),  # of ranks
-})  # fmt: skip
+_WORDS = frozenset(
+    {
+        "self",
+        "root",
+        "shift",
+        "place",
+        "along",
+        "far",
+        "mirror",
+        "opposite",
+        "transpose",
+        "modulo",
+        "fold",
+        "xor",
+        "stride",
+        "level",
+        "tree",
+        "heap",
+        "others",
+        "steps",
+        "half",
+        "power",
+        "pairs",
+        "low",
+        "plus",
+        "minus",
+        "meet",
+        "up",
+        "down",
+        "world",
+        "axes",
+        "nodes",
+        "parts",
+        "spread",
+        "without",
+        "floor",
+        "tail",
+        "short",
+        "ceil",
+        "first",
+        "reverse",
+        "grid",
+        "line",
+        "greedy",
+        "balanced",
+        "nested",
+        "greedy_up",
+        "balanced_up",
+        "nested_up",
+        "power2",
+        "bits",
+        "cube",
+        "fixed",
+        "row",
+        "column",
+        "where",
+        "last",
+        "skew",
+        "c0",
+        "c1",
+        "c2",
+        "c3",
+        "",
+        "listed",
+        *("".join(order) for ndims in (3, 4) for order in permutations("0123"[:ndims])),  # of ranks
+    }
+)
 
 
 def render(model: Mapping[str, Any], places: Places) -> tuple[str, dict[int, str]]:
@@ -73,30 +131,38 @@ raises ValueError. Only the standard library is needed.
 
 
 def _grid(model: Mapping[str, Any]) -> str:
-    return "\n".join([
-        f"COUNTS = {_literal([int(n) for n in model['counts']])}",
-        f"WORK_UNIT = {ascii(visible(str(model['work_unit'])))}",
-        f"# {visible(text.grid_text(model), 2000)}",
-        f"GRID = {_grid_source(model['grid']['family'])}",
-    ])
+    return "\n".join(
+        [
+            f"COUNTS = {_literal([int(n) for n in model['counts']])}",
+            f"WORK_UNIT = {ascii(visible(str(model['work_unit'])))}",
+            f"# {visible(text.grid_text(model), 2000)}",
+            f"GRID = {_grid_source(model['grid']['family'])}",
+        ]
+    )
 
 
 def _grid_source(family: Mapping[str, Any]) -> str:
     known = {"kind", "ndims", "order", "extent", "rest", "layout", "part", "listed"}
     if set(family) - known:
         raise P3SError("model: its process grid has no plain Python form in this version")
-    return (f"Grid({_literal(family['kind'])}, {int(family['ndims'])}, "
-            f"{_literal([int(d) for d in family['order']])}, {int(family['extent'])}, "
-            f"{_literal(family.get('rest', 'balanced'))}, {_literal(family.get('layout', 'row'))}, "
-            f"{_literal(family.get('part', ''))}, {_literal(family.get('listed', []))})")
+    return (
+        f"Grid({_literal(family['kind'])}, {int(family['ndims'])}, "
+        f"{_literal([int(d) for d in family['order']])}, {int(family['extent'])}, "
+        f"{_literal(family.get('rest', 'balanced'))}, {_literal(family.get('layout', 'row'))}, "
+        f"{_literal(family.get('part', ''))}, {_literal(family.get('listed', []))})"
+    )
 
 
 def _table(model: Mapping[str, Any], left_out: Mapping[int, str]) -> str:
     rows = ", ".join(f"{p['phase']}: phase_{p['phase']}" for p in model["phases"])
     reasons = "".join(f"    {i}: {ascii(visible(why))},\n" for i, why in sorted(left_out.items()))
-    return (f"PHASES = {{{rows}}}\n"
-            "# calls that follow no rule, or one that has no form here: number and reason\n"
-            f"LEFT_OUT = {{\n{reasons}}}" if reasons else f"PHASES = {{{rows}}}\nLEFT_OUT = {{}}")
+    return (
+        f"PHASES = {{{rows}}}\n"
+        "# calls that follow no rule, or one that has no form here: number and reason\n"
+        f"LEFT_OUT = {{\n{reasons}}}"
+        if reasons
+        else f"PHASES = {{{rows}}}\nLEFT_OUT = {{}}"
+    )
 
 
 def _used(body: str) -> str:
@@ -150,23 +216,39 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
         called = f"max(round({_work_source(law['stat'])}), 0)"
     grid = _unpacked(model, args)
     calls = [f"call_{i}" for i in phase["items"]]
-    order = {int(i): (model["items"][i]["loop_start"] if model["items"][i]["loop_start"] is not None
-                 else model["items"][i]["order"], model["items"][i]["loop_start"] is not None,
-                 model["items"][i]["order"]) for i in phase["items"]}
+    order = {
+        int(i): (
+            model["items"][i]["loop_start"]
+            if model["items"][i]["loop_start"] is not None
+            else model["items"][i]["order"],
+            model["items"][i]["loop_start"] is not None,
+            model["items"][i]["order"],
+        )
+        for i in phase["items"]
+    }
     parent = "None" if phase["parent"] is None else str(int(phase["parent"]))
     place = phase_place(model, phase, places)
-    return "\n".join([
-        f"# phase {k}: {visible(str(phase['name']))}" + (f", at {place}" if place else ""),
-        *([weight, ""] if weight else []),
-        f"def weight_{k}(n):", *grid, f"    return {called}", "", "",
-        f"def work_{k}(n):", f"    return {_work_source(phase['work']['law'])}", "", "",
-        f"phase_{k} = Phase(",
-        f"    {k}, {ascii(visible(str(phase['name'])))}, {parent},",
-        f"    {ascii(visible(str(phase.get('weight_verdict', ''))))}, weight_{k}, work_{k},",
-        f"    ({''.join(name + ', ' for name in calls).rstrip()}),",
-        f"    {order!r},",
-        ")",
-    ])
+    return "\n".join(
+        [
+            f"# phase {k}: {visible(str(phase['name']))}" + (f", at {place}" if place else ""),
+            *([weight, ""] if weight else []),
+            f"def weight_{k}(n):",
+            *grid,
+            f"    return {called}",
+            "",
+            "",
+            f"def work_{k}(n):",
+            f"    return {_work_source(phase['work']['law'])}",
+            "",
+            "",
+            f"phase_{k} = Phase(",
+            f"    {k}, {ascii(visible(str(phase['name'])))}, {parent},",
+            f"    {ascii(visible(str(phase.get('weight_verdict', ''))))}, weight_{k}, work_{k},",
+            f"    ({''.join(name + ', ' for name in calls).rstrip()}),",
+            f"    {order!r},",
+            ")",
+        ]
+    )
 
 
 def _unpacked(model: Mapping[str, Any], args: Iterable[str], rank: bool = False) -> list[str]:
@@ -189,8 +271,10 @@ def _call(model: Mapping[str, Any], i: int, item: Mapping[str, Any], places: Pla
     """Return the functions of one call; raises NotExpressible."""
     frames = model["sites"].get(item["site"]) or ["?"]
     target = text.destination(item, item["slots"][0]) if item["slots"] else ""
-    lines = [f"# {visible(str(item['op']))} {text.kind_word(item['kind'])} {visible(target)}, "
-             f"{visible(joined_places([frames], places), 160)} [{item['verdict']}]"]
+    lines = [
+        f"# {visible(str(item['op']))} {text.kind_word(item['kind'])} {visible(target)}, "
+        f"{visible(joined_places([frames], places), 160)} [{item['verdict']}]"
+    ]
     helpers: list[str] = []
     body = [f"def call_{i}(rank, n):", "    found = []"]
     used: set[str] = set()
@@ -210,8 +294,14 @@ def _call(model: Mapping[str, Any], i: int, item: Mapping[str, Any], places: Pla
 class _Slot:
     """The lines of one slot: which stages and ranks, how often, how large."""
 
-    def __init__(self, model: Mapping[str, Any], i: int, k: int, item: Mapping[str, Any],
-                 slot: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        model: Mapping[str, Any],
+        i: int,
+        k: int,
+        item: Mapping[str, Any],
+        slot: Mapping[str, Any],
+    ) -> None:
         self.model, self.item, self.slot = model, item, slot
         self.name, self.ndims = f"{i}_{k}", int(model["grid"]["family"]["ndims"])
         self.helpers: list[str] = []
@@ -236,18 +326,22 @@ class _Slot:
             law = self._place()
             lines.append("    for stage, partner in ((0, -1),):")
             if law != "world":
-                guard = " and ".join([f"colour({law}, rank, n, GRID) >= 0", *([guard] if guard
-                                                                              else [])])
+                guard = " and ".join(
+                    [f"colour({law}, rank, n, GRID) >= 0", *([guard] if guard else [])]
+                )
         pad = "        "
         if guard:
             lines.append(f"{pad}if {guard}:")
             pad += "    "
         times = self._times()
         if slot.get("turns") is not None:
-            first, number = (self._law(slot["turns"][key], f"_{key}_{self.name}")
-                             for key in ("first", "number"))
-            lines.append(f"{pad}for turn, times in turns_of({first}, {number}, "
-                         f"{int(slot['turns']['step'])}, {times}):")
+            first, number = (
+                self._law(slot["turns"][key], f"_{key}_{self.name}") for key in ("first", "number")
+            )
+            lines.append(
+                f"{pad}for turn, times in turns_of({first}, {number}, "
+                f"{int(slot['turns']['step'])}, {times}):"
+            )
             lines.append(f"{pad}    if times > 0:")
             self.turn = "turn"
             return [*lines, *self._row(pad + "        ", "times", self._root(), "turn")]
@@ -258,34 +352,48 @@ class _Slot:
 
     def _row(self, pad: str, times: str, root: str, turn: str = "0") -> list[str]:
         self.turn = turn
-        return [f"{pad}found.append(Row(", f"{pad}    {self.row}, stage, {turn}, partner,",
-                f"{pad}    {self._bytes()}, {times}, {root}, {int(self.item['tag_value'])}, "
-                f"{_work_source(self.slot['work'])},", f"{pad}))"]
+        return [
+            f"{pad}found.append(Row(",
+            f"{pad}    {self.row}, stage, {turn}, partner,",
+            f"{pad}    {self._bytes()}, {times}, {root}, {int(self.item['tag_value'])}, "
+            f"{_work_source(self.slot['work'])},",
+            f"{pad}))",
+        ]
 
     def _coordinates_of_partner(self, lines: list[str]) -> None:
         law = [e["expr"] for e in (self.slot["count"], self.slot["elements"]) if "expr" in e]
-        law += [self.slot["turns"][key] for key in ("first", "number")] if self.slot.get(
-            "turns") is not None else []
+        law += (
+            [self.slot["turns"][key] for key in ("first", "number")]
+            if self.slot.get("turns") is not None
+            else []
+        )
         names = [f"q{d}" for d in range(self.ndims)]
         if any(symbols_of(e).intersection(names) for e in law):
-            lines.append(f"        {', '.join(names)}{',' * (self.ndims == 1)} = "
-                         "GRID.coordinates(max(partner, 0), n)")
+            lines.append(
+                f"        {', '.join(names)}{',' * (self.ndims == 1)} = "
+                "GRID.coordinates(max(partner, 0), n)"
+            )
 
     def _follows(self) -> list[str]:
         law, item = self.slot["count"], self.item
         posts = "".join(f"call_{int(j)}, " for j in law["follows"])
         top, bottom = (int(x) for x in law["factor"])
         family = item.get("stages_of")
-        lines = [f"    posted = sum(row.times for call in ({posts.rstrip()}) for row in "
-                 "call(rank, n))",
-                 f"    times = round(posted * {top} / {bottom})" if (top, bottom) != (1, 1)
-                 else "    times = posted"]
+        lines = [
+            f"    posted = sum(row.times for call in ({posts.rstrip()}) for row in call(rank, n))",
+            f"    times = round(posted * {top} / {bottom})"
+            if (top, bottom) != (1, 1)
+            else "    times = posted",
+        ]
         if family is not None:
             relation = self.model["items"][family]["slots"][0]["relation"]
             self.helpers.append(self._relation(relation, f"_STAGES_{self.name}"))
-            lines += [f"    stages = len(partners(_STAGES_{self.name}, rank, n, GRID))",
-                      "    if stages < 2 or times % stages:", "        stages = 1",
-                      "    for stage, partner in ((s, -1) for s in range(stages if times else 0)):"]
+            lines += [
+                f"    stages = len(partners(_STAGES_{self.name}, rank, n, GRID))",
+                "    if stages < 2 or times % stages:",
+                "        stages = 1",
+                "    for stage, partner in ((s, -1) for s in range(stages if times else 0)):",
+            ]
             return [*lines, *self._row("        ", "times // stages", "-1")]
         lines += ["    stage, partner = 0, -1", "    if times:"]
         return [*lines, *self._row("        ", "times", "-1")]
@@ -333,8 +441,11 @@ class _Slot:
             law = self._place()
             if law != "world":
                 guard = f"colour({law}, rank, n, GRID) >= 0 and {guard}"
-        lines = [f"def {name}(rank, n):", *_unpacked(self.model, self.used, rank=True),
-                 f"    return [stage for stage, partner in {cells} if {guard}]"]
+        lines = [
+            f"def {name}(rank, n):",
+            *_unpacked(self.model, self.used, rank=True),
+            f"    return [stage for stage, partner in {cells} if {guard}]",
+        ]
         self.used |= used_before
         self.helpers.append("\n".join(lines))
         return name
@@ -360,13 +471,15 @@ class _Slot:
             at = self._law(root["expr"], f"_place_{self.name}")
             self.helpers.append(
                 f"def _root_{self.name}(rank, n, place):\n    group = {group}\n"
-                "    return group[place] if place < len(group) else -1")
+                "    return group[place] if place < len(group) else -1"
+            )
             return f"_root_{self.name}(rank, n, {at})"
         at = '"half"' if root.get("half") else str(int(root["index"]))
         self.helpers.append(
             f"def _root_{self.name}(rank, n):\n    group = {group}\n"
             f"    place = index({at}, len(group))\n"
-            "    return group[place] if 0 <= place < len(group) else group[0]")
+            "    return group[place] if 0 <= place < len(group) else group[0]"
+        )
         return f"_root_{self.name}(rank, n)"
 
     def _place(self) -> str:
@@ -383,14 +496,21 @@ class _Slot:
 
     def _communicator(self, law: Mapping[str, Any], name: str) -> str:
         """Return the source of a communicator's law; its guard becomes the function ``name``."""
-        source = _literal(_plain_law({k: v for k, v in law.items() if k not in (
-            "ordinal", "guard", "grid")}))[:-1]
+        source = _literal(
+            _plain_law({k: v for k, v in law.items() if k not in ("ordinal", "guard", "grid")})
+        )[:-1]
         if "guard" in law:
             used_before, self.used = self.used, set()
             holds = self._guard(law["guard"], alone=True) or "True"
-            self.helpers.append("\n".join([
-                f"def {name}(rank, n):", *_unpacked(self.model, self.used, rank=True),
-                f"    return {holds}"]))
+            self.helpers.append(
+                "\n".join(
+                    [
+                        f"def {name}(rank, n):",
+                        *_unpacked(self.model, self.used, rank=True),
+                        f"    return {holds}",
+                    ]
+                )
+            )
             self.used = used_before
             source += f", 'holds': {name}"
         if "grid" in law:
@@ -406,8 +526,12 @@ class _Slot:
         return f"{name} = {source[:-1]}, 'axis': {self._communicator(axis, f'{name}_holds')}}}"
 
     def _guard(self, guard: Sequence[Any], alone: bool = False) -> str:
-        source, used = condition(guard, self.ndims, alone or self.slot["relation"] is None,
-                                 bool(self.model["grid"]["family"].get("part")))
+        source, used = condition(
+            guard,
+            self.ndims,
+            alone or self.slot["relation"] is None,
+            bool(self.model["grid"]["family"].get("part")),
+        )
         self.used |= used
         return source
 

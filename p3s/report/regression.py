@@ -48,5 +48,9 @@ def regression_of(prediction: Mapping[str, Any], checked: bool = False) -> Regre
     if len(keep) < 2:
         return Regression((), (), (), (), said)
     return Regression(
-        tuple(band.counts[k] for k in keep), tuple(band.low[k] for k in keep),
-        tuple(band.mid[k] for k in keep), tuple(band.high[k] for k in keep), said)
+        tuple(band.counts[k] for k in keep),
+        tuple(band.low[k] for k in keep),
+        tuple(band.mid[k] for k in keep),
+        tuple(band.high[k] for k in keep),
+        said,
+    )

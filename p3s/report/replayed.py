@@ -27,9 +27,17 @@ def phase_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]
     rows = []
     for phase in content["phases"]:
         row = [str(phase["phase"])]
-        row += [seconds(phase[key] * 1e-9) for key in (
-            "time_ns", "comm_ns_mean", "waiting_ns_mean", "transfer_ns_mean", "software_ns_mean",
-            "thesis_ns_mean")]
+        row += [
+            seconds(phase[key] * 1e-9)
+            for key in (
+                "time_ns",
+                "comm_ns_mean",
+                "waiting_ns_mean",
+                "transfer_ns_mean",
+                "software_ns_mean",
+                "thesis_ns_mean",
+            )
+        ]
         if whole:
             ns = phase.get("whole_ns_mean")
             row.append(seconds(None if ns is None else ns * 1e-9))
@@ -47,10 +55,18 @@ def message_table(content: Mapping[str, Any]) -> tuple[list[str], list[list[str]
     for entry in often:
         cost = entry["cost_ns"]
         wide = max(entry["ci_high_ns"] - cost, cost - entry["ci_low_ns"]) / cost if cost else None
-        rows.append([
-            f"{entry['bytes']:,}", str(entry["distance"]), str(entry["load"]),
-            f"{entry['events']:,.0f}", seconds(cost * 1e-9), seconds(entry["idle_ns"] * 1e-9),
-            "±" + percent(wide), entry["how"]])
+        rows.append(
+            [
+                f"{entry['bytes']:,}",
+                str(entry["distance"]),
+                str(entry["load"]),
+                f"{entry['events']:,.0f}",
+                seconds(cost * 1e-9),
+                seconds(entry["idle_ns"] * 1e-9),
+                "±" + percent(wide),
+                entry["how"],
+            ]
+        )
     return head, rows
 
 
@@ -62,9 +78,11 @@ def link_line(content: Mapping[str, Any]) -> str:
     rate = network.get("link_bytes_per_ns")
     if rate is None:
         return f"link of a node: {network.get('link_from') or 'no limit found'}"
-    return (f"link of a node: {rate * 1e3:,.1f} MB/s, burst "
-            f"{network['link_burst_bytes'] / 1024:,.0f} KiB ({network['link_from']}, "
-            f"residual {100 * network['link_residual']:.1f} %)")
+    return (
+        f"link of a node: {rate * 1e3:,.1f} MB/s, burst "
+        f"{network['link_burst_bytes'] / 1024:,.0f} KiB ({network['link_from']}, "
+        f"residual {100 * network['link_residual']:.1f} %)"
+    )
 
 
 def trunk_lines(content: Mapping[str, Any]) -> list[str]:
@@ -73,8 +91,11 @@ def trunk_lines(content: Mapping[str, Any]) -> list[str]:
     for entry in (content.get("network") or {}).get("trunks") or []:
         more = f" and {entry['links'] - 1} alike" if entry["links"] > 1 else ""
         rate, least = entry["bytes_per_ns"], entry["at_least_bytes_per_ns"]
-        carries = f"at least {least * 1e3:,.1f} MB/s" if rate is None else (
-            f"{rate * 1e3:,.1f} MB/s, burst {entry['burst_bytes'] / 1024:,.0f} KiB")
+        carries = (
+            f"at least {least * 1e3:,.1f} MB/s"
+            if rate is None
+            else (f"{rate * 1e3:,.1f} MB/s, burst {entry['burst_bytes'] / 1024:,.0f} KiB")
+        )
         lines.append(f"link between switches {entry['first']}{more}: {carries} ({entry['from']})")
     return lines
 

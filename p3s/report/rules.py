@@ -87,14 +87,18 @@ class PhaseRules:
         return any(self.share[what] >= RELEVANT for what in WHAT)
 
 
-def phase_rules(model: Mapping[str, Any], places: Places,
-                only: Container[int] | None = None) -> list[PhaseRules]:
+def phase_rules(
+    model: Mapping[str, Any], places: Places, only: Container[int] | None = None
+) -> list[PhaseRules]:
     """Return all phases of a model in program order, each with all its rules.
 
     only: numbers of the phases that are wanted.
     """
-    return [_phase(model, phase, places) for phase in model["phases"]
-            if only is None or phase["phase"] in only]
+    return [
+        _phase(model, phase, places)
+        for phase in model["phases"]
+        if only is None or phase["phase"] in only
+    ]
 
 
 def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> PhaseRules:
@@ -113,16 +117,22 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
             reasons[why] = reasons.get(why, 0) + 1
     share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
     return PhaseRules(
-        phase["phase"], phase["parent"], _inside(model, phase), phase["depth"],
-        visible(str(phase["name"])), phase_place(model, phase, places),
+        phase["phase"],
+        phase["parent"],
+        _inside(model, phase),
+        phase["depth"],
+        visible(str(phase["name"])),
+        phase_place(model, phase, places),
         text.in_words_of(model, text.weight_text(phase["weight"])),
         visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],
-        WorkLaw.from_json(phase["work"]["law"]).text(unit), text.work_sure(model),
-        visible(text.no_trend(phase["work"]["law"])), share,
+        WorkLaw.from_json(phase["work"]["law"]).text(unit),
+        text.work_sure(model),
+        visible(text.no_trend(phase["work"]["law"])),
+        share,
         [_rule(model, phase, cells, places, unit) for cells in alike.values()],
         [(k, visible(why)) for why, k in reasons.items()],
-    )  # fmt: skip
+    )
 
 
 def _without_trend(item: Mapping[str, Any]) -> list[str]:
@@ -147,12 +157,21 @@ def _inside(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
 def _key(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     """Return what calls of one row have in common, as a text to compare by."""
     count = slot["count"]
-    return json.dumps([
-        item["op"], slot["relation"], slot["place"], slot["guard"], slot["root"],
-        slot["elem_bytes"], slot["elements"].get("expr", slot["elements"].get("stat")),
-        count.get("expr", count.get("total", count.get("stat", "as posted"))), item["verdict"],
-        sorted(item["why"]),
-    ], sort_keys=True)  # fmt: skip
+    return json.dumps(
+        [
+            item["op"],
+            slot["relation"],
+            slot["place"],
+            slot["guard"],
+            slot["root"],
+            slot["elem_bytes"],
+            slot["elements"].get("expr", slot["elements"].get("stat")),
+            count.get("expr", count.get("total", count.get("stat", "as posted"))),
+            item["verdict"],
+            sorted(item["why"]),
+        ],
+        sort_keys=True,
+    )
 
 
 def _share(item: Mapping[str, Any], what: str) -> float:
@@ -160,27 +179,38 @@ def _share(item: Mapping[str, Any], what: str) -> float:
 
 
 def _rule(
-    model: Mapping[str, Any], phase: Mapping[str, Any], cells: Sequence[tuple[int, int]],
-    places: Places, unit: str,
-) -> Rule:  # fmt: skip
+    model: Mapping[str, Any],
+    phase: Mapping[str, Any],
+    cells: Sequence[tuple[int, int]],
+    places: Places,
+    unit: str,
+) -> Rule:
     first, k = cells[0]
     item, calls = model["items"][first], tuple(dict.fromkeys(i for i, _ in cells))
     slot = item["slots"][k]
     sites = [model["sites"].get(model["items"][i]["site"]) or ["?"] for i in calls]
-    share = {what: sum(_share(model["items"][i], what) / len(model["items"][i]["slots"])
-                       for i, _ in cells) for what in WHAT}
+    share = {
+        what: sum(
+            _share(model["items"][i], what) / len(model["items"][i]["slots"]) for i, _ in cells
+        )
+        for what in WHAT
+    }
     condition = text.in_words_of(model, text.condition(slot))
     many = len(calls) == 1 and len(cells) > 1
     slots = [model["items"][i]["slots"][j] for i, j in cells]
     return Rule(
-        calls, -1 if many or len(item["slots"]) == 1 else k,
+        calls,
+        -1 if many or len(item["slots"]) == 1 else k,
         visible(str(item["op"]).removeprefix("MPI_")),
         visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
         text.in_words_of(model, _sizes(item, slots) if many else text.volume(item, slot)),
-        _mean_work(model, slots) if many else _work_of(model, cells, slots), item["verdict"],
-        visible(joined_places(sites, places), 160), visible(condition),
-        "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
-    )  # fmt: skip
+        _mean_work(model, slots) if many else _work_of(model, cells, slots),
+        item["verdict"],
+        visible(joined_places(sites, places), 160),
+        visible(condition),
+        "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))),
+        share,
+    )
 
 
 def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
@@ -193,7 +223,7 @@ def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
 
 def _work_of(
     model: Mapping[str, Any], cells: Sequence[tuple[int, int]], slots: Sequence[Mapping[str, Any]]
-) -> str:  # fmt: skip
+) -> str:
     """Return the work before all calls of a row; sums of many terms at the largest count."""
     if len(cells) == 1 and len(model["items"][cells[0][0]]["slots"]) == 1:
         terms = text.one_segment(model, cells[0][0])
@@ -235,27 +265,56 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
     """Return the symbols that equations of these phases use, with their meaning."""
     import re
 
-    words = set(re.findall(r"[a-z]+\d*", " ".join(
-        f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats} {r.work}"
-                                  for r in p.rules) for p in phases)))
+    words = set(
+        re.findall(
+            r"[a-z]+\d*",
+            " ".join(
+                f"{p.weight} "
+                + " ".join(
+                    f"{r.destination} {r.volume} {r.condition} {r.repeats} {r.work}"
+                    for r in p.rules
+                )
+                for p in phases
+            ),
+        )
+    )
     meanings = [("n", "processes"), ("r", "rank")]
-    for letter, what in (("p", "extents of the grid"),
-                         ("c", "coordinates in it (no partner beyond it)"),
-                         ("q", "coordinates of the partner")):
+    for letter, what in (
+        ("p", "extents of the grid"),
+        ("c", "coordinates in it (no partner beyond it)"),
+        ("q", "coordinates of the partner"),
+    ):
         names = [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in words]
         if names:
             meanings.append((" ".join(names), what))
-    meanings += [(name, what) for name, what in (("s", "stage"), ("t", "turn of the loop"))
-                 if name in words]
-    meanings += [(name, what) for name, what in (
-        ("b", "bytes of the call"), ("b0", "bytes of the call before"),
-        ("m", "how often a rank computes this")) if name in words]
-    blocks = {"block_first": "one more in the first", "block_last": "one more in the last",
-              "block_floor": "cut at floor(c L/p)", "block_tail": "the rest in the last",
-              "block_ceil": "ceil(L/p) until none is left"}
+    meanings += [
+        (name, what) for name, what in (("s", "stage"), ("t", "turn of the loop")) if name in words
+    ]
+    meanings += [
+        (name, what)
+        for name, what in (
+            ("b", "bytes of the call"),
+            ("b0", "bytes of the call before"),
+            ("m", "how often a rank computes this"),
+        )
+        if name in words
+    ]
+    blocks = {
+        "block_first": "one more in the first",
+        "block_last": "one more in the last",
+        "block_floor": "cut at floor(c L/p)",
+        "block_tail": "the rest in the last",
+        "block_ceil": "ceil(L/p) until none is left",
+    }
     if any(word.startswith("block") for word in words):
-        kinds = sorted(name for p in phases for name in blocks if any(
-            name in r.volume + r.repeats + r.work for r in p.rules))
-        meanings += [(f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")
-                     for name in dict.fromkeys(kinds)]
+        kinds = sorted(
+            name
+            for p in phases
+            for name in blocks
+            if any(name in r.volume + r.repeats + r.work for r in p.rules)
+        )
+        meanings += [
+            (f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")
+            for name in dict.fromkeys(kinds)
+        ]
     return meanings

@@ -9,19 +9,25 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.model.grid import guards
-from p3s.model.work.scic import (
-    InstructionTable,
-    Row,
-    group_guard,
-    instruction_table,
-    next_sizes,
-)
+from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
 from p3s.text import percent, visible
 
 Model = Mapping[str, Any]
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
-_COLUMNS = ("phase", "name", "group", "where", "part", "processes", "ranks", "weight", "work",
-            "total", "half_width", "unit")
+_COLUMNS = (
+    "phase",
+    "name",
+    "group",
+    "where",
+    "part",
+    "processes",
+    "ranks",
+    "weight",
+    "work",
+    "total",
+    "half_width",
+    "unit",
+)
 
 
 def table(model: Model, counts: Iterable[int] = ()) -> str:
@@ -49,18 +55,32 @@ def table(model: Model, counts: Iterable[int] = ()) -> str:
 
 def _part(rows: Sequence[Row], unit: str, grouped: bool) -> list[str]:
     """Return one part of the table: measured above predicted."""
-    head = [f"{unit} per process and turn", "processes", *(["of them"] if grouped else []),
-            "weight", f"total {unit}", "", *(["ranks"] if grouped else [])]
+    head = [
+        f"{unit} per process and turn",
+        "processes",
+        *(["of them"] if grouped else []),
+        "weight",
+        f"total {unit}",
+        "",
+        *(["ranks"] if grouped else []),
+    ]
     truth = {r.n: r.total for r in rows if r.measured}
     lines: list[list[str] | str] = [head]
     for measured in (True, False):
         lines.append("  measured" if measured else "  predicted")
         for r in rows:
             if r.measured == measured:
-                lines.append([_whole(r.work), str(r.n), *([str(r.ranks)] if grouped else []),
-                              f"{r.weight:,.10g}", _whole(r.total),
-                              "" if measured else _sure(r, truth.get(r.n)),
-                              *([r.where] if grouped else [])])
+                lines.append(
+                    [
+                        _whole(r.work),
+                        str(r.n),
+                        *([str(r.ranks)] if grouped else []),
+                        f"{r.weight:,.10g}",
+                        _whole(r.total),
+                        "" if measured else _sure(r, truth.get(r.n)),
+                        *([r.where] if grouped else []),
+                    ]
+                )
     return _aligned(lines)
 
 
@@ -78,9 +98,12 @@ def _sure(row: Row, truth: float | None) -> str:
 def _aligned(lines: Sequence[list[str] | str]) -> list[str]:
     cells = [line for line in lines if not isinstance(line, str)]
     widths = [max(len(c[i]) for c in cells) for i in range(len(cells[0]))]
-    return [line if isinstance(line, str) else
-            "    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-            for line in lines]
+    return [
+        line
+        if isinstance(line, str)
+        else "    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
 
 
 def _balance(found: InstructionTable, phase: int) -> list[str]:
@@ -90,8 +113,9 @@ def _balance(found: InstructionTable, phase: int) -> list[str]:
     if len(totals) < 2:
         return []
     change = totals[-1] / totals[0] - 1
-    return [f"  total of all ranks from {counts[0]} to {counts[-1]} processes: "
-            f"{100 * change:+.2f} %"]
+    return [
+        f"  total of all ranks from {counts[0]} to {counts[-1]} processes: {100 * change:+.2f} %"
+    ]
 
 
 def csv(model: Model, counts: Iterable[int] = ()) -> str:
@@ -106,10 +130,22 @@ def csv(model: Model, counts: Iterable[int] = ()) -> str:
     writer = csv_module.writer(sink, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for r in found.rows:
-        writer.writerow([r.phase, r.name, r.group + 1, r.where,
-                         "measured" if r.measured else "predicted", r.n, r.ranks,
-                         f"{r.weight:.10g}", f"{r.work:.10g}", f"{r.total:.12g}",
-                         f"{r.half_width:.6g}", found.unit])
+        writer.writerow(
+            [
+                r.phase,
+                r.name,
+                r.group + 1,
+                r.where,
+                "measured" if r.measured else "predicted",
+                r.n,
+                r.ranks,
+                f"{r.weight:.10g}",
+                f"{r.work:.10g}",
+                f"{r.total:.12g}",
+                f"{r.half_width:.6g}",
+                found.unit,
+            ]
+        )
     return sink.getvalue()
 
 

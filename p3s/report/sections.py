@@ -24,8 +24,15 @@ from p3s.study import Study
 from p3s.text import not_used, percent, plural, processes, visible
 from p3s.trace.sites import resolve_sites
 
-RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict",
-             "where and who"]  # fmt: skip
+RULE_HEAD = [
+    "rule",
+    "call",
+    "destination",
+    "volume (bytes)",
+    "work (fitted)",
+    "verdict",
+    "where and who",
+]
 
 
 #: Rules of a page, and those of them that are set as mathematics; the model has them all.
@@ -89,10 +96,13 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
-        model["work_unit"], str(model["work_unit"]))
-    notes = [f"Fitted at {processes(model['counts'])}; shares are those at "
-             f"{max(model['counts'])}; work is in {unit} before one call.",
-             f"Process grid: {text.grid_text(model)}."]  # fmt: skip
+        model["work_unit"], str(model["work_unit"])
+    )
+    notes = [
+        f"Fitted at {processes(model['counts'])}; shares are those at "
+        f"{max(model['counts'])}; work is in {unit} before one call.",
+        f"Process grid: {text.grid_text(model)}.",
+    ]
     commands = Commands(study)
     if unused := not_used(model, commands.take_back(model.get("without", ()))):
         notes.append(unused[0].upper() + unused[1:] + ".")
@@ -102,21 +112,34 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
         made.append(_phase(phase, phase in shown, maths if rules < MAX_MATHS else plain))
         rules += len(phase.rules)
     left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
-    cut = f"The equations of {plural(left, 'more phase')}: {commands.of('model', '--all')}." \
-        if left else ""
+    cut = (
+        f"The equations of {plural(left, 'more phase')}: {commands.of('model', '--all')}."
+        if left
+        else ""
+    )
     return Equations(
         [visible(note, 2000) for note in notes],
-        [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
-        VERDICT_HEAD, verdict_rows(model), text.work_sure(model),
-        [next_text(each) for each in model.get("next", [])], phase_places(model, places),
-    )  # fmt: skip
+        [(visible(name), visible(what, 400)) for name, what in symbols],
+        RULE_HEAD,
+        made,
+        cut,
+        VERDICT_HEAD,
+        verdict_rows(model),
+        text.work_sure(model),
+        [next_text(each) for each in model.get("next", [])],
+        phase_places(model, places),
+    )
 
 
 def _largest(model: Mapping[str, Any]) -> set[int]:
     """Return the phases with calls, those with most time, that have up to MAX_RULES calls."""
-    share = {phase["phase"]: sum(float(model["items"][i].get("share", {}).get("time", 0.0))
-                                 for i in phase["items"])
-             for phase in model["phases"] if phase["items"]}
+    share = {
+        phase["phase"]: sum(
+            float(model["items"][i].get("share", {}).get("time", 0.0)) for i in phase["items"]
+        )
+        for phase in model["phases"]
+        if phase["items"]
+    }
     few: set[int] = set()
     calls = 0
     for k in sorted(share, key=lambda k: (-share[k], k)):
@@ -133,14 +156,22 @@ def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> 
     traced = f", traced {traced}" if traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
-        visible(f"Phase {phase.phase}{phase.inside}: {phase.name}"
-                + (f", at {phase.place}" if phase.place else ""), 400), visible(share),
-        shown(visible(phase.weight, 600)), visible(f"{phase.weight_verdict}{traced}", 1000),
-        shown(visible(phase.work, 600)), phase.work_sure, phase.no_trend,
+        visible(
+            f"Phase {phase.phase}{phase.inside}: {phase.name}"
+            + (f", at {phase.place}" if phase.place else ""),
+            400,
+        ),
+        visible(share),
+        shown(visible(phase.weight, 600)),
+        visible(f"{phase.weight_verdict}{traced}", 1000),
+        shown(visible(phase.work, 600)),
+        phase.work_sure,
+        phase.no_trend,
         [_row(rule, shown) for rule in rules],
         [_row(rule, shown) for rule in rest],
-        [f"{why} ({number} of the calls)" for number, why in phase.reasons], relevant,
-    )  # fmt: skip
+        [f"{why} ({number} of the calls)" for number, why in phase.reasons],
+        relevant,
+    )
 
 
 def _row(rule: Rule, shown: Callable[[str], Maths]) -> list[Maths]:
@@ -149,9 +180,18 @@ def _row(rule: Rule, shown: Callable[[str], Maths]) -> list[Maths]:
         facts.append(f"for {rule.condition}")
     if rule.repeats:
         facts.append(rule.repeats)
-    cells = [visible(cell, 600) for cell in (
-        rule.label, rule.call, rule.destination, rule.volume, rule.work, rule.verdict,
-        "; ".join(facts))]  # fmt: skip
+    cells = [
+        visible(cell, 600)
+        for cell in (
+            rule.label,
+            rule.call,
+            rule.destination,
+            rule.volume,
+            rule.work,
+            rule.verdict,
+            "; ".join(facts),
+        )
+    ]
     return [shown(cell) if 2 <= k <= 4 else plain(cell) for k, cell in enumerate(cells)]
 
 
@@ -179,8 +219,11 @@ def computation_of(study: Study, model: Mapping[str, Any], counts: Sequence[int]
     try:
         found = load(study.root)
         asked = [n for n in counts if n not in model["counts"]]
-        return "" if found is None else "\n".join(
-            visible(line, 400) for line in table(model, found, asked).split("\n"))
+        return (
+            ""
+            if found is None
+            else "\n".join(visible(line, 400) for line in table(model, found, asked).split("\n"))
+        )
     except P3SError:
         return ""
 
@@ -194,5 +237,6 @@ def account_of(study: Study) -> Account | None:
         found = load(study.phases_path)
     except P3SError:
         return None
-    return Account(ACCOUNT_HEAD, account_rows(found),
-                   [visible(note, 2000) for note in account_notes(found)])
+    return Account(
+        ACCOUNT_HEAD, account_rows(found), [visible(note, 2000) for note in account_notes(found)]
+    )

@@ -60,8 +60,15 @@ class Residual:
     representative: bool
 
 
-ESTIMATE_HEAD = ["run time", "interval", "compute", "communication", "waiting", "transfer",
-                 "software"]
+ESTIMATE_HEAD = [
+    "run time",
+    "interval",
+    "compute",
+    "communication",
+    "waiting",
+    "transfer",
+    "software",
+]
 _ESTIMATE_KEYS = ("compute_s", "comm_s", "waiting_s", "transfer_s", "software_s")
 
 
@@ -76,12 +83,24 @@ def estimates_of(prediction: Mapping[str, Any]) -> list[Estimate]:
     for name in names:
         entry = mapping(given[name])
         time, low, high = (amount(entry.get(k)) for k in ("time_s", "low_s", "high_s"))
-        cells = [seconds(time), span(low, high) if time is not None else seconds(None),
-                 *(seconds(amount(entry.get(key))) for key in _ESTIMATE_KEYS)]
+        cells = [
+            seconds(time),
+            span(low, high) if time is not None else seconds(None),
+            *(seconds(amount(entry.get(key))) for key in _ESTIMATE_KEYS),
+        ]
         why = words(entry.get("why_not"))
-        found.append(Estimate(
-            visible(str(name), 60), ESTIMATORS.get(name, ""), name == chosen, time, low, high,
-            cells, _few([*([why] if why else []), *lines(entry.get("notes"))])))
+        found.append(
+            Estimate(
+                visible(str(name), 60),
+                ESTIMATORS.get(name, ""),
+                name == chosen,
+                time,
+                low,
+                high,
+                cells,
+                _few([*([why] if why else []), *lines(entry.get("notes"))]),
+            )
+        )
     return found
 
 
@@ -120,10 +139,21 @@ def residuals_of(prediction: Mapping[str, Any]) -> list[Residual]:
         if n is None:
             continue
         what = words(entry.get("what"), 60)
-        found.append(Residual(n, what, ratio, [
-            f"{n:,}", what, seconds(amount(entry.get("measured_s"))),
-            seconds(amount(entry.get("model_s"))), "–" if ratio is None else f"{ratio:.3f}",
-        ], bool(entry.get("representative", True))))
+        found.append(
+            Residual(
+                n,
+                what,
+                ratio,
+                [
+                    f"{n:,}",
+                    what,
+                    seconds(amount(entry.get("measured_s"))),
+                    seconds(amount(entry.get("model_s"))),
+                    "–" if ratio is None else f"{ratio:.3f}",
+                ],
+                bool(entry.get("representative", True)),
+            )
+        )
     return sorted(found, key=lambda each: (each.what, each.n))
 
 
@@ -145,14 +175,19 @@ SHARES_HEAD = ["verdict", "events", "bytes"]
 def shares_of(prediction: Mapping[str, Any]) -> Shares:
     """Return the shares of the verdicts at the largest count."""
     given = mapping(prediction.get("verdict_share"))
-    share = {str(name): mapping(given[name])
-             for name in sorted(given, key=lambda name: verdict_order(str(name)))}
+    share = {
+        str(name): mapping(given[name])
+        for name in sorted(given, key=lambda name: verdict_order(str(name)))
+    }
     kinds = SHARES_HEAD[1:]
     return Shares(
         [visible(name, 40) for name in share],
         {kind: [amount(entry.get(kind)) or 0.0 for entry in share.values()] for kind in kinds},
-        [[visible(name), *(percent(amount(entry.get(kind))) for kind in kinds)]
-         for name, entry in share.items()])
+        [
+            [visible(name), *(percent(amount(entry.get(kind))) for kind in kinds)]
+            for name, entry in share.items()
+        ],
+    )
 
 
 def verdict_order(name: str) -> tuple[int, str]:
@@ -172,17 +207,23 @@ def holdout_of(model: Mapping[str, Any]) -> list[str]:
     for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
         found = held.get(key)
         if isinstance(found, dict):
-            said.append(f"{name}: {plain(found.get('equal'))} of {plain(found.get('true'))} equal, "
-                        f"{plain(found.get('predicted'))} predicted")
+            said.append(
+                f"{name}: {plain(found.get('equal'))} of {plain(found.get('true'))} equal, "
+                f"{plain(found.get('predicted'))} predicted"
+            )
     weights, work = held.get("weights"), held.get("work")
     missed = missed_rules(model)
     if missed is not None:
         met = f"{len(model['items']) - len(missed)} of {len(model['items'])}"
-        said.append(f"calls by an exact rule that it met: {met}"
-                    + (f"; not {listed(missed)}" if missed else ""))
+        said.append(
+            f"calls by an exact rule that it met: {met}"
+            + (f"; not {listed(missed)}" if missed else "")
+        )
     if isinstance(weights, dict):
         said.append(f"weights: {plain(weights.get('exact'))} of {plain(weights.get('phases'))}")
     if isinstance(work, dict):
-        said.append(f"work, which is fitted: off by {percent(amount(work_off(work)))}, in the "
-                    f"worst phase by {percent(amount(work.get('max_abs_error')))}")
+        said.append(
+            f"work, which is fitted: off by {percent(amount(work_off(work)))}, in the "
+            f"worst phase by {percent(amount(work.get('max_abs_error')))}"
+        )
     return [visible(line) for line in said]

@@ -44,8 +44,10 @@ def render(prediction: Mapping[str, Any], places: Mapping[str, str] | None = Non
     if any(row_is_doubtful(row) for row in rows):
         parts.append("*     rests on communication that is not representative")
     parts += ["", curve(points_of(prediction)), ""]
-    parts += [*_limits(prediction, rows[-1]["n"], places or {}),
-              *_estimates(prediction, rows[-1]["n"])]  # fmt: skip
+    parts += [
+        *_limits(prediction, rows[-1]["n"], places or {}),
+        *_estimates(prediction, rows[-1]["n"]),
+    ]
     parts += _residuals(prediction)
     parts += reason_lines(mind[:MAX_LINES])
     parts += _few("note", lines(prediction.get("notes")))
@@ -58,13 +60,15 @@ def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) ->
     against = untrusted(reasons_of(prediction))
     if not against:
         return verdict_sentences(prediction, places)
-    return [*wrap(warning_of(prediction), TEXT_WIDTH), *reason_lines(against[:MAX_LINES]), "",
-            *figure_sentences(prediction, places)]  # fmt: skip
+    return [
+        *wrap(warning_of(prediction), TEXT_WIDTH),
+        *reason_lines(against[:MAX_LINES]),
+        "",
+        *figure_sentences(prediction, places),
+    ]
 
 
-def _limits(
-    prediction: Mapping[str, Any], n: int, places: Mapping[str, str]
-) -> Iterator[str]:
+def _limits(prediction: Mapping[str, Any], n: int, places: Mapping[str, str]) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
     least = percent(amount(prediction.get("knee_efficiency")))
     for limit in limits_of(prediction, MAX_LIMITS):

@@ -17,20 +17,32 @@ def as_rows(found: Sequence[ThesisPhase], loops: Mapping[int, int | None]) -> li
     """Return the phases as plain data; loops: phase -> phase of `p3s phases`, None if none."""
     return [
         {
-            "phase": p.number, "weight": p.weight, "ticks": p.ticks, "events": p.events,
-            "share": p.share, "relevant": p.relevant, "time": p.time, "work": p.work,
-            "operations": dict(p.operations), "loop_phase": loops.get(p.number),
-            "joins": None if p.joins < 0 else p.joins, "found_weight": p.found_weight,
+            "phase": p.number,
+            "weight": p.weight,
+            "ticks": p.ticks,
+            "events": p.events,
+            "share": p.share,
+            "relevant": p.relevant,
+            "time": p.time,
+            "work": p.work,
+            "operations": dict(p.operations),
+            "loop_phase": loops.get(p.number),
+            "joins": None if p.joins < 0 else p.joins,
+            "found_weight": p.found_weight,
             "similar": p.similar,
         }
         for p in found
-    ]  # fmt: skip
+    ]
 
 
 def render(
-    found: Sequence[ThesisPhase], loops: Mapping[int, int | None], n: int,
-    settings: Similarity, everything: bool, instructions: bool,
-) -> str:  # fmt: skip
+    found: Sequence[ThesisPhase],
+    loops: Mapping[int, int | None],
+    n: int,
+    settings: Similarity,
+    everything: bool,
+    instructions: bool,
+) -> str:
     """Return the table: relevant phases by their time, all of them with ``everything``."""
     listed = sorted((p for p in found if everything or p.relevant), key=lambda p: -p.time)
     unit = "work" if instructions else "time"
@@ -54,6 +66,8 @@ def render(
         )
     hidden = len(found) - len(listed)
     together = sum(p.share for p in listed)
-    lines.append(f"{len(listed)} of {len(found)} phases, {percent(together)} of the time"
-                 + (f"; --all shows the other {hidden}" if hidden else ""))
+    lines.append(
+        f"{len(listed)} of {len(found)} phases, {percent(together)} of the time"
+        + (f"; --all shows the other {hidden}" if hidden else "")
+    )
     return "\n".join(lines)

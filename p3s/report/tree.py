@@ -9,15 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from p3s.report.phase_table import (
-    WIDTH,
-    accounting,
-    cut,
-    of_ranks,
-    span,
-    table,
-    volume,
-)
+from p3s.report.phase_table import WIDTH, accounting, cut, of_ranks, span, table, volume
 from p3s.report.phases import Call, Loop, Phase, Phases, Trips
 from p3s.report.places import Places, lines_of
 from p3s.text import percent, processes, visible
@@ -190,8 +182,16 @@ def render(
     title = f"Phases at {processes(last)} (times and work are sums over ranks; work in {unit})"
     return "\n".join(
         [
-            title, "", *table(found, places, everything),
-            "", f"Loops and calls at {processes(last)}", "", *tree(found, places, everything),
-            "", "All events and all the time", "", *accounting(found),
+            title,
+            "",
+            *table(found, places, everything),
+            "",
+            f"Loops and calls at {processes(last)}",
+            "",
+            *tree(found, places, everything),
+            "",
+            "All events and all the time",
+            "",
+            *accounting(found),
         ]
-    )  # fmt: skip
+    )

@@ -50,8 +50,11 @@ def lines(value: Any, limit: int = 400) -> list[str]:
 
 def rows(value: Any) -> list[Row]:
     """Return the mappings of a list."""
-    return [each for each in value if isinstance(each, Mapping)] \
-        if isinstance(value, (list, tuple)) else []
+    return (
+        [each for each in value if isinstance(each, Mapping)]
+        if isinstance(value, (list, tuple))
+        else []
+    )
 
 
 def mapping(value: Any) -> Row:

@@ -16,8 +16,12 @@ from p3s.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, s
 #: Characters of a line of text.
 WIDTH = 100
 Rows = Sequence[Mapping[str, Any]]
-_BECAUSE = {"compute": "computation that does not shrink", "transfer": "data on its way",
-            "waiting": "waiting for each other", "software": "the MPI library itself"}
+_BECAUSE = {
+    "compute": "computation that does not shrink",
+    "transfer": "data on its way",
+    "waiting": "waiting for each other",
+    "software": "the MPI library itself",
+}
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,15 @@ class Figure:
 
 def reasons_of(prediction: Mapping[str, Any], of: str = "") -> list[Reason]:
     """Return the reasons of a prediction in printable words; texts begin with ``of``."""
-    return [Reason(words(each.code, 60), words(each.text, 600), words(each.advice, 1000),
-                   each.untrustworthy) for each in reasons_in(prediction, of)]  # fmt: skip
+    return [
+        Reason(
+            words(each.code, 60),
+            words(each.text, 600),
+            words(each.advice, 1000),
+            each.untrustworthy,
+        )
+        for each in reasons_in(prediction, of)
+    ]
 
 
 def reason_lines(reasons: Sequence[Reason]) -> list[str]:
@@ -64,8 +75,9 @@ def verdict_of(prediction: Mapping[str, Any]) -> str:
     return " ".join(verdict_sentences(prediction))
 
 
-def verdict_sentences(prediction: Mapping[str, Any],
-                      places: Mapping[str, str] | None = None) -> list[str]:
+def verdict_sentences(
+    prediction: Mapping[str, Any], places: Mapping[str, str] | None = None
+) -> list[str]:
     """Return the result, the most important sentence first.
 
     Where the prediction is not to be trusted that is what comes first, then what would give one.
@@ -75,8 +87,9 @@ def verdict_sentences(prediction: Mapping[str, Any],
     return [*filter(None, before), *figure_sentences(prediction, places)]
 
 
-def figure_sentences(prediction: Mapping[str, Any],
-                     places: Mapping[str, str] | None = None) -> list[str]:
+def figure_sentences(
+    prediction: Mapping[str, Any], places: Mapping[str, str] | None = None
+) -> list[str]:
     """Return what the figures say, whether they are to be trusted or not."""
     warning = warning_of(prediction)
     found = checked_rows(prediction)
@@ -84,23 +97,35 @@ def figure_sentences(prediction: Mapping[str, Any],
     network = network_of(prediction)
     network = f", {network}" if network else ""
     if first is last:
-        said = [f"At {processes(last['n'])} the program takes {seconds(last['time_s'])}"
-                f"{_between(last)}{network}."]
+        said = [
+            f"At {processes(last['n'])} the program takes {seconds(last['time_s'])}"
+            f"{_between(last)}{network}."
+        ]
     else:
-        change = "stays about as fast" if abs(last["speedup"] - 1.0) < 0.02 else "becomes slower" \
-            if last["speedup"] < 1 else f"becomes {factor(last['speedup'])} as fast"
-        said = [f"From {first['n']} to {last['n']} processes the program {change} "
-                f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
-                f"{percent(last['efficiency'])}{network}."]
+        change = (
+            "stays about as fast"
+            if abs(last["speedup"] - 1.0) < 0.02
+            else "becomes slower"
+            if last["speedup"] < 1
+            else f"becomes {factor(last['speedup'])} as fast"
+        )
+        said = [
+            f"From {first['n']} to {last['n']} processes the program {change} "
+            f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
+            f"{percent(last['efficiency'])}{network}."
+        ]
         said += [] if warning else _knee(prediction, found)
     phases = sorted(last["phases"], key=phase_time, reverse=True)
     whole = sum(map(phase_time, phases))
     if phases and whole > 0:
         top = phases[0]
-        kind = "communication" if _amount(top, "comm_s") > _amount(top, "compute_s") \
-            else "computation"
-        said.append(f"Phase {_named(top, places)} takes most of the time at {last['n']} "
-                    f"({percent(phase_time(top) / whole)}, mostly {kind}).")
+        kind = (
+            "communication" if _amount(top, "comm_s") > _amount(top, "compute_s") else "computation"
+        )
+        said.append(
+            f"Phase {_named(top, places)} takes most of the time at {last['n']} "
+            f"({percent(phase_time(top) / whole)}, mostly {kind})."
+        )
     said += _limit(prediction, last, places)
     if warning:
         said[0] = f"Taken as they are, the figures say: {said[0][0].lower()}{said[0][1:]}"
@@ -148,8 +173,9 @@ def _named(phase: Mapping[str, Any], places: Mapping[str, str] | None) -> str:
     return visible(str(phase.get("name", "?"))) + (f" ({place})" if place else "")
 
 
-def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any],
-           places: Mapping[str, str] | None) -> list[str]:
+def _limit(
+    prediction: Mapping[str, Any], last: Mapping[str, Any], places: Mapping[str, str] | None
+) -> list[str]:
     """Return what costs most of the lost core time, if something does."""
     limits = rows(prediction.get("limits"))
     if not limits:
@@ -184,11 +210,20 @@ def figures(prediction: Mapping[str, Any]) -> list[Figure]:
     if len(found) > 1:
         ends = factors(last)
         over = f"over {processes(base['n'])}"
-        shown.append(Figure("Speedup", factor(last["speedup"]),
-                            over if ends in (NOT_KNOWN, UNKNOWN) else ends, doubt))
+        shown.append(
+            Figure(
+                "Speedup",
+                factor(last["speedup"]),
+                over if ends in (NOT_KNOWN, UNKNOWN) else ends,
+                doubt,
+            )
+        )
         ideal = last["n"] / base["n"]
-        shown.append(Figure("Efficiency", percent(last["efficiency"]),
-                            f"ideal would be {factor(ideal)}", doubt))
+        shown.append(
+            Figure(
+                "Efficiency", percent(last["efficiency"]), f"ideal would be {factor(ideal)}", doubt
+            )
+        )
     best = mapping(prediction.get("recommended"))
     n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
     if n is not None and not doubt:
@@ -196,8 +231,13 @@ def figures(prediction: Mapping[str, Any]) -> list[Figure]:
         shown.append(Figure("Worth using", f"{n:,}", below or "processes"))
     knee, limit = count(prediction.get("knee")), amount(prediction.get("knee_efficiency"))
     if limit is not None and len(found) > 1 and not doubt:
-        shown.append(Figure(f"Below {100 * limit:.3g} % from", f"{knee:,}" if knee else "never",
-                            "processes on" if knee else f"up to {processes(last['n'])}"))
+        shown.append(
+            Figure(
+                f"Below {100 * limit:.3g} % from",
+                f"{knee:,}" if knee else "never",
+                "processes on" if knee else f"up to {processes(last['n'])}",
+            )
+        )
     cost = amount(last.get("cost_core_h"))
     if cost is not None:
         shown.append(Figure("Core-hours", core_hours(cost), "one core per process", doubt))

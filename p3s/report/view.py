@@ -48,20 +48,22 @@ from p3s.report.sure import (
     shares_of,
 )
 from p3s.report.values import amount, words
-from p3s.report.verdict import (
-    Figure,
-    figure_sentences,
-    figures,
-    reasons_of,
-    verdict_of,
-    warning_of,
-)
+from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
 from p3s.study import Study, read_json
 from p3s.text import visible
 from p3s.version import __version__
 
-__all__ = ["COUNTS_HEAD", "Point", "View", "build_view", "count_rows", "points_of",
-           "row_is_doubtful", "verdict_of", "view_of"]  # fmt: skip
+__all__ = [
+    "COUNTS_HEAD",
+    "Point",
+    "View",
+    "build_view",
+    "count_rows",
+    "points_of",
+    "row_is_doubtful",
+    "verdict_of",
+    "view_of",
+]
 
 
 @dataclass(frozen=True)

@@ -19,25 +19,46 @@ def render(result: Mapping[str, Any]) -> str:
         shown = seconds(row.get("measured_s"))
         if row.get("measured") and not row.get("representative"):
             shown = f"({shown})"
-        cells.append([
-            str(row["n"]), ", ".join(row["setting"].values()),
-            seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else " "),
-            interval_of(row), percent(row["efficiency"]),
-            seconds(row["compute_s"]), seconds(row["comm_s"]), shown])
+        cells.append(
+            [
+                str(row["n"]),
+                ", ".join(row["setting"].values()),
+                seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else " "),
+                interval_of(row),
+                percent(row["efficiency"]),
+                seconds(row["compute_s"]),
+                seconds(row["comm_s"]),
+                shown,
+            ]
+        )
     names = ", ".join(rows[0]["setting"])
-    head = ["processes", names, "time", "interval", "weak efficiency", "compute",
-            "communication", "measured"]
+    head = [
+        "processes",
+        names,
+        "time",
+        "interval",
+        "weak efficiency",
+        "compute",
+        "communication",
+        "measured",
+    ]
     first, last = rows[0], rows[-1]
     text = [warning, ""] if warning else []
     text += [table(cells, head, left=0), ""]
     if first is not last:
         text.append(
-            "Taken as they are, the figures say: " * bool(warning)
+            "Taken as they are, the figures say: "
+            * bool(warning)
             + f"Weak scaling with {result['weak']}: from {first['n']} to {last['n']} processes the "
             f"time goes from {seconds(first['time_s'])} to {seconds(last['time_s'])}, an "
             f"efficiency of {percent(last['efficiency'])}."
-            + (f" It stays below {percent(result['knee_efficiency'])} from "
-               f"{processes(result['knee'])} on." if result["knee"] and not warning else ""))
+            + (
+                f" It stays below {percent(result['knee_efficiency'])} from "
+                f"{processes(result['knee'])} on."
+                if result["knee"] and not warning
+                else ""
+            )
+        )
     text += reason_lines(reasons_of(result))
     text += [f"note: {visible(str(note), 400)}" for note in result["notes"]]
     if any(row.get("measured") and not row.get("representative") for row in rows):

@@ -25,10 +25,22 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
 }
 #: Keywords that are checked; a schema of this package uses no others.
-CHECKED = frozenset({
-    "$ref", "type", "const", "enum", "minimum", "maximum", "minItems", "maxItems", "items",
-    "required", "properties", "additionalProperties",
-})  # fmt: skip
+CHECKED = frozenset(
+    {
+        "$ref",
+        "type",
+        "const",
+        "enum",
+        "minimum",
+        "maximum",
+        "minItems",
+        "maxItems",
+        "items",
+        "required",
+        "properties",
+        "additionalProperties",
+    }
+)
 #: Keywords that say something to people and other tools only.
 TOLD = frozenset({"$schema", "$id", "$defs", "title", "description"})
 
@@ -83,9 +95,7 @@ def _problem(value: Any, schema: Mapping[str, Any], whole: Mapping[str, Any]) ->
     return None
 
 
-def _list_problem(
-    value: list[Any], schema: Mapping[str, Any], whole: Mapping[str, Any]
-) -> _Found:
+def _list_problem(value: list[Any], schema: Mapping[str, Any], whole: Mapping[str, Any]) -> _Found:
     least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
     if not least <= len(value) <= most:
         return "", f"has {len(value)} entries, not {least if len(value) < least else most}"

@@ -22,8 +22,20 @@ INDEX = "trace.txt"
 
 #: Collectives that stay calls when all ranks are in them. Vector variants are not among them: the
 #: trace tells how much a rank sends in all, not to whom how much.
-_KEPT = frozenset({"barrier", "bcast", "reduce", "allreduce", "alltoall", "gather", "scatter",
-                   "allgather", "scan", "exscan"})
+_KEPT = frozenset(
+    {
+        "barrier",
+        "bcast",
+        "reduce",
+        "allreduce",
+        "alltoall",
+        "gather",
+        "scatter",
+        "allgather",
+        "scan",
+        "exscan",
+    }
+)
 
 
 def keep(call: str, world: bool) -> bool:
@@ -53,8 +65,13 @@ def file_of(rank: int) -> str:
     return f"rank-{rank:06d}.txt"
 
 
-def write_trace(programs: Iterable[RankProgram], n: int, directory: Path,
-                first_ns: Floats | None = None, post_ns: float = 0.0) -> Written:
+def write_trace(
+    programs: Iterable[RankProgram],
+    n: int,
+    directory: Path,
+    first_ns: Floats | None = None,
+    post_ns: float = 0.0,
+) -> Written:
     """Write the files of all ranks and their list into a directory.
 
     ``first_ns``: computation ahead of all, of each program. ``post_ns``: computation before each
@@ -78,8 +95,9 @@ def acts(program: RankProgram) -> Ints:
     return np.where(one, 1, np.diff(program.done_start))
 
 
-def _write_rank(program: RankProgram, n: int, path: Path, done: Written, first: float,
-                post_ns: float) -> None:
+def _write_rank(
+    program: RankProgram, n: int, path: Path, done: Written, first: float, post_ns: float
+) -> None:
     table, rank = program.table, program.rank
     texts, lost = _texts(table, rank, n, post_ns)
     used = np.bincount(program.at, minlength=len(table))
@@ -89,13 +107,14 @@ def _write_rank(program: RankProgram, n: int, path: Path, done: Written, first: 
     known: dict[tuple[int, ...], str] = {}
     begin, requests = program.done_start.tolist(), program.at[program.done].tolist()
     for event in np.flatnonzero(np.diff(program.done_start)).tolist():
-        key = (int(program.at[event]), *requests[begin[event]:begin[event + 1]])
+        key = (int(program.at[event]), *requests[begin[event] : begin[event + 1]])
         text = known.get(key)
         if text is None:
             text = known[key] = texts[key[0]] + "".join(wait_of[k] for k in key[1:])
         lines[event] = text
-    done.actions += int(used @ np.array([text.count("\n") for text in texts])) \
-        + len(program.done) + 2
+    done.actions += (
+        int(used @ np.array([text.count("\n") for text in texts])) + len(program.done) + 2
+    )
     with open(path, "w", encoding="ascii", buffering=1 << 20) as file:
         file.write(f"{rank} init\n")
         if first > 0:
@@ -108,8 +127,15 @@ def _texts(table: Table, rank: int, n: int, post_ns: float) -> tuple[list[str], 
     """Return the lines of every entry, and why its call is not among them ("": it is)."""
     texts, lost = [], []
     names = [_name(name) for name in table.names] + [""]
-    columns = zip(table.op.tolist(), table.peer.tolist(), table.tag.tolist(), table.bytes.tolist(),
-                  table.call.tolist(), table.work_ns.tolist(), strict=True)
+    columns = zip(
+        table.op.tolist(),
+        table.peer.tolist(),
+        table.tag.tolist(),
+        table.bytes.tolist(),
+        table.call.tolist(),
+        table.work_ns.tolist(),
+        strict=True,
+    )
     for op, peer, tag, nbytes, call, own in columns:
         work = own + post_ns if op == Op.IRECV else own
         text = f"{rank} compute {flops(work)}\n" if work > 0 else ""
@@ -126,8 +152,15 @@ def _texts(table: Table, rank: int, n: int, post_ns: float) -> tuple[list[str], 
 
 
 #: A synchronous send is a plain one; a buffered one leaves a request that nobody waits for.
-_ACTIONS = {Op.SEND: "send", Op.SSEND: "send", Op.BSEND: "isend", Op.ISEND: "isend",
-            Op.ISSEND: "isend", Op.RECV: "recv", Op.IRECV: "irecv"}
+_ACTIONS = {
+    Op.SEND: "send",
+    Op.SSEND: "send",
+    Op.BSEND: "isend",
+    Op.ISEND: "isend",
+    Op.ISSEND: "isend",
+    Op.RECV: "recv",
+    Op.IRECV: "irecv",
+}
 
 
 def flops(work_ns: float) -> str:
@@ -159,10 +192,14 @@ def _collective(name: str, nbytes: int, root: int, n: int) -> str:
 
 def _waits(table: Table, rank: int) -> list[str]:
     """Return the line that waits for the request of every entry."""
-    return [f"{rank} wait {peer} {rank} {tag}\n" if op == Op.IRECV
-            else f"{rank} wait {rank} {peer} {tag}\n"
-            for op, peer, tag in zip(table.op.tolist(), table.peer.tolist(), table.tag.tolist(),
-                                     strict=True)]
+    return [
+        f"{rank} wait {peer} {rank} {tag}\n"
+        if op == Op.IRECV
+        else f"{rank} wait {rank} {peer} {tag}\n"
+        for op, peer, tag in zip(
+            table.op.tolist(), table.peer.tolist(), table.tag.tolist(), strict=True
+        )
+    ]
 
 
 def _account(table: Table, used: np.ndarray, lost: list[str], done: Written) -> None:

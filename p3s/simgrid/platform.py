@@ -34,8 +34,14 @@ class Line:
 
 def lines_of(curve: Curve, less: Sequence[Curve] = (), until: float = math.inf) -> list[Line]:
     """Return a curve, less others up to ``until`` bytes, as lines that do not fall below 0."""
-    points = sorted({0.0, *curve.nbytes, *(x for other in less for x in other.nbytes),
-                     *([until] if math.isfinite(until) else [])})
+    points = sorted(
+        {
+            0.0,
+            *curve.nbytes,
+            *(x for other in less for x in other.nbytes),
+            *([until] if math.isfinite(until) else []),
+        }
+    )
     found: list[Line] = []
     for a, b in zip(points, [*points[1:], max(2 * points[-1], 1e6)], strict=True):
         # A little inside: at the end of a piece two values meet.
@@ -47,8 +53,10 @@ def lines_of(curve: Curve, less: Sequence[Curve] = (), until: float = math.inf) 
         constant = float(y[1]) - slope * b
         if constant < 0:
             slope, constant = float(y[1]) / b, 0.0
-        if not found or (abs(slope - found[-1].per_byte) > 1e-9 * max(slope, 1e-12)
-                         or abs(constant - found[-1].ns) > 1e-6 * max(constant, 1e-6)):
+        if not found or (
+            abs(slope - found[-1].per_byte) > 1e-9 * max(slope, 1e-12)
+            or abs(constant - found[-1].ns) > 1e-6 * max(constant, 1e-6)
+        ):
             found.append(Line(a, constant, slope))
     return found
 
@@ -72,43 +80,59 @@ def settings(network: Network, sizes: Sequence[int] = ()) -> tuple[dict[str, str
     limited = far.linked and math.isfinite(network.rate)
     rate = network.rate if limited else max(slowest, default=_NO_LIMIT)
     inside = lines_of(near.transfer, (near.send, near.receive), eager)
-    near_rate = max((1.0 / line.per_byte for line in inside if line.per_byte > 0),
-                    default=_NO_LIMIT)
+    near_rate = max(
+        (1.0 / line.per_byte for line in inside if line.per_byte > 0), default=_NO_LIMIT
+    )
     if limited:
         factor = _steps(far, rate, latency, eager, sizes)
     else:
-        factor = [(line.above + _ENVELOPE * (line.above > 0),
-                   max(line.ns - _ENVELOPE * line.per_byte, 0.0) / latency,
-                   1.0 / (line.per_byte * rate) if line.per_byte > 0 else 1.0)
-                  for line in transfer]
+        factor = [
+            (
+                line.above + _ENVELOPE * (line.above > 0),
+                max(line.ns - _ENVELOPE * line.per_byte, 0.0) / latency,
+                1.0 / (line.per_byte * rate) if line.per_byte > 0 else 1.0,
+            )
+            for line in transfer
+        ]
     send, receive = (_overhead(curve, eager) for curve in (far.send, far.receive))
     beyond = f"{_number(eager)}:{{}}:0"
-    cluster = {"speed": "1Gf", "bw": _rate(rate), "lat": f"{_seconds(latency / 2)}s",
-               "sharing_policy": "SPLITDUPLEX" if limited else "FATPIPE",
-               "loopback_bw": _rate(near_rate), "loopback_lat": f"{_seconds(inside[0].ns)}s"}
+    cluster = {
+        "speed": "1Gf",
+        "bw": _rate(rate),
+        "lat": f"{_seconds(latency / 2)}s",
+        "sharing_policy": "SPLITDUPLEX" if limited else "FATPIPE",
+        "loopback_bw": _rate(near_rate),
+        "loopback_lat": f"{_seconds(inside[0].ns)}s",
+    }
     config = {
         "smpi/lat-factor": ";".join(f"{_number(a)}:{_number(x)}" for a, x, _ in factor),
-        "smpi/bw-factor": "0:1" if limited else
-        ";".join(f"{_number(a)}:{_number(x)}" for a, _, x in factor),
+        "smpi/bw-factor": "0:1"
+        if limited
+        else ";".join(f"{_number(a)}:{_number(x)}" for a, _, x in factor),
         "smpi/os": ";".join([*send, beyond.format(0)]),
         "smpi/ois": ";".join([*send, beyond.format(_seconds(network.post))]),
         "smpi/or": ";".join([*receive, beyond.format(0)]),
         "smpi/async-small-thresh": _number(eager + 1),
         "smpi/send-is-detached-thresh": _number(eager + 1),
-        "network/TCP-gamma": "0", "network/crosstraffic": "0", "network/weight-S": "0",
+        "network/TCP-gamma": "0",
+        "network/crosstraffic": "0",
+        "network/weight-S": "0",
     }
     return cluster, config
 
 
-def _steps(path: Path_, rate: float, latency: float, eager: float,
-           sizes: Sequence[int]) -> list[tuple[float, float, float]]:
+def _steps(
+    path: Path_, rate: float, latency: float, eager: float, sizes: Sequence[int]
+) -> list[tuple[float, float, float]]:
     """Return (size above which it holds, factor on the latency, 1.0) for sizes of messages."""
     known = sorted({max(int(size), 1) for size in sizes})
     if len(known) > _MOST_SIZES:
         known = []
-    grid = {int(_GRID ** k) for k in range(int(math.log(_LARGEST, _GRID)) + 1)}
-    values = np.array(sorted({*known, *grid, *([int(eager), int(eager) + 1]
-                                               if eager < _LARGEST else [])}), dtype=np.float64)
+    grid = {int(_GRID**k) for k in range(int(math.log(_LARGEST, _GRID)) + 1)}
+    values = np.array(
+        sorted({*known, *grid, *([int(eager), int(eager) + 1] if eager < _LARGEST else [])}),
+        dtype=np.float64,
+    )
     soft = np.where(values <= eager, path.send.at(values) + path.receive.at(values), 0.0)
     extra = np.maximum(path.transfer.at(values) - soft - (values + _ENVELOPE) / rate, 0.0)
     between = np.concatenate(([0.0], (values[1:] + values[:-1]) / 2 + _ENVELOPE))
@@ -131,12 +155,16 @@ def lacks(network: Network) -> list[str]:
 
 def _overhead(curve: Curve, eager: float) -> list[str]:
     """Return what a call takes for eager messages, as SMPI reads it."""
-    return [f"{_number(line.above)}:{_seconds(line.ns)}:{_seconds(line.per_byte)}"
-            for line in lines_of(curve) if line.above < eager]
+    return [
+        f"{_number(line.above)}:{_seconds(line.ns)}:{_seconds(line.per_byte)}"
+        for line in lines_of(curve)
+        if line.above < eager
+    ]
 
 
-def write_platform(directory: Path, network: Network, node_of: Ints,
-                   sizes: Iterable[int] = ()) -> None:
+def write_platform(
+    directory: Path, network: Network, node_of: Ints, sizes: Iterable[int] = ()
+) -> None:
     """Write platform.xml and hosts.txt: one host per node, and the host of every rank.
 
     ``node_of``: node of every rank. ``sizes``: bytes of the messages in the trace. Latencies of
@@ -144,16 +172,29 @@ def write_platform(directory: Path, network: Network, node_of: Ints,
     """
     nodes, per = int(node_of.max()) + 1, int(np.bincount(node_of).max())
     cluster, config = settings(network, sorted(sizes))
-    attributes = {"id": "cluster", "prefix": "node-", "suffix": "", "radical": f"0-{nodes - 1}",
-                  "core": str(per), **cluster}
-    text = ["<?xml version='1.0'?>",
-            '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',
-            f"<!-- {_comment(network.source)} -->", '<platform version="4.1">', "  <config>",
-            *(f"    <prop id={quoteattr(key)} value={quoteattr(value)}/>"
-              for key, value in config.items()),
-            "  </config>",
-            "  <cluster " + " ".join(f"{k}={quoteattr(v)}" for k, v in attributes.items()) + "/>",
-            "</platform>", ""]
+    attributes = {
+        "id": "cluster",
+        "prefix": "node-",
+        "suffix": "",
+        "radical": f"0-{nodes - 1}",
+        "core": str(per),
+        **cluster,
+    }
+    text = [
+        "<?xml version='1.0'?>",
+        '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">',
+        f"<!-- {_comment(network.source)} -->",
+        '<platform version="4.1">',
+        "  <config>",
+        *(
+            f"    <prop id={quoteattr(key)} value={quoteattr(value)}/>"
+            for key, value in config.items()
+        ),
+        "  </config>",
+        "  <cluster " + " ".join(f"{k}={quoteattr(v)}" for k, v in attributes.items()) + "/>",
+        "</platform>",
+        "",
+    ]
     (directory / PLATFORM).write_text("\n".join(text), encoding="utf-8")
     (directory / HOSTS).write_text("".join(f"node-{node}\n" for node in node_of.tolist()))
 

@@ -24,8 +24,18 @@ from p3s.simulate.steps import Floats, Ints, Op, Steps
 PATIENCE_S = 1800.0
 _TIMELINE = "timeline.paje"
 #: States that are none of the trace's actions.
-_OTHER = frozenset({"action_init", "smpi_replay_run_init", "smpi_replay_run_finalize", "finalize",
-                    "init", "action_finalize", "computing", "sleeping"})
+_OTHER = frozenset(
+    {
+        "action_init",
+        "smpi_replay_run_init",
+        "smpi_replay_run_finalize",
+        "finalize",
+        "init",
+        "action_finalize",
+        "computing",
+        "sleeping",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -50,8 +60,14 @@ def find_smpirun() -> str:
     return shutil.which("smpirun") or ""
 
 
-def replay(steps: Steps, node_of: Ints, network: Network, *, first_ns: Floats | None = None,
-           patience_s: float = PATIENCE_S) -> Replayed:
+def replay(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    *,
+    first_ns: Floats | None = None,
+    patience_s: float = PATIENCE_S,
+) -> Replayed:
     """Return when each step begins and ends in SimGrid's replay on a platform like the network.
 
     ``node_of``: the node of every world rank; ``steps`` are those of all ranks. ``first_ns``: when
@@ -67,15 +83,31 @@ def replay(steps: Steps, node_of: Ints, network: Network, *, first_ns: Floats | 
         start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
         written = write_trace(programs, steps.n, directory, start, network.post)
         write_platform(directory, network, node_of, written.sizes)
-        _run([smpirun, "-np", str(steps.n), "-platform", PLATFORM, "-hostfile", HOSTS,
-              "-trace", "-trace-file", _TIMELINE, "--cfg=tracing/precision:9",
-              "--log=root.thresh:warning", "-replay", INDEX], directory, patience_s)
+        _run(
+            [
+                smpirun,
+                "-np",
+                str(steps.n),
+                "-platform",
+                PLATFORM,
+                "-hostfile",
+                HOSTS,
+                "-trace",
+                "-trace-file",
+                _TIMELINE,
+                "--cfg=tracing/precision:9",
+                "--log=root.thresh:warning",
+                "-replay",
+                INDEX,
+            ],
+            directory,
+            patience_s,
+        )
         states = _states(directory / _TIMELINE, steps.n)
     begin, end = (np.zeros(len(steps)) for _ in range(2))
     for i, program in enumerate(programs):
         mine = slice(int(steps.start[i]), int(steps.start[i + 1]))
-        begin[mine], end[mine] = _times(steps, mine, program, states[program.rank],
-                                        float(start[i]))
+        begin[mine], end[mine] = _times(steps, mine, program, states[program.rank], float(start[i]))
     begin[np.isin(steps.op, (int(Op.IRECV), int(Op.START_RECV)))] -= network.post
     nothing = np.zeros(len(steps))
     return Replayed(begin, end, nothing, nothing, nothing, written)
@@ -84,14 +116,22 @@ def replay(steps: Steps, node_of: Ints, network: Network, *, first_ns: Floats | 
 def _run(words: list[str], directory: Path, patience_s: float) -> None:
     """Run SimGrid; it ends with all its processes."""
     environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
-    process = subprocess.Popen(words, cwd=directory, env=environment, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        cwd=directory,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         said, _ = process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired as err:
-        raise P3SError(f"SimGrid's replay did not end in {patience_s:.0f} s; it was given "
-                       "up") from err
+        raise P3SError(
+            f"SimGrid's replay did not end in {patience_s:.0f} s; it was given up"
+        ) from err
     finally:
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -135,17 +175,21 @@ def _states(path: Path, n: int) -> list[Floats]:
     return [np.array(found).reshape(-1, 2) for found in times]
 
 
-def _times(steps: Steps, mine: slice, program: RankProgram, states: Floats,
-           start: float) -> tuple[Floats, Floats]:
+def _times(
+    steps: Steps, mine: slice, program: RankProgram, states: Floats, start: float
+) -> tuple[Floats, Floats]:
     """Return begin and end of the steps of a rank; those without an action take no time."""
     number = mine.stop - mine.start
     size = np.where(steps.op[mine] == int(Op.SENDRECV), 3, 1)
-    step = np.append(np.repeat(np.arange(number), size),
-                     np.full(len(program) - int(size.sum()), number))
+    step = np.append(
+        np.repeat(np.arange(number), size), np.full(len(program) - int(size.sum()), number)
+    )
     of_action = np.repeat(step, acts(program))
     if len(of_action) != len(states):
-        raise P3SError(f"SimGrid's timeline of rank {program.rank} has {len(states):,} actions, "
-                       f"its trace {len(of_action):,}")
+        raise P3SError(
+            f"SimGrid's timeline of rank {program.rank} has {len(states):,} actions, "
+            f"its trace {len(of_action):,}"
+        )
     begin = np.full(number + 1, np.nan)
     end = np.full(number + 1, np.nan)
     begin[of_action[::-1]] = states[::-1, 0]

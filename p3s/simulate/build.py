@@ -20,8 +20,14 @@ def library() -> ctypes.CDLL:
     Errors: P3SError when there is no compiler, it fails, or no place is writable.
     """
     sources = [Path(__file__).with_name(name) for name in _SOURCES]
-    made = compiled("simulate.so", sources, _FLAGS, compiler=c_compiler("the simulation"),
-                    what="the dependency simulation", libraries=["-lm"])
+    made = compiled(
+        "simulate.so",
+        sources,
+        _FLAGS,
+        compiler=c_compiler("the simulation"),
+        what="the dependency simulation",
+        libraries=["-lm"],
+    )
     try:
         return ctypes.CDLL(str(made))
     except OSError as err:

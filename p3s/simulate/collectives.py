@@ -15,8 +15,16 @@ FROM_ROOT = 1
 TO_ROOT = 2
 CHAIN = 3  # one member after the other, in the order of the communicator
 
-_KINDS = {"bcast": FROM_ROOT, "scatter": FROM_ROOT, "scatterv": FROM_ROOT, "reduce": TO_ROOT,
-          "gather": TO_ROOT, "gatherv": TO_ROOT, "scan": CHAIN, "exscan": CHAIN}
+_KINDS = {
+    "bcast": FROM_ROOT,
+    "scatter": FROM_ROOT,
+    "scatterv": FROM_ROOT,
+    "reduce": TO_ROOT,
+    "gather": TO_ROOT,
+    "gatherv": TO_ROOT,
+    "scan": CHAIN,
+    "exscan": CHAIN,
+}
 
 
 def kind_of(call: str) -> int:
@@ -51,8 +59,9 @@ def instances(steps: Steps) -> Instances:
     call_start = np.searchsorted(step, steps.start).astype(np.int64)
     if not len(step):
         none = np.zeros(0, dtype=np.int64)
-        return Instances(call_start, none, none, none, none, none, np.zeros(1, dtype=np.int64),
-                         none)
+        return Instances(
+            call_start, none, none, none, none, none, np.zeros(1, dtype=np.int64), none
+        )
     owner = np.repeat(np.arange(len(steps.ranks)), np.diff(call_start))
     comm = steps.comm[step]
     turn = _turn(owner, comm)

@@ -29,12 +29,14 @@ def stuck(steps: Steps, calls: Instances, at: Ints, state: np.ndarray) -> str:
             i = None
     closed = i is not None
     if closed:
-        chain = chain[chain.index(i):]  # type: ignore[arg-type]
+        chain = chain[chain.index(i) :]  # type: ignore[arg-type]
     parts = [_call(steps, calls, at, state, k) for k in chain[:_NAMED]]
     more = f", and {len(chain) - _NAMED} more" if len(chain) > _NAMED else ""
     how = "in a circle: " if closed and len(chain) > 1 else ""
-    return (f"the ranks would wait for ever: {len(waiting)} of {len(steps.ranks)} cannot go on; "
-            f"{how}{'; '.join(parts)}{more}")
+    return (
+        f"the ranks would wait for ever: {len(waiting)} of {len(steps.ranks)} cannot go on; "
+        f"{how}{'; '.join(parts)}{more}"
+    )
 
 
 def loosened(steps: Steps, owner: np.ndarray) -> tuple[str, ...]:
@@ -48,22 +50,26 @@ def loosened(steps: Steps, owner: np.ndarray) -> tuple[str, ...]:
     rank = steps.ranks[np.searchsorted(steps.start, changed, side="right") - 1]
     let_go = (owner[changed] >> 24 & _LET_GO) > 0
     notes = []
-    for kind, text in ((let_go, "wait for their receivers for ever: taken as buffered"),
-                       (~let_go, "cannot end in this order: taken as not waiting")):
+    for kind, text in (
+        (let_go, "wait for their receivers for ever: taken as buffered"),
+        (~let_go, "cannot end in this order: taken as not waiting"),
+    ):
         for call in np.unique(steps.call[changed[kind]]).tolist():
             mine = kind & (steps.call[changed] == call)
             where = np.unique(rank[mine])
             some = ", ".join(map(str, where[:_NAMED].tolist()))
             more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
-            notes.append(f"{int(mine.sum())} {steps.calls[call]} of rank{'s' * (len(where) > 1)} "
-                         f"{some}{more} {text}")
+            notes.append(
+                f"{int(mine.sum())} {steps.calls[call]} of rank{'s' * (len(where) > 1)} "
+                f"{some}{more} {text}"
+            )
     return tuple(notes)
 
 
 def _missing(steps: Steps, state: np.ndarray, i: int) -> tuple[int, str] | None:
     """Return step and direction of the first thing that step i waits for; None: a collective."""
     if steps.op[i] in (Op.WAIT, Op.WAITANY, Op.WAITSOME):
-        for q in steps.done[steps.done_start[i]:steps.done_start[i + 1]]:
+        for q in steps.done[steps.done_start[i] : steps.done_start[i + 1]]:
             if state[q] & _USED:
                 continue
             if steps.op[q] in (Op.IRECV, Op.START_RECV):
@@ -76,8 +82,11 @@ def _missing(steps: Steps, state: np.ndarray, i: int) -> tuple[int, str] | None:
             elif steps.to[q] >= 0 and not state[q] & _ARRIVED:
                 return int(q), "to"
         return None
-    if steps.op[i] in (Op.RECV, Op.SENDRECV) and steps.source[i] >= 0 \
-            and not state[steps.source[i]] & _ARRIVED:
+    if (
+        steps.op[i] in (Op.RECV, Op.SENDRECV)
+        and steps.source[i] >= 0
+        and not state[steps.source[i]] & _ARRIVED
+    ):
         return i, "from"
     if steps.op[i] in (Op.SEND, Op.SSEND, Op.SENDRECV):
         return i, "to"
@@ -100,7 +109,7 @@ def _partner(steps: Steps, q: int, direction: str) -> int:
 
 def _collective(steps: Steps, state: np.ndarray, i: int) -> int:
     """Return the collective step that step i waits for (itself, or a request)."""
-    for q in steps.done[steps.done_start[i]:steps.done_start[i + 1]]:
+    for q in steps.done[steps.done_start[i] : steps.done_start[i + 1]]:
         if steps.op[q] == Op.ICOLLECTIVE and not state[q] & (_ARRIVED | _USED):
             return int(q)
     return i
@@ -113,7 +122,7 @@ def _absent(steps: Steps, calls: Instances, state: np.ndarray, i: int) -> int | 
         return None
     instance = int(calls.call_instance[where[0]])
     begun = set()
-    for call in calls.member[calls.member_start[instance]:calls.member_start[instance + 1]]:
+    for call in calls.member[calls.member_start[instance] : calls.member_start[instance + 1]]:
         step = int(calls.call_step[call])
         if state[step] & _BEGUN:
             begun.add(int(steps.ranks[np.searchsorted(steps.start, step, side="right") - 1]))
@@ -124,8 +133,11 @@ def _absent(steps: Steps, calls: Instances, state: np.ndarray, i: int) -> int | 
 def _call(steps: Steps, calls: Instances, at: Ints, state: np.ndarray, k: int) -> str:
     """Return what a rank is in: its call, which of its calls that is, and whom it waits for."""
     i = int(at[k])
-    name = steps.calls[steps.call[i]] if 0 <= steps.call[i] < len(steps.calls) \
+    name = (
+        steps.calls[steps.call[i]]
+        if 0 <= steps.call[i] < len(steps.calls)
         else Op(int(steps.op[i])).name
+    )
     text = f"rank {steps.ranks[k]} in {name} (step {i - int(steps.start[k])})"
     missing = _missing(steps, state, i)
     if missing is not None:

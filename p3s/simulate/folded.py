@@ -82,16 +82,21 @@ class Settling:
         if found.settled:
             return
         part = f"{100 * found.change:.3g} %" if np.isfinite(found.change) else "an unknown part"
-        notes.append(f"{loop.section.name}: the time of an iteration still changes by {part} at "
-                     "the end of what was simulated; the last ones stand for the rest")
+        notes.append(
+            f"{loop.section.name}: the time of an iteration still changes by {part} at "
+            "the end of what was simulated; the last ones stand for the rest"
+        )
         if found.change > SETTLED:
             self.unsettled += time
             self.change = max(self.change, found.change)
 
     def into(self, followed: Followed) -> Followed:
         """Return ``followed`` with the share of the time that has not settled."""
-        return replace(followed, unsettled=self.unsettled / self.of if self.of > 0 else 0.0,
-                       change=float(min(self.change, 1e6)))
+        return replace(
+            followed,
+            unsettled=self.unsettled / self.of if self.of > 0 else 0.0,
+            change=float(min(self.change, 1e6)),
+        )
 
 
 @dataclass
@@ -140,8 +145,12 @@ class Loop:
 def _sums(cell: Ints, weight: Floats, result: Any, cells: int) -> Floats:
     long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
     columns = (long, result.waiting_ns, result.transfer_ns, result.software_ns)
-    return np.stack([np.bincount(cell, weights=weight * np.asarray(column), minlength=cells)
-                     for column in columns])
+    return np.stack(
+        [
+            np.bincount(cell, weights=weight * np.asarray(column), minlength=cells)
+            for column in columns
+        ]
+    )
 
 
 def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> Folded:
@@ -184,8 +193,9 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
         result = run(window, cell, clock - clock.min())
         number += 1
         long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
-        made = _Window(_sums(cell, weight, result, loop.cells),
-                       by_rank(window, np.where(counted, long, 0.0)))
+        made = _Window(
+            _sums(cell, weight, result, loop.cells), by_rank(window, np.where(counted, long, 0.0))
+        )
         if left < turns:  # the loop ends within this window
             share = np.clip(left - (place - head), 0.0, 1.0)
             made = replace(made, sums=_sums(cell, weight * share, result, loop.cells))
@@ -200,12 +210,18 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
         left -= turns
         if not windows:
             change = _change(history, 1, work)
-            period = _period(history, work, window) or (_means(history, work, window)
-                                                        if overlap else 0)
-            history = history[-2 * max(*PERIODS, *MEANS):]
+            period = _period(history, work, window) or (
+                _means(history, work, window) if overlap else 0
+            )
+            history = history[-2 * max(*PERIODS, *MEANS) :]
     if left > 0:
-        last = history[number // 2:] if windows else \
-            history[-period:] if period else history[-max(len(history) // 2, 1):]
+        last = (
+            history[number // 2 :]
+            if windows
+            else history[-period:]
+            if period
+            else history[-max(len(history) // 2, 1) :]
+        )
         total = total + np.mean([one.sums for one in last], axis=0) * (left / turns)
     return Folded(total, number + 1, bool(period or windows) or left <= 0, change)
 
@@ -249,8 +265,10 @@ def _period(history: list[_Window], work: Floats, window: Steps) -> int:
     for period in PERIODS:
         if len(history) < 2 * period:
             return 0
-        same = all(_change(history[:len(history) - back], period, work) <= TOLERANCE
-                   for back in range(period))
+        same = all(
+            _change(history[: len(history) - back], period, work) <= TOLERANCE
+            for back in range(period)
+        )
         if same and _lasts(history[-period:], work, window):
             return period
     return 0
@@ -261,17 +279,21 @@ def _means(history: list[_Window], work: Floats, window: Steps) -> int:
     for number in MEANS:
         if len(history) < 2 * number:
             return 0
-        last, before = (np.mean([one.long for one in part], axis=0) for part in
-                        (history[-number:], history[-2 * number:-number]))
+        last, before = (
+            np.mean([one.long for one in part], axis=0)
+            for part in (history[-number:], history[-2 * number : -number])
+        )
         time = float(np.mean(last + work))
-        if np.abs(last - before).max() <= MEAN_TOLERANCE * time \
-                and _lasts(history[-number:], work, window, MEAN_TOLERANCE):
+        if np.abs(last - before).max() <= MEAN_TOLERANCE * time and _lasts(
+            history[-number:], work, window, MEAN_TOLERANCE
+        ):
             return number
     return 0
 
 
-def _lasts(windows: list[_Window], work: Floats, window: Steps,
-           tolerance: float = TOLERANCE) -> bool:
+def _lasts(
+    windows: list[_Window], work: Floats, window: Steps, tolerance: float = TOLERANCE
+) -> bool:
     """Tell whether no rank takes longer for a window than one that it sends to."""
     time = np.mean([one.long for one in windows], axis=0) + work
     if not time.size or np.ptp(time) <= tolerance * time.mean():
@@ -299,10 +321,14 @@ def _weighed_anew(loop: Loop, first: Any) -> Folded:
     long = np.asarray(first.end_ns) - np.asarray(first.begin_ns)
     nothing = np.zeros((0, 0))
     parts, work = [], np.zeros(len(loop.full.ranks))
-    for them in (group.turns[-2 * quarter:-quarter], group.turns[-quarter:]):
+    for them in (group.turns[-2 * quarter : -quarter], group.turns[-quarter:]):
         mine = loop.kept & np.isin(loop.full.turn, them)
         parts.append(_Window(nothing, by_rank(loop.full, np.where(mine, long, 0.0))))
         work = by_rank(loop.full, np.where(mine, loop.full.work_ns, 0.0))
     change = _change(parts, 1, work)
-    return Folded(loop.sums(first, weight), 1, change <= TOLERANCE
-                  and _lasts(parts[-1:], work, loop.full), change)
+    return Folded(
+        loop.sums(first, weight),
+        1,
+        change <= TOLERANCE and _lasts(parts[-1:], work, loop.full),
+        change,
+    )

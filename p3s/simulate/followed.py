@@ -30,6 +30,9 @@ class Followed:
 
     def with_unmatched(self, found: Mapping[str, Any]) -> Followed:
         """Return it with what ``p3s.program.order.reasons.unmatched`` says."""
-        return replace(self, unmatched=float(found.get("events") or 0.0),
-                       messages=float(found.get("of") or 0.0),
-                       calls=tuple(str(call) for call in found.get("calls") or ()))
+        return replace(
+            self,
+            unmatched=float(found.get("events") or 0.0),
+            messages=float(found.get("of") or 0.0),
+            calls=tuple(str(call) for call in found.get("calls") or ()),
+        )

@@ -118,9 +118,15 @@ class Network:
             "paths": [
                 {
                     "distance": distance,
-                    **{name: {"bytes": list(curve.nbytes), "ns": list(curve.ns)}
-                       for name, curve in (("transfer", path.transfer), ("send", path.send),
-                                           ("receive", path.receive), ("busy", path.busy))},
+                    **{
+                        name: {"bytes": list(curve.nbytes), "ns": list(curve.ns)}
+                        for name, curve in (
+                            ("transfer", path.transfer),
+                            ("send", path.send),
+                            ("receive", path.receive),
+                            ("busy", path.busy),
+                        )
+                    },
                     "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
                     "linked": path.linked,
                 }
@@ -128,7 +134,7 @@ class Network:
             ],
             "detail": dict(self.detail),
             **({} if self.trunks is None else {"trunks": self.trunks.to_json()}),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], where: str = "network") -> Network:
@@ -177,9 +183,14 @@ def _curve(data: Mapping[str, Any]) -> Curve:
 
 def _path(data: Mapping[str, Any]) -> Path:
     eager = data["eager_bytes"]
-    return Path(_curve(data["transfer"]), _curve(data["send"]), _curve(data["receive"]),
-                math.inf if eager is None else float(eager), bool(data["linked"]),
-                _curve(data["busy"]) if "busy" in data else NEVER)
+    return Path(
+        _curve(data["transfer"]),
+        _curve(data["send"]),
+        _curve(data["receive"]),
+        math.inf if eager is None else float(eager),
+        bool(data["linked"]),
+        _curve(data["busy"]) if "busy" in data else NEVER,
+    )
 
 
 def line(constant_ns: float, ns_per_byte: float = 0.0) -> Curve:
@@ -209,10 +220,15 @@ def rough_network(
         raise P3SError("network: a rate is 0; give bytes per ns")
     own = line(overhead_ns)
     return Network(
-        {0: Path(line(inside_latency_ns, 1 / inside_rate), own, own, inside_eager_bytes, False),
-         1: Path(line(latency_ns, 1 / rate), own, own, eager_bytes, True)},
-        rate=rate, burst=burst, post=overhead_ns / 2, source="rough",
-    )  # fmt: skip
+        {
+            0: Path(line(inside_latency_ns, 1 / inside_rate), own, own, inside_eager_bytes, False),
+            1: Path(line(latency_ns, 1 / rate), own, own, eager_bytes, True),
+        },
+        rate=rate,
+        burst=burst,
+        post=overhead_ns / 2,
+        source="rough",
+    )
 
 
 def network_from_machine(machine: Any) -> Network:
@@ -242,8 +258,12 @@ def network_from_machine(machine: Any) -> Network:
         send = Curve(nbytes, tuple(_cost(y) for y in sizes["send_ns"]))
         gaps = [_cost(y) for y in sizes["gap_ns"]]
         own = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
-        busy = Curve(nbytes, tuple(gap if gap > _APART * calls else 0.0
-                                   for gap, calls in zip(gaps, own, strict=True)))
+        busy = Curve(
+            nbytes,
+            tuple(
+                gap if gap > _APART * calls else 0.0 for gap, calls in zip(gaps, own, strict=True)
+            ),
+        )
         post = _cost(found.get("post_ns", min(*send.ns, *receives[:1])))
         one_host = len(set(found["hosts"])) == 1
         eager = max(float(found["eager_bytes"]), 0.0)
@@ -251,13 +271,21 @@ def network_from_machine(machine: Any) -> Network:
         raise Damaged(f"machine {name}: its network is damaged ({err}); measure it again") from err
     receive = Curve(nbytes, tuple(receives))
     rate = nbytes[-1] / gaps[-1] if gaps[-1] > 0 else math.inf
-    paths = {d: Path(transfer, send, receive, eager, d > 0 and not one_host,
-                     NEVER if one_host else busy) for d in (0, 1)}
-    other = "messages between nodes as those inside" if one_host \
+    paths = {
+        d: Path(transfer, send, receive, eager, d > 0 and not one_host, NEVER if one_host else busy)
+        for d in (0, 1)
+    }
+    other = (
+        "messages between nodes as those inside"
+        if one_host
         else "messages inside of nodes as those between"
-    return Network(paths, rate=math.inf if one_host else rate, post=post,
-                   source=f"machine {name}: two ranks on {'one host' if one_host else 'two hosts'},"
-                          f" {other}")
+    )
+    return Network(
+        paths,
+        rate=math.inf if one_host else rate,
+        post=post,
+        source=f"machine {name}: two ranks on {'one host' if one_host else 'two hosts'}, {other}",
+    )
 
 
 def network_from_cluster(cluster: Cluster, nodes: int, end: str = "typical") -> Network:
@@ -272,18 +300,28 @@ def network_from_cluster(cluster: Cluster, nodes: int, end: str = "typical") -> 
         paths[level.switches] = _cluster_path(cluster.between, end, level.extra[end], True)
     below = [(level.nodes, level.uplink[end]) for level in cluster.levels if level.nodes]
     return Network(
-        paths, rate=rate, post=cluster.post[end], background=cluster.background[end],
+        paths,
+        rate=rate,
+        post=cluster.post[end],
+        background=cluster.background[end],
         trunks=tree([size for size, _ in below], [share * rate for _, share in below], nodes, rate),
         source=f"those of {'a typical ' if cluster.typical else ''}{cluster.label} "
-               f"({cluster.name})")
+        f"({cluster.name})",
+    )
 
 
 def _cluster_path(messages: Messages, end: str, extra: float, linked: bool) -> Path:
     """Return the path of messages that take ``extra`` ns longer."""
     call = Curve(messages.call_bytes, messages.call[end])
     gap = messages.gap[end]
-    return Path(Curve(messages.nbytes, tuple(ns + extra for ns in messages.one_way[end])), call,
-                call, messages.eager_bytes, linked, line(gap) if linked and gap else NEVER)
+    return Path(
+        Curve(messages.nbytes, tuple(ns + extra for ns in messages.one_way[end])),
+        call,
+        call,
+        messages.eager_bytes,
+        linked,
+        line(gap) if linked and gap else NEVER,
+    )
 
 
 def cluster_distances(cluster: Cluster, nodes: int) -> Ints:

@@ -16,14 +16,20 @@ from p3s.simulate.switch_links import Trunks, routes
 
 _INTS = ctypes.c_void_p
 #: struct live of state.h; the state is in the upper bits of the owner.
-_LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8"), ("cost", "i4"),
-                  ("owner", "u4")])
+_LIVE = np.dtype(
+    [("begin", "f8"), ("began", "f8"), ("arrival", "f8"), ("cost", "i4"), ("owner", "u4")]
+)
 #: What the core finds wrong with a step, by number.
-_FLAWS = ("", "no operation", "its partner is no rank", "negative bytes",
-          "its work is negative or no number",
-          "what it sends is not received by the step that it names",
-          "what it receives is not sent by the step that it names",
-          "what it completes is no request of its rank that was left behind before")
+_FLAWS = (
+    "",
+    "no operation",
+    "its partner is no rank",
+    "negative bytes",
+    "its work is negative or no number",
+    "what it sends is not received by the step that it names",
+    "what it receives is not sent by the step that it names",
+    "what it completes is no request of its rank that was left behind before",
+)
 
 
 @dataclass(frozen=True)
@@ -134,16 +140,23 @@ def simulate_anyway(
 
 
 def _run(
-    steps: Steps, node_of: Ints, network: Network, distance: Ints | None,
-    collective_ns: Floats | None, first_ns: Floats | None, extra_ns: Floats | None, anyway: bool,
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    distance: Ints | None,
+    collective_ns: Floats | None,
+    first_ns: Floats | None,
+    extra_ns: Floats | None,
+    anyway: bool,
 ) -> tuple[Simulated, Ints]:
     """Call the core; return times and the state of every step."""
     from p3s.simulate.build import library
 
     calls = instances(steps)
     keep: list[Any] = []
-    inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns,
-                     extra_ns, anyway)
+    inputs = _inputs(
+        keep, steps, calls, node_of, network, distance, collective_ns, first_ns, extra_ns, anyway
+    )
     live = np.empty(len(steps), dtype=_LIVE)
     end, waiting, software = (np.empty(len(steps)) for _ in range(3))
     at = np.empty(len(steps.ranks), dtype=np.int64)
@@ -158,41 +171,85 @@ def _run(
         raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
-    times = Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
-                      int(out.queued))
+    times = Simulated(
+        live["begin"], end, waiting, software, live["began"], live["arrival"], int(out.queued)
+    )
     return times, live["owner"]
 
 
 class _Input(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes", "instances")),
-        *((name, _INTS) for name in (
-            "rank", "start", "op", "peer", "bytes", "peer2", "bytes2", "number", "done_start",
-            "done", "to", "source", "work", "first_ns", "extra", "node_of", "path_of")),
-        ("same", ctypes.c_int64), ("other", ctypes.c_int64),
+        *(
+            (name, _INTS)
+            for name in (
+                "rank",
+                "start",
+                "op",
+                "peer",
+                "bytes",
+                "peer2",
+                "bytes2",
+                "number",
+                "done_start",
+                "done",
+                "to",
+                "source",
+                "work",
+                "first_ns",
+                "extra",
+                "node_of",
+                "path_of",
+            )
+        ),
+        ("same", ctypes.c_int64),
+        ("other", ctypes.c_int64),
         *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
         *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
-        ("places", ctypes.c_int64), ("trunks", ctypes.c_int64),
-        *((name, _INTS) for name in (
-            "place_of", "route_start", "route", "trunk_rate", "trunk_burst")),
-        ("background", ctypes.c_int64), ("anyway", ctypes.c_int64), ("handshake", ctypes.c_int64),
-        *((name, _INTS) for name in (
-            "call_start", "call_step", "call_instance", "call_ns", "kind", "member_start",
-            "member", "expected", "root")),
-    ]  # fmt: skip
+        ("places", ctypes.c_int64),
+        ("trunks", ctypes.c_int64),
+        *(
+            (name, _INTS)
+            for name in ("place_of", "route_start", "route", "trunk_rate", "trunk_burst")
+        ),
+        ("background", ctypes.c_int64),
+        ("anyway", ctypes.c_int64),
+        ("handshake", ctypes.c_int64),
+        *(
+            (name, _INTS)
+            for name in (
+                "call_start",
+                "call_step",
+                "call_instance",
+                "call_ns",
+                "kind",
+                "member_start",
+                "member",
+                "expected",
+                "root",
+            )
+        ),
+    ]
 
 
 class _Output(ctypes.Structure):
     _fields_ = [
         *((name, _INTS) for name in ("live", "end", "waiting", "software", "at")),
         *((name, ctypes.c_int64) for name in ("queued", "flaw", "where")),
-    ]  # fmt: skip
+    ]
 
 
 def _inputs(
-    keep: list[Any], steps: Steps, calls: Instances, node_of: Ints, network: Network,
-    distance: Ints | None, collective_ns: Floats | None, first_ns: Floats | None,
-    extra_ns: Floats | None, anyway: bool,
+    keep: list[Any],
+    steps: Steps,
+    calls: Instances,
+    node_of: Ints,
+    network: Network,
+    distance: Ints | None,
+    collective_ns: Floats | None,
+    first_ns: Floats | None,
+    extra_ns: Floats | None,
+    anyway: bool,
 ) -> _Input:
     """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
 
@@ -223,8 +280,9 @@ def _inputs(
         picked = np.array([distances.index(_nearest(network, int(d))) for d in values])
         keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
         path_of = int(keep[-1].ctypes.data)
-    curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive,
-                                                path.busy)]
+    curves = [
+        curve for path in paths for curve in (path.transfer, path.send, path.receive, path.busy)
+    ]
     if collective_ns is None and len(calls.call_step):
         collective_ns = rough_costs(steps, network, np.asarray(node_of))
     if collective_ns is not None and len(collective_ns) != len(steps):
@@ -241,26 +299,53 @@ def _inputs(
     if not network.rate > 0:
         raise P3SError(f"simulation: the rate of links is {network.rate} bytes per ns")
     return _Input(
-        len(steps), len(steps.ranks), steps.n, nodes, len(calls.kind),
-        ints(steps.ranks), ints(steps.start), ints(steps.op), ints(steps.peer), ints(steps.bytes),
-        ints(steps.peer2), ints(steps.bytes2), ints(steps.number), ints(steps.done_start),
-        ints(steps.done), ints(steps.to), ints(steps.source),
+        len(steps),
+        len(steps.ranks),
+        steps.n,
+        nodes,
+        len(calls.kind),
+        ints(steps.ranks),
+        ints(steps.start),
+        ints(steps.op),
+        ints(steps.peer),
+        ints(steps.bytes),
+        ints(steps.peer2),
+        ints(steps.bytes2),
+        ints(steps.number),
+        ints(steps.done_start),
+        ints(steps.done),
+        ints(steps.to),
+        ints(steps.source),
         _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
         0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
-        ints(node_of), path_of, number[0], number[1],
+        ints(node_of),
+        path_of,
+        number[0],
+        number[1],
         ints(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
         ints([path.linked for path in paths]),
         floats([x for curve in curves for x in curve.nbytes], "the bytes of a cost"),
         floats([y for curve in curves for y in curve.ns], "the cost of a message"),
         _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
-        network.rate, network.burst, network.post, network.sender_buffer / network.rate,
+        network.rate,
+        network.burst,
+        network.post,
+        network.sender_buffer / network.rate,
         *_ways(keep, network.trunks, nodes),
-        int(network.background), int(anyway), int(network.handshake),
-        ints(calls.call_start), ints(calls.call_step), ints(calls.call_instance),
-        floats(call_ns, "the cost of a collective"), ints(calls.kind), ints(calls.member_start),
-        ints(calls.member), ints(calls.expected), ints(calls.root),
-    )  # fmt: skip
+        int(network.background),
+        int(anyway),
+        int(network.handshake),
+        ints(calls.call_start),
+        ints(calls.call_step),
+        ints(calls.call_instance),
+        floats(call_ns, "the cost of a collective"),
+        ints(calls.kind),
+        ints(calls.member_start),
+        ints(calls.member),
+        ints(calls.expected),
+        ints(calls.root),
+    )
 
 
 def _pointer(keep: list[Any], values: Floats | Ints) -> int:
@@ -273,8 +358,10 @@ def _ways(keep: list[Any], trunks: Trunks | None, nodes: int) -> tuple[int, ...]
     if trunks is None or not trunks.limited:
         return (0,) * 7
     if len(trunks.switch_of) < nodes:
-        raise P3SError(f"simulation: links between switches are known for "
-                       f"{len(trunks.switch_of)} nodes, not {nodes}")
+        raise P3SError(
+            f"simulation: links between switches are known for "
+            f"{len(trunks.switch_of)} nodes, not {nodes}"
+        )
     try:
         ways = routes(trunks)
     except ValueError as err:
@@ -297,13 +384,20 @@ def _check(steps: Steps, node_of: Ints) -> None:
         raise P3SError(f"simulation: {size:,} steps are too many; take fewer iterations")
     if ranks >= 2**24:
         raise P3SError(f"simulation: {ranks:,} ranks are too many")
-    if len(steps.start) != ranks + 1 or steps.start[0] != 0 or steps.start[-1] != size \
-            or (np.diff(steps.start) < 0).any():
+    if (
+        len(steps.start) != ranks + 1
+        or steps.start[0] != 0
+        or steps.start[-1] != size
+        or (np.diff(steps.start) < 0).any()
+    ):
         raise P3SError("simulation: the steps are not cut into ranks")
     if ranks and not (0 <= int(np.min(steps.ranks)) <= int(np.max(steps.ranks)) < steps.n):
         raise P3SError(f"simulation: a rank is not in 0..{steps.n - 1}")
-    if len(steps.done_start) != size + 1 or steps.done_start[-1] != len(steps.done) \
-            or (np.diff(steps.done_start) < 0).any():
+    if (
+        len(steps.done_start) != size + 1
+        or steps.done_start[-1] != len(steps.done)
+        or (np.diff(steps.done_start) < 0).any()
+    ):
         raise P3SError("simulation: the lists of requests do not belong to the steps")
     for field in fields(steps):
         column = getattr(steps, field.name)

@@ -36,11 +36,13 @@ class Op(IntEnum):
 
 
 #: Steps that leave a request behind, completed by a later WAIT, WAITANY or WAITSOME.
-REQUESTS = frozenset({Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV,
-                      Op.START_RECV, Op.ICOLLECTIVE})
+REQUESTS = frozenset(
+    {Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV, Op.START_RECV, Op.ICOLLECTIVE}
+)
 #: Steps that send, and steps that receive; SENDRECV does both.
-SENDS = frozenset({Op.SEND, Op.SSEND, Op.BSEND, Op.ISEND, Op.ISSEND, Op.START_SEND,
-                   Op.START_SSEND, Op.SENDRECV})
+SENDS = frozenset(
+    {Op.SEND, Op.SSEND, Op.BSEND, Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.SENDRECV}
+)
 RECEIVES = frozenset({Op.RECV, Op.IRECV, Op.START_RECV, Op.SENDRECV})
 WAITS = frozenset({Op.WAIT, Op.WAITANY, Op.WAITSOME})
 

@@ -54,7 +54,8 @@ class Trunks:
     def to_json(self) -> dict[str, Any]:
         """Return them as plain data; a rate is null where it is no limit."""
         return {
-            "switch_of": list(self.switch_of), "up": list(self.up),
+            "switch_of": list(self.switch_of),
+            "up": list(self.up),
             "rate_bytes_per_ns": [r if math.isfinite(r) else None for r in self.rate],
             "burst_bytes": list(self.burst),
         }
@@ -66,7 +67,8 @@ class Trunks:
             tuple(int(switch) for switch in data["switch_of"]),
             tuple(int(switch) for switch in data["up"]),
             tuple(math.inf if r is None else float(r) for r in data["rate_bytes_per_ns"]),
-            tuple(float(burst) for burst in data["burst_bytes"]))
+            tuple(float(burst) for burst in data["burst_bytes"]),
+        )
         _chains(found.up)
         return found
 
@@ -82,15 +84,16 @@ def tree(sizes: Sequence[int], rates: Sequence[float], nodes: int, link: float) 
     rate: list[float] = []
     counts = [-(-nodes // size) for size in sizes]
     for level, (size, each) in enumerate(zip(sizes, rates, strict=True)):
-        above = sum(counts[:level + 1])
+        above = sum(counts[: level + 1])
         for group in range(counts[level]):
             there = min(size, nodes - group * size)
             up.append(above + group * size // sizes[level + 1] if level + 1 < len(sizes) else -1)
             rate.append(each * there if each < link else math.inf)
     if counts[:1] == [1] or not any(map(math.isfinite, rate)):
         return None
-    return Trunks(tuple(node // sizes[0] for node in range(nodes)), tuple(up), tuple(rate),
-                  (0.0,) * len(rate))
+    return Trunks(
+        tuple(node // sizes[0] for node in range(nodes)), tuple(up), tuple(rate), (0.0,) * len(rate)
+    )
 
 
 @dataclass(frozen=True)
@@ -134,10 +137,13 @@ def routes(trunks: Trunks) -> Routes:
     links = np.concatenate((climbs[1][:, :, ::-1], falls[1]), axis=2)
     start = np.concatenate(([0], np.cumsum(mask.sum(axis=2).reshape(-1))))
     return Routes(
-        np.asarray(place_of.reshape(-1), dtype=np.int64), places, start.astype(np.int64),
+        np.asarray(place_of.reshape(-1), dtype=np.int64),
+        places,
+        start.astype(np.int64),
         np.asarray(links[mask], dtype=np.int64),
         np.repeat(np.asarray(trunks.rate, dtype=np.float64)[limited], 2),
-        np.repeat(np.asarray(trunks.burst, dtype=np.float64)[limited], 2))
+        np.repeat(np.asarray(trunks.burst, dtype=np.float64)[limited], 2),
+    )
 
 
 def _chains(up: Sequence[int]) -> Ints:

@@ -10,8 +10,22 @@ import numpy as np
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
 
 #: Columns of Steps with one entry per step that are not numbers of other steps.
-_PLAIN = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call", "work_ns",
-          "number", "row", "weight", "turn")
+_PLAIN = (
+    "op",
+    "peer",
+    "tag",
+    "comm",
+    "bytes",
+    "peer2",
+    "tag2",
+    "bytes2",
+    "call",
+    "work_ns",
+    "number",
+    "row",
+    "weight",
+    "turn",
+)
 #: Weights that differ by less than this share are equal.
 _EQUAL = 1e-9
 
@@ -50,8 +64,9 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     # What a turn is: the rows of the trace that are its calls, and what they stand for.
     like = np.zeros(number, dtype=np.uint64)
     weight = np.round(np.log(np.maximum(steps.weight, 1e-300)) / _EQUAL / 10).astype(np.int64)
-    code = _mixed(_mixed(_mixed(steps.rank) + steps.row.astype(np.uint64))
-                  + weight.astype(np.uint64))
+    code = _mixed(
+        _mixed(_mixed(steps.rank) + steps.row.astype(np.uint64)) + weight.astype(np.uint64)
+    )
     rows = steps.row >= 0  # computation after the last call is in the last turn alone
     np.add.at(like, steps.turn[rows], code[rows])
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))
@@ -96,8 +111,13 @@ def part(steps: Steps, kept: Bools) -> Steps:
     waits = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))[told]
     counts = np.bincount(waits, minlength=len(steps))[kept]
     before = np.concatenate(([0], np.cumsum(kept))).astype(np.int64)
-    return replace(steps, start=before[steps.start], done=done[told],
-                   done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64), **columns)
+    return replace(
+        steps,
+        start=before[steps.start],
+        done=done[told],
+        done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        **columns,
+    )
 
 
 def by_rank(steps: Steps, values: Floats) -> Floats:

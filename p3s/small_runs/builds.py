@@ -46,8 +46,15 @@ def save(other: Study, found: Sequence[Same]) -> None:
     sites = dict(before.sites) if before is not None else {}
     for same in made:
         sites.update(same.sites)
-    write_json(sites_path(other), {"schema": SCHEMA, "schema_version": VERSION,
-                                   "how": made[-1].how, "sites": dict(sorted(sites.items()))})
+    write_json(
+        sites_path(other),
+        {
+            "schema": SCHEMA,
+            "schema_version": VERSION,
+            "how": made[-1].how,
+            "sites": dict(sorted(sites.items())),
+        },
+    )
 
 
 def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
@@ -60,18 +67,24 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
     except P3SError:  # it is found again
         return None
     sites, how = data.get("sites"), data.get("how")
-    if not isinstance(sites, dict) or how not in HOW or how == SITE \
-            or not all(isinstance(v, str) for v in sites.values()) \
-            or len(set(sites.values())) != len(sites):
+    if (
+        not isinstance(sites, dict)
+        or how not in HOW
+        or how == SITE
+        or not all(isinstance(v, str) for v in sites.values())
+        or len(set(sites.values())) != len(sites)
+    ):
         return None
     if own is not None and not set(sites.values()) <= {
-            name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])}:
+        name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])
+    }:
         return None
     return Same(how, sites)
 
 
-def _correspond(study: Study, other: Study, own: Sequence[PointTable], table: PointTable
-                ) -> Same | None:
+def _correspond(
+    study: Study, other: Study, own: Sequence[PointTable], table: PointTable
+) -> Same | None:
     from p3s.trace.sites import resolve_sites
 
     frames = {site: frames for t in own for site, frames in t.sites.items()}
@@ -117,8 +130,10 @@ def _another_build(study: Study, other: Study) -> bool:
     mine: set[Path] = set()
     for words in _commands(study.manifest()):
         mine |= programs(words)
-    return any(programs(words) - mine or rebuilt(words, first_run_ns(study))
-               for words in _commands(other.manifest()))
+    return any(
+        programs(words) - mine or rebuilt(words, first_run_ns(study))
+        for words in _commands(other.manifest())
+    )
 
 
 def _commands(manifest: Mapping[str, object]) -> list[list[str]]:

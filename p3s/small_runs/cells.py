@@ -39,8 +39,11 @@ class Cells:
 
 def places_of(model: Mapping[str, Any]) -> list[tuple[Place, int]]:
     """Return the places of a model with their phases, in the order of rank_work."""
-    return [((p["place"][0], p["place"][1]), phase["phase"]) for phase in model["phases"]
-            for p in phase["work"]["places"]]
+    return [
+        ((p["place"][0], p["place"][1]), phase["phase"])
+        for phase in model["phases"]
+        for p in phase["work"]["places"]
+    ]
 
 
 def counted(place: Place) -> bool:
@@ -55,8 +58,7 @@ def _mask(places: Sequence[tuple[Place, int]]) -> np.ndarray:
     return np.array([counted(place) for place, _ in places], dtype=float)[:, None]
 
 
-def measured(table: PointTable, places: Sequence[tuple[Place, int]],
-             weight: np.ndarray) -> Cells:
+def measured(table: PointTable, places: Sequence[tuple[Place, int]], weight: np.ndarray) -> Cells:
     """Return what the ranks of a run did; weight: turns of each phase in it."""
     number = {place: k for k, (place, _) in enumerate(places)}
     of_group = np.array([number.get((g.site, g.op), -1) for g in table.groups] or [-1])
@@ -67,11 +69,15 @@ def measured(table: PointTable, places: Sequence[tuple[Place, int]],
     cell = place[mine] * table.np + table.rank[mine]
 
     def total(values: np.ndarray) -> np.ndarray:
-        return np.bincount(cell, weights=values[mine], minlength=shape[0] * shape[1]
-                           ).reshape(shape)
+        return np.bincount(cell, weights=values[mine], minlength=shape[0] * shape[1]).reshape(shape)
 
-    return Cells(table.np, total(table.work) * _mask(places), total(table.count),
-                 total(table.count * table.nbytes * moves[table.group]), weight)
+    return Cells(
+        table.np,
+        total(table.work) * _mask(places),
+        total(table.count),
+        total(table.count * table.nbytes * moves[table.group]),
+        weight,
+    )
 
 
 class Predicted:
@@ -97,11 +103,16 @@ class Predicted:
 
         ranks = None if n <= _ALL_RANKS else some_ranks(model_grid(self.model, n).dims, n)
         rows = generate(self.model, n, ranks)
-        found = rank_work(self.model, rows.grid, {
-            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}, widths=False)
+        found = rank_work(
+            self.model,
+            rows.grid,
+            {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
+            widths=False,
+        )
         number = {place: k for k, (place, _) in enumerate(self.places)}
-        of_item = np.array([number.get((it["site"], it["op"]), -1)
-                            for it in self.model["items"]] or [-1])
+        of_item = np.array(
+            [number.get((it["site"], it["op"]), -1) for it in self.model["items"]] or [-1]
+        )
         moves = np.array([kind_of(it["op"]) != COMPLETION for it in self.model["items"]] or [False])
         place = of_item[rows.item]
         mine = place >= 0
@@ -109,13 +120,18 @@ class Predicted:
         cell = place[mine] * shape[1] + np.searchsorted(found.ranks, rows.rank[mine])
 
         def total(values: np.ndarray) -> np.ndarray:
-            return np.bincount(cell, weights=values[mine], minlength=shape[0] * shape[1]
-                               ).reshape(shape)
+            return np.bincount(cell, weights=values[mine], minlength=shape[0] * shape[1]).reshape(
+                shape
+            )
 
-        weight = np.array([float(max(phase_weight(p, rows.grid), 1))
-                           for p in self.model["phases"]])
-        return Cells(n, found.as_in_a_run() * _mask(self.places), total(rows.repeat),
-                     total(rows.repeat * rows.nbytes * moves[rows.item]), weight)
+        weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model["phases"]])
+        return Cells(
+            n,
+            found.as_in_a_run() * _mask(self.places),
+            total(rows.repeat),
+            total(rows.repeat * rows.nbytes * moves[rows.item]),
+            weight,
+        )
 
 
 def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:
@@ -123,6 +139,8 @@ def some_ranks(dims: Sequence[int], n: int) -> np.ndarray:
     ends = [sorted({c for c in (0, 1, p // 2, p - 2, p - 1) if 0 <= c < p}) for p in dims]
     mesh = np.meshgrid(*ends, indexing="ij")
     at = np.ravel_multi_index([m.ravel() for m in mesh], tuple(dims)) if dims else np.zeros(0)
-    return np.unique(np.concatenate([
-        np.array([0, 1, n - 2, n - 1]), at[at < n],
-        np.linspace(0, n - 1, _SOME_RANKS)]).astype(np.int64))
+    return np.unique(
+        np.concatenate(
+            [np.array([0, 1, n - 2, n - 1]), at[at < n], np.linspace(0, n - 1, _SOME_RANKS)]
+        ).astype(np.int64)
+    )

@@ -48,8 +48,10 @@ def refuse(own: Sequence[PointTable], far: PointTable) -> None:
     """
     where = f"np={far.np}"
     if far.np < 2:
-        raise P3SError(f"{where}: one process has nobody to communicate with, so there are no "
-                       "phases to compare; run it at two or more")
+        raise P3SError(
+            f"{where}: one process has nobody to communicate with, so there are no "
+            "phases to compare; run it at two or more"
+        )
     _unit(own, far, where)
     _places(own, far, where)
     s = together(own, [far])
@@ -60,8 +62,10 @@ def refuse(own: Sequence[PointTable], far: PointTable) -> None:
 def _unit(own: Sequence[PointTable], far: PointTable, where: str) -> None:
     units = {t.work_unit for t in own}
     if (far.work_unit == INSTRUCTIONS) != (INSTRUCTIONS in units):
-        raise P3SError(f"{where}: work was measured in {far.work_unit} and in "
-                       f"{' and '.join(sorted(units))} in the study; leave out --work")
+        raise P3SError(
+            f"{where}: work was measured in {far.work_unit} and in "
+            f"{' and '.join(sorted(units))} in the study; leave out --work"
+        )
 
 
 def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
@@ -72,23 +76,31 @@ def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
     plain = {(site.partition("#")[0], op) for site, op in known}
     apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
     if apart and share(far, apart) > RELEVANT_SHARE:
-        raise P3SError(f"{where}: calls that are made through one line of the program cannot be "
-                       f"told apart as they are in the study ({_named(apart, far)}); choose an "
-                       "input with more turns")
+        raise P3SError(
+            f"{where}: calls that are made through one line of the program cannot be "
+            f"told apart as they are in the study ({_named(apart, far)}); choose an "
+            "input with more turns"
+        )
     if len(unknown) > FOREIGN * len(here):
-        raise P3SError(f"{where}: a different program: {len(unknown)} of its {len(here)} places "
-                       f"are not in the study ({_named(unknown, far)}); run the study's own "
-                       f"program ({_module(own)}) with a smaller input")
+        raise P3SError(
+            f"{where}: a different program: {len(unknown)} of its {len(here)} places "
+            f"are not in the study ({_named(unknown, far)}); run the study's own "
+            f"program ({_module(own)}) with a smaller input"
+        )
     part = share(far, unknown)
     if part > RELEVANT_SHARE:
-        raise P3SError(f"{where}: other phases: {100 * part:.0f} % of the computation is at "
-                       f"places that the study does not reach ({_named(unknown, far)}); choose an "
-                       "input that takes the same way through the program")
+        raise P3SError(
+            f"{where}: other phases: {100 * part:.0f} % of the computation is at "
+            f"places that the study does not reach ({_named(unknown, far)}); choose an "
+            "input that takes the same way through the program"
+        )
 
 
 def _named(nodes: Sequence[Node], t: PointTable) -> str:
-    shown = [f"{op} in {t.sites[site][0] if t.sites.get(site) else site or '?'}"
-             for site, op in nodes[:_SHOWN]]
+    shown = [
+        f"{op} in {t.sites[site][0] if t.sites.get(site) else site or '?'}"
+        for site, op in nodes[:_SHOWN]
+    ]
     return ", ".join(shown) + (", ..." if len(nodes) > _SHOWN else "")
 
 
@@ -116,11 +128,13 @@ def sums(s: Structure, t: PointTable, key: int) -> dict[int, Sums]:
     for loop, calls in phases_in(s).items():
         mine = np.isin(node, calls)
         turns = [v for (n, _), v in s.nest.loops[loop].turns.items() if n == key and v]
-        out[loop] = Sums(float(np.mean(turns)) if loop and turns else float(not loop),
-                         float((t.work * count)[mine].sum()),
-                         float((t.nbytes * t.count * moves)[mine].sum()),
-                         float(((t.work + t.elapsed_ns) * count)[mine].sum()),
-                         int(t.count[mine].sum()))
+        out[loop] = Sums(
+            float(np.mean(turns)) if loop and turns else float(not loop),
+            float((t.work * count)[mine].sum()),
+            float((t.nbytes * t.count * moves)[mine].sum()),
+            float(((t.work + t.elapsed_ns) * count)[mine].sum()),
+            int(t.count[mine].sum()),
+        )
     return out
 
 
@@ -143,9 +157,11 @@ def _phases(s: Structure, own: Sequence[PointTable], far: PointTable, where: str
     missing = [k for k in relevant(there) if k and not here[k].calls]
     if missing:
         names = ", ".join(phase_name(s, k) for k in missing[:_SHOWN])
-        raise P3SError(f"{where}: other phases: what takes "
-                       f"{_percent(there, missing)} of the study's time ({names}) does not occur; "
-                       "choose an input that takes the same way through the program")
+        raise P3SError(
+            f"{where}: other phases: what takes "
+            f"{_percent(there, missing)} of the study's time ({names}) does not occur; "
+            "choose an input that takes the same way through the program"
+        )
 
 
 def _percent(of: dict[int, Sums], phases: Sequence[int]) -> str:
@@ -168,11 +184,15 @@ def _size(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) 
     if not math.isnan(nbytes):
         told += f" and {nbytes:.3g} times its bytes"
     if larger:
-        raise P3SError(f"{where}: a larger workload: {told} per process and turn of the phases, "
-                       "compared with the study's own; give a smaller input")
+        raise P3SError(
+            f"{where}: a larger workload: {told} per process and turn of the phases, "
+            "compared with the study's own; give a smaller input"
+        )
     if equal:
-        raise P3SError(f"{where}: no smaller workload than the study's own ({told} per process "
-                       "and turn of the phases); give a smaller input")
+        raise P3SError(
+            f"{where}: no smaller workload than the study's own ({told} per process "
+            "and turn of the phases); give a smaller input"
+        )
 
 
 def ratios(s: Structure, own: Sequence[PointTable], far: PointTable) -> tuple[float, float]:
@@ -191,8 +211,9 @@ def ratios(s: Structure, own: Sequence[PointTable], far: PointTable) -> tuple[fl
     for what in ("work", "nbytes"):
         mine = theirs = 0.0
         for k in phases:
-            points = {n: (getattr(of[k], what), of[k].turns) for n, of in tables.items()
-                      if of[k].turns}
+            points = {
+                n: (getattr(of[k], what), of[k].turns) for n, of in tables.items() if of[k].turns
+            }
             turns = interpolated({n: t for n, (_, t) in points.items()}, far.np)
             theirs += interpolated({n: v for n, (v, _) in points.items()}, far.np)
             if here[k].turns:
@@ -209,7 +230,7 @@ def interpolated(points: dict[int, float], n: int) -> float:
     if not counts:
         return 0.0
     above = next((k for k, m in enumerate(counts) if m > n), len(counts))
-    pair = counts[max(above - 2 if above == len(counts) else above - 1, 0):][:2]
+    pair = counts[max(above - 2 if above == len(counts) else above - 1, 0) :][:2]
     low, high = pair[0], pair[-1]
     a, b = points[low], points[high]
     if low == high or a <= 0 or b <= 0:

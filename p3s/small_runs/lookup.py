@@ -77,9 +77,17 @@ def rank_groups(level: np.ndarray, calls: np.ndarray) -> list[tuple[np.ndarray, 
         there = [g for g, mine in enumerate(groups) if np.any(kind[mine] == k)]
         for j, g in enumerate(there):
             at = place[groups[g][kind[groups[g]] == k]]
-            out[g][1].append(Role(tuple(float(x) for x in kinds[k]), most,
-                                  len(at) / len(groups[g]), float(at.min()) / len(alike),
-                                  float(at.max() + 1) / len(alike), j, len(there)))
+            out[g][1].append(
+                Role(
+                    tuple(float(x) for x in kinds[k]),
+                    most,
+                    len(at) / len(groups[g]),
+                    float(at.min()) / len(alike),
+                    float(at.max() + 1) / len(alike),
+                    j,
+                    len(there),
+                )
+            )
     return out
 
 
@@ -88,8 +96,9 @@ def kinds_of(calls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Where there are many, as in irregular programs, only which calls are made tells them apart.
     """
-    kinds, first, kind = np.unique(np.round(calls.T, 6), axis=0, return_index=True,
-                                   return_inverse=True)
+    kinds, first, kind = np.unique(
+        np.round(calls.T, 6), axis=0, return_index=True, return_inverse=True
+    )
     if len(kinds) > _KINDS:
         _, first, kind = np.unique(calls.T > 0, axis=0, return_index=True, return_inverse=True)
         kinds = calls.T[first]
@@ -119,7 +128,7 @@ def ranks_like(role: Role, level: np.ndarray, calls: np.ndarray) -> np.ndarray:
         return np.asarray(alike[groups[role.index]])
     order = alike[np.argsort(-level[alike], kind="stable")]
     first = min(int(role.low * len(order)), len(order) - 1)
-    return np.asarray(order[first:max(math.ceil(role.high * len(order) - 1e-9), first + 1)])
+    return np.asarray(order[first : max(math.ceil(role.high * len(order) - 1e-9), first + 1)])
 
 
 class Curve:
@@ -128,8 +137,9 @@ class Curve:
     by_work: ranks are put in order by their work, else by the bytes of their messages.
     """
 
-    def __init__(self, predicted: Predicted, phase: int, roles: Sequence[Role],
-                 by_work: bool = True) -> None:
+    def __init__(
+        self, predicted: Predicted, phase: int, roles: Sequence[Role], by_work: bool = True
+    ) -> None:
         self.predicted, self.phase, self.roles, self.by_work = predicted, phase, roles, by_work
         self.mine = np.array([k == phase for _, k in predicted.places], dtype=bool)
 
@@ -180,8 +190,10 @@ class Curve:
         steps = ladder(self.predicted.model)
         if any(abs(n - m) < 1e-9 * m for m in steps):
             return self.value(round(n), of)
-        ends = [max((m for m in steps if m < n), default=None),
-                min((m for m in steps if m > n), default=None)]
+        ends = [
+            max((m for m in steps if m < n), default=None),
+            min((m for m in steps if m > n), default=None),
+        ]
         found = [self.value(m, of) for m in ends if m is not None]
         if len(found) < 2 or found[0] is None or found[1] is None:
             return None
@@ -231,8 +243,9 @@ def ladder(model: Mapping[str, Any]) -> list[int]:
     return [n for n in sorted(found) if n in counts or (n > 1 and admissible.admits(known, n))]
 
 
-def look_up(curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start: int,
-            refine: bool = True) -> Match:
+def look_up(
+    curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start: int, refine: bool = True
+) -> Match:
     """Return where a curve has a value; of several places the nearest at or above ``start``,
     the count that was run, else the nearest below.
 
@@ -245,15 +258,18 @@ def look_up(curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start
         here = curve.value(n, of)
         if here is None or here <= 0:  # nobody does this there
             continue
-        if last is not None and min(last[1], here) <= value <= max(last[1], here) \
-                and last[1] != here:
+        if (
+            last is not None
+            and min(last[1], here) <= value <= max(last[1], here)
+            and last[1] != here
+        ):
             crossing = _crossing(value, last[0], last[1], n, here)
             if crossing >= start:
                 return _found(curve, crossing, value, of, refine)
             below = crossing
         if n >= start:
             seen.append(here)
-            steps = seen[-_FLAT_STEPS - 1:]
+            steps = seen[-_FLAT_STEPS - 1 :]
             if len(steps) > _FLAT_STEPS and max(steps) - min(steps) <= _FLAT * max(steps):
                 break
         last = (n, here)
@@ -264,8 +280,9 @@ def look_up(curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start
     return Match(why="is that of no count" if seen else "cannot be predicted")
 
 
-def _found(curve: Curve, n: float, value: float, of: Callable[[Cells], np.ndarray],
-           refine: bool) -> Match:
+def _found(
+    curve: Curve, n: float, value: float, of: Callable[[Cells], np.ndarray], refine: bool
+) -> Match:
     """Return the match at a crossing of the ladder, made finer with the counts around it."""
     model = curve.predicted.model
     steps = [m for m in ladder(model) if n / 4 <= m <= n * 4]
@@ -276,8 +293,12 @@ def _found(curve: Curve, n: float, value: float, of: Callable[[Cells], np.ndarra
     if refine:
         low = max((m for m in values if m <= n), default=None)
         high = min((m for m in values if m >= n), default=None)
-        if low is not None and high is not None and low != high \
-                and min(values[low], values[high]) <= value <= max(values[low], values[high]):
+        if (
+            low is not None
+            and high is not None
+            and low != high
+            and min(values[low], values[high]) <= value <= max(values[low], values[high])
+        ):
             n = _crossing(value, low, values[low], high, values[high])
     near = [m for m in values if m in around] or list(values)
     nearest = min(near, key=lambda m: (abs(values[m] - value), m))

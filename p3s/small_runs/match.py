@@ -64,8 +64,9 @@ def points_of(study: Study, other: Study, model: Mapping[str, Any]) -> list[Poin
 
     Raises P3SError where the other study is of another program or measured in another unit.
     """
-    return [p for groups in groups_of(study, other, model).values() for g in groups
-            for p in g.points]
+    return [
+        p for groups in groups_of(study, other, model).values() for g in groups for p in g.points
+    ]
 
 
 def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int, list[Found]]:
@@ -73,25 +74,31 @@ def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int,
     return matched(study, other, model)[0]
 
 
-def matched(study: Study, other: Study, model: Mapping[str, Any]
-            ) -> tuple[dict[int, list[Found]], str]:
+def matched(
+    study: Study, other: Study, model: Mapping[str, Any]
+) -> tuple[dict[int, list[Found]], str]:
     """Return :func:`groups_of`, and how the places of these runs were matched, as words."""
     from p3s.characterize.store import load_table
 
     own = [load_table(study.root, n) for n in study.signature_counts()]
     tables = [load_table(other.root, n) for n in other.signature_counts()]
-    name = str(other.root.relative_to(study.root)) if other.root.is_relative_to(study.root) \
+    name = (
+        str(other.root.relative_to(study.root))
+        if other.root.is_relative_to(study.root)
         else str(other.root)
+    )
     places = [place for place, _ in places_of(model)]
     same = {t.np: same_places(study, other, own, t) for t in tables}
     tables = [same[t.np].renamed(t, own) for t in tables]
-    found = match_tables(own, tables, model, {
-        t.np: spent(other, t, places, same[t.np]) for t in tables}, name)
+    found = match_tables(
+        own, tables, model, {t.np: spent(other, t, places, same[t.np]) for t in tables}, name
+    )
     return found, as_words(same.values())
 
 
-def matched_all(study: Study, model: Mapping[str, Any]
-                ) -> dict[str, tuple[dict[int, list[Found]], str] | P3SError]:
+def matched_all(
+    study: Study, model: Mapping[str, Any]
+) -> dict[str, tuple[dict[int, list[Found]], str] | P3SError]:
     """Return name -> :func:`matched` of every other workload, or why it cannot be compared.
 
     A phase in which one of them is refuted by the study's own runs does not go with the messages
@@ -113,15 +120,23 @@ def matched_all(study: Study, model: Mapping[str, Any]
                     refuted.setdefault(g.phase, name)
     for name, one in out.items():
         if not isinstance(one, P3SError):
-            whys = {phase: f"{REFUTED} {by} shows" for phase, by in refuted.items() if by != name
-                    and any(g.phase == phase and g.points for gs in one[0].values() for g in gs)}
+            whys = {
+                phase: f"{REFUTED} {by} shows"
+                for phase, by in refuted.items()
+                if by != name
+                and any(g.phase == phase and g.points for gs in one[0].values() for g in gs)
+            }
             out[name] = _without(one[0], whys), one[1]
     return out
 
 
-def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
-                 model: Mapping[str, Any], times: Mapping[int, Spent | None], name: str
-                 ) -> dict[int, list[Found]]:
+def match_tables(
+    own: Sequence[PointTable],
+    tables: Sequence[PointTable],
+    model: Mapping[str, Any],
+    times: Mapping[int, Spent | None],
+    name: str,
+) -> dict[int, list[Found]]:
     """Return :func:`groups_of` from tables: of the study, of the other workload, named ``name``.
 
     times: count -> time of the other workload's runs.
@@ -132,10 +147,18 @@ def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
     out = {}
     for t in tables:
         weight = np.array([turns.get((p["phase"], t.np), NAN) for p in model["phases"]])
-        out[t.np] = _Matching(predicted, measured(t, predicted.places, weight), times.get(t.np),
-                              name, model["work_unit"] == INSTRUCTIONS).found()
-    return out if model["work_unit"] == INSTRUCTIONS else \
-        _without(out, _refutations(out, model["counts"]))
+        out[t.np] = _Matching(
+            predicted,
+            measured(t, predicted.places, weight),
+            times.get(t.np),
+            name,
+            model["work_unit"] == INSTRUCTIONS,
+        ).found()
+    return (
+        out
+        if model["work_unit"] == INSTRUCTIONS
+        else _without(out, _refutations(out, model["counts"]))
+    )
 
 
 def _refutations(found: Mapping[int, Sequence[Found]], counts: Sequence[int]) -> dict[int, str]:
@@ -147,24 +170,43 @@ def _refutations(found: Mapping[int, Sequence[Found]], counts: Sequence[int]) ->
     whys: dict[int, str] = {}
     for groups in found.values():
         for phase in {g.phase for g in groups}:
-            known = [g for g in groups if g.phase == phase and g.points
-                     and min(counts) <= g.n <= max(counts)]
+            known = [
+                g
+                for g in groups
+                if g.phase == phase and g.points and min(counts) <= g.n <= max(counts)
+            ]
             there = sum(p.work * p.ranks for g in known for p in g.points)
             here = sum(p.least_ns * p.ranks for g in known for p in g.points)
             if known and not there / _REFUTED <= here <= there * _REFUTED:
                 whys[phase] = (
                     f"{REFUTED} own runs show: where its messages are those of the original, at "
                     f"{round(known[0].n)} processes, its computation takes {here / there:.2g} "
-                    "times as long")
+                    "times as long"
+                )
     return whys
 
 
-def _without(found: Mapping[int, Sequence[Found]], whys: Mapping[int, str]
-             ) -> dict[int, list[Found]]:
+def _without(
+    found: Mapping[int, Sequence[Found]], whys: Mapping[int, str]
+) -> dict[int, list[Found]]:
     """Return the groups without the points of the phases in ``whys``."""
-    return {n: [replace(g, x=NAN, n=NAN, by_bytes=Match(why=whys[g.phase]), work=NAN,
-                        least_ns=NAN, points=()) if g.phase in whys else g for g in groups]
-            for n, groups in found.items()}
+    return {
+        n: [
+            replace(
+                g,
+                x=NAN,
+                n=NAN,
+                by_bytes=Match(why=whys[g.phase]),
+                work=NAN,
+                least_ns=NAN,
+                points=(),
+            )
+            if g.phase in whys
+            else g
+            for g in groups
+        ]
+        for n, groups in found.items()
+    }
 
 
 def check_program(model: Mapping[str, Any], tables: Sequence[PointTable], name: str) -> None:
@@ -172,34 +214,49 @@ def check_program(model: Mapping[str, Any], tables: Sequence[PointTable], name: 
     known = {place for place, _ in places_of(model)}
     for t in tables:
         if (t.work_unit == INSTRUCTIONS) != (model["work_unit"] == INSTRUCTIONS):
-            raise P3SError(f"{name}: work is in {t.work_unit} there and in {model['work_unit']} in "
-                           "the model; record it again with the --work of the study")
+            raise P3SError(
+                f"{name}: work is in {t.work_unit} there and in {model['work_unit']} in "
+                "the model; record it again with the --work of the study"
+            )
         strange = np.array([(g.site, g.op) not in known for g in t.groups], dtype=bool)
         calls = int(t.count.sum())
         unknown = int(t.count[strange[t.group]].sum())
         if unknown > _FOREIGN * calls:
-            raise P3SError(f"{name}: another program: {unknown} of its {calls} calls at {t.np} "
-                           "processes are at places that the model does not know; remove it, and "
-                           "record runs of the program itself")
+            raise P3SError(
+                f"{name}: another program: {unknown} of its {calls} calls at {t.np} "
+                "processes are at places that the model does not know; remove it, and "
+                "record runs of the program itself"
+            )
 
 
 class _Matching:
     """The look-up of one count of another workload."""
 
-    def __init__(self, predicted: Predicted, cells: Cells, spent: Spent | None, source: str,
-                 instructions: bool) -> None:
+    def __init__(
+        self,
+        predicted: Predicted,
+        cells: Cells,
+        spent: Spent | None,
+        source: str,
+        instructions: bool,
+    ) -> None:
         self.predicted, self.cells, self.spent = predicted, cells, spent
         self.source, self.instructions = source, instructions
         self.phase_of = np.array([k for _, k in predicted.places], dtype=np.int64)
 
     def found(self) -> list[Found]:
         """Return the groups of all phases that turn in this run."""
-        parts = [(k, mine, roles) for k in range(len(self.cells.weight))
-                 for mine, roles in self._groups(k)]
+        parts = [
+            (k, mine, roles)
+            for k in range(len(self.cells.weight))
+            for mine, roles in self._groups(k)
+        ]
         by_bytes = [self._by_bytes(k, mine, roles) for k, mine, roles in parts]
         rest = NAN if self.instructions else self._of_all(parts, by_bytes)
-        return [self._one(k, mine, roles, match, rest)
-                for (k, mine, roles), match in zip(parts, by_bytes, strict=True)]
+        return [
+            self._one(k, mine, roles, match, rest)
+            for (k, mine, roles), match in zip(parts, by_bytes, strict=True)
+        ]
 
     def _groups(self, k: int) -> list[tuple[np.ndarray, list[Role]]]:
         """Return the ranks that take part in a phase, those alike together.
@@ -217,9 +274,13 @@ class _Matching:
         if self.instructions:
             return [(there[mine], roles) for mine, roles in found]
         kinds, kind = kinds_of(calls)
-        return [(there[mine[kind[mine] == i]], [replace(role, share=1.0)])
-                for mine, roles in found for i in np.unique(kind[mine])
-                for role in roles if role.calls == tuple(float(c) for c in kinds[i])]
+        return [
+            (there[mine[kind[mine] == i]], [replace(role, share=1.0)])
+            for mine, roles in found
+            for i in np.unique(kind[mine])
+            for role in roles
+            if role.calls == tuple(float(c) for c in kinds[i])
+        ]
 
     def _curve(self, k: int, roles: Sequence[Role]) -> Curve:
         return Curve(self.predicted, k, roles, self.instructions)
@@ -237,18 +298,27 @@ class _Matching:
             return found
         # here all rests on the messages: a wrong count would put the cost at a wrong x
         if self._same_sizes(k, mine):
-            return Match(why="cannot be compared: its messages are as large as those of the "
-                             "original at as many processes")
+            return Match(
+                why="cannot be compared: its messages are as large as those of the "
+                "original at as many processes"
+            )
         if not curve.has(found.n):
-            return Match(why=f"cannot be compared: no process makes just these calls at "
-                             f"{round(found.n)} processes")
-        each = [m.n for p in np.flatnonzero(self.phase_of == k).tolist()
-                if (one := float(self.cells.nbytes[p, mine].mean() / self.cells.weight[k])) > 0
-                and (m := look_up(curve, one, curve.bytes_of(p), self.cells.n, refine=False)).n > 0]
+            return Match(
+                why=f"cannot be compared: no process makes just these calls at "
+                f"{round(found.n)} processes"
+            )
+        each = [
+            m.n
+            for p in np.flatnonzero(self.phase_of == k).tolist()
+            if (one := float(self.cells.nbytes[p, mine].mean() / self.cells.weight[k])) > 0
+            and (m := look_up(curve, one, curve.bytes_of(p), self.cells.n, refine=False)).n > 0
+        ]
         if each and max(each) > _SHAPE * min(each):
-            return Match(why="cannot be compared: the blocks have another shape, some messages are "
-                             f"those of {round(min(each))} processes and some of "
-                             f"{round(max(each))}")
+            return Match(
+                why="cannot be compared: the blocks have another shape, some messages are "
+                f"those of {round(min(each))} processes and some of "
+                f"{round(max(each))}"
+            )
         return found
 
     def _same_sizes(self, k: int, mine: np.ndarray) -> bool:
@@ -259,14 +329,17 @@ class _Matching:
         own = self.predicted.at(self.cells.n)
         if own is None:
             return False
-        there = np.flatnonzero((self.phase_of == k) & self.cells.nbytes[:, mine].any(axis=1)
-                               & own.nbytes.any(axis=1))
-        here, theirs = (c.nbytes[there].sum(axis=1) / c.calls[there].sum(axis=1)
-                        for c in (self.cells, own))
+        there = np.flatnonzero(
+            (self.phase_of == k) & self.cells.nbytes[:, mine].any(axis=1) & own.nbytes.any(axis=1)
+        )
+        here, theirs = (
+            c.nbytes[there].sum(axis=1) / c.calls[there].sum(axis=1) for c in (self.cells, own)
+        )
         return bool(np.all(np.abs(here - theirs) <= _SAME_SIZE * theirs))
 
-    def _of_all(self, parts: Sequence[tuple[int, np.ndarray, Sequence[Role]]],
-                found: Sequence[Match]) -> float:
+    def _of_all(
+        self, parts: Sequence[tuple[int, np.ndarray, Sequence[Role]]], found: Sequence[Match]
+    ) -> float:
         """Return the count that phases with messages are matched to, the mean by their time."""
         if self.spent is None:
             return NAN
@@ -278,16 +351,20 @@ class _Matching:
                 shares.append(time)
         return math.exp(float(np.average(logs, weights=shares))) if logs else NAN
 
-    def _one(self, k: int, mine: np.ndarray, roles: Sequence[Role], by_bytes: Match,
-             rest: float) -> Found:
+    def _one(
+        self, k: int, mine: np.ndarray, roles: Sequence[Role], by_bytes: Match, rest: float
+    ) -> Found:
         curve = self._curve(k, roles)
         turns = float(self.cells.weight[k])
         nbytes = self._per_turn(self.cells.nbytes, k, mine)
         here = np.flatnonzero(self.phase_of == k)
         if self.instructions:
             x = self._per_turn(self.cells.work, k, mine)
-            by_work = look_up(curve, x, curve.work, self.cells.n) if x > 0 else \
-                Match(why="there is no work")
+            by_work = (
+                look_up(curve, x, curve.work, self.cells.n)
+                if x > 0
+                else Match(why="there is no work")
+            )
             n = by_work.n
             work = {int(p): float(self.cells.work[p, mine].mean()) for p in here}
         else:
@@ -301,11 +378,23 @@ class _Matching:
             x = sum(work.values()) / turns if work else NAN
         points = self._points(k, mine, n, x, work) if x > 0 else ()
         all_time = sum(p.least_ns for p in points) if points else NAN
-        return Found(k, mine, turns, x, nbytes, n, by_work, by_bytes,
-                     sum(work.values()) if work else NAN, all_time, points)
+        return Found(
+            k,
+            mine,
+            turns,
+            x,
+            nbytes,
+            n,
+            by_work,
+            by_bytes,
+            sum(work.values()) if work else NAN,
+            all_time,
+            points,
+        )
 
-    def _points(self, k: int, mine: np.ndarray, n: float, x: float, work: Mapping[int, float]
-                ) -> tuple[Point, ...]:
+    def _points(
+        self, k: int, mine: np.ndarray, n: float, x: float, work: Mapping[int, float]
+    ) -> tuple[Point, ...]:
         spent = self.spent
         out = []
         for p in work if spent is not None else ():
@@ -314,13 +403,27 @@ class _Matching:
             if not counted(place) or not self.cells.calls[p, mine].any() or work[p] <= 0:
                 continue
             least, typical, most, known = (
-                float(v[p, mine].mean()) for v in (spent.least, spent.typical, spent.most,
-                                                   spent.work))
+                float(v[p, mine].mean())
+                for v in (spent.least, spent.typical, spent.most, spent.work)
+            )
             # segments that a timed run did not have equally often have no time of their own
             scale = work[p] / known if self.instructions and known > 0 else 1.0
             if least <= 0:
                 continue
-            out.append(Point(place, k, n, work[p], x, least * scale, typical * scale,
-                             most / least - 1.0, len(mine), spent.repeats, self.source,
-                             self.cells.n))
+            out.append(
+                Point(
+                    place,
+                    k,
+                    n,
+                    work[p],
+                    x,
+                    least * scale,
+                    typical * scale,
+                    most / least - 1.0,
+                    len(mine),
+                    spent.repeats,
+                    self.source,
+                    self.cells.n,
+                )
+            )
         return tuple(out)

@@ -70,10 +70,14 @@ class Same:
             return tuple(f"{self.site(site, known)}:{op}" for site, _, op in split)
 
         return replace(
-            t, groups=tuple(replace(g, site=self.site(g.site, known)) for g in t.groups),
+            t,
+            groups=tuple(replace(g, site=self.site(g.site, known)) for g in t.groups),
             nodes=tuple((self.site(site, known), op) for site, op in t.nodes),
             sites={self.site(site, known): frames for site, frames in t.sites.items()},
-            varying=words(t.varying), moved=words(t.moved), recounted=words(t.recounted))
+            varying=words(t.varying),
+            moved=words(t.moved),
+            recounted=words(t.recounted),
+        )
 
 
 def as_words(found: Iterable[Same]) -> str:
@@ -104,8 +108,12 @@ def known(own: Sequence[PointTable], far: PointTable) -> bool:
     return len(strange) <= FOREIGN * len(here) and share(far, strange) <= RELEVANT_SHARE
 
 
-def correspond(own: Sequence[PointTable], far: PointTable, own_places: Mapping[str, Where],
-               far_places: Mapping[str, Where]) -> Same | None:
+def correspond(
+    own: Sequence[PointTable],
+    far: PointTable,
+    own_places: Mapping[str, Where],
+    far_places: Mapping[str, Where],
+) -> Same | None:
     """Return which sites of another build are which of the study, None where it cannot be told.
 
     own_places, far_places: frame -> place, of both. Where both have names these decide: a place
@@ -138,8 +146,9 @@ def correspond(own: Sequence[PointTable], far: PointTable, own_places: Mapping[s
 def _line(where: Where) -> Key | None:
     if not (where.function and where.line):
         return None
-    return tuple((_bare(w.function), w.file.rpartition("/")[2], w.line)
-                 for w in (where, *where.around))
+    return tuple(
+        (_bare(w.function), w.file.rpartition("/")[2], w.line) for w in (where, *where.around)
+    )
 
 
 def _function(where: Where) -> Key | None:
@@ -150,8 +159,9 @@ def _bare(name: str) -> str:
     return _COPY.sub("", name)
 
 
-def _named(tables: Sequence[PointTable], places: Mapping[str, Where], others: Mapping[str, Where],
-           how: str) -> Names | None:
+def _named(
+    tables: Sequence[PointTable], places: Mapping[str, Where], others: Mapping[str, Where], how: str
+) -> Names | None:
     """Return plain site -> its name and its offsets; None where sites that matter have none.
 
     A frame without a name stands for itself where the other build has the same: a library.
@@ -160,12 +170,18 @@ def _named(tables: Sequence[PointTable], places: Mapping[str, Where], others: Ma
     for t in tables:
         for site, frames in t.sites.items():
             found = [places.get(frame) or parse(frame) for frame in frames]
-            names = [(how == LINE and _line(w)) or _function(w)
-                     or ((w.frame,) if w.frame in others else None) for w in found]
+            names = [
+                (how == LINE and _line(w))
+                or _function(w)
+                or ((w.frame,) if w.frame in others else None)
+                for w in found
+            ]
             best = [(_line if how == LINE else _function)(w) for w in found]
             if any(best) and all(names):
-                out[site.partition("#")[0]] = (tuple(n for each in names for n in each or ()),
-                                               tuple(w.offset for w in found))
+                out[site.partition("#")[0]] = (
+                    tuple(n for each in names for n in each or ()),
+                    tuple(w.offset for w in found),
+                )
     for t in tables:
         lost = [node for node in used(t) if node[0].partition("#")[0] not in out]
         if share(t, lost) > RELEVANT_SHARE or len(lost) > FOREIGN * len(used(t)):
@@ -173,8 +189,9 @@ def _named(tables: Sequence[PointTable], places: Mapping[str, Where], others: Ma
     return out
 
 
-def _by_name(own: Sequence[PointTable], far: PointTable, mine: Names, theirs: Names
-             ) -> dict[str, str]:
+def _by_name(
+    own: Sequence[PointTable], far: PointTable, mine: Names, theirs: Names
+) -> dict[str, str]:
     """Return sites of the same name and operations; several of one name in their order, where
     both have as many."""
 
@@ -190,8 +207,12 @@ def _by_name(own: Sequence[PointTable], far: PointTable, mine: Names, theirs: Na
         return out
 
     there, here = grouped(own, mine), grouped([far], theirs)
-    return {site: twin for key, sites in here.items() if len(there.get(key, ())) == len(sites)
-            for site, twin in zip(sites, there[key], strict=True)}
+    return {
+        site: twin
+        for key, sites in here.items()
+        if len(there.get(key, ())) == len(sites)
+        for site, twin in zip(sites, there[key], strict=True)
+    }
 
 
 # ---- by structure
@@ -213,8 +234,9 @@ def _shape(s: Structure, item: int | Loop) -> Tree | str:
     return s.nodes[item][1]
 
 
-def _by_structure(own: Structure, far: Structure, nearest: PointTable, here: PointTable
-                  ) -> dict[str, str]:
+def _by_structure(
+    own: Structure, far: Structure, nearest: PointTable, here: PointTable
+) -> dict[str, str]:
     """Return sites at the same position of loops that hold the same operations in the same order.
 
     Loops outside of all others that take no more than 1 % of the time may differ.
@@ -275,17 +297,22 @@ def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, how:
     if share(far, [n for n in here if n not in mine]) > RELEVANT_SHARE:
         return False
     missing = [n for n in used(nearest) if n not in here]
-    if how == STRUCTURE and (share(nearest, missing) > RELEVANT_SHARE
-                             or not _same_ranks(nearest, far, both)):
+    if how == STRUCTURE and (
+        share(nearest, missing) > RELEVANT_SHARE or not _same_ranks(nearest, far, both)
+    ):
         return False
-    matter = {n for n in both if share(far, [n]) > RELEVANT_SHARE
-              or share(nearest, [n]) > RELEVANT_SHARE}
+    matter = {
+        n for n in both if share(far, [n]) > RELEVANT_SHARE or share(nearest, [n]) > RELEVANT_SHARE
+    }
     if how != LINE and not _same_order(nearest, far, matter):
         return False
     nests = []
     for s in (structure(own), structure([far])):
-        inside = [frozenset(s.nodes[v] for v in s.nest.loops[k].nodes()) & matter
-                  for k in range(1, len(s.nest.loops)) if k not in s.walks]
+        inside = [
+            frozenset(s.nodes[v] for v in s.nest.loops[k].nodes()) & matter
+            for k in range(1, len(s.nest.loops))
+            if k not in s.walks
+        ]
         nests.append({each for each in inside if each})
     return nests[0] == nests[1]
 
@@ -299,9 +326,14 @@ def _same_ranks(one: PointTable, two: PointTable, nodes: Iterable[Node]) -> bool
             out.setdefault((t.groups[group].site, t.groups[group].op), set()).add(rank)
         if one.np == two.np:
             return {node: frozenset(each) for node, each in out.items()}
-        return {node: frozenset(k for k, there in enumerate((
-            0 in each, t.np - 1 in each, len(each) == t.np)) if there)
-            for node, each in out.items()}
+        return {
+            node: frozenset(
+                k
+                for k, there in enumerate((0 in each, t.np - 1 in each, len(each) == t.np))
+                if there
+            )
+            for node, each in out.items()
+        }
 
     here, there = ranks(one), ranks(two)
     return all(here[node] == there[node] for node in nodes if node in here and node in there)

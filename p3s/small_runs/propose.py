@@ -33,8 +33,12 @@ def default_target(model: Mapping[str, Any]) -> int:
     return min((n for n in ladder(model) if n >= wanted), default=max(model["counts"]))
 
 
-def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
-            up_to: Mapping[int, float] | None = None) -> dict[str, Any]:
+def propose(
+    model: Mapping[str, Any],
+    target: int,
+    known: Mapping[int, Range],
+    up_to: Mapping[int, float] | None = None,
+) -> dict[str, Any]:
     """Return which phases lack a far point for ``target`` processes, and what would give it.
 
     known: phase -> least and most work per turn of a process that was measured; where a phase is
@@ -76,15 +80,29 @@ def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
         if here.min() < low / (1 + _OUTSIDE):
             largest = float(_per_turn(predicted, own[at], k).mean())
             part = float(here.mean()) / largest if largest > 0 else None
-            phases.append({
-                "phase": k, "name": name, "work": float(here.min()), "measured": [low, high],
-                "outside": low / float(here.min()) if here.min() > 0 else None,
-                "of_largest": part,
-                "even": part is not None and abs(part * target / at - 1) <= CONSTANT_WORK})
-    return {"target": target, "at": at, "input": at / target, "counts": counts,
-            "stands_for": [n * target / at for n in counts], "phases": phases, "above": above,
-            "unmatched": bool(phases) and model["work_unit"] != INSTRUCTIONS
-            and not _sizes_tell(predicted, own[at], there)}
+            phases.append(
+                {
+                    "phase": k,
+                    "name": name,
+                    "work": float(here.min()),
+                    "measured": [low, high],
+                    "outside": low / float(here.min()) if here.min() > 0 else None,
+                    "of_largest": part,
+                    "even": part is not None and abs(part * target / at - 1) <= CONSTANT_WORK,
+                }
+            )
+    return {
+        "target": target,
+        "at": at,
+        "input": at / target,
+        "counts": counts,
+        "stands_for": [n * target / at for n in counts],
+        "phases": phases,
+        "above": above,
+        "unmatched": bool(phases)
+        and model["work_unit"] != INSTRUCTIONS
+        and not _sizes_tell(predicted, own[at], there),
+    }
 
 
 def _mine(predicted: Predicted, k: int) -> np.ndarray:
@@ -100,8 +118,11 @@ def _per_turn(predicted: Predicted, cells: Cells, k: int) -> np.ndarray:
 
 def _range(values: Sequence[np.ndarray]) -> Range:
     worth = [v[v > 0] for v in values if (v > 0).any()]
-    return (min(float(v.min()) for v in worth), max(float(v.max()) for v in worth)) if worth \
+    return (
+        (min(float(v.min()) for v in worth), max(float(v.max()) for v in worth))
+        if worth
         else (0.0, 0.0)
+    )
 
 
 def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
@@ -117,8 +138,10 @@ def _sizes_tell(predicted: Predicted, own: Cells, there: Cells) -> bool:
     """Tell whether the bytes per turn of some phase are others at the target."""
     for k in range(len(own.weight)):
         mine = _mine(predicted, k)
-        a, b = (float(c.nbytes[mine].sum(axis=0).max(initial=0) / max(float(c.weight[k]), 1.0))
-                for c in (own, there))
+        a, b = (
+            float(c.nbytes[mine].sum(axis=0).max(initial=0) / max(float(c.weight[k]), 1.0))
+            for c in (own, there)
+        )
         if a > 0 and abs(b - a) > _SAME_SIZE * a:
             return True
     return False

@@ -32,8 +32,10 @@ def check_command(study: Study, command: Sequence[str]) -> None:
     for own in study.manifest()["commands"]:
         if own == words or program(own) == program(words) is not None:
             shown = " ".join(program(words) or words)
-            raise UsageError(f"{shown}: this is the study's own workload; a far point needs a "
-                             "smaller input of the same program")
+            raise UsageError(
+                f"{shown}: this is the study's own workload; a far point needs a "
+                "smaller input of the same program"
+            )
 
 
 def name_for(study: Study, command: Sequence[str]) -> str:
@@ -47,9 +49,12 @@ def name_for(study: Study, command: Sequence[str]) -> str:
     taken = {path.name for path in study.far_dir("x").parent.glob("*")}
     for name in sorted(taken):
         path = study.far_dir(name)
-        if not name.startswith(".") and (path / "study.json").is_file() \
-                and words in Study(path).manifest()["commands"] \
-                and not rebuilt(words, first_run_ns(Study(path))):
+        if (
+            not name.startswith(".")
+            and (path / "study.json").is_file()
+            and words in Study(path).manifest()["commands"]
+            and not rebuilt(words, first_run_ns(Study(path)))
+        ):
             return name
     return next(f"w{k}" for k in range(1, len(taken) + 2) if f"w{k}" not in taken)
 

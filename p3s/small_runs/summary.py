@@ -51,53 +51,83 @@ def summary(study: Study, model: Mapping[str, Any]) -> Json:
     before = _own_cost(study, model)
     found = matched_all(study, model)
     workloads = [_workload(study, other, model, before, found) for other in study.others()]
-    return {"schema": SCHEMA, "schema_version": VERSION, "work_unit": model["work_unit"],
-            "workloads": workloads}
+    return {
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        "work_unit": model["work_unit"],
+        "workloads": workloads,
+    }
 
 
-def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapping[int, float],
-              all_found: Mapping[str, tuple[dict[int, list[Found]], str] | P3SError]) -> Json:
+def _workload(
+    study: Study,
+    other: Study,
+    model: Mapping[str, Any],
+    before: Mapping[int, float],
+    all_found: Mapping[str, tuple[dict[int, list[Found]], str] | P3SError],
+) -> Json:
     commands = other.manifest()["commands"]
-    out: Json = {"name": str(other.root.relative_to(study.root)),
-                 "command": commands[-1] if commands else [],
-                 "counts": other.signature_counts(), "error": None, "places": HOW[SITE], "rows": [],
-                 "minimum": []}
+    out: Json = {
+        "name": str(other.root.relative_to(study.root)),
+        "command": commands[-1] if commands else [],
+        "counts": other.signature_counts(),
+        "error": None,
+        "places": HOW[SITE],
+        "rows": [],
+        "minimum": [],
+    }
     mine = all_found[out["name"]]
     if isinstance(mine, P3SError):
         return {**out, "error": str(mine)}
     found, out["places"] = mine
     names = [p["name"] for p in model["phases"]]
-    out["rows"] = [row for np, groups in sorted(found.items())
-                   for row in _rows(np, groups, names, model["work_unit"] == INSTRUCTIONS)]
+    out["rows"] = [
+        row
+        for np, groups in sorted(found.items())
+        for row in _rows(np, groups, names, model["work_unit"] == INSTRUCTIONS)
+    ]
     out["minimum"] = _minima(found, names, before)
     return out
 
 
-def _rows(np: int, groups: Sequence[Found], names: Sequence[str], counted_work: bool
-          ) -> list[Json]:
+def _rows(np: int, groups: Sequence[Found], names: Sequence[str], counted_work: bool) -> list[Json]:
     number: dict[int, int] = {}
     out = []
     for g in groups:
         number[g.phase] = number.get(g.phase, -1) + 1
         ratio = g.by_bytes.n / g.by_work.n
         held = g.by_work if counted_work else g.by_bytes
-        out.append({
-            "np": np, "phase": g.phase, "name": names[g.phase], "group": number[g.phase],
-            "ranks": len(g.ranks), "where": ranges_text(ranges(g.ranks)), "turns": g.turns,
-            "work_per_turn": _number(g.x), "bytes_per_turn": _number(g.nbytes),
-            "work": _number(g.work), "least_ns": _number(g.least_ns / g.turns),
-            "cost": _number(g.least_ns / g.work if g.work > 0 else math.nan),
-            "n": _number(g.n), "nearest": held.nearest, "distance": _number(held.distance),
-            "n_by_work": _number(g.by_work.n), "why_not_by_work": g.by_work.why,
-            "n_by_bytes": _number(g.by_bytes.n), "why_not_by_bytes": g.by_bytes.why,
-            "bytes_over_work": _number(ratio),
-            "other_shape": bool(ratio > 1 + SHAPE or ratio < 1 / (1 + SHAPE)),
-        })  # fmt: skip
+        out.append(
+            {
+                "np": np,
+                "phase": g.phase,
+                "name": names[g.phase],
+                "group": number[g.phase],
+                "ranks": len(g.ranks),
+                "where": ranges_text(ranges(g.ranks)),
+                "turns": g.turns,
+                "work_per_turn": _number(g.x),
+                "bytes_per_turn": _number(g.nbytes),
+                "work": _number(g.work),
+                "least_ns": _number(g.least_ns / g.turns),
+                "cost": _number(g.least_ns / g.work if g.work > 0 else math.nan),
+                "n": _number(g.n),
+                "nearest": held.nearest,
+                "distance": _number(held.distance),
+                "n_by_work": _number(g.by_work.n),
+                "why_not_by_work": g.by_work.why,
+                "n_by_bytes": _number(g.by_bytes.n),
+                "why_not_by_bytes": g.by_bytes.why,
+                "bytes_over_work": _number(ratio),
+                "other_shape": bool(ratio > 1 + SHAPE or ratio < 1 / (1 + SHAPE)),
+            }
+        )
     return out
 
 
-def _minima(found: Mapping[int, Sequence[Found]], names: Sequence[str],
-            before: Mapping[int, float]) -> list[Json]:
+def _minima(
+    found: Mapping[int, Sequence[Found]], names: Sequence[str], before: Mapping[int, float]
+) -> list[Json]:
     """Return per phase with more than 1 % of the time where its cost per unit is least."""
     time: dict[int, dict[int, float]] = {}
     work: dict[int, dict[int, float]] = {}
@@ -116,8 +146,16 @@ def _minima(found: Mapping[int, Sequence[Found]], names: Sequence[str],
         counts = sorted(each)
         cost = [each[np] / work[k][np] for np in counts]
         status, at = minimum(counts, cost, before.get(k, 0.0))
-        out.append({"phase": k, "name": names[k], "counts": counts, "cost": cost,
-                    "status": status, "at": at})
+        out.append(
+            {
+                "phase": k,
+                "name": names[k],
+                "counts": counts,
+                "cost": cost,
+                "status": status,
+                "at": at,
+            }
+        )
     return out
 
 

@@ -35,8 +35,9 @@ class Spent:
         return dict(zip(places, self.least.sum(axis=1).tolist(), strict=True))
 
 
-def spent(study: Study, t: PointTable, places: Sequence[Place], same: Same | None = None
-          ) -> Spent | None:
+def spent(
+    study: Study, t: PointTable, places: Sequence[Place], same: Same | None = None
+) -> Spent | None:
     """Return the time that the runs of one count took, None where none was measured.
 
     same: how the sites of these runs are called in ``t`` and ``places``.
@@ -48,8 +49,10 @@ def spent(study: Study, t: PointTable, places: Sequence[Place], same: Same | Non
     if times is not None:
         same = same or Same()
         own = {site for site, _ in places}
-        node = np.array([*(number.get((same.site(v[0], own), v[1]), -1) for v in times.nodes), -1],
-                        dtype=np.int64)
+        node = np.array(
+            [*(number.get((same.site(v[0], own), v[1]), -1) for v in times.nodes), -1],
+            dtype=np.int64,
+        )
         columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
         rank, to, repeats = times.rank, node[times.to_node], max(len(times.runs), 1)
     elif t.work_unit != INSTRUCTIONS:  # work is the time itself, the least of the repeats
@@ -60,6 +63,10 @@ def spent(study: Study, t: PointTable, places: Sequence[Place], same: Same | Non
         return None
     mine = to >= 0
     cell = to[mine] * t.np + rank[mine]
-    sums = [np.bincount(cell, weights=np.asarray(c, dtype=float)[mine],
-                        minlength=len(places) * t.np).reshape(len(places), t.np) for c in columns]
+    sums = [
+        np.bincount(
+            cell, weights=np.asarray(c, dtype=float)[mine], minlength=len(places) * t.np
+        ).reshape(len(places), t.np)
+        for c in columns
+    ]
     return Spent(sums[0], sums[1], sums[2], sums[3], repeats)

@@ -29,8 +29,9 @@ def together(own: Sequence[PointTable], other: Sequence[PointTable]) -> Structur
     return structure([*own, *(replace(t, np=-t.np) for t in other)])
 
 
-def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable],
-                model: Mapping[str, Any]) -> Turns:
+def phase_turns(
+    own: Sequence[PointTable], other: Sequence[PointTable], model: Mapping[str, Any]
+) -> Turns:
     """Return (phase of the model, count) -> turns in the other workload's runs, on the rank with
     most of them; what cannot be told is left out.
 
@@ -41,8 +42,14 @@ def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable],
     number = {node: k for k, node in enumerate(s.nodes)}
     out: Turns = {}
     for phase in model["phases"]:
-        nodes = sorted({number[key] for i in phase["items"] for it in [model["items"][i]]
-                        if (key := (it["site"], it["op"])) in number})
+        nodes = sorted(
+            {
+                number[key]
+                for i in phase["items"]
+                for it in [model["items"][i]]
+                if (key := (it["site"], it["op"])) in number
+            }
+        )
         loop = _loop_of(s, nodes, phase, model)
         for t in other:
             if phase["parent"] is None:
@@ -56,21 +63,24 @@ def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable],
     return out
 
 
-def _loop_of(s: Structure, nodes: Sequence[int], phase: Mapping[str, Any],
-             model: Mapping[str, Any]) -> int | None:
+def _loop_of(
+    s: Structure, nodes: Sequence[int], phase: Mapping[str, Any], model: Mapping[str, Any]
+) -> int | None:
     """Return the number of the loop that a phase is in the tree of both workloads."""
     around = {int(k) for v in nodes for k in s.nest.around[v] if k > 0}
     wanted = {n: v for n, v in phase["weight_points"] if n in s.counts}
     for k in sorted(around, reverse=True):  # inner loops have higher numbers
-        if wanted and all(_turns(s, k, n, _stages(model, phase, n)) == v
-                          for n, v in wanted.items()):
+        if wanted and all(
+            _turns(s, k, n, _stages(model, phase, n)) == v for n, v in wanted.items()
+        ):
             return k
     return None
 
 
 def _turns(s: Structure, loop: int, n: int, stages: int) -> float:
-    return max((t for (m, _), t in s.nest.loops[loop].turns.items() if m == n), default=0) \
-        // max(stages, 1)
+    return max((t for (m, _), t in s.nest.loops[loop].turns.items() if m == n), default=0) // max(
+        stages, 1
+    )
 
 
 def _stages(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> int:
@@ -84,8 +94,9 @@ def _stages(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> int:
         return 1
 
 
-def _by_calls(own: Sequence[PointTable], other: PointTable, phase: Mapping[str, Any],
-              model: Mapping[str, Any]) -> float | None:
+def _by_calls(
+    own: Sequence[PointTable], other: PointTable, phase: Mapping[str, Any], model: Mapping[str, Any]
+) -> float | None:
     """Return the turns by the calls that a rank makes in each, where that number is always one."""
     weights = {n: v for n, v in phase["weight_points"] if v}
     votes = []

@@ -36,8 +36,9 @@ def counts_upward(known: Mapping[str, Any], traced: Sequence[int], up_to: int) -
     out = [first] if first <= up_to else []
     while out:
         low, high = out[-1] * _STEP, out[-1] * 2
-        mine = [n for n in range(out[-1] + 1, up_to + 1) if n >= low
-                and admissible.admits(known, n)]
+        mine = [
+            n for n in range(out[-1] + 1, up_to + 1) if n >= low and admissible.admits(known, n)
+        ]
         if not mine:
             break
         near = [n for n in mine if n <= high] or mine[:1]
@@ -63,12 +64,18 @@ class PhaseCost:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {"name": self.name, "counts": list(self.counts), "cost": list(self.cost),
-                "status": self.status, "at": self.at}
+        return {
+            "name": self.name,
+            "counts": list(self.counts),
+            "cost": list(self.cost),
+            "status": self.status,
+            "at": self.at,
+        }
 
 
-def minimum(counts: Sequence[int], cost: Sequence[float], before: float = 0.0
-            ) -> tuple[str, int | None]:
+def minimum(
+    counts: Sequence[int], cost: Sequence[float], before: float = 0.0
+) -> tuple[str, int | None]:
     """Return whether the cost has stopped falling, and at which of the ascending counts.
 
     before: the largest cost seen elsewhere (the study's own), 0 if none. Cost that is even before
@@ -79,15 +86,20 @@ def minimum(counts: Sequence[int], cost: Sequence[float], before: float = 0.0
     least = int(np.argmin(cost))
     if cost[-1] < (1 - FALLS) * cost[-2]:
         return FALLING, None
-    if min(cost) > (1 - FLAT) * max(*cost[:least + 1], before):
+    if min(cost) > (1 - FLAT) * max(*cost[: least + 1], before):
         return STEADY, None
     # the largest count that costs as little: the thesis takes 100 processes where 81 cost the same
-    return REACHED, max(n for n, c in zip(counts, cost, strict=True)
-                        if c <= (1 + FALLS) * cost[least])
+    return REACHED, max(
+        n for n, c in zip(counts, cost, strict=True) if c <= (1 + FALLS) * cost[least]
+    )
 
 
-def costs(own: Sequence[PointTable], far: Sequence[PointTable],
-          far_times: Mapping[int, Times], own_times: Mapping[int, Times]) -> list[PhaseCost]:
+def costs(
+    own: Sequence[PointTable],
+    far: Sequence[PointTable],
+    far_times: Mapping[int, Times],
+    own_times: Mapping[int, Times],
+) -> list[PhaseCost]:
     """Return the cost of every relevant phase of the study over the counts of a smaller workload.
 
     own_times, far_times: count -> place -> ns before its calls, over all ranks; None: not known.
@@ -107,8 +119,11 @@ def costs(own: Sequence[PointTable], far: Sequence[PointTable],
     for loop in relevant(sums(s, nearest, nearest.np)):
         if not loop:
             continue
-        found = [(t.np, c) for t in sorted(far, key=lambda t: t.np)
-                 if (c := cost(t, -t.np, loop, far_times.get(t.np)))]
+        found = [
+            (t.np, c)
+            for t in sorted(far, key=lambda t: t.np)
+            if (c := cost(t, -t.np, loop, far_times.get(t.np)))
+        ]
         # times per turn of another workload are no costs that can be compared with it
         before = [c for t in own if exact and (c := cost(t, t.np, loop, own_times.get(t.np)))]
         counts, values = tuple(n for n, _ in found), tuple(c for _, c in found)

@@ -5,6 +5,15 @@ from p3s.trace.summary import summary
 from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
 __all__ = [
-    "Call", "Comm", "RankTrace", "RunFiles", "RunTrace", "Site", "Window", "read_file", "read_run",
-    "run_files", "summary",
-]  # fmt: skip
+    "Call",
+    "Comm",
+    "RankTrace",
+    "RunFiles",
+    "RunTrace",
+    "Site",
+    "Window",
+    "read_file",
+    "read_run",
+    "run_files",
+    "summary",
+]

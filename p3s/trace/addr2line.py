@@ -22,9 +22,14 @@ def ask(path: str, wanted: Sequence[int]) -> dict[int, Line] | None:
         return None
     try:
         done = subprocess.run(
-            [tool, "-a", "-f", "-i", "-e", path], input="".join(f"{a:#x}\n" for a in wanted),
-            capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=True,
-        )  # fmt: skip
+            [tool, "-a", "-f", "-i", "-e", path],
+            input="".join(f"{a:#x}\n" for a in wanted),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     frames: dict[int, list[Line]] = {}

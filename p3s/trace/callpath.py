@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from p3s.trace.source import Where
 
 #: Libraries that only pass calls on: they begin threads, or call what they were given.
-_PASS_ON = ("libc.", "libc-", "libpthread", "ld-", "libgomp.", "libomp.", "libiomp", "libstdc++.",
-            "libffi.")  # fmt: skip
+_PASS_ON = (
+    "libc.",
+    "libc-",
+    "libpthread",
+    "ld-",
+    "libgomp.",
+    "libomp.",
+    "libiomp",
+    "libstdc++.",
+    "libffi.",
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,9 @@ def call_path(stack: Sequence[Where]) -> CallPath | None:
         own = kept[end] if end < len(kept) and kept[end].function else None
     if caller in (entry, own) or (at.function and caller is not None and not caller.function):
         caller = None
-    return CallPath(at, str(at) if at is stack[0] else at.name, caller, entry, own,
-                    library is not None)
+    return CallPath(
+        at, str(at) if at is stack[0] else at.name, caller, entry, own, library is not None
+    )
 
 
 def _named(stack: Sequence[Where]) -> list[Where]:
@@ -92,6 +102,6 @@ def _named(stack: Sequence[Where]) -> list[Where]:
 
 def _program(stack: Sequence[Where]) -> str:
     """Return the module of the program, that of the outermost frame; empty: it is Python's."""
-    return next((w.module for w in reversed(stack) if not w.module.startswith(_PASS_ON)),
-                stack[-1].module)
-
+    return next(
+        (w.module for w in reversed(stack) if not w.module.startswith(_PASS_ON)), stack[-1].module
+    )

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.errors import P3SError
 from p3s.text import plural
 from p3s.trace import layout, ops
-from p3s.trace.chunks import (
-    Chunk,
-    Damage,
-    Header,
-    Scan,
-    open_capture,
-    parse_header,
-    read_header,
-)
+from p3s.trace.chunks import Chunk, Damage, Header, Scan, open_capture, parse_header, read_header
 from p3s.trace.events import (
     EndRecord,
     Events,
@@ -41,9 +33,15 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 __all__ = [
-    "NAME", "Capture", "RawComm", "RawSite", "RawWindow", "rank_of", "read_capture",
+    "NAME",
+    "Capture",
+    "RawComm",
+    "RawSite",
+    "RawWindow",
+    "rank_of",
+    "read_capture",
     "read_header",
-]  # fmt: skip
+]
 
 
 @dataclass
@@ -95,8 +93,11 @@ class Capture:
         if self.damages:
             first, more = self.damages[0], len(self.damages) - 1
             also = f" and at {more} more place{'s' * (more > 1)}" if more else ""
-            lost = plural(self.lost_events, "event is", "events are") + " lost" \
-                if self.lost_events else "no event is lost"
+            lost = (
+                plural(self.lost_events, "event is", "events are") + " lost"
+                if self.lost_events
+                else "no event is lost"
+            )
             if self.end is None and not self.lost_events:
                 lost = "it is not known how many events are lost"
             return f"is damaged at byte {first.offset} ({first.what}){also}: {lost}"
@@ -288,10 +289,26 @@ class _Collector:
             call: row for call, row in self.counted.items() if call < len(known) and known[call]
         }
         capture = Capture(
-            self.path, self._header(), self.defs.opnames, self.defs.sites, self.defs.comms,
-            self.defs.windows, calls, events, resolved, done, cancelled, counted,
-            self.end, chunks, self.bytes, (), lost + dropped, len(events), self.phases,
-        )  # fmt: skip
+            self.path,
+            self._header(),
+            self.defs.opnames,
+            self.defs.sites,
+            self.defs.comms,
+            self.defs.windows,
+            calls,
+            events,
+            resolved,
+            done,
+            cancelled,
+            counted,
+            self.end,
+            chunks,
+            self.bytes,
+            (),
+            lost + dropped,
+            len(events),
+            self.phases,
+        )
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)
         return capture
@@ -344,11 +361,16 @@ class _Collector:
             init, peak, preempted = end.memory
             header = replace(header, resident_init=init, resident_peak=peak, preempted=preempted)
         return replace(
-            header, failed_polls=end.failed_polls, failed_poll_ns=max(end.failed_poll_ns, 0),
-            flags=end.flags, paused_calls=end.paused_calls,
-            tracer_ns=max(end.tracer_ns, 0), in_call=0, paused=False,
+            header,
+            failed_polls=end.failed_polls,
+            failed_poll_ns=max(end.failed_poll_ns, 0),
+            flags=end.flags,
+            paused_calls=end.paused_calls,
+            tracer_ns=max(end.tracer_ns, 0),
+            in_call=0,
+            paused=False,
             abort_code=header.abort_code if aborting else 0,
-        )  # fmt: skip
+        )
 
     def _compare_with_end(self, capture: Capture) -> None:
         """Note where what is there is not what END says, unless a damage explains it."""

@@ -17,8 +17,12 @@ from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
-    "complete", "partial", "damaged", "missing", "unreadable",
-)  # fmt: skip
+    "complete",
+    "partial",
+    "damaged",
+    "missing",
+    "unreadable",
+)
 #: Pairs of ranks named when their messages do not match.
 _NAMED_PAIRS = 3
 
@@ -100,9 +104,17 @@ def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
     damaged = capture.damages or turned
     status = DAMAGED if damaged else PARTIAL if problem else COMPLETE
     found = RankCheck(
-        capture.header.rank, path, status, capture.event_count, capture.bytes, capture.chunks,
-        capture.lost_events, capture.counted_events, capture.header.paused_calls, problem,
-    )  # fmt: skip
+        capture.header.rank,
+        path,
+        status,
+        capture.event_count,
+        capture.bytes,
+        capture.chunks,
+        capture.lost_events,
+        capture.counted_events,
+        capture.header.paused_calls,
+        problem,
+    )
     return found, capture
 
 
@@ -164,9 +176,13 @@ def _check_run(run_dir: Path) -> RunCheck:
         notes += _unmatched(messages)
     notes += _info_notes(run_dir)
     return RunCheck(
-        run_dir, size, COMPLETE if complete else _worst(listed), listed, tuple(problems),
+        run_dir,
+        size,
+        COMPLETE if complete else _worst(listed),
+        listed,
+        tuple(problems),
         tuple(notes),
-    )  # fmt: skip
+    )
 
 
 def _info_notes(run_dir: Path) -> list[str]:

@@ -175,9 +175,30 @@ def parse_header(raw: bytes, path: Path) -> Header:
 
 
 def _header(raw: bytes, path: Path) -> Header:
-    (_, _, minor, header_bytes, rank, size, realtime, monotonic, clock_cost, pid, source,
-     counters, family, host, names, limit, version, origin, run, launched, _,
-     _) = layout.HEADER.unpack_from(raw)  # fmt: skip
+    (
+        _,
+        _,
+        minor,
+        header_bytes,
+        rank,
+        size,
+        realtime,
+        monotonic,
+        clock_cost,
+        pid,
+        source,
+        counters,
+        family,
+        host,
+        names,
+        limit,
+        version,
+        origin,
+        run,
+        launched,
+        _,
+        _,
+    ) = layout.HEADER.unpack_from(raw)
     totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
     polls, poll_ns, in_call, flags, abort_code, paused, paused_calls, tracer_ns = totals
     if size > layout.MAX_RANKS:
@@ -196,12 +217,33 @@ def _header(raw: bytes, path: Path) -> Header:
         raise P3SError(f"{path} has an impossible header; trace the run again")
     width = layout.COUNTER_NAME_BYTES
     return Header(
-        rank, size, header_bytes, realtime, monotonic, clock_cost, pid, source,
+        rank,
+        size,
+        header_bytes,
+        realtime,
+        monotonic,
+        clock_cost,
+        pid,
+        source,
         tuple(_text(names[width * i : width * (i + 1)]) for i in range(counters)),
-        _text(family), _text(host), _text(version), _text(origin), limit, minor,
-        polls, max(poll_ns, 0), in_call, flags, abort_code, bool(paused), paused_calls,
-        max(tracer_ns, 0), run, launched, *_memory(raw, minor),
-    )  # fmt: skip
+        _text(family),
+        _text(host),
+        _text(version),
+        _text(origin),
+        limit,
+        minor,
+        polls,
+        max(poll_ns, 0),
+        in_call,
+        flags,
+        abort_code,
+        bool(paused),
+        paused_calls,
+        max(tracer_ns, 0),
+        run,
+        launched,
+        *_memory(raw, minor),
+    )
 
 
 def _memory(raw: bytes, minor: int) -> tuple[int, int, int]:
@@ -225,16 +267,42 @@ def _parse_chunk(raw: bytes, offset: int) -> Chunk | None:
     """Return the chunk whose 64 header bytes are given, None if they are not one."""
     if len(raw) < layout.CHUNK_BYTES:
         return None
-    (magic, kind, version, rank, sequence, capacity, columns, first, base, key, crc, state, count,
-     sealed) = layout.CHUNK.unpack_from(raw)  # fmt: skip
+    (
+        magic,
+        kind,
+        version,
+        rank,
+        sequence,
+        capacity,
+        columns,
+        first,
+        base,
+        key,
+        crc,
+        state,
+        count,
+        sealed,
+    ) = layout.CHUNK.unpack_from(raw)
     if magic != layout.CHUNK_MAGIC or zlib.crc32(raw[: layout.CHUNK_CRC_BYTES]) != crc:
         return None
     if capacity < layout.PAGE_BYTES or capacity % layout.PAGE_BYTES:
         return None
     return Chunk(
-        offset, kind, version, rank, sequence, capacity, columns, first, base, key,
-        state & 0xFFFFFFFF, state >> 32, count, bool(sealed),
-    )  # fmt: skip
+        offset,
+        kind,
+        version,
+        rank,
+        sequence,
+        capacity,
+        columns,
+        first,
+        base,
+        key,
+        state & 0xFFFFFFFF,
+        state >> 32,
+        count,
+        bool(sealed),
+    )
 
 
 @dataclass

@@ -44,8 +44,13 @@ def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np
     names = ["event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names]
     counters = [rank.counters[:, i] for i in range(len(run.counter_names))]
     columns: list[NDArray[np.generic]] = [
-        ordinal, thread, rank.start_ns, rank.elapsed_ns, rank.work, *counters,
-    ]  # fmt: skip
+        ordinal,
+        thread,
+        rank.start_ns,
+        rank.elapsed_ns,
+        rank.work,
+        *counters,
+    ]
     if run.counted_events:  # the step to an event from the one before need not be the program's
         names.append("gap")
         columns.append(np.zeros(length, dtype=np.int64) if rank.gap is None else rank.gap)
@@ -171,18 +176,28 @@ def json_pieces(run: RunTrace, only: int | None = None) -> Iterator[str]:
     from p3s.study import SCHEMA_VERSION
 
     head = {
-        "schema": "p3s.dump", "schema_version": SCHEMA_VERSION, "path": str(run.path),
-        "np": run.np, "work_unit": run.work_unit, "work_origin": run.work_origin,
+        "schema": "p3s.dump",
+        "schema_version": SCHEMA_VERSION,
+        "path": str(run.path),
+        "np": run.np,
+        "work_unit": run.work_unit,
+        "work_origin": run.work_origin,
         "counters": list(run.counter_names),
         "sites": [{"key": site.key, "frames": list(site.frames)} for site in run.sites],
         "comms": [vars(comm) for comm in run.comms],
         "windows": [vars(window) for window in run.windows],
         "calls": [vars(call) for call in run.calls],
         "columns": [
-            "event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names,
-            *(["gap"] if run.counted_events else []), "call",
+            "event",
+            "thread",
+            "start_ns",
+            "elapsed_ns",
+            "work",
+            *run.counter_names,
+            *(["gap"] if run.counted_events else []),
+            "call",
         ],
-    }  # fmt: skip
+    }
     yield json.dumps(head, ensure_ascii=True)[:-1] + ', "ranks": ['
     for place, rank in enumerate(ranks_of(run, only)):
         yield from _rank_json(run, rank, ",\n" if place else "\n")
@@ -191,8 +206,11 @@ def json_pieces(run: RunTrace, only: int | None = None) -> Iterator[str]:
 
 def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
     about = {
-        "rank": rank.rank, "complete": rank.complete, "problem": rank.problem,
-        "failed_polls": rank.failed_polls, "failed_poll_ns": rank.failed_poll_ns,
+        "rank": rank.rank,
+        "complete": rank.complete,
+        "problem": rank.problem,
+        "failed_polls": rank.failed_polls,
+        "failed_poll_ns": rank.failed_poll_ns,
         "paused_calls": rank.paused_calls,
         "counted": [[call, *row] for call, row in sorted(rank.counted.items())],
         "done": [
@@ -201,7 +219,7 @@ def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
                 rank.done.tolist(), rank.cancelled.tolist(), strict=True
             )
         ],
-    }  # fmt: skip
+    }
     yield before + json.dumps(about)[:-1] + ', "events": ['
     _, columns = _columns(run, rank)
     for begin in range(0, len(rank.call), _BLOCK):
@@ -226,9 +244,15 @@ def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
     total = 0
     try:
         with pq.ParquetWriter(
-            temporary, schema, compression="zstd", compression_level=1, write_statistics=False,
-            use_dictionary=tables.repeated(), write_page_checksum=True, store_schema=True,
-        ) as writer:  # fmt: skip
+            temporary,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            write_statistics=False,
+            use_dictionary=tables.repeated(),
+            write_page_checksum=True,
+            store_schema=True,
+        ) as writer:
             for rank in ranks_of(run, only):
                 table = tables.table(rank, schema)
                 if len(rank.call):
@@ -247,10 +271,16 @@ class _CallColumns:
     """What the rows of the Parquet file take from the run's table of calls."""
 
     _NUMBERS = (
-        ("comm", "int32"), ("peer", "int32"), ("bytes", "int64"), ("count", "int64"),
-        ("elem_bytes", "int32"), ("tag", "int32"), ("root", "int32"), ("depth", "int32"),
+        ("comm", "int32"),
+        ("peer", "int32"),
+        ("bytes", "int64"),
+        ("count", "int64"),
+        ("elem_bytes", "int32"),
+        ("tag", "int32"),
+        ("root", "int32"),
+        ("depth", "int32"),
         ("window", "int32"),
-    )  # fmt: skip
+    )
 
     def __init__(self, run: RunTrace) -> None:
         import numpy as np
@@ -277,14 +307,21 @@ class _CallColumns:
 
         text = pa.dictionary(pa.int32(), pa.string())
         fields = [
-            ("rank", pa.int32()), ("event", pa.int64()), ("thread", pa.int32()), ("op", text),
+            ("rank", pa.int32()),
+            ("event", pa.int64()),
+            ("thread", pa.int32()),
+            ("op", text),
             ("site", text),
-            *[(name, pa.int32() if kind == "int32" else pa.int64())
-              for name, kind in self._NUMBERS],
-            ("start_ns", pa.int64()), ("elapsed_ns", pa.int64()), ("work", pa.int64()),
+            *[
+                (name, pa.int32() if kind == "int32" else pa.int64())
+                for name, kind in self._NUMBERS
+            ],
+            ("start_ns", pa.int64()),
+            ("elapsed_ns", pa.int64()),
+            ("work", pa.int64()),
             *[(f"counter:{name}", pa.int64()) for name in self.run.counter_names],
             *([("gap", pa.int64())] if self.run.counted_events else []),
-        ]  # fmt: skip
+        ]
         return pa.schema(fields, metadata=self._metadata())
 
     def _metadata(self) -> dict[str, str]:
@@ -316,7 +353,9 @@ class _CallColumns:
             pa.DictionaryArray.from_arrays(pa.array(self.op[call]), self.ops),
             pa.DictionaryArray.from_arrays(pa.array(self.site[call]), self.sites),
             *[pa.array(column[call]) for column in self.numbers.values()],
-            pa.array(start), pa.array(elapsed), pa.array(work),
+            pa.array(start),
+            pa.array(elapsed),
+            pa.array(work),
             *[pa.array(np.ascontiguousarray(column)) for column in counters],
-        ]  # fmt: skip
+        ]
         return pa.Table.from_arrays(arrays, schema=schema)

@@ -109,9 +109,12 @@ def _ranges(die: Any, unit: Any) -> list[tuple[int, int]]:
 
 #: Scopes that hold functions without having addresses of their own.
 _SCOPES = {
-    "DW_TAG_namespace", "DW_TAG_module", "DW_TAG_class_type", "DW_TAG_structure_type",
+    "DW_TAG_namespace",
+    "DW_TAG_module",
+    "DW_TAG_class_type",
+    "DW_TAG_structure_type",
     "DW_TAG_lexical_block",
-}  # fmt: skip
+}
 
 
 def _functions(unit: Any, addresses: Sequence[int]) -> dict[int, list[tuple[str, int, int]]]:
@@ -129,8 +132,11 @@ def _functions(unit: Any, addresses: Sequence[int]) -> dict[int, list[tuple[str,
                 inside = sorted(_inside(die, unit, wanted))
                 if not inside:
                     continue
-                row = (_name_of(die), _number(die, "DW_AT_call_file"),
-                       max(_number(die, "DW_AT_call_line"), 0))  # fmt: skip
+                row = (
+                    _name_of(die),
+                    _number(die, "DW_AT_call_file"),
+                    max(_number(die, "DW_AT_call_line"), 0),
+                )
                 for address in inside:
                     found.setdefault(address, []).append(row)
                 todo.append((die, inside))

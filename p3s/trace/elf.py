@@ -90,8 +90,10 @@ class Binary:
         code = b""
         for segment in self._elf.iter_segments():
             start = segment["p_vaddr"]
-            if segment["p_type"] == "PT_LOAD" and segment["p_flags"] & 1 and (
-                start < address <= start + segment["p_filesz"]
+            if (
+                segment["p_type"] == "PT_LOAD"
+                and segment["p_flags"] & 1
+                and (start < address <= start + segment["p_filesz"])
             ):
                 first = max(start, address - 8)
                 self._elf.stream.seek(segment["p_offset"] + first - start)
@@ -240,12 +242,24 @@ def _functions_in(elf: Any, name: str) -> Iterator[tuple[int, int, int, str]]:
         return
     order = "<" if elf.little_endian else ">"
     fields = (
-        [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"),
-         ("value", "u8"), ("size", "u8")]
+        [
+            ("name", "u4"),
+            ("info", "u1"),
+            ("other", "u1"),
+            ("section", "u2"),
+            ("value", "u8"),
+            ("size", "u8"),
+        ]
         if elf.elfclass == 64
-        else [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"),
-              ("other", "u1"), ("section", "u2")]
-    )  # fmt: skip
+        else [
+            ("name", "u4"),
+            ("value", "u4"),
+            ("size", "u4"),
+            ("info", "u1"),
+            ("other", "u1"),
+            ("section", "u2"),
+        ]
+    )
     row = np.dtype([(key, order + kind) for key, kind in fields])
     data = section.data()
     table = np.frombuffer(data[: len(data) // row.itemsize * row.itemsize], dtype=row)
@@ -263,9 +277,19 @@ def _unsound() -> tuple[type[Exception], ...]:
     from elftools.construct import ConstructError
 
     return (
-        ELFError, DWARFError, ConstructError, struct.error, ArithmeticError, AssertionError,
-        AttributeError, LookupError, TypeError, ValueError, RecursionError, MemoryError,
-    )  # fmt: skip
+        ELFError,
+        DWARFError,
+        ConstructError,
+        struct.error,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    )
 
 
 _UNSOUND: tuple[type[Exception], ...] = _unsound()

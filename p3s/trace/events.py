@@ -66,10 +66,14 @@ class Events:
 
         ordinal = np.arange(len(self)) if self.ordinal is None else self.ordinal
         return Events(
-            self.call[rows].copy(), self.start_ns[rows].copy(), self.elapsed_ns[rows].copy(),
-            self.work[rows].copy(), self.counters[rows].copy(), ordinal[rows].copy(),
+            self.call[rows].copy(),
+            self.start_ns[rows].copy(),
+            self.elapsed_ns[rows].copy(),
+            self.work[rows].copy(),
+            self.counters[rows].copy(),
+            ordinal[rows].copy(),
             None if self.gap is None else self.gap[rows].copy(),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,7 @@ def no_events(counters: int) -> Events:
     import numpy as np
 
     none = np.empty(0, dtype=np.int64)
-    return Events(
-        none.astype(np.uint32), none, none, none, np.empty((0, counters), dtype=np.int64)
-    )
+    return Events(none.astype(np.uint32), none, none, none, np.empty((0, counters), dtype=np.int64))
 
 
 def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Events:

@@ -40,9 +40,14 @@ CHUNK_VERSION, GAP_VERSION = 1, 2
 
 DEFS, EVENTS, DONE, RESOLVED, COUNTS, END, PHASES = range(1, 8)
 KIND_NAMES = {
-    DEFS: "definitions", EVENTS: "events", DONE: "completions", RESOLVED: "resolved receives",
-    COUNTS: "counts", END: "end", PHASES: "phases",
-}  # fmt: skip
+    DEFS: "definitions",
+    EVENTS: "events",
+    DONE: "completions",
+    RESOLVED: "resolved receives",
+    COUNTS: "counts",
+    END: "end",
+    PHASES: "phases",
+}
 
 #: Kinds whose rows change in place: their checksum holds once they are sealed.
 IN_PLACE = (COUNTS, PHASES)
@@ -53,10 +58,19 @@ END_RECORD = struct.Struct("<QQQQQqQQIIIIq")
 
 #: Payload of a CALL record.
 CALL_FIELDS = [
-    ("op", "<u4"), ("site", "<u4"), ("comm", "<i4"), ("peer", "<i4"), ("tag", "<i4"),
-    ("root", "<i4"), ("bytes", "<i8"), ("count", "<i8"), ("elem_bytes", "<u4"),
-    ("thread", "<u4"), ("depth", "<u4"), ("window", "<i4"),
-]  # fmt: skip
+    ("op", "<u4"),
+    ("site", "<u4"),
+    ("comm", "<i4"),
+    ("peer", "<i4"),
+    ("tag", "<i4"),
+    ("root", "<i4"),
+    ("bytes", "<i8"),
+    ("count", "<i8"),
+    ("elem_bytes", "<u4"),
+    ("thread", "<u4"),
+    ("depth", "<u4"),
+    ("window", "<i4"),
+]
 CALL_PAYLOAD_BYTES = 56
 RECORD_HEAD = struct.Struct("<II")
 
@@ -65,11 +79,22 @@ EVENT_COLUMNS = 4
 COUNT_FIELDS = [("events", "<u8"), ("elapsed_ns", "<i8"), ("work", "<i8"), ("reserved", "<u8")]
 
 PHASE_FIELDS = [
-    ("phase", "<u4"), ("state", "<u4"), ("turns", "<u8"), ("measured", "<u8"),
-    ("batches", "<u8"), ("mean", "<f8"), ("variance", "<f8"), ("elapsed_ns", "<i8"),
-    ("work", "<i8"), ("left_out", "<u8"), ("early", "<u8"), ("early_elapsed_ns", "<i8"),
-    ("early_work", "<i8"), ("detailed", "<u8"), ("detailed_mean", "<f8"),
-]  # fmt: skip
+    ("phase", "<u4"),
+    ("state", "<u4"),
+    ("turns", "<u8"),
+    ("measured", "<u8"),
+    ("batches", "<u8"),
+    ("mean", "<f8"),
+    ("variance", "<f8"),
+    ("elapsed_ns", "<i8"),
+    ("work", "<i8"),
+    ("left_out", "<u8"),
+    ("early", "<u8"),
+    ("early_elapsed_ns", "<i8"),
+    ("early_work", "<i8"),
+    ("detailed", "<u8"),
+    ("detailed_mean", "<f8"),
+]
 
 WALL, CPU, INSTRUCTIONS = 1, 2, 3
 WORK_UNITS = {WALL: "wall_ns", CPU: "cpu_ns", INSTRUCTIONS: "instructions"}

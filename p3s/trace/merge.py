@@ -68,10 +68,7 @@ class Tables:
         rows, width = self.rows, 8 * matrix.shape[1]
         raw = np.ascontiguousarray(matrix).tobytes()
         return np.array(
-            [
-                rows.setdefault(raw[at : at + width], len(rows))
-                for at in range(0, len(raw), width)
-            ],
+            [rows.setdefault(raw[at : at + width], len(rows)) for at in range(0, len(raw), width)],
             dtype=np.int64,
         )
 
@@ -103,9 +100,14 @@ class Tables:
         rows[:, _COMM] = _mapped(calls["comm"], comm_of)
         rows[:, _WINDOW] = _mapped(calls["window"], window_of)
         for column, name in (
-            (_PEER, "peer"), (_BYTES, "bytes"), (_ELEM, "elem_bytes"), (_TAG, "tag"),
-            (_ROOT, "root"), (_COUNT, "count"), (_DEPTH, "depth"),
-        ):  # fmt: skip
+            (_PEER, "peer"),
+            (_BYTES, "bytes"),
+            (_ELEM, "elem_bytes"),
+            (_TAG, "tag"),
+            (_ROOT, "root"),
+            (_COUNT, "count"),
+            (_DEPTH, "depth"),
+        ):
             rows[:, column] = calls[name]
         return rows
 

@@ -20,10 +20,7 @@ class Modules:
     """
 
     def __init__(
-        self,
-        command: Sequence[str] = (),
-        homes: Sequence[Path] = (),
-        more: Sequence[Path] = (),
+        self, command: Sequence[str] = (), homes: Sequence[Path] = (), more: Sequence[Path] = ()
     ) -> None:
         self._files: list[Path] = [path for path in more if path.is_file()]
         first = [path for path in more if not path.is_file()]
@@ -55,8 +52,9 @@ class Modules:
     def of_system(path: Path) -> bool:
         """Tell whether a file came with the system, so that no user compiles it."""
         real = path.resolve()
-        return (any(map(real.is_relative_to, ("/usr", "/lib", "/lib64", "/bin", "/sbin")))
-                and not real.is_relative_to("/usr/local"))
+        return any(
+            map(real.is_relative_to, ("/usr", "/lib", "/lib64", "/bin", "/sbin"))
+        ) and not real.is_relative_to("/usr/local")
 
     def _candidates(self, name: str) -> Iterator[Path]:
         if not name or "/" in name or name in (".", ".."):

@@ -47,22 +47,36 @@ def _declare_collectives(kind: str, names: str) -> None:
 
 # A started persistent operation carries the name of the call that made it
 # (MPI_Send_init, ...); the *_init call itself moves nothing and is not an event.
-_declare(SEND, "Send Ssend Bsend Rsend Isend Issend Ibsend Irsend"
-               " Send_init Ssend_init Bsend_init Rsend_init Sendrecv Sendrecv_replace"
-               " Isendrecv Isendrecv_replace")
+_declare(
+    SEND,
+    "Send Ssend Bsend Rsend Isend Issend Ibsend Irsend"
+    " Send_init Ssend_init Bsend_init Rsend_init Sendrecv Sendrecv_replace"
+    " Isendrecv Isendrecv_replace",
+)
 _declare(RECV, "Recv Irecv Recv_init Mrecv Imrecv Sendrecv_recv Isendrecv_recv")
-_declare(COMPLETION, "Wait Waitall Waitany Waitsome Test Testall Testany Testsome"
-                     " Probe Iprobe Mprobe Improbe")
-_declare_collectives(COLLECTIVE, "Barrier Bcast Reduce Allreduce Gather Gatherv Scatter Scatterv"
-                                 " Allgather Allgatherv Alltoall Alltoallv Alltoallw"
-                                 " Reduce_scatter Reduce_scatter_block Scan Exscan")
-_declare(COMM, "Comm_dup Comm_dup_with_info Comm_idup Comm_idup_with_info Comm_split"
-               " Comm_split_type Comm_create Comm_create_group Comm_create_from_group Comm_free"
-               " Comm_disconnect"
-               " Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent"
-               " Intercomm_create Intercomm_create_from_groups Intercomm_merge")
-_declare_collectives(NEIGHBOR, "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
-                               " Neighbor_alltoallv Neighbor_alltoallw")
+_declare(
+    COMPLETION,
+    "Wait Waitall Waitany Waitsome Test Testall Testany Testsome Probe Iprobe Mprobe Improbe",
+)
+_declare_collectives(
+    COLLECTIVE,
+    "Barrier Bcast Reduce Allreduce Gather Gatherv Scatter Scatterv"
+    " Allgather Allgatherv Alltoall Alltoallv Alltoallw"
+    " Reduce_scatter Reduce_scatter_block Scan Exscan",
+)
+_declare(
+    COMM,
+    "Comm_dup Comm_dup_with_info Comm_idup Comm_idup_with_info Comm_split"
+    " Comm_split_type Comm_create Comm_create_group Comm_create_from_group Comm_free"
+    " Comm_disconnect"
+    " Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent"
+    " Intercomm_create Intercomm_create_from_groups Intercomm_merge",
+)
+_declare_collectives(
+    NEIGHBOR,
+    "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
+    " Neighbor_alltoallv Neighbor_alltoallw",
+)
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
 _declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
 

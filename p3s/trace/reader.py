@@ -66,9 +66,7 @@ class LazyRanks(Sequence[RankTrace]):
         if source is None:
             return _nothing(rank, self._problems.get(rank, ""))
         capture = read_capture(source.path)
-        if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(
-            source.resolved
-        ):
+        if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
             raise P3SError(f"{source.path} has changed while it was read; read it again")
         call = event_calls(capture, source.calls, source.resolved)
         return _rank_trace(capture, call, source.calls, source.problem)
@@ -274,10 +272,14 @@ class _Reading:
         size = sum(
             column.nbytes
             for column in (
-                trace.call, trace.start_ns, trace.elapsed_ns, trace.work, trace.done,
+                trace.call,
+                trace.start_ns,
+                trace.elapsed_ns,
+                trace.work,
+                trace.done,
                 trace.counters,
             )
-        )  # fmt: skip
+        )
         if self._kept_bytes + size <= self._most_kept:
             self._kept_bytes += size
             self.ranks._kept[rank] = trace
@@ -355,9 +357,13 @@ def run_files(run_dir: Path) -> RunFiles:
     files, unreadable = _headers(run_dir)
     size = files[min(files)][1].size
     return RunFiles(
-        size, run_dir, {rank: files[rank][0] for rank in sorted(files)},
-        _absent(run_dir, size, files, unreadable), _one_unit(run_dir, files), _wall_ns(run_dir),
-    )  # fmt: skip
+        size,
+        run_dir,
+        {rank: files[rank][0] for rank in sorted(files)},
+        _absent(run_dir, size, files, unreadable),
+        _one_unit(run_dir, files),
+        _wall_ns(run_dir),
+    )
 
 
 def _absent(

@@ -51,8 +51,10 @@ def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]
     """
     files = capture_files(_a_run(run_dir))
     if target.exists() and (not target.is_dir() or target.resolve() == run_dir.resolve()):
-        raise UsageError(f"{target} is {'the original' if target.is_dir() else 'a file'}; give a"
-                         " new directory with -o")
+        raise UsageError(
+            f"{target} is {'the original' if target.is_dir() else 'a file'}; give a"
+            " new directory with -o"
+        )
     if target.exists() and not force:
         raise UsageError(f"{target} exists; give a new directory with -o, or add --force")
     model = _any_header(files)
@@ -264,10 +266,21 @@ def _chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
     page = layout.PAGE_BYTES
     capacity = (layout.CHUNK_BYTES + len(payload) + page - 1) // page * page
     head = layout.CHUNK.pack(
-        layout.CHUNK_MAGIC, chunk.kind, chunk.version, chunk.rank, chunk.sequence, capacity,
-        chunk.columns, chunk.first, chunk.base_ns, chunk.file_key, 0,
-        chunk.used | chunk.crc << 32, chunk.count, int(chunk.sealed),
-    )  # fmt: skip
+        layout.CHUNK_MAGIC,
+        chunk.kind,
+        chunk.version,
+        chunk.rank,
+        chunk.sequence,
+        capacity,
+        chunk.columns,
+        chunk.first,
+        chunk.base_ns,
+        chunk.file_key,
+        0,
+        chunk.used | chunk.crc << 32,
+        chunk.count,
+        int(chunk.sealed),
+    )
     start = head[: layout.CHUNK_CRC_BYTES]
     crc = struct.pack("<I", zlib.crc32(start))
     whole = start + crc + head[layout.CHUNK_CRC_BYTES + 4 :] + payload

@@ -23,8 +23,9 @@ def resolve_sites(
 
     programs, started = _of_runs(study)
     root = study.root.resolve()
-    where = Modules([*programs, *_command(study)], [*started, Path.cwd(), root.parent, root],
-                    list(more))
+    where = Modules(
+        [*programs, *_command(study)], [*started, Path.cwd(), root.parent, root], list(more)
+    )
     frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
     return resolve(frames, where, _traced_ns(study))
 
@@ -39,8 +40,10 @@ def _command(study: Study) -> list[str]:
 def _of_runs(study: Study) -> tuple[list[str], list[Path]]:
     """Return the programs that were run, by absolute path, and the directories this was done in."""
     infos = [run.info for each in (study, *sources(study)) for run in each.runs()]
-    programs, started = ([word for info in infos if isinstance(word := info.get(key), str)]
-                         for key in ("program", "directory"))
+    programs, started = (
+        [word for info in infos if isinstance(word := info.get(key), str)]
+        for key in ("program", "directory")
+    )
     return list(dict.fromkeys(programs)), [Path(word) for word in dict.fromkeys(started)]
 
 

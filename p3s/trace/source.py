@@ -143,10 +143,14 @@ def _in_module(
                 name, start = symbol if symbol is not None else ("", 0)
                 if line is not None and (line.line or line.function):
                     found[where.frame] = Where(
-                        where.frame, where.module, line.function or name, line.file, line.line,
+                        where.frame,
+                        where.module,
+                        line.function or name,
+                        line.file,
+                        line.line,
                         where.offset - start if symbol else where.offset,
                         tuple(_inlined_into(where.module, each) for each in line.around),
-                    )  # fmt: skip
+                    )
                 elif symbol is not None:
                     found[where.frame] = Where(
                         where.frame, where.module, name, offset=where.offset - start
@@ -163,8 +167,11 @@ def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
     """Say what a module lacks, and what helps: a library of the system cannot be compiled anew."""
     if bare and (bare == calls or not of_system):
         some = "its" if bare == calls else f"{bare} of its {calls}"
-        helps = ("install its debug symbols to see functions" if of_system
-                 else "compile with -g to see functions and lines")  # fmt: skip
+        helps = (
+            "install its debug symbols to see functions"
+            if of_system
+            else "compile with -g to see functions and lines"
+        )
         return f"{some} calls are addresses, as it has no symbols for them; {helps}"
     if lines or of_system:
         return ""

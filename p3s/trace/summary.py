@@ -35,10 +35,14 @@ def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
         row = found.setdefault(
             call.op,
             {
-                "kind": ops.kind_of(call.op), "events": 0, "bytes": 0, "elements": 0,
-                "elapsed_ns": 0, "work": 0,
+                "kind": ops.kind_of(call.op),
+                "events": 0,
+                "bytes": 0,
+                "elements": 0,
+                "elapsed_ns": 0,
+                "work": 0,
             },
-        )  # fmt: skip
+        )
         moves = row["kind"] != ops.COMPLETION
         row["events"] += count
         row["bytes"] += count * call.bytes * moves

@@ -29,8 +29,7 @@ class CallCost:
 
 
 def call_costs(
-    classes: Sequence[CallClass], programs: Sequence[Program],
-    results: Mapping[int, ProgramResult],
+    classes: Sequence[CallClass], programs: Sequence[Program], results: Mapping[int, ProgramResult]
 ) -> tuple[CallCost, ...]:
     """Return the cost of every call class: mean of a pass, median over passes and programs.
 
@@ -76,12 +75,18 @@ def interpolated(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> tup
             (("call",), "same call at another distance"),
             (("kind",), "calls of its kind at another distance"),
         ):
-            near = [k for k in known if not classes[k].members and all(
-                getattr(classes[k], name) == getattr(cls, name) for name in same)]
+            near = [
+                k
+                for k in known
+                if not classes[k].members
+                and all(getattr(classes[k], name) == getattr(cls, name) for name in same)
+            ]
             if near:
-                filled[c] = CallCost(_between(cls.bytes, near, classes, costs), INTERPOLATED,
-                                     f"from the {word}" if word.startswith("same") else
-                                     f"from {word}")
+                filled[c] = CallCost(
+                    _between(cls.bytes, near, classes, costs),
+                    INTERPOLATED,
+                    f"from the {word}" if word.startswith("same") else f"from {word}",
+                )
                 break
     return tuple(filled)
 

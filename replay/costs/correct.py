@@ -38,9 +38,15 @@ _MOST_PROGRAMS = 6
 class Executions:
     """Programs that were executed, and what a simulation says of them."""
 
-    def __init__(self, classes: Sequence[MessageClass], programs: Sequence[Program], world: World,
-                 simulate: Simulate, work_scale: float = 1.0,
-                 fabric: Fabric | None = None) -> None:
+    def __init__(
+        self,
+        classes: Sequence[MessageClass],
+        programs: Sequence[Program],
+        world: World,
+        simulate: Simulate,
+        work_scale: float = 1.0,
+        fabric: Fabric | None = None,
+    ) -> None:
         self.classes, self.programs, self.world = classes, programs, world
         self.simulate, self.work_scale, self.fabric = simulate, work_scale, fabric
         self._done: dict[int, Executed] = {}
@@ -48,31 +54,39 @@ class Executions:
     def done(self, number: int) -> Executed:
         """Return a program as steps."""
         if number not in self._done:
-            self._done[number] = executed(self.programs[number], self.world,
-                                          work_scale=self.work_scale)
+            self._done[number] = executed(
+                self.programs[number], self.world, work_scale=self.work_scale
+            )
         return self._done[number]
 
     def place(self, number: int, network: Network) -> Network:
         """Return the network as it is between the nodes that a program ran on."""
         return network if self.fabric is None else self.fabric.place(number, network)
 
-    def compare(self, samples: Sequence[Observed], network: Network
-                ) -> Iterator[tuple[Observed, Floats]]:
+    def compare(
+        self, samples: Sequence[Observed], network: Network
+    ) -> Iterator[tuple[Observed, Floats]]:
         """Yield samples and the simulated transfers of their messages, NaN where nobody waits.
 
         Of each size and distance, only samples of a few programs are looked at.
         """
         for number, wanted in _by_program(samples).items():
             times = simulated_transfers(
-                self.programs[number], self.done(number), self.place(number, network),
-                self.simulate, self.classes)
+                self.programs[number],
+                self.done(number),
+                self.place(number, network),
+                self.simulate,
+                self.classes,
+            )
             if times is not None:
                 for observed in wanted:
                     yield observed, times[observed.message]
 
 
 def corrected(
-    executions: Executions, use: Sequence[Observed], points: Mapping[Key, Estimate],
+    executions: Executions,
+    use: Sequence[Observed],
+    points: Mapping[Key, Estimate],
     build: Callable[[Mapping[Key, float]], Network],
 ) -> dict[Key, float]:
     """Return the shifts in ns of all points that let the simulation give what was measured.
@@ -103,7 +117,8 @@ def checked(executions: Executions, costs: Sequence[MessageCost], network: Netwo
         both = ~np.isnan(measured) & ~np.isnan(simulated)
         if both.any():
             found.setdefault(observed.cls, []).append(
-                (float((measured - simulated)[both].mean()), float(measured[both].mean())))
+                (float((measured - simulated)[both].mean()), float(measured[both].mean()))
+            )
     off = np.full(len(costs), np.nan)
     for cls, pairs in found.items():
         off[cls] = sum(e for e, _ in pairs) / max(sum(m for _, m in pairs), 1.0)
@@ -144,7 +159,10 @@ def _by_program(samples: Sequence[Observed]) -> dict[int, list[Observed]]:
 
 
 def simulated_transfers(
-    program: Program, done: Executed, network: Network, simulate: Simulate,
+    program: Program,
+    done: Executed,
+    network: Network,
+    simulate: Simulate,
     classes: Sequence[MessageClass],
 ) -> Floats | None:
     """Return the transfer of every message of the program's pairing; NaN where nobody waits.

@@ -55,8 +55,12 @@ class Places:
 
 
 def places(
-    n: int, phases: Sequence[int], sections: Sequence[Section], full: Sequence[Steps],
-    origin: Sequence[Ints], phase_of_row: Ints,
+    n: int,
+    phases: Sequence[int],
+    sections: Sequence[Section],
+    full: Sequence[Steps],
+    origin: Sequence[Ints],
+    phase_of_row: Ints,
 ) -> Places:
     """Return where the time of every fully expanded step belongs.
 
@@ -96,16 +100,24 @@ def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
     """
     column = np.searchsorted(np.asarray(phases, dtype=np.int64), trace.phase)
     late = ~trace.is_op(*INIT_OPS)
-    total = np.bincount(trace.rank * len(phases) + column,
-                        weights=trace.work * trace.repeat * late,
-                        minlength=trace.n * len(phases))
+    total = np.bincount(
+        trace.rank * len(phases) + column,
+        weights=trace.work * trace.repeat * late,
+        minlength=trace.n * len(phases),
+    )
     return np.asarray(total.reshape(trace.n, len(phases)), dtype=np.float64)
 
 
 def phase_times(
-    where: Places, full: Sequence[Steps], node_of: Ints, distance: Ints | None,
-    networks: tuple[Network, Network, Network], simulate: Simulate, spread: Spread | None = None,
-    work: Floats | None = None, work_off: Floats | None = None,
+    where: Places,
+    full: Sequence[Steps],
+    node_of: Ints,
+    distance: Ints | None,
+    networks: tuple[Network, Network, Network],
+    simulate: Simulate,
+    spread: Spread | None = None,
+    work: Floats | None = None,
+    work_off: Floats | None = None,
 ) -> tuple[PhaseTimes, tuple[Floats, ...]]:
     """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
 
@@ -118,9 +130,18 @@ def phase_times(
     for steps in full:
         times = [np.zeros(len(steps)) for _ in found]
         repeats = repeats_of(steps) if spread else 1
-        vary = varied(
-            steps, node_of, distance, networks[0], spread,
-            np.zeros(0) if work_off is None else work_off) if spread else None
+        vary = (
+            varied(
+                steps,
+                node_of,
+                distance,
+                networks[0],
+                spread,
+                np.zeros(0) if work_off is None else work_off,
+            )
+            if spread
+            else None
+        )
         for repeat in range(repeats):
             for which, network in enumerate(networks):
                 more: dict[str, Any] = {}
@@ -131,17 +152,33 @@ def phase_times(
                     drawn = vary.computing(rng)
                 result = simulate(drawn, node_of, network, distance=distance, **more)
                 long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
-                values = [long] if which else [
-                    long, result.waiting_ns, result.transfer_ns, result.software_ns,
-                    result.begin_ns]
-                for into, value in zip(times[4 + which:] if which else times, values,
-                                       strict=False):
+                values = (
+                    [long]
+                    if which
+                    else [
+                        long,
+                        result.waiting_ns,
+                        result.transfer_ns,
+                        result.software_ns,
+                        result.begin_ns,
+                    ]
+                )
+                for into, value in zip(
+                    times[4 + which :] if which else times, values, strict=False
+                ):
                     into += np.asarray(value) / repeats
         for column, value in zip(found, times, strict=True):
             column.append(value)
     comm, waiting, transfer, software = (where.total(column) for column in found[:4])
     low, high = (where.total(column) for column in found[5:])
     times_of = PhaseTimes(
-        where.phases, comm, np.minimum(low, comm), np.maximum(high, comm), waiting, transfer,
-        software, where.total([steps.work_ns for steps in full]) if work is None else work)
+        where.phases,
+        comm,
+        np.minimum(low, comm),
+        np.maximum(high, comm),
+        waiting,
+        transfer,
+        software,
+        where.total([steps.work_ns for steps in full]) if work is None else work,
+    )
     return times_of, tuple(found[4])

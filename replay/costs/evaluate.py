@@ -70,32 +70,58 @@ class Anyway:
 
 
 def simulated(
-    trace: ScaledTrace, plan: ReplayPlan, results: Mapping[int, ProgramResult], *,
-    work_scale: float = 1.0, rough: Network | None = None, simulate: Any = None,
+    trace: ScaledTrace,
+    plan: ReplayPlan,
+    results: Mapping[int, ProgramResult],
+    *,
+    work_scale: float = 1.0,
+    rough: Network | None = None,
+    simulate: Any = None,
 ) -> Simulation:
     """Return costs from the results of ``plan.programs`` and the simulation fed with them.
 
     ``rough``: costs of what nothing was measured of.
     """
     programs_by, whole_by = (Anyway(), Anyway()) if simulate is None else (simulate, simulate)
-    costs = network_of(plan.messages, plan.programs, results, plan.world, programs_by,
-                       work_scale=work_scale, rough=rough, fabric=fabric_of(plan))
+    costs = network_of(
+        plan.messages,
+        plan.programs,
+        results,
+        plan.world,
+        programs_by,
+        work_scale=work_scale,
+        rough=rough,
+        fabric=fabric_of(plan),
+    )
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(
-        where, plan.full, plan.mapping.node_of, plan.distance,
-        (costs.network, costs.low, costs.high), whole_by, costs.spread, work_of(trace, phases),
-        costs.work)
+        where,
+        plan.full,
+        plan.mapping.node_of,
+        plan.distance,
+        (costs.network, costs.low, costs.high),
+        whole_by,
+        costs.spread,
+        work_of(trace, phases),
+        costs.work,
+    )
     between = nothing_known(plan.topology) if costs.trunks is None else costs.trunks.notes
     notes = (*between, *dict.fromkeys(getattr(whole_by, "notes", ())))
     return Simulation(costs, times, where, begin, notes)
 
 
 def evaluate(
-    trace: ScaledTrace, plan: ReplayPlan, results: Mapping[int, ProgramResult],
-    simulation: Simulation, places_of: Sequence[Any], *,
-    timed: Sequence[Program] = (), timed_results: Mapping[int, ProgramResult] | None = None,
-    nodes: Sequence[str] = (), wall_s: float = 0.0,
+    trace: ScaledTrace,
+    plan: ReplayPlan,
+    results: Mapping[int, ProgramResult],
+    simulation: Simulation,
+    places_of: Sequence[Any],
+    *,
+    timed: Sequence[Program] = (),
+    timed_results: Mapping[int, ProgramResult] | None = None,
+    nodes: Sequence[str] = (),
+    wall_s: float = 0.0,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the content of the JSON file and the columns of the table.
 
@@ -104,14 +130,25 @@ def evaluate(
     """
     costs, times = simulation.costs, simulation.times
     calls = calls_of(plan, results, costs)
-    of_step = [charged(call_of, origin, direct_of, calls) for call_of, origin, direct_of in
-               zip(plan.call_of, plan.origin, plan.direct_of, strict=True)]
+    of_step = [
+        charged(call_of, origin, direct_of, calls)
+        for call_of, origin, direct_of in zip(
+            plan.call_of, plan.origin, plan.direct_of, strict=True
+        )
+    ]
     thesis = thesis_sum(simulation.where, of_step, calls)
     whole: Whole | None = None
     if timed and timed_results:
         whole = whole_times(timed, timed_results, plan.world, plan.full, simulation.where)
-    why_not = why_not_representative(plan.world, places_of) if places_of else (
-        "nothing was measured: no message between ranks can be replayed" if trace.n > 1 else None)
+    why_not = (
+        why_not_representative(plan.world, places_of)
+        if places_of
+        else (
+            "nothing was measured: no message between ranks can be replayed"
+            if trace.n > 1
+            else None
+        )
+    )
     every = [*results.values(), *(timed_results or {}).values()]
     by_how = shares(plan.messages, costs)
     content = {
@@ -147,12 +184,20 @@ def evaluate(
     return content, columns(times, thesis, whole)
 
 
-def calls_of(plan: ReplayPlan, results: Mapping[int, ProgramResult], costs: Costs
-             ) -> tuple[CallCost, ...]:
+def calls_of(
+    plan: ReplayPlan, results: Mapping[int, ProgramResult], costs: Costs
+) -> tuple[CallCost, ...]:
     """Return the costs of all call classes; composed where no pair of ranges can load them."""
     measured = call_costs(plan.calls, plan.programs, results)
-    with_waits = composed(plan.calls, measured, plan.call_of, plan.full, plan.mapping.node_of,
-                          plan.distance, costs.network)
+    with_waits = composed(
+        plan.calls,
+        measured,
+        plan.call_of,
+        plan.full,
+        plan.mapping.node_of,
+        plan.distance,
+        costs.network,
+    )
     return interpolated(plan.calls, with_waits)
 
 
@@ -162,8 +207,11 @@ def _work_error(results: Sequence[ProgramResult]) -> dict[str, float]:
     if not errors:
         return {}
     every = np.concatenate(errors)
-    return {"p50": float(np.median(every)), "p95": float(np.percentile(every, 95)),
-            "number": float(len(every))}
+    return {
+        "p50": float(np.median(every)),
+        "p95": float(np.percentile(every, 95)),
+        "number": float(len(every)),
+    }
 
 
 def _nonblocking(plan: ReplayPlan) -> list[str]:

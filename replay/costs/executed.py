@@ -15,10 +15,18 @@ from p3s.simulate.steps import Ints, Op, Steps
 _CONTROL, _CONTROL_BYTES = -10, 32
 
 _OPS = {
-    Code.SEND: Op.SEND, Code.SSEND: Op.SSEND, Code.ISEND: Op.ISEND, Code.ISSEND: Op.ISSEND,
-    Code.IRECV: Op.IRECV, Code.RECV: Op.RECV, Code.BUFFERED: Op.BSEND,
-    Code.SENDRECV: Op.SENDRECV, Code.WAIT: Op.WAIT, Code.WAITANY: Op.WAITANY,
-    Code.WAITSOME: Op.WAITSOME, Code.COLLECTIVE: Op.COLLECTIVE,
+    Code.SEND: Op.SEND,
+    Code.SSEND: Op.SSEND,
+    Code.ISEND: Op.ISEND,
+    Code.ISSEND: Op.ISSEND,
+    Code.IRECV: Op.IRECV,
+    Code.RECV: Op.RECV,
+    Code.BUFFERED: Op.BSEND,
+    Code.SENDRECV: Op.SENDRECV,
+    Code.WAIT: Op.WAIT,
+    Code.WAITANY: Op.WAITANY,
+    Code.WAITSOME: Op.WAITSOME,
+    Code.COLLECTIVE: Op.COLLECTIVE,
     Code.COLLECTIVE_START: Op.ICOLLECTIVE,
 }
 _WAITS = (Code.WAIT, Code.WAITANY, Code.WAITSOME)
@@ -54,9 +62,19 @@ class _Columns:
     number: list[int] = field(default_factory=list)
     done: list[list[int]] = field(default_factory=list)
 
-    def add(self, op: Op, peer: int = -1, tag: int = -1, nbytes: int = 0, *, work: float = 0.0,
-            comm: int = 0, done: list[int] | None = None, number: int = 0,
-            second: tuple[int, int, int] = (-1, -1, 0)) -> int:
+    def add(
+        self,
+        op: Op,
+        peer: int = -1,
+        tag: int = -1,
+        nbytes: int = 0,
+        *,
+        work: float = 0.0,
+        comm: int = 0,
+        done: list[int] | None = None,
+        number: int = 0,
+        second: tuple[int, int, int] = (-1, -1, 0),
+    ) -> int:
         """Append a step and return its number."""
         self.op.append(int(op))
         self.peer.append(peer)
@@ -94,12 +112,13 @@ def executed(program: Program, world: World, *, work_scale: float = 1.0) -> Exec
     return Executed(steps, node_of, first, last)
 
 
-def _process(program: Program, process: int, columns: _Columns, first: Ints, last: Ints,
-             scale: float) -> None:
+def _process(
+    program: Program, process: int, columns: _Columns, first: Ints, last: Ints, scale: float
+) -> None:
     """Write the steps of one process."""
     begin = int(program.start[process])
     events = program.of(process)
-    lists = program.lists[program.list_start[process]:program.list_start[process + 1]]
+    lists = program.lists[program.list_start[process] : program.list_start[process + 1]]
     slots: dict[int, int] = {}  # request slot -> step that left the request behind
     skip = False
     for i, event in enumerate(events):
@@ -113,22 +132,30 @@ def _process(program: Program, process: int, columns: _Columns, first: Ints, las
         if code == Code.START:
             kept = program.persistent[process][int(event["arg"])]
             op = _OPS[Code(int(kept["code"]))]
-            step = columns.add(op, int(kept["peer"]), int(kept["tag"]), int(kept["bytes"]),
-                               work=work)
+            step = columns.add(
+                op, int(kept["peer"]), int(kept["tag"]), int(kept["bytes"]), work=work
+            )
             slots[int(kept["slot"])] = step
         elif code in _WAITS:
-            wanted = lists[int(event["first"]):int(event["first"] + event["number"])].tolist()
+            wanted = lists[int(event["first"]) : int(event["first"] + event["number"])].tolist()
             done = [slots[slot] for slot in wanted if slot in slots]
-            number = len(done) if code == Code.WAIT else \
-                1 if code == Code.WAITANY else int(event["arg"])
+            number = (
+                len(done) if code == Code.WAIT else 1 if code == Code.WAITANY else int(event["arg"])
+            )
             columns.add(_OPS[code], work=work, done=done, number=min(number, len(done)))
             if code == Code.WAIT:
                 for slot in wanted:
                     slots.pop(slot, None)
         elif code == Code.SENDRECV:
             half = events[i + 1]
-            columns.add(Op.SENDRECV, peer, tag, nbytes, work=work,
-                        second=(int(half["peer"]), int(half["tag"]), int(half["bytes"])))
+            columns.add(
+                Op.SENDRECV,
+                peer,
+                tag,
+                nbytes,
+                work=work,
+                second=(int(half["peer"]), int(half["tag"]), int(half["bytes"])),
+            )
             skip = True
         elif code == Code.ASK:
             columns.add(Op.BSEND, peer, _CONTROL, _CONTROL_BYTES, work=work)
@@ -137,8 +164,13 @@ def _process(program: Program, process: int, columns: _Columns, first: Ints, las
             columns.add(Op.BSEND, peer, tag, nbytes)
         elif code in (Code.LINK_SEND, Code.LINK_RECV):
             for k in range(int(event["number"])):
-                columns.add(Op.SEND if code == Code.LINK_SEND else Op.RECV, peer, tag, nbytes,
-                            work=work if k == 0 else 0.0)
+                columns.add(
+                    Op.SEND if code == Code.LINK_SEND else Op.RECV,
+                    peer,
+                    tag,
+                    nbytes,
+                    work=work if k == 0 else 0.0,
+                )
         elif code == Code.END:
             if slots:
                 columns.add(Op.WAIT, work=work, done=sorted(slots.values()), number=len(slots))
@@ -165,8 +197,9 @@ def _steps(columns: _Columns, start: Ints, members: dict[int, Ints]) -> Steps:
     rank = np.repeat(np.arange(len(start) - 1), np.diff(start))
     to, source = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     waiting: dict[tuple[int, int, int], deque[int]] = defaultdict(deque)
-    sends = np.isin(op, [int(o) for o in (Op.SEND, Op.SSEND, Op.BSEND, Op.ISEND, Op.ISSEND,
-                                          Op.SENDRECV)])
+    sends = np.isin(
+        op, [int(o) for o in (Op.SEND, Op.SSEND, Op.BSEND, Op.ISEND, Op.ISSEND, Op.SENDRECV)]
+    )
     receives = np.isin(op, [int(o) for o in (Op.RECV, Op.IRECV, Op.SENDRECV)])
     for i in np.flatnonzero(sends).tolist():
         waiting[int(rank[i]), columns.peer[i], columns.tag[i]].append(i)
@@ -185,11 +218,27 @@ def _steps(columns: _Columns, start: Ints, members: dict[int, Ints]) -> Steps:
     done_start = np.concatenate(([0], np.cumsum([len(d) for d in columns.done]))).astype(np.int64)
     nothing = np.full(count, -1, dtype=np.int64)
     return Steps(
-        n=len(start) - 1, ranks=np.arange(len(start) - 1), start=start, op=op,
-        peer=ints(columns.peer), tag=ints(columns.tag), comm=ints(columns.comm),
-        bytes=ints(columns.nbytes), peer2=ints(columns.peer2), tag2=ints(columns.tag2),
-        bytes2=ints(columns.bytes2), call=np.zeros(count, dtype=np.int64),
-        work_ns=np.asarray(columns.work, dtype=np.float64), number=ints(columns.number),
-        row=nothing, weight=np.ones(count), turn=np.zeros(count, dtype=np.int64),
-        done_start=done_start, done=ints([d for done in columns.done for d in done]),
-        to=to, source=source, calls=("",), members=members)
+        n=len(start) - 1,
+        ranks=np.arange(len(start) - 1),
+        start=start,
+        op=op,
+        peer=ints(columns.peer),
+        tag=ints(columns.tag),
+        comm=ints(columns.comm),
+        bytes=ints(columns.nbytes),
+        peer2=ints(columns.peer2),
+        tag2=ints(columns.tag2),
+        bytes2=ints(columns.bytes2),
+        call=np.zeros(count, dtype=np.int64),
+        work_ns=np.asarray(columns.work, dtype=np.float64),
+        number=ints(columns.number),
+        row=nothing,
+        weight=np.ones(count),
+        turn=np.zeros(count, dtype=np.int64),
+        done_start=done_start,
+        done=ints([d for done in columns.done for d in done]),
+        to=to,
+        source=source,
+        calls=("",),
+        members=members,
+    )

@@ -77,9 +77,15 @@ def fit_link(floods: Sequence[Flood]) -> Link:
     if most.senders > fewest.senders:
         alone = _bucket(fewest)
         if best.rate >= SHARED * alone.rate * most.senders / fewest.senders:
-            return Link(math.inf, 0.0, best.residual, math.inf, math.inf,
-                        f"no limit found: {most.senders} senders carry "
-                        f"{best.rate / alone.rate:.1f} times as much as {fewest.senders}")
+            return Link(
+                math.inf,
+                0.0,
+                best.residual,
+                math.inf,
+                math.inf,
+                f"no limit found: {most.senders} senders carry "
+                f"{best.rate / alone.rate:.1f} times as much as {fewest.senders}",
+            )
         if _close(alone, best):  # one after the other is the better ordered flood
             return alone
     return best
@@ -129,15 +135,26 @@ def _bucket(flood: Flood) -> Link:
         tail = max(count // 4, 0)
         low, high = _slopes(sent[tail:], ns[tail:])
         rate = 1.0 / max(whole[1], 1e-12)
-        return Link(rate, _burst(flood, rate, 0), _residual(sent, ns, [whole], count),
-                    1.0 / max(high, 1e-12), 1.0 / max(low, 1e-12),
-                    f"steady rate of a flood of {who}")
+        return Link(
+            rate,
+            _burst(flood, rate, 0),
+            _residual(sent, ns, [whole], count),
+            1.0 / max(high, 1e-12),
+            1.0 / max(low, 1e-12),
+            f"steady rate of a flood of {who}",
+        )
     _, knee, first, second = best
     rate = 1.0 / second[1]
     burst = _burst(flood, rate, knee)
     low, high = _slopes(sent[knee:], ns[knee:])
-    return Link(rate, burst, _residual(sent, ns, [first, second], knee), 1.0 / max(high, 1e-12),
-                1.0 / max(low, 1e-12), f"token bucket through a flood of {who}")
+    return Link(
+        rate,
+        burst,
+        _residual(sent, ns, [first, second], knee),
+        1.0 / max(high, 1e-12),
+        1.0 / max(low, 1e-12),
+        f"token bucket through a flood of {who}",
+    )
 
 
 def _burst(flood: Flood, rate: float, knee: int) -> float:
@@ -173,6 +190,7 @@ def _slopes(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _residual(x: Floats, y: Floats, lines: Sequence[tuple[float, float]], knee: int) -> float:
-    fitted = np.concatenate([lines[0][0] + lines[0][1] * x[:knee],
-                             lines[-1][0] + lines[-1][1] * x[knee:]])
+    fitted = np.concatenate(
+        [lines[0][0] + lines[0][1] * x[:knee], lines[-1][0] + lines[-1][1] * x[knee:]]
+    )
     return float(np.median(np.abs(y - fitted)) / max(float(y[-1]), 1e-12))

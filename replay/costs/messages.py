@@ -70,8 +70,9 @@ class MessageCost:
     observed: tuple[Observed, ...] = ()
 
 
-def message_costs(classes: Sequence[MessageClass], observed: Sequence[Observed]
-                  ) -> tuple[MessageCost, ...]:
+def message_costs(
+    classes: Sequence[MessageClass], observed: Sequence[Observed]
+) -> tuple[MessageCost, ...]:
     """Return the measured transfer of every class; NONE where no program has a sample of it."""
     found: dict[tuple[int, str], list[Observed]] = {}
     for one in observed:
@@ -94,8 +95,9 @@ def level(observed: Sequence[Observed]) -> Estimate:
     Waiting for a core now and then makes single transfers very long: that is in the spread.
     """
     middles = [pass_medians(o.ns) for o in observed]
-    return median_interval(np.concatenate(middles) if middles else [],
-                           sum(o.number for o in observed))
+    return median_interval(
+        np.concatenate(middles) if middles else [], sum(o.number for o in observed)
+    )
 
 
 def pass_medians(ns: Floats) -> Floats:
@@ -114,8 +116,10 @@ def typical(ns: Floats) -> Floats:
 
 
 def observations(
-    classes: Sequence[MessageClass], programs: Sequence[Program],
-    results: Mapping[int, ProgramResult], world: World,
+    classes: Sequence[MessageClass],
+    programs: Sequence[Program],
+    results: Mapping[int, ProgramResult],
+    world: World,
 ) -> list[Observed]:
     """Return all usable samples of trace and pair programs.
 
@@ -137,8 +141,9 @@ def observations(
         alone = pairing.alone.astype(bool)
         both = ~alone & (program.events["code"][got] == Code.SENDRECV)
         away = nodes[pairing.sender] != nodes[pairing.receiver]
-        hops = max((classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0),
-                   default=1)
+        hops = max(
+            (classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0), default=1
+        )
         nbytes = program.events["bytes"][program.start[pairing.sender] + pairing.sent]
         origins = (TRACE, TRACE_BOTH) if program.what == "trace" else (PAIR, PAIR_BOTH)
         for mask, how in zip((alone, both), origins, strict=True):
@@ -147,8 +152,7 @@ def observations(
             for cls, distance, size in np.unique(keys[:, usable], axis=1).T.tolist():
                 same = (keys == np.array([[cls], [distance], [size]])).all(axis=0)
                 message = np.flatnonzero(usable & same)
-                key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else \
-                    (distance, size)
+                key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else (distance, size)
                 found.append(Observed(key, cls, how, number, message, transfer[:, message]))
     return found
 
@@ -162,19 +166,26 @@ def _held_up(result: ProgramResult, got: Ints) -> Floats:
     known = result.event < len(column)
     column[result.event[known]] = np.flatnonzero(known)
     where = column[got]
-    took = np.where(where >= 0, result.event_ns[:, np.maximum(where, 0)], np.inf) \
-        if result.event_ns.size else np.full(result.transfer_ns.shape, np.inf)
+    took = (
+        np.where(where >= 0, result.event_ns[:, np.maximum(where, 0)], np.inf)
+        if result.event_ns.size
+        else np.full(result.transfer_ns.shape, np.inf)
+    )
     return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
 
 
-def chosen(classes: Sequence[MessageClass], costs: Sequence[MessageCost],
-           observed: Sequence[Observed]) -> list[Observed]:
+def chosen(
+    classes: Sequence[MessageClass], costs: Sequence[MessageCost], observed: Sequence[Observed]
+) -> list[Observed]:
     """Return the samples that curves rest on, of each size and distance the best there are.
 
     Those of messages with nothing beside them on the link; else those of the classes.
     """
-    alone = [o for o in observed if o.how == PAIR and (
-        o.cls < 0 or o.key[0] == 0 or classes[o.cls].load <= 1)]
+    alone = [
+        o
+        for o in observed
+        if o.how == PAIR and (o.cls < 0 or o.key[0] == 0 or classes[o.cls].load <= 1)
+    ]
     known = {o.key for o in alone}
     return [*alone, *(o for cost in costs for o in cost.observed if o.key not in known)]
 

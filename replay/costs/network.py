@@ -74,9 +74,15 @@ class Costs:
 
 
 def network_of(
-    classes: Sequence[MessageClass], programs: Sequence[Program],
-    results: Mapping[int, ProgramResult], world: World, simulate: Simulate, *,
-    work_scale: float = 1.0, rough: Network | None = None, fabric: Fabric | None = None,
+    classes: Sequence[MessageClass],
+    programs: Sequence[Program],
+    results: Mapping[int, ProgramResult],
+    world: World,
+    simulate: Simulate,
+    *,
+    work_scale: float = 1.0,
+    rough: Network | None = None,
+    fabric: Fabric | None = None,
 ) -> Costs:
     """Return the costs of messages that a replay has measured; ``rough``: those of others.
 
@@ -93,15 +99,25 @@ def network_of(
     link = fit_link(flooded)
     trunks = None
     if fabric is not None:
-        alone = link.rate if math.isfinite(link.rate) else max(
-            (one.rate for flood in flooded if (one := carried([flood])) is not None), default=0.0)
+        alone = (
+            link.rate
+            if math.isfinite(link.rate)
+            else max(
+                (one.rate for flood in flooded if (one := carried([flood])) is not None),
+                default=0.0,
+            )
+        )
         trunks = known(fabric, flows_of(fabric, programs, results, world, alone), link.burst)
     points = pooled(use)
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
-    own = instead(own, received_in_trace(
-        programs, results, world, {key: e.cost_ns for key, e in points.items()}, eager))
+    own = instead(
+        own,
+        received_in_trace(
+            programs, results, world, {key: e.cost_ns for key, e in points.items()}, eager
+        ),
+    )
     post = post_cost(own, eager)
     buffer = sender_buffer(programs, results, link)
 
@@ -113,28 +129,53 @@ def network_of(
                 paths[d] = usual.path(d)
                 continue
             near, most = min(d, 1), eager[d][0]
-            paths[d] = Path(curve, below(curve_of(own, SEND, near), curve, _SEND),
-                            below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE, most), most,
-                            linked=d > 0)
+            paths[d] = Path(
+                curve,
+                below(curve_of(own, SEND, near), curve, _SEND),
+                below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE, most),
+                most,
+                linked=d > 0,
+            )
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
-        return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
-                       handshake=True, post=post.cost_ns if post else _POST, source="replay",
-                       detail={"link_residual": link.residual},
-                       trunks=None if trunks is None else trunks.trunks(which))
+        return Network(
+            paths,
+            rate=rate,
+            burst=link.burst,
+            sender_buffer=buffer,
+            background=False,
+            handshake=True,
+            post=post.cost_ns if post else _POST,
+            source="replay",
+            detail={"link_residual": link.residual},
+            trunks=None if trunks is None else trunks.trunks(which),
+        )
 
     executions = Executions(classes, programs, world, simulate, work_scale, fabric)
     shift = corrected(executions, use, points, lambda shift: build("cost_ns", shift))
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
-    spread = spread_of({key: e.cost_ns for key, e in idle.items()},
-                       link.burst if math.isfinite(link.rate) else math.inf,
-                       deviations(executions, in_trace(observed), network),
-                       deviations(executions, use, network))
+    spread = spread_of(
+        {key: e.cost_ns for key, e in idle.items()},
+        link.burst if math.isfinite(link.rate) else math.inf,
+        deviations(executions, in_trace(observed), network),
+        deviations(executions, use, network),
+    )
     work = work_spread(programs, results)
     share = share_of_spread(executions, results, network, spread, work)
-    return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
-                 {d: why for d, (_, why) in eager.items()}, checked(executions, costs, network),
-                 {key: share * off for key, off in spread.items()}, share * work, share, trunks)
+    return Costs(
+        network,
+        build("low_ns", shift),
+        build("high_ns", shift),
+        costs,
+        link,
+        idle,
+        {d: why for d, (_, why) in eager.items()},
+        checked(executions, costs, network),
+        {key: share * off for key, off in spread.items()},
+        share * work,
+        share,
+        trunks,
+    )
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
@@ -151,8 +192,14 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
         ns = np.sort(result.link_ns, axis=1)
         if ns.shape[1] != len(nbytes):
             continue
-        found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0),
-                           (float(nbytes[0]), float(np.nanmin(ns[:, 0])))))
+        found.append(
+            Flood(
+                len(sends),
+                np.cumsum(nbytes),
+                np.nanmedian(ns, axis=0),
+                (float(nbytes[0]), float(np.nanmin(ns[:, 0]))),
+            )
+        )
     return found
 
 
@@ -196,21 +243,26 @@ def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:
 
 
 def transfer_curve(
-    points: Mapping[Key, Estimate], shift: Mapping[Key, float],
-    distance: int, which: str = "cost_ns",
+    points: Mapping[Key, Estimate],
+    shift: Mapping[Key, float],
+    distance: int,
+    which: str = "cost_ns",
 ) -> Curve | None:
     """Return the transfer over bytes of a distance, of the nearest one on its side of the node.
 
     None where nothing on that side was measured.
     """
-    known = sorted({d for d, _ in points if (d > 0) == (distance > 0)},
-                   key=lambda d: (abs(d - distance), d))
+    known = sorted(
+        {d for d, _ in points if (d > 0) == (distance > 0)}, key=lambda d: (abs(d - distance), d)
+    )
     if not known:
         return None
     sizes = sorted(nbytes for d, nbytes in points if d == known[0])
     keys = [(known[0], size) for size in sizes]
-    ns = [max(getattr(points[key], which) + shift.get(key, 0.0), FLOOR * points[key].cost_ns)
-          for key in keys]
+    ns = [
+        max(getattr(points[key], which) + shift.get(key, 0.0), FLOOR * points[key].cost_ns)
+        for key in keys
+    ]
     return Curve(tuple(map(float, sizes)), tuple(ns))
 
 

@@ -22,11 +22,15 @@ from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World
 from p3s.simulate.steps import Floats, LeftOut
 
-ESTIMATOR = ("dependency simulation of all ranks, fed with the costs of message classes; beside "
-             "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)")
+ESTIMATOR = (
+    "dependency simulation of all ranks, fed with the costs of message classes; beside "
+    "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)"
+)
 #: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
-SETUP_REASONS = tuple(REASON_TEXT[reason] for reason in (
-    Reason.CONSTRUCTOR, Reason.NOT_REPLAYED, Reason.SET_UP, Reason.PROBE))
+SETUP_REASONS = tuple(
+    REASON_TEXT[reason]
+    for reason in (Reason.CONSTRUCTOR, Reason.NOT_REPLAYED, Reason.SET_UP, Reason.PROBE)
+)
 
 
 def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str, Any]:
@@ -83,8 +87,9 @@ def phase_entries(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> lis
             entry["whole_ns_mean"] = float(whole.comm[loaded, i].mean())
             entry["whole_ranks"] = int(loaded.sum())
             simulated = float(comm[loaded].mean())
-            entry["whole_over_simulated"] = \
+            entry["whole_over_simulated"] = (
                 entry["whole_ns_mean"] / simulated if simulated > 0 else None
+            )
             entry["whole_time_ns"] = float((whole.comm + times.work)[loaded, i].max())
         entries.append(entry)
     return entries
@@ -103,15 +108,21 @@ def message_entries(classes: Sequence[MessageClass], costs: Costs) -> list[dict[
             how = NEAREST if same_side else USUAL
             path = costs.network.path(cls.distance)
         on_idle = idle.cost_ns if idle else float(path.transfer.at(cls.bytes)) if path else 0.0
-        entries.append({
-            "bytes": cls.bytes, "distance": cls.distance, "load": cls.load,
-            "events": cls.events, "n_samples": estimate.n_samples,
-            "cost_ns": estimate.cost_ns if cost.how != NONE else on_idle,
-            "ci_low_ns": estimate.low_ns if cost.how != NONE else on_idle,
-            "ci_high_ns": estimate.high_ns if cost.how != NONE else on_idle,
-            "idle_ns": on_idle, "how": how,
-            "simulation_off": None if math.isnan(off) else off,
-        })
+        entries.append(
+            {
+                "bytes": cls.bytes,
+                "distance": cls.distance,
+                "load": cls.load,
+                "events": cls.events,
+                "n_samples": estimate.n_samples,
+                "cost_ns": estimate.cost_ns if cost.how != NONE else on_idle,
+                "ci_low_ns": estimate.low_ns if cost.how != NONE else on_idle,
+                "ci_high_ns": estimate.high_ns if cost.how != NONE else on_idle,
+                "idle_ns": on_idle,
+                "how": how,
+                "simulation_off": None if math.isnan(off) else off,
+            }
+        )
     return entries
 
 
@@ -120,10 +131,17 @@ def call_entries(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> lis
     entries = []
     for cls, cost in zip(classes, costs, strict=True):
         entry: dict[str, Any] = {
-            "op": cls.call, "kind": cls.kind, "bytes": cls.bytes, "distance": cls.distance,
-            "load": cls.load, "events": cls.events, "n_samples": cost.estimate.n_samples,
-            "cost_ns": cost.estimate.cost_ns, "ci_low_ns": cost.estimate.low_ns,
-            "ci_high_ns": cost.estimate.high_ns, "how": cost.how,
+            "op": cls.call,
+            "kind": cls.kind,
+            "bytes": cls.bytes,
+            "distance": cls.distance,
+            "load": cls.load,
+            "events": cls.events,
+            "n_samples": cost.estimate.n_samples,
+            "cost_ns": cost.estimate.cost_ns,
+            "ci_low_ns": cost.estimate.low_ns,
+            "ci_high_ns": cost.estimate.high_ns,
+            "how": cost.how,
         }
         if cost.detail:
             entry["detail"] = cost.detail
@@ -146,14 +164,17 @@ def network_entry(costs: Costs) -> dict[str, Any]:
         "post_ns": network.post,
         "spread_share": costs.share,
         "trunks": trunk_entries(costs),
-        "paths": [{
-            "distance": d,
-            "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
-            "eager_from": costs.eager.get(d, ""),
-            "transfer": [list(path.transfer.nbytes), list(path.transfer.ns)],
-            "send": [list(path.send.nbytes), list(path.send.ns)],
-            "receive": [list(path.receive.nbytes), list(path.receive.ns)],
-        } for d, path in sorted(network.paths.items())],
+        "paths": [
+            {
+                "distance": d,
+                "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
+                "eager_from": costs.eager.get(d, ""),
+                "transfer": [list(path.transfer.nbytes), list(path.transfer.ns)],
+                "send": [list(path.send.nbytes), list(path.send.ns)],
+                "receive": [list(path.receive.nbytes), list(path.receive.ns)],
+            }
+            for d, path in sorted(network.paths.items())
+        ],
     }
 
 
@@ -164,18 +185,28 @@ def trunk_entries(costs: Costs) -> list[dict[str, Any]]:
     found: dict[tuple[float, ...], list[int]] = {}
     known = costs.trunks
     for i in range(len(known.rate)):
-        found.setdefault((float(known.rate[i]), float(known.burst[i]), float(known.least[i]),
-                          float(known.tried[i])), []).append(i)
-    return [{
-        "links": len(links),
-        "first": link_name(known.fabric.topology, links[0]),
-        "bytes_per_ns": rate if math.isfinite(rate) else None,
-        "burst_bytes": burst if math.isfinite(rate) else None,
-        "from": known.why[links[0]] or ("no limit found" if tried else "not known"),
-        "at_least_bytes_per_ns": least or None,
-        "nodes_tried": int(tried),
-    } for (rate, burst, least, tried), links in found.items()
-        if math.isfinite(rate) or tried]
+        found.setdefault(
+            (
+                float(known.rate[i]),
+                float(known.burst[i]),
+                float(known.least[i]),
+                float(known.tried[i]),
+            ),
+            [],
+        ).append(i)
+    return [
+        {
+            "links": len(links),
+            "first": link_name(known.fabric.topology, links[0]),
+            "bytes_per_ns": rate if math.isfinite(rate) else None,
+            "burst_bytes": burst if math.isfinite(rate) else None,
+            "from": known.why[links[0]] or ("no limit found" if tried else "not known"),
+            "at_least_bytes_per_ns": least or None,
+            "nodes_tried": int(tried),
+        }
+        for (rate, burst, least, tried), links in found.items()
+        if math.isfinite(rate) or tried
+    ]
 
 
 def shares(classes: Sequence[MessageClass], costs: Costs) -> dict[str, float]:
@@ -195,12 +226,19 @@ def unmeasured(
     for entry in message_entries(classes, costs):
         if entry["how"] not in (NEAREST, USUAL) or not entry["events"]:
             continue
-        group = groups.setdefault((entry["distance"], entry["how"]), {
-            "op": "message", "kind": "message", "distance": entry["distance"],
-            "reason": "no program measured its class",
-            "cost": INTERPOLATED if entry["how"] == NEAREST else USUAL, "events": 0,
-            "bytes_min": entry["bytes"], "bytes_max": entry["bytes"],
-        })
+        group = groups.setdefault(
+            (entry["distance"], entry["how"]),
+            {
+                "op": "message",
+                "kind": "message",
+                "distance": entry["distance"],
+                "reason": "no program measured its class",
+                "cost": INTERPOLATED if entry["how"] == NEAREST else USUAL,
+                "events": 0,
+                "bytes_min": entry["bytes"],
+                "bytes_max": entry["bytes"],
+            },
+        )
         group["events"] += entry["events"]
         group["bytes_min"] = min(group["bytes_min"], entry["bytes"])
         group["bytes_max"] = max(group["bytes_max"], entry["bytes"])
@@ -208,8 +246,13 @@ def unmeasured(
     for left in left_out:
         if left.why not in SETUP_REASONS:
             calls[left.call, left.why] = calls.get((left.call, left.why), 0.0) + left.events
-    found = [*groups.values(), *({"op": call, "kind": "call", "reason": why, "cost": "none",
-                                  "events": events} for (call, why), events in calls.items())]
+    found = [
+        *groups.values(),
+        *(
+            {"op": call, "kind": "call", "reason": why, "cost": "none", "events": events}
+            for (call, why), events in calls.items()
+        ),
+    ]
     return sorted(found, key=lambda entry: -float(entry["events"]))
 
 

@@ -19,8 +19,11 @@ _DRAWS, _MOST = 6, 8
 
 
 def share_of_spread(
-    executions: Executions, results: Mapping[int, ProgramResult], network: Network,
-    spread: Spread, work: Floats,
+    executions: Executions,
+    results: Mapping[int, ProgramResult],
+    network: Network,
+    spread: Spread,
+    work: Floats,
 ) -> float:
     """Return the factor on all deviations with which trace programs take as long as they did.
 
@@ -30,16 +33,25 @@ def share_of_spread(
     """
     found = needed = 0.0
     processes = [i for i, p in enumerate(executions.world.processes) if p.role == MEASURED]
-    numbers = [n for n, result in sorted(results.items())
-               if executions.programs[n].what == "trace" and result.passes
-               and not executions.programs[n].noise]
+    numbers = [
+        n
+        for n, result in sorted(results.items())
+        if executions.programs[n].what == "trace"
+        and result.passes
+        and not executions.programs[n].noise
+    ]
     for number in numbers[:_MOST]:
         program, done = executions.programs[number], executions.done(number)
         distance = node_distance(program, executions.classes)
         here = executions.place(number, network)
         vary = varied(done.steps, done.node_of, distance, here, spread, work)
-        last = np.array([done.steps.start[p + 1] - 1 for p in processes
-                         if done.steps.start[p + 1] > done.steps.start[p]])
+        last = np.array(
+            [
+                done.steps.start[p + 1] - 1
+                for p in processes
+                if done.steps.start[p + 1] > done.steps.start[p]
+            ]
+        )
         if not len(last):
             continue
         try:
@@ -48,9 +60,13 @@ def share_of_spread(
             for draw in range(_DRAWS):
                 rng = np.random.default_rng(draw)
                 extra = vary.draw(rng)
-                drawn.append(executions.simulate(
-                    vary.computing(rng), done.node_of, here, distance=distance,
-                    extra_ns=extra).end_ns[last].max())
+                drawn.append(
+                    executions.simulate(
+                        vary.computing(rng), done.node_of, here, distance=distance, extra_ns=extra
+                    )
+                    .end_ns[last]
+                    .max()
+                )
         except P3SError:
             continue
         plain = float(typical.end_ns[last].max())

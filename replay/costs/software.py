@@ -42,8 +42,9 @@ class Own:
     sends: bool
 
 
-def own_costs(programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World
-              ) -> tuple[Own, ...]:
+def own_costs(
+    programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World
+) -> tuple[Own, ...]:
     """Return the samples of all events that measure a call's own cost."""
     found = []
     for number, result in sorted(results.items()):
@@ -63,14 +64,24 @@ def own_costs(programs: Sequence[Program], results: Mapping[int, ProgramResult],
             else:
                 here, there = (world.processes[p].node for p in (process, peer))
                 distance, nbytes = int(here != there), int(event["bytes"])
-            found.append(Own(kind, nbytes, distance, result.event_ns[:, column[position]],
-                             int(event["code"]) in (Code.SEND, Code.ISEND)))
+            found.append(
+                Own(
+                    kind,
+                    nbytes,
+                    distance,
+                    result.event_ns[:, column[position]],
+                    int(event["code"]) in (Code.SEND, Code.ISEND),
+                )
+            )
     return tuple(found)
 
 
 def received_in_trace(
-    programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World,
-    transfer: Mapping[tuple[int, int], float], eager: Mapping[int, tuple[float, str]],
+    programs: Sequence[Program],
+    results: Mapping[int, ProgramResult],
+    world: World,
+    transfer: Mapping[tuple[int, int], float],
+    eager: Mapping[int, tuple[float, str]],
 ) -> tuple[Own, ...]:
     """Return what blocking receives of eager messages took that had come before.
 
@@ -82,8 +93,13 @@ def received_in_trace(
     for number, result in sorted(results.items()):
         program = programs[number]
         pairing = program.pairing
-        if program.what != "trace" or pairing is None or not result.passes or \
-                result.post_late_ns.shape[1:] != pairing.cls.shape or not len(result.event):
+        if (
+            program.what != "trace"
+            or pairing is None
+            or not result.passes
+            or result.post_late_ns.shape[1:] != pairing.cls.shape
+            or not len(result.event)
+        ):
             continue
         got = program.start[pairing.receiver] + pairing.received
         column = np.full(len(program.events), -1, dtype=np.int64)
@@ -109,8 +125,7 @@ def instead(own: Sequence[Own], better: Sequence[Own]) -> tuple[Own, ...]:
     return (*better, *(o for o in own if (o.kind, o.distance, o.bytes) not in known))
 
 
-def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf
-             ) -> Curve | None:
+def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf) -> Curve | None:
     """Return the cost over bytes, from messages up to ``most``; None where nothing was measured."""
     by_bytes: dict[int, list[Floats]] = {}
     for o in own:
@@ -143,8 +158,11 @@ def post_cost(own: Sequence[Own], eager: Mapping[int, tuple[float, str]]) -> Est
 
     An Isend of an eager message does more than that.
     """
-    samples = [o.ns for o in own if o.kind == WAIT or (
-        o.kind == POST and not (o.sends and o.bytes <= eager[o.distance][0]))]
+    samples = [
+        o.ns
+        for o in own
+        if o.kind == WAIT or (o.kind == POST and not (o.sends and o.bytes <= eager[o.distance][0]))
+    ]
     return median_interval(np.concatenate(samples)) if samples else None
 
 
@@ -162,11 +180,12 @@ def eager_limit(own: Sequence[Own], distance: int, delay_ns: float) -> tuple[flo
     if not waited:
         return known, "known of Open MPI"
     # A busy machine makes some eager sends slow, but no send faster that waits.
-    late = {size: float(np.percentile(np.concatenate(ns), 25)) > _WAITED * delay_ns
-            for size, ns in waited.items()}
+    late = {
+        size: float(np.percentile(np.concatenate(ns), 25)) > _WAITED * delay_ns
+        for size, ns in waited.items()
+    }
     eager = max((size for size, is_late in late.items() if not is_late), default=-1)
-    meets = min((size for size, is_late in late.items() if is_late and size > eager),
-                default=-1)
+    meets = min((size for size, is_late in late.items() if is_late and size > eager), default=-1)
     if eager <= known and (known < meets or meets < 0):
         return known, "known of Open MPI, not contradicted"
     if eager < 0:

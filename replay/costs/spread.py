@@ -71,8 +71,11 @@ def work_spread(programs: Sequence[Program], results: Mapping[int, ProgramResult
 
     From the programs that do what the ranks do: on these nodes computation varies like that.
     """
-    parts = [result.work_error_ns for number, result in results.items()
-             if programs[number].what == "trace" and len(result.work_error_ns)]
+    parts = [
+        result.work_error_ns
+        for number, result in results.items()
+        if programs[number].what == "trace" and len(result.work_error_ns)
+    ]
     every = np.concatenate(parts) if parts else np.zeros(0)
     if len(every) < _FEWEST:
         return np.zeros(0)
@@ -118,14 +121,21 @@ class Varied:
         return extra
 
 
-def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
-           spread: Mapping[Key, Floats], work: Floats) -> Varied:
+def varied(
+    steps: Steps,
+    node_of: Ints,
+    distance: Ints | None,
+    network: Network,
+    spread: Mapping[Key, Floats],
+    work: Floats,
+) -> Varied:
     """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
     sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
     here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
     hops = (here != there).astype(np.int64) if distance is None else distance[here, there]
-    keys, which = np.unique(hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1),
-                            return_inverse=True)
+    keys, which = np.unique(
+        hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1), return_inverse=True
+    )
     off: list[Floats] = []
     shortest: list[float] = []
     number = np.full(len(keys), -1, dtype=np.int64)
@@ -137,11 +147,13 @@ def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
             shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
     kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
     known = kind >= 0
-    both = np.flatnonzero((steps.op == int(Op.SENDRECV)) & (steps.to >= 0)
-                          & (steps.to == steps.source))
+    both = np.flatnonzero(
+        (steps.op == int(Op.SENDRECV)) & (steps.to >= 0) & (steps.to == steps.source)
+    )
     both = both[both < steps.to[both]]
-    return Varied(steps, sends[known], kind[known], tuple(off), tuple(shortest), work, both,
-                  steps.to[both])
+    return Varied(
+        steps, sends[known], kind[known], tuple(off), tuple(shortest), work, both, steps.to[both]
+    )
 
 
 def _nearest(key: Key, spread: Mapping[Key, Floats]) -> Key | None:

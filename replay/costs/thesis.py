@@ -40,8 +40,13 @@ def charged(call_of: Ints, origin: Ints, direct_of: Ints, measured: Sequence[Cal
 
 
 def composed(
-    classes: Sequence[CallClass], costs: Sequence[CallCost], call_of: Sequence[Ints],
-    full: Sequence[Steps], node_of: Ints, distance: Ints | None, network: Network,
+    classes: Sequence[CallClass],
+    costs: Sequence[CallCost],
+    call_of: Sequence[Ints],
+    full: Sequence[Steps],
+    node_of: Ints,
+    distance: Ints | None,
+    network: Network,
 ) -> tuple[CallCost, ...]:
     """Give completions that no pair of ranges can load a cost from the classes of their messages.
 
@@ -57,8 +62,11 @@ def composed(
         for c, step in zip(found.tolist(), at.tolist(), strict=True):
             ns = _completion(steps, step, node_of, distance, network)
             if ns is not None:
-                filled[c] = CallCost(Estimate(ns, ns, ns), COMPOSED,
-                                     f"{classes[c].requests} messages of pair classes")
+                filled[c] = CallCost(
+                    Estimate(ns, ns, ns),
+                    COMPOSED,
+                    f"{classes[c].requests} messages of pair classes",
+                )
                 missing.discard(c)
     return tuple(filled)
 
@@ -67,7 +75,7 @@ def _completion(
     steps: Steps, step: int, node_of: Ints, distance: Ints | None, network: Network
 ) -> float | None:
     """Return the cost of a completion from the transfers of its messages; None: of none."""
-    done = steps.done[steps.done_start[step]:steps.done_start[step + 1]]
+    done = steps.done[steps.done_start[step] : steps.done_start[step + 1]]
     done = done[steps.peer[done] >= 0]
     if not len(done) or not network.paths:
         return None
@@ -76,8 +84,9 @@ def _completion(
     hops = (there != me).astype(np.int64) if distance is None else distance[me, there]
     slowest, through = 0.0, {True: 0.0, False: 0.0}
     sends = steps.to[done] >= 0
-    for nbytes, d, out in zip(steps.bytes[done].tolist(), hops.tolist(), sends.tolist(),
-                              strict=True):
+    for nbytes, d, out in zip(
+        steps.bytes[done].tolist(), hops.tolist(), sends.tolist(), strict=True
+    ):
         path = network.path(d)
         slowest = max(slowest, float(path.transfer.at(nbytes)))
         if path.linked:

@@ -93,8 +93,12 @@ class Known:
         rate = {"low_ns": self.high, "high_ns": self.low}.get(which, self.rate)
         if not np.isfinite(rate).any():
             return None
-        return Trunks(tuple(self.fabric.nodes.tolist()), tuple(self.fabric.topology.up.tolist()),
-                      tuple(rate.tolist()), tuple(self.burst.tolist()))
+        return Trunks(
+            tuple(self.fabric.nodes.tolist()),
+            tuple(self.fabric.topology.up.tolist()),
+            tuple(rate.tolist()),
+            tuple(self.burst.tolist()),
+        )
 
 
 def fabric_of(plan: ReplayPlan) -> Fabric | None:
@@ -107,8 +111,10 @@ def fabric_of(plan: ReplayPlan) -> Fabric | None:
     used = np.zeros((number, number), dtype=bool)
     for transit in plan.transits:
         used[nodes[transit.source], nodes[transit.target]] = True
-    placed = [topology.switches_of(placement.hosts) if placement.hosts
-              else np.zeros(0, dtype=np.int64) for placement in plan.placements]
+    placed = [
+        topology.switches_of(placement.hosts) if placement.hosts else np.zeros(0, dtype=np.int64)
+        for placement in plan.placements
+    ]
     return Fabric(topology, nodes, used, tuple(placed[number] for number in plan.placement_of))
 
 
@@ -139,8 +145,13 @@ def flood_of(program: Program, result: ProgramResult, world: World) -> tuple[Flo
     return Flood(len(sends), sent, median, first), len(np.unique(node[owner[sends]]))
 
 
-def flows_of(fabric: Fabric, programs: Sequence[Program], results: Mapping[int, ProgramResult],
-             world: World, alone: float) -> list[Flow]:
+def flows_of(
+    fabric: Fabric,
+    programs: Sequence[Program],
+    results: Mapping[int, ProgramResult],
+    world: World,
+    alone: float,
+) -> list[Flow]:
     """Return what floods have shown of links between switches.
 
     ``alone``: bytes per ns that one node can send, 0 where it is not known.
@@ -200,14 +211,19 @@ def known(fabric: Fabric, flows: Sequence[Flow], burst: float) -> Known:
         if limited and not len(narrow):
             narrow = links[level[links] == level[links].max()]
         for link in narrow.tolist():
-            alike = (level == level[link]) & ((stated == stated[link])
-                                              | (np.isnan(stated) & np.isnan(stated[link])))
+            alike = (level == level[link]) & (
+                (stated == stated[link]) | (np.isnan(stated) & np.isnan(stated[link]))
+            )
             if limited:
                 notes += _differs(topology, link, stated[link], value)
                 rate[alike], low[alike], high[alike] = value, flow.link.low, flow.link.high
                 bursts[alike], measured[alike] = flow.link.burst, True
-                why = [f"{flow.link.why} over {flow.nodes} node{'s'[:flow.nodes != 1]} to others"
-                       if yes else text for yes, text in zip(alike.tolist(), why, strict=True)]
+                why = [
+                    f"{flow.link.why} over {flow.nodes} node{'s'[: flow.nodes != 1]} to others"
+                    if yes
+                    else text
+                    for yes, text in zip(alike.tolist(), why, strict=True)
+                ]
                 continue
             least[alike] = np.maximum(least[alike], value)
             tried[alike] = np.maximum(tried[alike], flow.nodes)
@@ -215,8 +231,9 @@ def known(fabric: Fabric, flows: Sequence[Flow], burst: float) -> Known:
                 notes += _differs(topology, link, stated[link], value)
                 rate[alike] = low[alike] = high[alike] = np.inf
     notes += _unknown(fabric, rate, least, tried)
-    return Known(fabric, rate, low, high, bursts, least, tried, tuple(why),
-                 tuple(dict.fromkeys(notes)))
+    return Known(
+        fabric, rate, low, high, bursts, least, tried, tuple(why), tuple(dict.fromkeys(notes))
+    )
 
 
 def _levels(up: Ints) -> Ints:
@@ -239,8 +256,10 @@ def link_name(topology: Topology, switch: int) -> str:
 def _differs(topology: Topology, link: int, stated: float, value: float) -> list[str]:
     if math.isnan(stated) or abs(stated - value) <= _APART * value:
         return []
-    return [f"{topology.source} says {1e3 * stated:,.1f} MB/s of {link_name(topology, link)}, but "
-            f"{1e3 * value:,.1f} MB/s went over it: what was measured is taken"]
+    return [
+        f"{topology.source} says {1e3 * stated:,.1f} MB/s of {link_name(topology, link)}, but "
+        f"{1e3 * value:,.1f} MB/s went over it: what was measured is taken"
+    ]
 
 
 def _unknown(fabric: Fabric, rate: Floats, least: Floats, tried: Ints) -> list[str]:
@@ -260,12 +279,18 @@ def _unknown(fabric: Fabric, rate: Floats, least: Floats, tried: Ints) -> list[s
         share, link = max(links)
         name = link_name(fabric.topology, link)
         more = f" and {len(links) - 1} more" if len(links) > 1 else ""
-        what = "it was not measured" if not nodes else (
-            f"{nodes} node{'s'[:nodes != 1]} at once had {1e3 * carries:,.1f} MB/s over it and "
-            "were not slowed down by it, more were not tried")
+        what = (
+            "it was not measured"
+            if not nodes
+            else (
+                f"{nodes} node{'s'[: nodes != 1]} at once had {1e3 * carries:,.1f} MB/s over it "
+                "and were not slowed down by it, more were not tried"
+            )
+        )
         notes.append(
             f"up to {share} nodes share the link between switches {name}{more}; {what}, so no "
-            "limit of it is simulated: state it in the topology file (LinkSpeed=100Gbit/s)")
+            "limit of it is simulated: state it in the topology file (LinkSpeed=100Gbit/s)"
+        )
     return notes
 
 
@@ -273,5 +298,7 @@ def nothing_known(topology: Topology) -> tuple[str, ...]:
     """Say that links between switches are not simulated where the network is no tree."""
     if topology.flat or len(topology.up):
         return ()
-    return (f"{topology.source}: the switches are no tree, which links a message passes is not "
-            "known: no limit between switches is simulated",)
+    return (
+        f"{topology.source}: the switches are no tree, which links a message passes is not "
+        "known: no limit between switches is simulated",
+    )

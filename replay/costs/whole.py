@@ -27,8 +27,11 @@ class Whole:
 
 
 def whole_times(
-    programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World,
-    full: Sequence[Steps], where: Places,
+    programs: Sequence[Program],
+    results: Mapping[int, ProgramResult],
+    world: World,
+    full: Sequence[Steps],
+    where: Places,
 ) -> Whole:
     """Return what every rank took in the timed iterations it was loaded in.
 
@@ -62,7 +65,8 @@ def whole_times(
             weighted = result.event_ns[:, column] * weight
             for p in np.unique(phase).tolist():
                 sums.setdefault((rank, p), {}).setdefault(program.section, []).append(
-                    weighted[:, phase == p].sum(axis=1))
+                    weighted[:, phase == p].sum(axis=1)
+                )
     comm = np.full((where.n, number), np.nan)
     needed: dict[tuple[int, int], set[int]] = {}
     for section, (cell, weight) in enumerate(zip(where.cell, where.weight, strict=True)):

@@ -29,8 +29,10 @@ def recorded(program: Program) -> Ints:
     kept = (program.events["sample"] >= 0) | np.isin(code, (Code.LINK_SEND, Code.LINK_RECV))
     pairing = program.pairing
     if pairing is not None:
-        for process, places in ((pairing.sender, (pairing.sent, pairing.sent_end)),
-                                (pairing.receiver, (pairing.posted, pairing.received))):
+        for process, places in (
+            (pairing.sender, (pairing.sent, pairing.sent_end)),
+            (pairing.receiver, (pairing.posted, pairing.received)),
+        ):
             for place in places:
                 there = place >= 0
                 kept[program.start[process[there]] + place[there]] = True
@@ -43,13 +45,18 @@ def recorded(program: Program) -> Ints:
 
 def part_of(program: Program, process: int, record: Ints) -> Part:
     """Return what one process does; ``record`` as recorded() gives it."""
-    lists = program.lists[program.list_start[process]:program.list_start[process + 1]]
+    lists = program.lists[program.list_start[process] : program.list_start[process + 1]]
     mine = slice(int(program.start[process]), int(program.start[process + 1]))
     persistent = program.persistent[process] if program.persistent else np.zeros(0, dtype=EVENT)
-    return Part(np.ascontiguousarray(program.events[mine]),
-                np.ascontiguousarray(lists, dtype=np.int64), np.ascontiguousarray(record[mine]),
-                np.ascontiguousarray(persistent), int(program.slots[process]),
-                int(program.in_bytes[process]), int(program.out_bytes[process]))
+    return Part(
+        np.ascontiguousarray(program.events[mine]),
+        np.ascontiguousarray(lists, dtype=np.int64),
+        np.ascontiguousarray(record[mine]),
+        np.ascontiguousarray(persistent),
+        int(program.slots[process]),
+        int(program.in_bytes[process]),
+        int(program.out_bytes[process]),
+    )
 
 
 class Collector:
@@ -59,10 +66,13 @@ class Collector:
         self.program = program
         self.processes = len(program.start) - 1
         self._sampled = np.flatnonzero(program.events["sample"] >= 0).astype(np.int64)
-        self._owner = (np.searchsorted(program.start, np.arange(len(program.events)), "right")
-                       - 1).astype(np.int64)
-        records = [int(record[a:b].max(initial=-1)) + 1
-                   for a, b in zip(program.start[:-1], program.start[1:], strict=True)]
+        self._owner = (
+            np.searchsorted(program.start, np.arange(len(program.events)), "right") - 1
+        ).astype(np.int64)
+        records = [
+            int(record[a:b].max(initial=-1)) + 1
+            for a, b in zip(program.start[:-1], program.start[1:], strict=True)
+        ]
         #: Column of every recorded event when those of all processes are put side by side.
         self._column = record + np.concatenate(([0], np.cumsum(records)))[self._owner]
         self._sampled_at = self._column[self._sampled]
@@ -85,8 +95,9 @@ class Collector:
     def _messages(self) -> int:
         return 0 if self.program.pairing is None else len(self.program.pairing.cls)
 
-    def add(self, timings: Sequence[Timings], before: clocks.Offsets,
-            after: clocks.Offsets) -> None:
+    def add(
+        self, timings: Sequence[Timings], before: clocks.Offsets, after: clocks.Offsets
+    ) -> None:
         """Add a batch, one entry per process; ``before`` is what its clock was set by.
 
         Passes are thrown away in which a process learned of the start after it had passed.
@@ -102,6 +113,7 @@ class Collector:
         start = (timings[0].start_ns - before.offset_ns[0])[good].astype(np.float64)
         recorded_ns, ends, links = [], [], []
         for process, one in enumerate(timings):
+
             def after_start(values: Ints, process: int = process) -> Floats:
                 moved = clocks.to_first(values[good].astype(np.float64), before, after, process)
                 shape = (-1,) + (1,) * (values.ndim - 1)
@@ -142,10 +154,12 @@ class Collector:
         gone = at(pairing.sender, np.where(pairing.sent_end >= 0, pairing.sent_end, pairing.sent))
         later = np.maximum(sent[:, :, 0], posted[:, :, 0])
         waited = (got[:, :, 0] <= later) | (got[:, :, 1] - got[:, :, 0] > WAITED_NS)
-        waited &= ((posted[:, :, 0] <= sent[:, :, 0]) | (gone[:, :, 1] >= posted[:, :, 0])
-                   | (pairing.sent_end < 0))
-        return (np.where(waited, got[:, :, 1] - later, np.nan),
-                posted[:, :, 0] - sent[:, :, 0])
+        waited &= (
+            (posted[:, :, 0] <= sent[:, :, 0])
+            | (gone[:, :, 1] >= posted[:, :, 0])
+            | (pairing.sent_end < 0)
+        )
+        return (np.where(waited, got[:, :, 1] - later, np.nan), posted[:, :, 0] - sent[:, :, 0])
 
     def _arrivals(self, times: Floats, links: Sequence[Floats]) -> Floats:
         """Return when each message of a link program had arrived after the first was sent."""
@@ -200,9 +214,17 @@ class Collector:
         for process in range(self.processes):
             comm[:, process] = took[:, owner == process].sum(axis=1)
         errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
-        errors = errors[::len(errors) // MOST_ERRORS + 1]
+        errors = errors[:: len(errors) // MOST_ERRORS + 1]
         return ProgramResult(
-            self.passes, np.concatenate(self._pass), comm, self._sampled, took,
-            np.median(begin, axis=0), np.concatenate(self._transfer),
-            np.concatenate(self._links), self._clock_error_ns, errors,
-            np.concatenate(self._late))
+            self.passes,
+            np.concatenate(self._pass),
+            comm,
+            self._sampled,
+            took,
+            np.median(begin, axis=0),
+            np.concatenate(self._transfer),
+            np.concatenate(self._links),
+            self._clock_error_ns,
+            errors,
+            np.concatenate(self._late),
+        )

@@ -38,8 +38,14 @@ def compile_inner(mpicc: str) -> Path:
     except OSError as err:
         raise P3SError(f"{mpicc}: cannot be used: {err.strerror}") from err
     sources = [Path(__file__).with_name(name) for name in _SOURCES]
-    return compiled("replay.so", sources, _FLAGS, compiler=mpicc, what="the replay",
-                    also=f"{facts.st_mtime_ns} {facts.st_size}")
+    return compiled(
+        "replay.so",
+        sources,
+        _FLAGS,
+        compiler=mpicc,
+        what="the replay",
+        also=f"{facts.st_mtime_ns} {facts.st_size}",
+    )
 
 
 @dataclass(frozen=True)
@@ -87,9 +93,20 @@ class _Program(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("events", "persistent", "lists", "record", "comms")),
-        *((name, ctypes.c_int64) for name in (
-            "count", "n_persistent", "n_lists", "n_slots", "n_comms", "records", "in_bytes",
-            "out_bytes", "idle")),
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                "count",
+                "n_persistent",
+                "n_lists",
+                "n_slots",
+                "n_comms",
+                "records",
+                "in_bytes",
+                "out_bytes",
+                "idle",
+            )
+        ),
     ]
 
 
@@ -97,9 +114,12 @@ class _Timings(ctypes.Structure):
     """struct timings of inner.c."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in (
-            "start_ns", "end_ns", "late_ns", "times_ns", "links_ns", "errors_ns")),
-        ("errors_room", ctypes.c_int64), ("errors", ctypes.c_int64),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("start_ns", "end_ns", "late_ns", "times_ns", "links_ns", "errors_ns")
+        ),
+        ("errors_room", ctypes.c_int64),
+        ("errors", ctypes.c_int64),
     ]
 
 
@@ -149,8 +169,9 @@ class InnerLoop:
         """Measure how sleeps overshoot here; takes about 60 ms."""
         self._library.p3s_calibrate(self.overshoot_ns.ctypes.data)
 
-    def open(self, part: Part, world: Sequence[int], comms: Sequence[int], pages: str,
-             shared_cores: bool) -> None:
+    def open(
+        self, part: Part, world: Sequence[int], comms: Sequence[int], pages: str, shared_cores: bool
+    ) -> None:
         """Make a program ready: buffers, persistent requests.
 
         ``world``: Fortran handles of the communicators of messages, of control messages, and of
@@ -163,16 +184,33 @@ class InnerLoop:
                 raise ValueError("events must be a contiguous array of EVENT records")
         handles = np.asarray(comms, dtype=np.int32)
         program = _Program(
-            part.events.ctypes.data, part.persistent.ctypes.data, part.lists.ctypes.data,
-            part.record.ctypes.data, handles.ctypes.data, len(part.events), len(part.persistent),
-            len(part.lists), part.slots, len(handles), part.records, part.in_bytes,
-            part.out_bytes, int(part.idle))
+            part.events.ctypes.data,
+            part.persistent.ctypes.data,
+            part.lists.ctypes.data,
+            part.record.ctypes.data,
+            handles.ctypes.data,
+            len(part.events),
+            len(part.persistent),
+            len(part.lists),
+            part.slots,
+            len(handles),
+            part.records,
+            part.in_bytes,
+            part.out_bytes,
+            int(part.idle),
+        )
         self._kept = [part, handles, program]
         error = ctypes.c_int(0)
         first = np.asarray(world, dtype=np.int32)
         handle = self._library.p3s_open(
-            first.ctypes.data, ctypes.byref(program), _PAGES[pages], int(shared_cores),
-            self.overshoot_ns.ctypes.data, self.progress.ctypes.data, ctypes.byref(error))
+            first.ctypes.data,
+            ctypes.byref(program),
+            _PAGES[pages],
+            int(shared_cores),
+            self.overshoot_ns.ctypes.data,
+            self.progress.ctypes.data,
+            ctypes.byref(error),
+        )
         if not handle:
             raise P3SError(_why(error.value))
         self._handle, self._part = handle, part
@@ -189,13 +227,15 @@ class InnerLoop:
         times = np.zeros((passes, part.records, 2), dtype=np.int64)
         links = np.zeros((passes, part.links), dtype=np.int64)
         errors = np.zeros(passes * part.pieces, dtype=np.int64)
-        timings = _Timings(*(one.ctypes.data for one in (start, end, late, times, links, errors)),
-                           len(errors), 0)
-        error = self._library.p3s_run(self._handle, passes, offset_ns, work_scale, int(timed),
-                                      ctypes.byref(timings))
+        timings = _Timings(
+            *(one.ctypes.data for one in (start, end, late, times, links, errors)), len(errors), 0
+        )
+        error = self._library.p3s_run(
+            self._handle, passes, offset_ns, work_scale, int(timed), ctypes.byref(timings)
+        )
         if error != 0:
             raise P3SError(_why(error))
-        return Timings(start, end, late, times, links, errors[:timings.errors])
+        return Timings(start, end, late, times, links, errors[: timings.errors])
 
     def outstanding(self, most: int) -> tuple[int, list[int]]:
         """Return how many requests are outstanding, and events that the first of them are from."""
@@ -203,7 +243,7 @@ class InnerLoop:
             return 0, []
         events = np.zeros(most, dtype=np.int64)
         found = int(self._library.p3s_outstanding(self._handle, events.ctypes.data, most))
-        return found, events[:min(found, most)].tolist()
+        return found, events[: min(found, most)].tolist()
 
     def close(self) -> None:
         """Give back what open took."""
@@ -214,8 +254,7 @@ class InnerLoop:
     def compare_clocks(self, comm: int, peer: int, asks: bool, rounds: int) -> tuple[int, int, int]:
         """Return this clock minus the peer's, the error, and when (ns); see inner.c."""
         result = np.zeros(3, dtype=np.int64)
-        error = self._library.p3s_compare_clocks(comm, peer, int(asks), rounds,
-                                                 result.ctypes.data)
+        error = self._library.p3s_compare_clocks(comm, peer, int(asks), rounds, result.ctypes.data)
         if error != 0:
             raise P3SError(f"comparing clocks with process {peer}: {_why(error)}")
         offset, half, when = result.tolist()

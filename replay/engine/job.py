@@ -68,8 +68,9 @@ class Job:
         """Return how long a pass of a program takes, roughly; budgets are shared by this."""
         head = self.heads[number]
         wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
-        result: float = (_PASS_S + 1e-9 * (wait_ns + _NS_PER_BYTE * head["bytes"]
-                                  + _NS_PER_EVENT * head["events"]))
+        result: float = _PASS_S + 1e-9 * (
+            wait_ns + _NS_PER_BYTE * head["bytes"] + _NS_PER_EVENT * head["events"]
+        )
         return result
 
     def program(self, number: int) -> Program:
@@ -82,16 +83,25 @@ class Job:
                 columns = {name: found[name] for name in _ARRAYS}
                 persistent = found["persistent"].view(EVENT).reshape(-1)
                 cut = np.cumsum(found["persistent_count"])[:-1]
-                pairing = Pairing(**{name: found[f"pairing_{name}"] for name in _PAIRING}) \
-                    if head["pairing"] else None
+                pairing = (
+                    Pairing(**{name: found[f"pairing_{name}"] for name in _PAIRING})
+                    if head["pairing"]
+                    else None
+                )
         except (OSError, KeyError, ValueError) as err:
             raise P3SError(f"{path}: missing or damaged ({err}); replay with --again") from err
         return Program(
-            what=head["what"], name=head["name"], section=head["section"], events=events,
+            what=head["what"],
+            name=head["name"],
+            section=head["section"],
+            events=events,
             step=np.zeros(0, dtype=np.int64),
             comms=tuple(tuple(members) for members in head["comms"]),
-            persistent=tuple(np.split(persistent, cut)), pairing=pairing,
-            timed=head["timed"], noise=head["noise"], **columns,
+            persistent=tuple(np.split(persistent, cut)),
+            pairing=pairing,
+            timed=head["timed"],
+            noise=head["noise"],
+            **columns,
         )
 
 
@@ -117,8 +127,9 @@ def _plain(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(records).view(np.int64).reshape(-1)
 
 
-def write_job(directory: Path, programs: Sequence[Program], world: World,
-              settings: JobSettings) -> None:
+def write_job(
+    directory: Path, programs: Sequence[Program], world: World, settings: JobSettings
+) -> None:
     """Write a job: plan.json and a file per program. Results that are there are kept.
 
     Errors: P3SError for settings that cannot be, or when the directory cannot be written.
@@ -133,45 +144,63 @@ def write_job(directory: Path, programs: Sequence[Program], world: World,
         pages_dir(directory, kernel()).mkdir(exist_ok=True)
         for number, program in enumerate(programs):
             _write_program(program_path(directory, number), program, world.size)
-        write_json(directory / PLAN, {
-            "version": VERSION,
-            **asdict(settings),
-            "library": str(settings.library),
-            "processes": [asdict(process) for process in world.processes],
-            "programs": [_head(program) for program in programs],
-        })
+        write_json(
+            directory / PLAN,
+            {
+                "version": VERSION,
+                **asdict(settings),
+                "library": str(settings.library),
+                "processes": [asdict(process) for process in world.processes],
+                "programs": [_head(program) for program in programs],
+            },
+        )
     except OSError as err:
         raise P3SError(f"{directory}: cannot be written: {err.strerror}") from err
 
 
 def _head(program: Program) -> dict[str, Any]:
-    sizes = [(float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
-             for mine in map(program.of, range(len(program.start) - 1))]
+    sizes = [
+        (float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
+        for mine in map(program.of, range(len(program.start) - 1))
+    ]
     work_ns, nbytes, events = (max(column) for column in zip(*sizes, strict=True))
     return {
-        "work_ns": work_ns, "bytes": nbytes, "events": events,
+        "work_ns": work_ns,
+        "bytes": nbytes,
+        "events": events,
         "last_ns": float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0,
-        "what": program.what, "name": program.name, "section": int(program.section),
+        "what": program.what,
+        "name": program.name,
+        "section": int(program.section),
         "comms": [[int(rank) for rank in members] for members in program.comms],
-        "timed": bool(program.timed), "noise": bool(program.noise),
+        "timed": bool(program.timed),
+        "noise": bool(program.noise),
         "pairing": program.pairing is not None,
     }
 
 
 def _write_program(path: Path, program: Program, size: int) -> None:
     if len(program.start) != size + 1:
-        raise P3SError(f"program {program.name}: made for {len(program.start) - 1} processes, "
-                       f"but there are {size}")
+        raise P3SError(
+            f"program {program.name}: made for {len(program.start) - 1} processes, "
+            f"but there are {size}"
+        )
     persistent = list(program.persistent) or [np.zeros(0, dtype=EVENT)] * size
-    columns: dict[str, Any] = {name: np.asarray(getattr(program, name), dtype=np.int64)
-                               for name in _ARRAYS}
+    columns: dict[str, Any] = {
+        name: np.asarray(getattr(program, name), dtype=np.int64) for name in _ARRAYS
+    }
     if program.pairing is not None:
-        columns.update({f"pairing_{name}": np.asarray(getattr(program.pairing, name))
-                        for name in _PAIRING})
+        columns.update(
+            {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in _PAIRING}
+        )
     with open(path, "wb") as file:
-        np.savez(file, events=_plain(program.events), persistent=_plain(np.concatenate(persistent)),
-                 persistent_count=np.array([len(one) for one in persistent], dtype=np.int64),
-                 **columns)
+        np.savez(
+            file,
+            events=_plain(program.events),
+            persistent=_plain(np.concatenate(persistent)),
+            persistent_count=np.array([len(one) for one in persistent], dtype=np.int64),
+            **columns,
+        )
 
 
 def read_job(directory: Path) -> Job:
@@ -181,9 +210,14 @@ def read_job(directory: Path) -> Job:
         plan = json.loads(path.read_text())
         if plan["version"] != VERSION:
             raise P3SError(f"{path}: written by another version of P3S")
-        settings = JobSettings(Path(plan["library"]), float(plan["budget_s"]),
-                               float(plan["stall_s"]), str(plan["pages"]),
-                               float(plan["work_scale"]), int(plan["most_passes"]))
+        settings = JobSettings(
+            Path(plan["library"]),
+            float(plan["budget_s"]),
+            float(plan["stall_s"]),
+            str(plan["pages"]),
+            float(plan["work_scale"]),
+            int(plan["most_passes"]),
+        )
         world = World(tuple(Process(**process) for process in plan["processes"]))
         return Job(directory, settings, world, tuple(plan["programs"]))
     except (OSError, KeyError, TypeError, ValueError) as err:

@@ -16,8 +16,17 @@ from p3s.simulate.steps import Floats, Ints
 #: Written into every file; other versions are refused.
 VERSION = 1
 _SCALARS = ("passes", "clock_error_ns")
-_ARRAYS = ("pass_ns", "comm_ns", "event", "event_ns", "begin_ns", "transfer_ns", "link_ns",
-           "work_error_ns", "post_late_ns")
+_ARRAYS = (
+    "pass_ns",
+    "comm_ns",
+    "event",
+    "event_ns",
+    "begin_ns",
+    "transfer_ns",
+    "link_ns",
+    "work_error_ns",
+    "post_late_ns",
+)
 
 
 def _none() -> Floats:
@@ -57,9 +66,18 @@ class ProgramResult:
     def empty(processes: int) -> ProgramResult:
         """Return the result of no pass."""
         none = _none()
-        return ProgramResult(0, np.zeros((0, processes)), np.zeros((0, processes)),
-                             np.zeros(0, dtype=np.int64), none, np.zeros(0), none, none, 0.0,
-                             np.zeros(0))
+        return ProgramResult(
+            0,
+            np.zeros((0, processes)),
+            np.zeros((0, processes)),
+            np.zeros(0, dtype=np.int64),
+            none,
+            np.zeros(0),
+            none,
+            none,
+            0.0,
+            np.zeros(0),
+        )
 
 
 def save_result(path: Path, result: ProgramResult) -> None:

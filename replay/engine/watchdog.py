@@ -81,7 +81,7 @@ class Page:
         """Say what the process is about."""
         raw = text.encode()[:_TEXT_BYTES]
         self.words[TEXT] = 0
-        self._head[8 * _WORDS:8 * _WORDS + len(raw)] = raw
+        self._head[8 * _WORDS : 8 * _WORDS + len(raw)] = raw
         self.words[TEXT] = len(raw)
         self.words[BEATS] += 1
 
@@ -125,7 +125,7 @@ def read_page(fd: int) -> tuple[Ints, str]:
     """Return the numbers of a page and what its process was doing, as text."""
     head = os.pread(fd, _HEAD_BYTES, 0)
     words = np.frombuffer(head, dtype=np.int64, count=_WORDS)
-    text = head[8 * _WORDS:8 * _WORDS + int(words[TEXT])].decode("utf-8", "replace")
+    text = head[8 * _WORDS : 8 * _WORDS + int(words[TEXT])].decode("utf-8", "replace")
     return words, f"{text}, {_doing(fd, words)}"
 
 
@@ -180,8 +180,9 @@ class Watchdog(threading.Thread):
     reason, it says what the neighbour was doing (EXIT_OTHER_DIED).
     """
 
-    def __init__(self, page: Page, stall_s: float,
-                 outstanding: Callable[[int], tuple[int, list[int]]]) -> None:
+    def __init__(
+        self, page: Page, stall_s: float, outstanding: Callable[[int], tuple[int, list[int]]]
+    ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self._page = page
         self._stall_s = stall_s

@@ -71,8 +71,9 @@ class Worker:
         self.job: Job | None = read_job(directory) if self.rank == 0 else None
         head = self._share_json(self._head() if self.job else None)
         if len(head["roles"]) != comm.size:
-            raise P3SError(f"the job is for {len(head['roles'])} processes, but {comm.size} "
-                           "were started")
+            raise P3SError(
+                f"the job is for {len(head['roles'])} processes, but {comm.size} were started"
+            )
         self.role: str = head["roles"][self.rank]
         self.pages: str = head["pages"]
         self.work_scale = float(head["work_scale"])
@@ -93,26 +94,37 @@ class Worker:
         self.kernels = [place["kernel"] for place in self.places]
         self.shared_cores = self._shares_cores()
         siblings = self._siblings()
-        self.watchdog.watch(self._next_of(siblings),
-                            [self.places[rank]["pid"] for rank in siblings if rank != self.rank])
+        self.watchdog.watch(
+            self._next_of(siblings),
+            [self.places[rank]["pid"] for rank in siblings if rank != self.rank],
+        )
         self.errors_ns: list[Any] = []
 
     def _head(self) -> dict[str, Any]:
         assert self.job is not None
         settings = self.job.settings
-        roles = [f"{p.role} {p.slot} of side {p.side}, node {p.node}"
-                 for p in self.job.world.processes]
-        return {"roles": roles, "pages": settings.pages, "stall_s": settings.stall_s,
-                "budget_s": settings.budget_s, "work_scale": settings.work_scale,
-                "most_passes": settings.most_passes}
+        roles = [
+            f"{p.role} {p.slot} of side {p.side}, node {p.node}" for p in self.job.world.processes
+        ]
+        return {
+            "roles": roles,
+            "pages": settings.pages,
+            "stall_s": settings.stall_s,
+            "budget_s": settings.budget_s,
+            "work_scale": settings.work_scale,
+            "most_passes": settings.most_passes,
+        }
 
     # ---- sharing -----------------------------------------------------------------------
     def _share(self, data: bytes) -> bytes:
         """Send bytes from process 0 to everybody."""
         length = np.array([len(data)], dtype=np.int64)
         self.comm.Bcast(length)
-        buffer = np.frombuffer(data, dtype=np.uint8).copy() if self.rank == 0 else np.empty(
-            int(length[0]), dtype=np.uint8)
+        buffer = (
+            np.frombuffer(data, dtype=np.uint8).copy()
+            if self.rank == 0
+            else np.empty(int(length[0]), dtype=np.uint8)
+        )
         self.comm.Bcast(buffer)
         return buffer.tobytes()
 
@@ -127,8 +139,10 @@ class Worker:
         everything = np.empty(int(lengths.sum()), dtype=np.uint8)
         self.comm.Allgatherv(raw, [everything, lengths.tolist()])
         text, ends = everything.tobytes(), np.cumsum(lengths).tolist()
-        return [json.loads(text[end - length:end])
-                for end, length in zip(ends, lengths.tolist(), strict=True)]
+        return [
+            json.loads(text[end - length : end])
+            for end, length in zip(ends, lengths.tolist(), strict=True)
+        ]
 
     def _agree(self, number: int) -> int:
         """Return process 0's number."""
@@ -155,22 +169,29 @@ class Worker:
             world = os.readlink("/proc/self/ns/pid")
         except OSError:
             world = ""
-        places = self._gather_json({
-            "name": MPI.Get_processor_name()[:255], "kernel": clocks.kernel(), "world": world,
-            "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
-            "pid": os.getpid(), "page": self.page.fd,
-            "node": os.environ.get("SLURMD_NODENAME", "")[:255],
-        })
+        places = self._gather_json(
+            {
+                "name": MPI.Get_processor_name()[:255],
+                "kernel": clocks.kernel(),
+                "world": world,
+                "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
+                "pid": os.getpid(),
+                "page": self.page.fd,
+                "node": os.environ.get("SLURMD_NODENAME", "")[:255],
+            }
+        )
         if self.rank == 0:
             kept = ("name", "kernel", "cores", "pid", "node")
-            write_json(self.directory / PLACES,
-                       [{key: place[key] for key in kept} for place in places])
+            write_json(
+                self.directory / PLACES, [{key: place[key] for key in kept} for place in places]
+            )
         return places
 
     def _here(self) -> list[int]:
         """Return the processes of this machine."""
-        return [rank for rank, kernel in enumerate(self.kernels)
-                if kernel == self.kernels[self.rank]]
+        return [
+            rank for rank, kernel in enumerate(self.kernels) if kernel == self.kernels[self.rank]
+        ]
 
     def _shares_cores(self) -> bool:
         """Return whether this machine has fewer cores for the processes than there are of them."""
@@ -182,8 +203,11 @@ class Worker:
 
     def _siblings(self) -> list[int]:
         """Return the processes that can be seen from here, this one among them."""
-        return [rank for rank in self._here()
-                if self.places[rank]["world"] == self.places[self.rank]["world"]]
+        return [
+            rank
+            for rank in self._here()
+            if self.places[rank]["world"] == self.places[self.rank]["world"]
+        ]
 
     def _next_of(self, siblings: list[int]) -> watchdog.Neighbour | None:
         """Return the next process of this machine, to be watched."""
@@ -204,8 +228,7 @@ class Worker:
         for index, number in enumerate(numbers):
             left_s = deadline - time.monotonic()
             # Something of every kind is measured, whatever the budget.
-            if self._agree(kinds[index] in kinds[:index]
-                           and left_s < -_OVERTIME * self.budget_s):
+            if self._agree(kinds[index] in kinds[:index] and left_s < -_OVERTIME * self.budget_s):
                 skipped += 1
                 continue
             share_s = max(left_s, 0.0) * needs_s[index] / sum(needs_s[index:])
@@ -215,25 +238,35 @@ class Worker:
         self.comm.Barrier()
         self.page.done()
         self.watchdog.stop()
-        return {"passes": passes, "programs": len(numbers), "skipped": skipped,
-                "shared_cores": self.shared_cores, "kernels": len(set(self.kernels)),
-                "work_error_ns": self._work_error(),
-                "sleep_overshoot_ns": self.loop.overshoot_ns.tolist()}
+        return {
+            "passes": passes,
+            "programs": len(numbers),
+            "skipped": skipped,
+            "shared_cores": self.shared_cores,
+            "kernels": len(set(self.kernels)),
+            "work_error_ns": self._work_error(),
+            "sleep_overshoot_ns": self.loop.overshoot_ns.tolist(),
+        }
 
     def _to_do(self) -> list[tuple[int, float, str]]:
         """Return the programs without a result, how long a pass takes roughly, and their kind."""
         assert self.job is not None
-        return [(number, self.job.pass_s(number), head["what"])
-                for number, head in enumerate(self.job.heads)
-                if not result_path(self.directory, number).exists()]
+        return [
+            (number, self.job.pass_s(number), head["what"])
+            for number, head in enumerate(self.job.heads)
+            if not result_path(self.directory, number).exists()
+        ]
 
     def _work_error(self) -> dict[str, float]:
         """Return how far emulated pieces of computation were off, as sizes."""
         errors = np.abs(np.concatenate(self.errors_ns)) if self.errors_ns else np.zeros(0)
         if not len(errors):
             return {}
-        return {"pieces": len(errors), "p50": float(np.median(errors)),
-                "p95": float(np.percentile(errors, 95))}
+        return {
+            "pieces": len(errors),
+            "p50": float(np.median(errors)),
+            "p95": float(np.percentile(errors, 95)),
+        }
 
     def program(self, number: int, share_s: float, left: int) -> int:
         """Run one program until enough is known; return the number of passes."""
@@ -244,9 +277,13 @@ class Worker:
         self.watchdog.allow(head["allowed_s"])
         part = self._own(program, record)
         self.page.lay_down(part.events)
-        self.loop.open(part, [one.py2f() for one in self.world],
-                       [self._comm(members) for members in head["comms"]], self.pages,
-                       self.shared_cores)
+        self.loop.open(
+            part,
+            [one.py2f() for one in self.world],
+            [self._comm(members) for members in head["comms"]],
+            self.pages,
+            self.shared_cores,
+        )
         collector = Collector(program, record) if program and record is not None else None
         passes = self._measure(collector, part, head["timed"], share_s)
         self.loop.close()
@@ -260,9 +297,12 @@ class Worker:
     def _program_head(self, number: int, program: Program) -> dict[str, Any]:
         """Return what everybody must know of a program, with how long nothing may move in it."""
         assert self.job is not None
-        return {"name": program.name, "timed": program.timed,
-                "comms": [list(members) for members in program.comms],
-                "allowed_s": 2.0 * self.job.pass_s(number)}
+        return {
+            "name": program.name,
+            "timed": program.timed,
+            "comms": [list(members) for members in program.comms],
+            "allowed_s": 2.0 * self.job.pass_s(number),
+        }
 
     def _own(self, program: Program | None, record: Ints | None) -> Part:
         """Return this process's part of a program; process 0 hands them out."""
@@ -271,10 +311,21 @@ class Worker:
         if program is not None and record is not None:
             for process in range(self.comm.size):
                 part = part_of(program, process, record)
-                counts[process] = (len(part.events), len(part.lists), len(part.persistent),
-                                   part.slots, part.in_bytes, part.out_bytes, 0)
-                data += [part.events.view(np.int64).reshape(-1), part.lists, part.record,
-                         part.persistent.view(np.int64).reshape(-1)]
+                counts[process] = (
+                    len(part.events),
+                    len(part.lists),
+                    len(part.persistent),
+                    part.slots,
+                    part.in_bytes,
+                    part.out_bytes,
+                    0,
+                )
+                data += [
+                    part.events.view(np.int64).reshape(-1),
+                    part.lists,
+                    part.record,
+                    part.persistent.view(np.int64).reshape(-1),
+                ]
         self.comm.Bcast(counts)
         words = (counts[:, 0] + counts[:, 2]) * _EVENT_WORDS + counts[:, 1] + counts[:, 0]
         mine = np.empty(int(words[self.rank]), dtype=np.int64)
@@ -283,8 +334,15 @@ class Worker:
         events, lists, persistent, slots, in_bytes, out_bytes, _ = counts[self.rank].tolist()
         pieces = np.split(mine, np.cumsum([events * _EVENT_WORDS, lists, events]))
         raw_events, own_lists, own_record, raw_persistent = map(np.ascontiguousarray, pieces)
-        return Part(raw_events.view(EVENT), own_lists, own_record, raw_persistent.view(EVENT),
-                    slots, in_bytes, out_bytes)
+        return Part(
+            raw_events.view(EVENT),
+            own_lists,
+            own_record,
+            raw_persistent.view(EVENT),
+            slots,
+            in_bytes,
+            out_bytes,
+        )
 
     def _comm(self, members: list[int]) -> int:
         """Return the Fortran handle of a communicator of some processes, made when it is new."""
@@ -298,8 +356,7 @@ class Worker:
                 self.comms[key].Set_errhandler(MPI.ERRORS_RETURN)
         return int(self.comms[key].py2f())
 
-    def _measure(self, collector: Collector | None, part: Part, timed: bool,
-                 share_s: float) -> int:
+    def _measure(self, collector: Collector | None, part: Part, timed: bool, share_s: float) -> int:
         """Make passes until enough is known; return how many."""
         begin = time.monotonic()
         before = clocks.compare(self.comm, self.loop, self.kernels)
@@ -310,8 +367,9 @@ class Worker:
         pass_s = max(time.monotonic() - tried, 1e-6)
         before = clocks.compare(self.comm, self.loop, self.kernels)
         done = 0
-        while self._agree(int(collector is not None and self._more(collector, begin, share_s,
-                                                                   pass_s))):
+        while self._agree(
+            int(collector is not None and self._more(collector, begin, share_s, pass_s))
+        ):
             timings = self._go(BATCH, before, self.work_scale, timed)
             after = clocks.compare(self.comm, self.loop, self.kernels)
             everybody = self._gather(timings, part)
@@ -321,8 +379,7 @@ class Worker:
             before = after
         return self._agree(done)
 
-    def _go(self, passes: int, offsets: clocks.Offsets, work_scale: float,
-            timed: bool) -> Timings:
+    def _go(self, passes: int, offsets: clocks.Offsets, work_scale: float, timed: bool) -> Timings:
         try:
             return self.loop.run(passes, int(offsets.offset_ns[self.rank]), work_scale, timed)
         except P3SError as err:
@@ -334,8 +391,11 @@ class Worker:
         if collector.passes < MIN_PASSES:
             # Where every pass is spoilt by somebody's late start it must end all the same.
             return collector.dropped < 4 * BATCH or spent_s < share_s
-        if (collector.passes >= self.most_passes or collector.values > _MOST_VALUES
-                or spent_s + BATCH * pass_s > share_s):
+        if (
+            collector.passes >= self.most_passes
+            or collector.values > _MOST_VALUES
+            or spent_s + BATCH * pass_s > share_s
+        ):
             return False
         return not collector.is_known(NARROW)
 
@@ -346,9 +406,16 @@ class Worker:
         shapes = np.zeros((self.comm.size, 3), dtype=np.int64)
         self.comm.Allgather(shape, shapes)
         words = passes * (3 + 2 * shapes[:, 0] + shapes[:, 1]) + shapes[:, 2]
-        mine = np.concatenate([timings.start_ns, timings.end_ns, timings.late_ns,
-                               timings.times_ns.reshape(-1), timings.links_ns.reshape(-1),
-                               timings.errors_ns])
+        mine = np.concatenate(
+            [
+                timings.start_ns,
+                timings.end_ns,
+                timings.late_ns,
+                timings.times_ns.reshape(-1),
+                timings.links_ns.reshape(-1),
+                timings.errors_ns,
+            ]
+        )
         everything = np.empty(int(words.sum()), dtype=np.int64) if self.rank == 0 else None
         self.comm.Gatherv(mine, [everything, words.tolist()] if self.rank == 0 else None)
         if everything is None:
@@ -357,10 +424,19 @@ class Worker:
         for piece, (records, links, _errors) in zip(
             np.split(everything, np.cumsum(words)[:-1]), shapes.tolist(), strict=True
         ):
-            start, end, late, times, arrivals, errors = np.split(piece, np.cumsum(
-                [passes, passes, passes, passes * records * 2, passes * links]))
-            found.append(Timings(start, end, late, times.reshape(passes, records, 2),
-                                 arrivals.reshape(passes, links), errors))
+            start, end, late, times, arrivals, errors = np.split(
+                piece, np.cumsum([passes, passes, passes, passes * records * 2, passes * links])
+            )
+            found.append(
+                Timings(
+                    start,
+                    end,
+                    late,
+                    times.reshape(passes, records, 2),
+                    arrivals.reshape(passes, links),
+                    errors,
+                )
+            )
         return found
 
 
@@ -396,9 +472,11 @@ def start(directory: Path, size: int) -> None:
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
     wanted = os.environ.get("P3S_REPLAY_MPI", family)
     if comm.size != size or family != wanted:
-        say(f"{ERROR_MARK}mpi4py uses {MPI.get_vendor()[0]} and sees {comm.size} processes, but "
+        say(
+            f"{ERROR_MARK}mpi4py uses {MPI.get_vendor()[0]} and sees {comm.size} processes, but "
             f"the launcher started {size} with {wanted}; install mpi4py for that MPI, or give the "
-            "launcher of the other one with --launcher")
+            "launcher of the other one with --launcher"
+        )
         comm.Abort(2)
     try:
         worker = Worker(comm, directory, page)

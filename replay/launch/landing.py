@@ -49,22 +49,28 @@ def landing_problem(world: World, names: Sequence[str], hosts: Sequence[str] | N
     used = [node for node in range(NODES) if where[node]]
     for node in used:
         if len(where[node]) > 1:
-            return (f"the processes for {hosts[node]} were started on "
-                    f"{' and '.join(sorted(where[node]))}; {_REMEDY}")
+            return (
+                f"the processes for {hosts[node]} were started on "
+                f"{' and '.join(sorted(where[node]))}; {_REMEDY}"
+            )
     found = {node: next(iter(where[node])) for node in used}
     for node in used:
-        for other in used[:used.index(node)]:
+        for other in used[: used.index(node)]:
             if (hosts[node] == hosts[other]) != (found[node] == found[other]):
-                return (f"the processes for {hosts[other]} and {hosts[node]} were started on "
-                        f"{found[other]} and {found[node]}; {_REMEDY}")
+                return (
+                    f"the processes for {hosts[other]} and {hosts[node]} were started on "
+                    f"{found[other]} and {found[node]}; {_REMEDY}"
+                )
         asked = _short(hosts[node])
         if asked != found[node] and asked in found.values():
             return f"the processes for {hosts[node]} were started on {found[node]}; {_REMEDY}"
     return None
 
 
-_REMEDY = ("the launcher must put one block of ranks on each host, in their order: leave {np} out "
-           "of --launcher, then P3S adds the hosts")
+_REMEDY = (
+    "the launcher must put one block of ranks on each host, in their order: leave {np} out "
+    "of --launcher, then P3S adds the hosts"
+)
 
 
 def _short(name: str) -> str:

@@ -52,15 +52,18 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     from p3s.host import command, mpi
 
     words = list(launcher) or _default_launcher()
-    place = next((i for i, word in enumerate(words)
-                  if os.path.basename(word) in command.LAUNCHERS), 0)
+    place = next(
+        (i for i, word in enumerate(words) if os.path.basename(word) in command.LAUNCHERS), 0
+    )
     path = command.find_launcher(words[place])
     kind = mpi.launcher_family(path) or ""
     likely = mpi.family_of_srun(words) if kind == mpi.SLURM else None
     install = _of_family(likely) if likely else mpi.mpi_for(sys.executable, path)
     if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
-        raise P3SError(f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
-                       "found; put its bin directory on PATH or run `p3s doctor`")
+        raise P3SError(
+            f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
+            "found; put its bin directory on PATH or run `p3s doctor`"
+        )
     words[place] = path
     return Mpi(tuple(words), install.family, install.version, install.mpicc, kind)
 
@@ -79,20 +82,26 @@ def _default_launcher() -> list[str]:
     try:
         path = command.find_launcher("mpiexec")
         install = mpi.mpi_for(None, path)
-        if install is not None and install.usable_oversubscribed and (
-                install.family == mpi.launcher_family(path)):
+        if (
+            install is not None
+            and install.usable_oversubscribed
+            and (install.family == mpi.launcher_family(path))
+        ):
             return [path]
     except P3SError:
         pass
     found = [str(m.mpiexec) for m in mpi.find_mpi() if m.mpiexec is not None]
     if not found:
-        raise P3SError("no MPI found to replay with; install one (for example "
-                       "`pip install mpich`) or run `p3s doctor`")
+        raise P3SError(
+            "no MPI found to replay with; install one (for example "
+            "`pip install mpich`) or run `p3s doctor`"
+        )
     return found[:1]
 
 
-def on_hosts(mpi: Mpi, hosts: Sequence[str] | None, world: World,
-             environ: Mapping[str, str] | None = None) -> Mpi:
+def on_hosts(
+    mpi: Mpi, hosts: Sequence[str] | None, world: World, environ: Mapping[str, str] | None = None
+) -> Mpi:
     """Return the MPI with the words that put every process of a world on its host.
 
     ``hosts``: of the four nodes, repeats allowed; None or empty: this machine. A launcher with {np}
@@ -114,8 +123,13 @@ def on_hosts(mpi: Mpi, hosts: Sequence[str] | None, world: World,
         # One host per process, in the order of the ranks: right for hosts that come twice, too.
         words += ["--hostfile", "{hosts}", "--map-by", "seq"]
     elif mpi.kind == known.SLURM:
-        words = ["/usr/bin/env", "SLURM_HOSTFILE={hosts}", *words, "--distribution=arbitrary",
-                 f"--nodes={len(set(per_process))}"]
+        words = [
+            "/usr/bin/env",
+            "SLURM_HOSTFILE={hosts}",
+            *words,
+            "--distribution=arbitrary",
+            f"--nodes={len(set(per_process))}",
+        ]
         if _slurm_cores(environ) < max(map(per_process.count, set(per_process))):
             words += ["--overcommit"]
     else:

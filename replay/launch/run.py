@@ -41,9 +41,16 @@ class Outcome:
     wall_s: float
 
 
-def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None = None,
-            progress: Callable[[str], None] | None = None, hosts: Sequence[str] | None = None,
-            worker: Sequence[str] = WORKER) -> Outcome:
+def run_job(
+    directory: Path,
+    mpi: Mpi,
+    world: World,
+    *,
+    timeout_s: float | None = None,
+    progress: Callable[[str], None] | None = None,
+    hosts: Sequence[str] | None = None,
+    worker: Sequence[str] = WORKER,
+) -> Outcome:
     """Run the job that is written in ``directory``; no process of it is left when this returns.
 
     ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way; None: some times
@@ -68,8 +75,14 @@ def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None 
     with Witness(directory, world.size) as witness:
         try:
             wall_s = run_traced(
-                words, world.size, directory / "run", timeout_s=limit_s, trace=False,
-                on_output=said, sharing=shares_cores(mpi, world)).wall_s
+                words,
+                world.size,
+                directory / "run",
+                timeout_s=limit_s,
+                trace=False,
+                on_output=said,
+                sharing=shares_cores(mpi, world),
+            ).wall_s
         except P3SError as err:
             problem = str(err)
         finally:
@@ -131,8 +144,12 @@ def remove_shared_memory(since: float) -> list[str]:
         for path in _SHM.iterdir():
             with contextlib.suppress(OSError):
                 facts = path.lstat()
-                if (_SHM_NAMES.fullmatch(path.name) and facts.st_uid == os.getuid()
-                        and facts.st_ctime >= since - 1.0 and path.is_file()):
+                if (
+                    _SHM_NAMES.fullmatch(path.name)
+                    and facts.st_uid == os.getuid()
+                    and facts.st_ctime >= since - 1.0
+                    and path.is_file()
+                ):
                     left[str(path)] = path
     if left:
         for name in in_use():
@@ -196,8 +213,7 @@ class _Output:
         stalled = sorted(self._marked(STALL_MARK), key=_process)
         if stalled:
             more = f" (and {len(stalled) - _SHOWN} more processes)" if len(stalled) > _SHOWN else ""
-            return (f"nothing moved any more; pending: "
-                    f"{'; '.join(stalled[:_SHOWN])}{more}")
+            return f"nothing moved any more; pending: {'; '.join(stalled[:_SHOWN])}{more}"
         # The last line of a traceback names the exception.
         lines = [*self._lines, self._rest["stderr"]]
         for before, line in zip(lines[::-1][1:], lines[::-1], strict=False):

@@ -48,8 +48,11 @@ def batch_script(batch: Batch, commands: Sequence[Sequence[str]], directory: Pat
     measured) are handed on when the other commands succeed. Errors: P3SError for options that
     would not be one word of Slurm's.
     """
-    settings = [f"--job-name={_checked('job name', batch.name)}", f"--nodes={batch.nodes}",
-                "--exclusive"]
+    settings = [
+        f"--job-name={_checked('job name', batch.name)}",
+        f"--nodes={batch.nodes}",
+        "--exclusive",
+    ]
     if not TIME.fullmatch(batch.time):
         raise P3SError(f"--time {batch.time}: not a time of Slurm's; write minutes or h:mm:ss")
     settings.append(f"--time={batch.time}")
@@ -59,15 +62,23 @@ def batch_script(batch: Batch, commands: Sequence[Sequence[str]], directory: Pat
         settings.append(f"--account={_checked('--account', batch.account)}")
     for option in batch.options:
         if not option.startswith("--") or not _WORD.fullmatch(option[2:]):
-            raise P3SError(f"--sbatch {option[:60]!r}: write one option with its value, for "
-                           "example --sbatch=--constraint=rome")
+            raise P3SError(
+                f"--sbatch {option[:60]!r}: write one option with its value, for "
+                "example --sbatch=--constraint=rome"
+            )
         settings.append(option)
     settings.append(f"--output={_quoted(_pattern(batch.output))}")
-    lines = ["#!/bin/bash", *(f"#SBATCH {setting}" for setting in settings), "",
-             f"cd {shlex.quote(_plain(directory))} || exit 1", "code=0"]
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {setting}" for setting in settings),
+        "",
+        f"cd {shlex.quote(_plain(directory))} || exit 1",
+        "code=0",
+    ]
     for words in commands:
-        lines.append(f"{shlex.join(words)} || {{ last=$?; [ $last -eq 3 ] || exit $last; "
-                     "code=$last; }")
+        lines.append(
+            f"{shlex.join(words)} || {{ last=$?; [ $last -eq 3 ] || exit $last; code=$last; }}"
+        )
     return "\n".join([*lines, "exit $code", ""])
 
 
@@ -81,8 +92,9 @@ def _plain(path: Path) -> str:
     """Return a path without what would end a line of the script."""
     text = str(path)
     if not text.isprintable():
-        raise P3SError(f"{text[:60]!r}: a path with such characters cannot be written into a "
-                       "batch script")
+        raise P3SError(
+            f"{text[:60]!r}: a path with such characters cannot be written into a batch script"
+        )
     return text
 
 
@@ -93,20 +105,30 @@ def _pattern(path: Path) -> str:
 
 def _quoted(text: str) -> str:
     if '"' in text or "\\" in text:
-        raise P3SError(f"{text[:60]!r}: a path with such characters cannot be written into a "
-                       "batch script")
+        raise P3SError(
+            f"{text[:60]!r}: a path with such characters cannot be written into a batch script"
+        )
     return f'"{text}"' if " " in text else text
 
 
 def submit(script: Path) -> int:
     """Hand a batch script to sbatch and return the number of the job. Errors: P3SError."""
     try:
-        done = subprocess.run(["sbatch", "--parsable", str(script)], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors="replace", check=False,
-                              timeout=_TIMEOUT_S, start_new_session=True)
+        done = subprocess.run(
+            ["sbatch", "--parsable", str(script)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_TIMEOUT_S,
+            start_new_session=True,
+        )
     except FileNotFoundError as err:
-        raise P3SError("sbatch: not found on PATH; submit the script on a node that has Slurm, or "
-                       "replay with --hosts") from err
+        raise P3SError(
+            "sbatch: not found on PATH; submit the script on a node that has Slurm, or "
+            "replay with --hosts"
+        ) from err
     except (OSError, subprocess.SubprocessError) as err:
         raise P3SError(f"sbatch {script}: {' '.join(str(err).split())[:160]}") from err
     found = _JOB.fullmatch(done.stdout.strip())

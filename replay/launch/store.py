@@ -60,19 +60,33 @@ class ResultStore:
             digest.update(np.ascontiguousarray(records).tobytes())
         pairing = program.pairing
         if pairing is not None:
-            for name in ("cls", "sender", "receiver", "sent", "sent_end", "posted", "received",
-                         "alone"):
+            for name in (
+                "cls",
+                "sender",
+                "receiver",
+                "sent",
+                "sent_end",
+                "posted",
+                "received",
+                "alone",
+            ):
                 digest.update(np.ascontiguousarray(getattr(pairing, name)).tobytes())
-        digest.update(json.dumps({
-            "version": VERSION,
-            "what": program.what,
-            "comms": [[int(rank) for rank in members] for members in program.comms],
-            "timed": bool(program.timed),
-            "noise": bool(program.noise),
-            "world": [[p.role, p.node, p.side, p.slot] for p in world.processes],
-            "machine": None if facts.get("hosts") else socket.gethostname(),
-            "facts": dict(facts),
-        }, sort_keys=True, default=str).encode())
+        digest.update(
+            json.dumps(
+                {
+                    "version": VERSION,
+                    "what": program.what,
+                    "comms": [[int(rank) for rank in members] for members in program.comms],
+                    "timed": bool(program.timed),
+                    "noise": bool(program.noise),
+                    "world": [[p.role, p.node, p.side, p.slot] for p in world.processes],
+                    "machine": None if facts.get("hosts") else socket.gethostname(),
+                    "facts": dict(facts),
+                },
+                sort_keys=True,
+                default=str,
+            ).encode()
+        )
         return digest.hexdigest()[:32]
 
     def path(self, key: str) -> Path:
@@ -164,9 +178,15 @@ def read_places(path: Path) -> tuple[Place, ...]:
     """Read places.json of a job. Errors: P3SError."""
     try:
         return tuple(
-            Place(str(one["name"]), str(one["kernel"]), _cores(int(one["cores"], 16)),
-                  int(one.get("pid", 0)), str(one.get("node", "")))
-            for one in json.loads(path.read_text()))
+            Place(
+                str(one["name"]),
+                str(one["kernel"]),
+                _cores(int(one["cores"], 16)),
+                int(one.get("pid", 0)),
+                str(one.get("node", "")),
+            )
+            for one in json.loads(path.read_text())
+        )
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise P3SError(f"{path}: missing or damaged; replay with --again") from err
 

@@ -33,19 +33,25 @@ def timed(loaded: Loaded, world: World, noise: Noise | None) -> Settled:
 def _name(loaded: Loaded) -> str:
     first, second = loaded.pair
     return f"section {loaded.section}, nodes {first}" + (
-        f" and {second}" if second != first else "")
+        f" and {second}" if second != first else ""
+    )
 
 
 def classes(
-    classified: Classified, world: World, placements: Sequence[Placement], measured: Ints,
+    classified: Classified, world: World, placements: Sequence[Placement], measured: Ints
 ) -> Iterator[tuple[int, Program]]:
     """Return (number of the placement, program) for what messages and links cost.
 
     ``measured``: numbers of the message classes to measure. Messages inside a node are measured in
     the first placement, the others in the one that shows their distance, or comes nearest to it.
     """
-    number_of = np.array([0 if cls.distance == 0 else placement_of(placements, cls.distance)
-                          for cls in classified.messages], dtype=np.int64)
+    number_of = np.array(
+        [
+            0 if cls.distance == 0 else placement_of(placements, cls.distance)
+            for cls in classified.messages
+        ],
+        dtype=np.int64,
+    )
     both = all(world.on_node(side) for side in _SIDES)
     for number in range(len(placements)):
         which = measured[number_of[measured] == number]

@@ -30,12 +30,23 @@ from p3s.simulate.steps import REQUESTS, Bools, Ints, Op
 __all__ = ["Built", "Noise", "build_program", "built", "needs_hole"]
 
 _CODES = {
-    Op.SEND: Code.SEND, Op.SSEND: Code.SSEND, Op.BSEND: Code.BUFFERED, Op.ISEND: Code.ISEND,
-    Op.ISSEND: Code.ISSEND, Op.START_SEND: Code.START, Op.START_SSEND: Code.START,
-    Op.RECV: Code.RECV, Op.IRECV: Code.IRECV, Op.START_RECV: Code.START,
-    Op.SENDRECV: Code.SENDRECV, Op.WAIT: Code.WAIT, Op.WAITANY: Code.WAITANY,
-    Op.WAITSOME: Code.WAITSOME, Op.COLLECTIVE: Code.COLLECTIVE,
-    Op.ICOLLECTIVE: Code.COLLECTIVE_START, Op.REST: Code.NOTHING,
+    Op.SEND: Code.SEND,
+    Op.SSEND: Code.SSEND,
+    Op.BSEND: Code.BUFFERED,
+    Op.ISEND: Code.ISEND,
+    Op.ISSEND: Code.ISSEND,
+    Op.START_SEND: Code.START,
+    Op.START_SSEND: Code.START,
+    Op.RECV: Code.RECV,
+    Op.IRECV: Code.IRECV,
+    Op.START_RECV: Code.START,
+    Op.SENDRECV: Code.SENDRECV,
+    Op.WAIT: Code.WAIT,
+    Op.WAITANY: Code.WAITANY,
+    Op.WAITSOME: Code.WAITSOME,
+    Op.COLLECTIVE: Code.COLLECTIVE,
+    Op.ICOLLECTIVE: Code.COLLECTIVE_START,
+    Op.REST: Code.NOTHING,
 }
 _CODE_OF = np.zeros(max(Op) + 1, dtype=np.int64)
 _CODE_OF[list(map(int, _CODES))] = list(map(int, _CODES.values()))
@@ -50,17 +61,36 @@ class Built:
 
 
 def build_program(
-    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None,
-    buffered_bytes: int = -1, excluded: tuple[Bools, Bools] | None = None, name: str = "",
+    loaded: Loaded,
+    world: World,
+    *,
+    what: str = "trace",
+    noise: Noise | None = None,
+    buffered_bytes: int = -1,
+    excluded: tuple[Bools, Bools] | None = None,
+    name: str = "",
 ) -> Program:
     """Return the program of two loaded ranges; see ``built``."""
-    return built(loaded, world, what=what, noise=noise, buffered_bytes=buffered_bytes,
-                 excluded=excluded, name=name).program
+    return built(
+        loaded,
+        world,
+        what=what,
+        noise=noise,
+        buffered_bytes=buffered_bytes,
+        excluded=excluded,
+        name=name,
+    ).program
 
 
 def built(
-    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None,
-    buffered_bytes: int = -1, excluded: tuple[Bools, Bools] | None = None, name: str = "",
+    loaded: Loaded,
+    world: World,
+    *,
+    what: str = "trace",
+    noise: Noise | None = None,
+    buffered_bytes: int = -1,
+    excluded: tuple[Bools, Bools] | None = None,
+    name: str = "",
 ) -> Built:
     """Return the program of two loaded ranges and what runs of their steps.
 
@@ -85,11 +115,24 @@ def built(
     persistent = persistent_of(table, loaded, traffic, world.size)
     pairing = pairing_of(table, loaded, traffic)
     program = Program(
-        what, name or f"ranges {loaded.pair[0]} and {loaded.pair[1]}", loaded.section,
-        table.events, table.start, table.step, lists, list_start, table.slots,
-        table.in_bytes(persistent), table.out_bytes, comms, persistent, pairing,
-        timed=what == "timed", noise=has_noise,
-        classes=_classes(table, pairing.cls))
+        what,
+        name or f"ranges {loaded.pair[0]} and {loaded.pair[1]}",
+        loaded.section,
+        table.events,
+        table.start,
+        table.step,
+        lists,
+        list_start,
+        table.slots,
+        table.in_bytes(persistent),
+        table.out_bytes,
+        comms,
+        persistent,
+        pairing,
+        timed=what == "timed",
+        noise=has_noise,
+        classes=_classes(table, pairing.cls),
+    )
     return Built(program, traffic)
 
 
@@ -148,8 +191,16 @@ def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what:
     return np.where(whole, loaded.call_class, -1)
 
 
-def _measured(blocks: Blocks, loaded: Loaded, traffic: Traffic, kept: Bools, taken: Bools,
-              counts: Ints, what: str, buffered_bytes: int) -> tuple[tuple[int, ...], ...]:
+def _measured(
+    blocks: Blocks,
+    loaded: Loaded,
+    traffic: Traffic,
+    kept: Bools,
+    taken: Bools,
+    counts: Ints,
+    what: str,
+    buffered_bytes: int,
+) -> tuple[tuple[int, ...], ...]:
     """Add the events of the measured ranks; return the communicators of their collectives."""
     steps = loaded.steps
     work, rest = _work(loaded, kept)
@@ -161,9 +212,16 @@ def _measured(blocks: Blocks, loaded: Loaded, traffic: Traffic, kept: Bools, tak
     for chosen, sub in ((ask_first, 0), (asks & ~ask_first, 3)):
         i = np.flatnonzero(chosen)
         blocks.add(
-            traffic.process[i], i * 8 + sub, i, code=Code.ASK, peer=traffic.receive_from[i],
-            tag=traffic.receive_tag[i], bytes=loaded.arrives[i], arg=steps.call[i],
-            work_ns=np.where(ask_first, work, 0)[i])
+            traffic.process[i],
+            i * 8 + sub,
+            i,
+            code=Code.ASK,
+            peer=traffic.receive_from[i],
+            tag=traffic.receive_tag[i],
+            bytes=loaded.arrives[i],
+            arg=steps.call[i],
+            work_ns=np.where(ask_first, work, 0)[i],
+        )
 
     i = np.flatnonzero(kept)
     send, receive = traffic.send[i], traffic.receive[i]
@@ -171,30 +229,60 @@ def _measured(blocks: Blocks, loaded: Loaded, traffic: Traffic, kept: Bools, tak
     code = _CODE_OF[steps.op[i]]
     double = steps.op[i] == Op.SENDRECV
     code = np.where(double & ~send, Code.RECV, np.where(double & ~receive, Code.SEND, code))
-    code = np.where((code == Code.SEND) & (steps.bytes[i] <= buffered_bytes)
-                    & traffic.send_in[i], Code.BUFFERED, code)
+    code = np.where(
+        (code == Code.SEND) & (steps.bytes[i] <= buffered_bytes) & traffic.send_in[i],
+        Code.BUFFERED,
+        code,
+    )
     offset, second_offset = receive_offsets(loaded, traffic, taken, counts)
     collective = traffic.direct[i]
     number, comm, root, comms = _collectives(loaded, traffic)
     blocks.add(
-        traffic.process[i], i * 8 + 1, i, main=True, code=code,
-        peer=np.where(collective, root[i], np.where(
-            send, traffic.send_to[i], np.where(receive, traffic.receive_from[i], -1))),
+        traffic.process[i],
+        i * 8 + 1,
+        i,
+        main=True,
+        code=code,
+        peer=np.where(
+            collective,
+            root[i],
+            np.where(send, traffic.send_to[i], np.where(receive, traffic.receive_from[i], -1)),
+        ),
         tag=np.where(send, traffic.send_tag[i], np.where(receive, traffic.receive_tag[i], 0)),
-        bytes=np.where(send | collective, steps.bytes[i],
-                       np.where(receive, loaded.arrives[i], 0)),
-        offset=np.where(both, 0, offset[i]), work_ns=np.where(ask_first, 0, work)[i],
-        arg=np.where(collective, number[i], np.where(
-            steps.op[i] == Op.WAITSOME, np.minimum(np.maximum(steps.number[i], 1), counts[i]), 0)),
-        comm=comm[i], number=counts[i], sample=sample[i])
+        bytes=np.where(send | collective, steps.bytes[i], np.where(receive, loaded.arrives[i], 0)),
+        offset=np.where(both, 0, offset[i]),
+        work_ns=np.where(ask_first, 0, work)[i],
+        arg=np.where(
+            collective,
+            number[i],
+            np.where(
+                steps.op[i] == Op.WAITSOME, np.minimum(np.maximum(steps.number[i], 1), counts[i]), 0
+            ),
+        ),
+        comm=comm[i],
+        number=counts[i],
+        sample=sample[i],
+    )
     i = i[both]
     blocks.add(
-        traffic.process[i], i * 8 + 2, i, code=Code.SECOND, peer=traffic.receive_from[i],
-        tag=traffic.receive_tag[i], bytes=loaded.arrives[i], offset=second_offset[i])
+        traffic.process[i],
+        i * 8 + 2,
+        i,
+        code=Code.SECOND,
+        peer=traffic.receive_from[i],
+        tag=traffic.receive_tag[i],
+        bytes=loaded.arrives[i],
+        offset=second_offset[i],
+    )
     left = np.flatnonzero(rest > 0)
     last = steps.start[left + 1] - 1
-    blocks.add(traffic.process[last], last * 8 + 7, np.full(len(last), -1), code=Code.NOTHING,
-               work_ns=rest[left])
+    blocks.add(
+        traffic.process[last],
+        last * 8 + 7,
+        np.full(len(last), -1),
+        code=Code.NOTHING,
+        work_ns=rest[left],
+    )
     return comms
 
 
@@ -228,8 +316,11 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
     begin = np.where(by_step, first[table.local[waits]], 0)
     entries = waited(begin, number)
     own = np.repeat(by_step, number)
-    lists = np.where(own, slots[np.where(own, entries, 0)] if len(slots) else 0,
-                     entries + np.repeat(table.open_before[waits] - number, number))
+    lists = np.where(
+        own,
+        slots[np.where(own, entries, 0)] if len(slots) else 0,
+        entries + np.repeat(table.open_before[waits] - number, number),
+    )
     process = table.process[waits]
     position = np.concatenate(([0], np.cumsum(number)))
     per_process = np.bincount(process, weights=number, minlength=len(table.start) - 1)

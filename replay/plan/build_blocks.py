@@ -12,10 +12,25 @@ from p3s.replay.plan.program import EVENT, FIELDS, Code, among
 from p3s.simulate.steps import Bools, Ints
 
 #: Codes that leave a request behind, in a slot of its own.
-SLOT_CODES = (Code.ISEND, Code.ISSEND, Code.IRECV, Code.START, Code.COLLECTIVE_START,
-              Code.BUFFERED, Code.ANSWER)
-_SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.BUFFERED, Code.SENDRECV,
-            Code.ANSWER, Code.LINK_SEND)
+SLOT_CODES = (
+    Code.ISEND,
+    Code.ISSEND,
+    Code.IRECV,
+    Code.START,
+    Code.COLLECTIVE_START,
+    Code.BUFFERED,
+    Code.ANSWER,
+)
+_SENDING = (
+    Code.SEND,
+    Code.SSEND,
+    Code.ISEND,
+    Code.ISSEND,
+    Code.BUFFERED,
+    Code.SENDRECV,
+    Code.ANSWER,
+    Code.LINK_SEND,
+)
 _RECEIVING = (Code.RECV, Code.IRECV, Code.SECOND, Code.LINK_RECV)
 _DIRECT = (Code.COLLECTIVE, Code.COLLECTIVE_START)
 _DEFAULTS = {"peer": -1, "slot": -1, "comm": -1, "at_ns": -1, "sample": -1}
@@ -66,8 +81,9 @@ class Blocks:
         self.local: list[Ints] = []
         self.main: list[Bools] = []
 
-    def add(self, process: Ints, key: Ints, local: Ints, *, main: bool = False,
-            **columns: Any) -> None:
+    def add(
+        self, process: Ints, key: Ints, local: Ints, *, main: bool = False, **columns: Any
+    ) -> None:
         """Add events of these processes; ``key``: order in a process, ``local``: their step."""
         part = np.zeros(len(process), dtype=EVENT)
         for name in FIELDS:
@@ -102,8 +118,18 @@ class Blocks:
         position = np.arange(len(events)) - start[process]
         main_at[local[main]] = position[main]
         whole = np.concatenate((step, [-1]))
-        return Table(events, process, start.astype(np.int64), whole[local], local, main, main_at,
-                     open_before, used[start[1:]] - used[start[:-1]], out_bytes)
+        return Table(
+            events,
+            process,
+            start.astype(np.int64),
+            whole[local],
+            local,
+            main,
+            main_at,
+            open_before,
+            used[start[1:]] - used[start[:-1]],
+            out_bytes,
+        )
 
 
 def waited(begin: Ints, number: Ints) -> Ints:

@@ -37,7 +37,8 @@ def receive_offsets(
     size = np.where(traffic.direct, aligned(steps.bytes), size)
     persistent = traffic.receive & (steps.op == Op.START_RECV)
     request = (traffic.receive & (steps.op == Op.IRECV)) | (
-        traffic.direct & (steps.op == Op.ICOLLECTIVE))
+        traffic.direct & (steps.op == Op.ICOLLECTIVE)
+    )
     blocking = ~persistent & ~request
     rank = np.repeat(np.arange(len(steps.ranks)), np.diff(steps.start))
     first = np.zeros(len(steps.ranks), dtype=np.int64)
@@ -56,8 +57,9 @@ def receive_offsets(
         where = first[owner] + where - begin[owner]
         np.maximum.at(second, owner, where + room)
         offset[at] = where[place.reshape(-1)]
-    offset[request] = second[rank[request]] + _epochs(loaded, request, size, traffic, counts)[
-        request]
+    offset[request] = (
+        second[rank[request]] + _epochs(loaded, request, size, traffic, counts)[request]
+    )
     return wrapped(offset, np.maximum(size, 0), BUFFER_LIMIT_BYTES), np.zeros_like(offset)
 
 
@@ -65,14 +67,18 @@ def _epochs(loaded: Loaded, request: Bools, size: Ints, traffic: Traffic, counts
     """Return offsets that count from 0 wherever no request of the rank is outstanding."""
     steps = loaded.steps
     leaves = (traffic.send | traffic.receive | traffic.direct) & steps.is_op(
-        Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV, Op.START_RECV,
-        Op.ICOLLECTIVE)
+        Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV, Op.START_RECV, Op.ICOLLECTIVE
+    )
     some = steps.is_op(Op.WAITANY, Op.WAITSOME)
     change = leaves.astype(np.int64) - np.where(
-        some, np.minimum(np.maximum(steps.number, 1), counts), counts)
+        some, np.minimum(np.maximum(steps.number, 1), counts), counts
+    )
     total = np.concatenate(([0], np.cumsum(change)))[:-1]
-    base = np.repeat(total[np.minimum(steps.start[:-1], max(len(total) - 1, 0))],
-                     np.diff(steps.start)) if len(total) else total
+    base = (
+        np.repeat(total[np.minimum(steps.start[:-1], max(len(total) - 1, 0))], np.diff(steps.start))
+        if len(total)
+        else total
+    )
     fresh = total - base <= 0
     fresh[steps.start[:-1][np.diff(steps.start) > 0]] = True
     bytes_before = np.cumsum(np.where(request, size, 0)) - np.where(request, size, 0)

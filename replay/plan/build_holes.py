@@ -67,15 +67,27 @@ def add_answers(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | N
         receive_key[asked] = np.arange(len(questions)) * wide + wide - 4
     size = aligned(loaded.steps.bytes[send])
     blocks.add(
-        traffic.send_to[send], send_key, send, code=Code.IRECV, peer=traffic.process[send],
-        tag=traffic.send_tag[send], bytes=loaded.steps.bytes[send],
-        offset=_offsets(traffic.send_to[send], size))
+        traffic.send_to[send],
+        send_key,
+        send,
+        code=Code.IRECV,
+        peer=traffic.process[send],
+        tag=traffic.send_tag[send],
+        bytes=loaded.steps.bytes[send],
+        offset=_offsets(traffic.send_to[send], size),
+    )
     blocks.add(
-        traffic.receive_from[receive], receive_key, receive, code=Code.ANSWER,
-        peer=traffic.process[receive], tag=traffic.receive_tag[receive],
-        bytes=loaded.arrives[receive])
-    if len(receive) and (len(send) == 0 or traffic.receive_from[receive[0]]
-                         <= traffic.send_to[send[0]]):
+        traffic.receive_from[receive],
+        receive_key,
+        receive,
+        code=Code.ANSWER,
+        peer=traffic.process[receive],
+        tag=traffic.receive_tag[receive],
+        bytes=loaded.arrives[receive],
+    )
+    if len(receive) and (
+        len(send) == 0 or traffic.receive_from[receive[0]] <= traffic.send_to[send[0]]
+    ):
         return Starter(int(traffic.receive_from[receive[0]]), int(receive_key[0]) + 1, -1, False)
     if len(send):
         return Starter(int(traffic.send_to[send[0]]), int(send_key[0]) + 1, -1, True)
@@ -104,17 +116,27 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | Non
     hole = np.concatenate((traffic.send_to[send], traffic.receive_from[receive]))
     takes = np.arange(len(local)) < len(send)
     tag = np.concatenate((traffic.send_tag[send], traffic.receive_tag[receive]))
-    at = _in_order(dense(hole, takes.astype(np.int64), tag), local, np.concatenate((
-        loaded.takes_mine_ns[send], loaded.sends_to_me_ns[receive])))
+    at = _in_order(
+        dense(hole, takes.astype(np.int64), tag),
+        local,
+        np.concatenate((loaded.takes_mine_ns[send], loaded.sends_to_me_ns[receive])),
+    )
     order = np.lexsort((~takes, local, at, hole))
     local, hole, tag, at = (x[order] for x in (local, hole, tag, at))
     takes = takes[order]
     nbytes = np.where(takes, steps.bytes[local], loaded.arrives[local])
     key = 4 * np.arange(len(local))
     blocks.add(
-        hole, key, local, code=np.where(takes, Code.IRECV, Code.BUFFERED),
-        peer=traffic.process[local], tag=tag, bytes=nbytes, at_ns=at,
-        offset=np.where(takes, _offsets(hole, np.where(takes, aligned(nbytes), 0)), 0))
+        hole,
+        key,
+        local,
+        code=np.where(takes, Code.IRECV, Code.BUFFERED),
+        peer=traffic.process[local],
+        tag=tag,
+        bytes=nbytes,
+        at_ns=at,
+        offset=np.where(takes, _offsets(hole, np.where(takes, aligned(nbytes), 0)), 0),
+    )
     return Starter(int(hole[0]), 1, int(at[0]), False)
 
 
@@ -129,8 +151,9 @@ def _in_order(channel: Ints, local: Ints, at: Floats) -> Ints:
     return result
 
 
-def add_noise(blocks: Blocks, world: World, noise: Noise | None, starter: Starter | None, *,
-              timed: bool) -> bool:
+def add_noise(
+    blocks: Blocks, world: World, noise: Noise | None, starter: Starter | None, *, timed: bool
+) -> bool:
     """Let the noise pair exchange messages, tick by tick, once a black hole starts it.
 
     Each tick has ``counts`` messages on the way, half of them in each direction. Returns whether
@@ -146,8 +169,14 @@ def add_noise(blocks: Blocks, world: World, noise: Noise | None, starter: Starte
 
     if starter.waits:
         one(starter.process, starter.key, code=Code.WAIT, number=1)
-    one(starter.process, starter.key + 1, code=Code.BUFFERED, peer=first, tag=TAG_GO,
-        at_ns=starter.at_ns if timed else -1)
+    one(
+        starter.process,
+        starter.key + 1,
+        code=Code.BUFFERED,
+        peer=first,
+        tag=TAG_GO,
+        at_ns=starter.at_ns if timed else -1,
+    )
     one(first, 0, code=Code.RECV, peer=starter.process, tag=TAG_GO)
     one(first, 1, code=Code.BUFFERED, peer=second, tag=TAG_GO)
     one(second, 0, code=Code.RECV, peer=first, tag=TAG_GO)
@@ -161,11 +190,22 @@ def add_noise(blocks: Blocks, world: World, noise: Noise | None, starter: Starte
             place = np.arange(len(tick)) - np.repeat(np.cumsum(number) - number, number)
             late = place if code == Code.IRECV else place + most
             blocks.add(
-                np.full(len(tick), me), 2 + tick * (2 * most + 1) + late,
-                np.full(len(tick), -1), code=code, peer=other, tag=TAG_NOISE, bytes=noise.nbytes,
+                np.full(len(tick), me),
+                2 + tick * (2 * most + 1) + late,
+                np.full(len(tick), -1),
+                code=code,
+                peer=other,
+                tag=TAG_NOISE,
+                bytes=noise.nbytes,
                 at_ns=tick_ns[tick],
-                offset=place * int(aligned(np.array(noise.nbytes))) if code == Code.IRECV else 0)
+                offset=place * int(aligned(np.array(noise.nbytes))) if code == Code.IRECV else 0,
+            )
         ticks = np.arange(len(counts))
-        blocks.add(np.full(len(ticks), me), 2 + ticks * (2 * most + 1) + 2 * most,
-                   np.full(len(ticks), -1), code=Code.WAIT, number=counts)
+        blocks.add(
+            np.full(len(ticks), me),
+            2 + ticks * (2 * most + 1) + 2 * most,
+            np.full(len(ticks), -1),
+            code=Code.WAIT,
+            number=counts,
+        )
     return True

@@ -35,13 +35,21 @@ def pairing_of(table: Table, loaded: Loaded, traffic: Traffic) -> Pairing:
         return np.where(np.isin(steps.op[at], _BLOCKING), table.main_at[at], by_wait)
 
     wait = waiter[receives]
-    number = np.where(table.main_at[wait] >= 0, table.events["number"][
-        table.start[traffic.process[wait]] + table.main_at[wait]], 0)
+    number = np.where(
+        table.main_at[wait] >= 0,
+        table.events["number"][table.start[traffic.process[wait]] + table.main_at[wait]],
+        0,
+    )
     single = (wait >= 0) & (steps.op[wait] == Op.WAIT) & (number == 1) & (times[receives] == 1)
     only = (steps.op[receives] == Op.SENDRECV) & ~traffic.send[receives]
     alone = single | only | (steps.op[receives] == Op.RECV)
     return Pairing(
-        cls=loaded.message_class[sends], sender=traffic.process[sends],
-        receiver=traffic.process[receives], sent=table.main_at[sends],
-        sent_end=completed(sends), posted=table.main_at[receives], received=completed(receives),
-        alone=alone.astype(np.int64))
+        cls=loaded.message_class[sends],
+        sender=traffic.process[sends],
+        receiver=traffic.process[receives],
+        sent=table.main_at[sends],
+        sent_end=completed(sends),
+        posted=table.main_at[receives],
+        received=completed(receives),
+        alone=alone.astype(np.int64),
+    )

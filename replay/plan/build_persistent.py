@@ -34,8 +34,13 @@ def persistent_of(
     waiter = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
     sure = steps.op[waiter] == Op.WAIT
     complete[steps.done[sure]] = waiter[sure]
-    key = dense(table.process[starts], steps.op[local], events["peer"][starts],
-                events["tag"][starts], events["bytes"][starts])
+    key = dense(
+        table.process[starts],
+        steps.op[local],
+        events["peer"][starts],
+        events["tag"][starts],
+        events["bytes"][starts],
+    )
     order = np.lexsort((local, key))
     again = np.flatnonzero(key[order][1:] == key[order][:-1])
     late = complete[local[order[again]]] >= local[order[again + 1]]
@@ -52,4 +57,4 @@ def persistent_of(
     records["code"] = [int(_CODES[Op(op)]) for op in steps.op[local[first]].tolist()]
     for name in ("slot", "comm", "at_ns", "sample"):
         records[name] = -1
-    return tuple(records[begin[p]:begin[p + 1]] for p in range(processes))
+    return tuple(records[begin[p] : begin[p + 1]] for p in range(processes))

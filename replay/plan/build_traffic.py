@@ -87,8 +87,14 @@ def _halves(loaded: Loaded) -> _Halves:
     source = np.where(double, steps.peer2, steps.peer)
     send = steps.is_op(*SENDS) & (steps.peer >= 0)
     receive = steps.is_op(*RECEIVES) & (source >= 0)
-    return _Halves(send, receive, steps.peer, source,
-                   np.isin(steps.peer, steps.ranks), np.isin(source, steps.ranks))
+    return _Halves(
+        send,
+        receive,
+        steps.peer,
+        source,
+        np.isin(steps.peer, steps.ranks),
+        np.isin(source, steps.ranks),
+    )
 
 
 def needs_hole(loaded: Loaded) -> set[tuple[int, int]]:
@@ -110,8 +116,10 @@ def traffic_of(
     send, receive = halves.send, halves.receive
     why_send = np.zeros(len(steps), dtype=np.int64)
     why_receive = np.zeros(len(steps), dtype=np.int64)
-    for why, half, inside, other in ((why_send, send, halves.target_in, steps.to),
-                                     (why_receive, receive, halves.source_in, steps.source)):
+    for why, half, inside, other in (
+        (why_send, send, halves.target_in, steps.to),
+        (why_receive, receive, halves.source_in, steps.source),
+    ):
         why[half & inside & (other < 0)] = Why.NO_PARTNER
     why_send[send & (steps.bytes > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
     why_receive[receive & (loaded.arrives > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
@@ -138,9 +146,19 @@ def traffic_of(
     receive_from = np.where(receive_in, of_rank[halves.source], hole)
     send_tag, receive_tag = _tags(loaded, halves, send, receive, process, send_to, receive_from)
     return Traffic(
-        send, receive, send_in, receive_in, direct, process,
-        np.where(send, send_to, -1), np.where(receive, receive_from, -1), send_tag, receive_tag,
-        why_send, why_receive)
+        send,
+        receive,
+        send_in,
+        receive_in,
+        direct,
+        process,
+        np.where(send, send_to, -1),
+        np.where(receive, receive_from, -1),
+        send_tag,
+        receive_tag,
+        why_send,
+        why_receive,
+    )
 
 
 def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
@@ -150,13 +168,17 @@ def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
     found = []
     for role, wanted in ((MEASURED, np.ones(len(away), dtype=bool)), (BLACK_HOLE, away)):
         rank_of = world.rank_of(role)
-        table = np.array([rank_of.get((int(loaded.side[i]), int(loaded.slot[i])), -1)
-                          for i in first.tolist()], dtype=np.int64)
+        table = np.array(
+            [rank_of.get((int(loaded.side[i]), int(loaded.slot[i])), -1) for i in first.tolist()],
+            dtype=np.int64,
+        )
         column = table[place.reshape(-1)] if len(distinct) else np.zeros(0, dtype=np.int64)
         if (column[wanted] < 0).any():
             i = int(np.flatnonzero(wanted & (column < 0))[0])
-            raise P3SError(f"replay: rank {loaded.steps.rank[i]} has no {role} process in the "
-                           "layout; this is a fault of the plan")
+            raise P3SError(
+                f"replay: rank {loaded.steps.rank[i]} has no {role} process in the "
+                "layout; this is a fault of the plan"
+            )
         found.append(column)
     return found[0], found[1]
 
@@ -191,8 +213,15 @@ def _ranked(code: Ints, values: int) -> tuple[Ints, int]:
     return inverse.reshape(-1).astype(np.int64), len(distinct)
 
 
-def _tags(loaded: Loaded, halves: _Halves, send: Bools, receive: Bools, process: Ints,
-          send_to: Ints, receive_from: Ints) -> tuple[Ints, Ints]:
+def _tags(
+    loaded: Loaded,
+    halves: _Halves,
+    send: Bools,
+    receive: Bools,
+    process: Ints,
+    send_to: Ints,
+    receive_from: Ints,
+) -> tuple[Ints, Ints]:
     """Return the tags of the replay: one per communicator, tag and absent partner.
 
     Tags of one pair of processes count from FIRST_TAG, so that they stay small.
@@ -200,12 +229,21 @@ def _tags(loaded: Loaded, halves: _Halves, send: Bools, receive: Bools, process:
     steps = loaded.steps
     tag2 = np.where(steps.op == Op.SENDRECV, steps.tag2, steps.tag)
     s, r = np.flatnonzero(send), np.flatnonzero(receive)
-    absent = np.concatenate((np.where(halves.target_in, -1, halves.target)[s],
-                             np.where(halves.source_in, -1, halves.source)[r]))
-    pair = dense(np.concatenate((process[s], receive_from[r])),
-                 np.concatenate((send_to[s], process[r])))
-    channel = dense(pair, absent, np.concatenate((steps.comm[s], steps.comm[r])),
-                    np.concatenate((steps.tag[s], tag2[r])))
+    absent = np.concatenate(
+        (
+            np.where(halves.target_in, -1, halves.target)[s],
+            np.where(halves.source_in, -1, halves.source)[r],
+        )
+    )
+    pair = dense(
+        np.concatenate((process[s], receive_from[r])), np.concatenate((send_to[s], process[r]))
+    )
+    channel = dense(
+        pair,
+        absent,
+        np.concatenate((steps.comm[s], steps.comm[r])),
+        np.concatenate((steps.tag[s], tag2[r])),
+    )
     first = np.full(int(pair.max(initial=-1)) + 1, len(channel), dtype=np.int64)
     np.minimum.at(first, pair, channel)
     number = channel - first[pair]
@@ -213,6 +251,6 @@ def _tags(loaded: Loaded, halves: _Halves, send: Bools, receive: Bools, process:
         raise P3SError("replay: two ranks use more tags than MPI allows; take fewer turns")
     send_tag = np.full(len(steps), -1, dtype=np.int64)
     receive_tag = send_tag.copy()
-    send_tag[s] = FIRST_TAG + number[:len(s)]
-    receive_tag[r] = FIRST_TAG + number[len(s):]
+    send_tag[s] = FIRST_TAG + number[: len(s)]
+    receive_tag[r] = FIRST_TAG + number[len(s) :]
     return send_tag, receive_tag

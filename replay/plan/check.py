@@ -105,8 +105,11 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
     processes = len(program.start) - 1
     code, act, process = columns.code, columns.act, columns.process
     last = program.start[1:] - 1
-    if (np.diff(program.start) < 1).any() or (code[last] != Code.END).any() \
-            or np.count_nonzero(code == Code.END) != processes:
+    if (
+        (np.diff(program.start) < 1).any()
+        or (code[last] != Code.END).any()
+        or np.count_nonzero(code == Code.END) != processes
+    ):
         return ("a process has no END, or more than one",)
     found: list[str] = []
 
@@ -114,8 +117,16 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
         for event in np.flatnonzero(bad)[:_MOST_NAMED].tolist():
             found.append(f"{_event(program, columns, event)}: {why}")
 
-    requests = among(code, Code.ISEND, Code.ISSEND, Code.IRECV, Code.START, Code.BUFFERED,
-                     Code.COLLECTIVE_START, Code.ANSWER)
+    requests = among(
+        code,
+        Code.ISEND,
+        Code.ISSEND,
+        Code.IRECV,
+        Code.START,
+        Code.BUFFERED,
+        Code.COLLECTIVE_START,
+        Code.ANSWER,
+    )
     slot = events["slot"]
     refuse(requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist")
     refuse(~requests & (slot >= 0), "it has a slot but leaves no request")
@@ -124,15 +135,30 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
     again = np.zeros(len(events), dtype=bool)
     again[np.flatnonzero(requests)[_repeated(place)]] = True
     refuse(again, "its slot is used twice")
-    messages = among(act, Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.IRECV, Code.RECV,
-                     Code.SENDRECV, Code.SECOND, Code.BUFFERED, Code.ASK, Code.ANSWER,
-                     Code.LINK_SEND, Code.LINK_RECV)
+    messages = among(
+        act,
+        Code.SEND,
+        Code.SSEND,
+        Code.ISEND,
+        Code.ISSEND,
+        Code.IRECV,
+        Code.RECV,
+        Code.SENDRECV,
+        Code.SECOND,
+        Code.BUFFERED,
+        Code.ASK,
+        Code.ANSWER,
+        Code.LINK_SEND,
+        Code.LINK_RECV,
+    )
     refuse(messages & ((columns.peer < 0) | (columns.peer >= processes)), "no such process")
     refuse(columns.bytes < 0, "negative bytes")
     receives = among(act, Code.RECV, Code.IRECV, Code.SECOND)
     offset = events["offset"]
-    refuse(receives & ((offset < 0) | (offset + columns.bytes > program.in_bytes[process])),
-           "its buffer is too small")
+    refuse(
+        receives & ((offset < 0) | (offset + columns.bytes > program.in_bytes[process])),
+        "its buffer is too small",
+    )
     sends = messages & ~receives & (act != Code.ASK) & (act != Code.LINK_RECV)
     refuse(sends & (columns.bytes > program.out_bytes[process]), "its buffer is too small")
     if found:
@@ -158,23 +184,28 @@ def _repeated(values: Ints) -> Bools:
     return counts[inverse.reshape(-1)] > 1
 
 
-def _disagree(program: Program, columns: Columns, sends: Half, receives: Half,
-              ends: tuple[Ints, Ints]) -> tuple[str, ...]:
+def _disagree(
+    program: Program, columns: Columns, sends: Half, receives: Half, ends: tuple[Ints, Ints]
+) -> tuple[str, ...]:
     """Return where the two ends of a message or the members of a collective do not agree."""
     found = []
     both = np.flatnonzero((ends[0] >= 0) & (ends[1] >= 0))
     s, r = ends[0][both], ends[1][both]
     differ = (sends.bytes[s] > receives.bytes[r]) & (sends.kind[s] != FLOOD)
     questions = sends.kind[s] == CONTROL
-    differ |= questions & ((sends.bytes[s] != receives.bytes[r]) | (sends.tag[s]
-                                                                    != receives.tag[r]))
+    differ |= questions & (
+        (sends.bytes[s] != receives.bytes[r]) | (sends.tag[s] != receives.tag[r])
+    )
     number = program.events["number"]
     differ |= (sends.kind[s] == FLOOD) & (
         (number[sends.event[s]] != number[receives.event[r]])
-        | (sends.bytes[s] != receives.bytes[r]))
+        | (sends.bytes[s] != receives.bytes[r])
+    )
     for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist():
-        found.append(f"{_event(program, columns, int(sends.event[s[k]]))} meets "
-                     f"{_event(program, columns, int(receives.event[r[k]]))}")
+        found.append(
+            f"{_event(program, columns, int(sends.event[s[k]]))} meets "
+            f"{_event(program, columns, int(receives.event[r[k]]))}"
+        )
     calls = np.flatnonzero(among(columns.code, Code.COLLECTIVE, Code.COLLECTIVE_START))
     if len(calls):
         found += _collectives(program, columns, calls)
@@ -191,30 +222,42 @@ def _collectives(program: Program, columns: Columns, calls: Ints) -> list[str]:
         mine = calls[order[low:high]]
         comm = int(events["comm"][mine[0]])
         members = program.comms[comm] if 0 <= comm < len(program.comms) else ()
-        same = all(len(np.unique(events[name][mine])) == 1
-                   for name in ("code", "arg", "bytes", "peer"))
+        same = all(
+            len(np.unique(events[name][mine])) == 1 for name in ("code", "arg", "bytes", "peer")
+        )
         if not same or sorted(members) != sorted(columns.process[mine].tolist()):
-            found.append(f"{_event(program, columns, int(mine[0]))}: the members of "
-                         f"communicator {comm} do not all make the same call")
+            found.append(
+                f"{_event(program, columns, int(mine[0]))}: the members of "
+                f"communicator {comm} do not all make the same call"
+            )
     return found[:_MOST_NAMED]
 
 
-def _uneven(program: Program, sends: Half, receives: Half, ends: tuple[Ints, Ints]
-            ) -> tuple[Missing, ...]:
+def _uneven(
+    program: Program, sends: Half, receives: Half, ends: tuple[Ints, Ints]
+) -> tuple[Missing, ...]:
     lonely = np.flatnonzero((ends[0] < 0) | (ends[1] < 0))[:_MOST_NAMED]
-    return tuple(_message(program, sends, receives, ends, m, ends[1][m] < 0)
-                 for m in lonely.tolist())
+    return tuple(
+        _message(program, sends, receives, ends, m, ends[1][m] < 0) for m in lonely.tolist()
+    )
 
 
-def _message(program: Program, sends: Half, receives: Half, ends: tuple[Ints, Ints], m: int,
-             is_sender: bool) -> Missing:
+def _message(
+    program: Program, sends: Half, receives: Half, ends: tuple[Ints, Ints], m: int, is_sender: bool
+) -> Missing:
     s, r = int(ends[0][m]), int(ends[1][m])
     half, i = (sends, s) if s >= 0 else (receives, r)
     me, peer = int(half.process[i]), int(half.peer[i])
     return Missing(
-        me if s >= 0 else peer, peer if s >= 0 else me, int(half.tag[i]), int(half.bytes[i]),
-        int(half.kind[i]), int(program.step[sends.event[s]]) if s >= 0 else -1,
-        int(program.step[receives.event[r]]) if r >= 0 else -1, bool(is_sender))
+        me if s >= 0 else peer,
+        peer if s >= 0 else me,
+        int(half.tag[i]),
+        int(half.bytes[i]),
+        int(half.kind[i]),
+        int(program.step[sends.event[s]]) if s >= 0 else -1,
+        int(program.step[receives.event[r]]) if r >= 0 else -1,
+        bool(is_sender),
+    )
 
 
 # ---- whether it ends -----------------------------------------------------------------------
@@ -225,14 +268,21 @@ def _acyclic(columns: Columns, graph: Graph) -> bool:
     here = np.flatnonzero(columns.before >= 0)
     source = np.concatenate((graph.source, columns.before[here]))
     target = np.concatenate((graph.target, here))
-    edges = coo_array((np.ones(len(source), dtype=np.int8), (source, target)),
-                      shape=(graph.nodes, graph.nodes))
+    edges = coo_array(
+        (np.ones(len(source), dtype=np.int8), (source, target)), shape=(graph.nodes, graph.nodes)
+    )
     number, _ = connected_components(edges.tocsr(), directed=True, connection="strong")
     return bool(number == graph.nodes)
 
 
-def _stuck(program: Program, columns: Columns, graph: Graph, sends: Half, receives: Half,
-           ends: tuple[Ints, Ints]) -> tuple[Stuck, ...]:
+def _stuck(
+    program: Program,
+    columns: Columns,
+    graph: Graph,
+    sends: Half,
+    receives: Half,
+    ends: tuple[Ints, Ints],
+) -> tuple[Stuck, ...]:
     """Complete what can complete, one after the other; return who is left."""
     order = np.argsort(graph.source, kind="stable")
     target = graph.target[order].tolist()
@@ -251,7 +301,7 @@ def _stuck(program: Program, columns: Columns, graph: Graph, sends: Half, receiv
         if done[node]:
             continue
         done[node] = True
-        after = target[bounds[node]:bounds[node + 1]]
+        after = target[bounds[node] : bounds[node + 1]]
         for other in after:
             need[other] -= 1
             if need[other] <= 0 and front[other]:
@@ -268,36 +318,50 @@ def _stuck(program: Program, columns: Columns, graph: Graph, sends: Half, receiv
             continue
         process = int(columns.process[node])
         missing = []
-        for edge in by_target[first[node]:first[node + 1]].tolist():
+        for edge in by_target[first[node] : first[node + 1]].tolist():
             m = int(graph.message[edge])
             if m >= 0 and not done[graph.source[edge]]:
                 is_sender = int(sends.process[ends[0][m]]) == process
                 missing.append(_message(program, sends, receives, ends, m, is_sender))
-        found.append(Stuck(process, node - int(program.start[process]), int(program.step[node]),
-                           Code(int(columns.code[node])), tuple(missing)))
+        found.append(
+            Stuck(
+                process,
+                node - int(program.start[process]),
+                int(program.step[node]),
+                Code(int(columns.code[node])),
+                tuple(missing),
+            )
+        )
     return tuple(found)
 
 
 # ---- in words ------------------------------------------------------------------------------
 def _event(program: Program, columns: Columns, event: int) -> str:
     process = int(columns.process[event])
-    return (f"process {process} event {event - int(program.start[process])} "
-            f"{Code(int(columns.code[event])).name} peer {columns.peer[event]} "
-            f"tag {columns.tag[event]} {columns.bytes[event]} B")
+    return (
+        f"process {process} event {event - int(program.start[process])} "
+        f"{Code(int(columns.code[event])).name} peer {columns.peer[event]} "
+        f"tag {columns.tag[event]} {columns.bytes[event]} B"
+    )
 
 
 def _place(missing: Missing) -> str:
     names = {TAG_GO: "start of noise", TAG_NOISE: "noise"}
-    what = "question" if missing.kind == CONTROL else names.get(
-        missing.tag, f"tag {missing.tag}, {missing.bytes} B")
+    what = (
+        "question"
+        if missing.kind == CONTROL
+        else names.get(missing.tag, f"tag {missing.tag}, {missing.bytes} B")
+    )
     return f"{missing.source}->{missing.target} ({what})"
 
 
 def describe(verdict: Verdict, limit: int = 4) -> str:
     """Return the first few things that are wrong as text."""
-    words = [f"process {entry.process} in {entry.code.name} (step {entry.step}) for "
-             + (", ".join(map(_place, entry.waits_for[:3])) or "a collective")
-             for entry in verdict.stuck]
+    words = [
+        f"process {entry.process} in {entry.code.name} (step {entry.step}) for "
+        + (", ".join(map(_place, entry.waits_for[:3])) or "a collective")
+        for entry in verdict.stuck
+    ]
     words += [f"{_place(entry)} has no other end" for entry in verdict.uneven]
     words += verdict.faults
     more: Sequence[str] = () if len(words) <= limit else (f"and {len(words) - limit} more",)

@@ -11,11 +11,17 @@ from p3s.replay.plan.build_traffic import dense
 from p3s.replay.plan.program import Code, Program, among
 from p3s.simulate.steps import Bools, Ints
 
-_SENDS = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED,
-          Code.ANSWER)
+_SENDS = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED, Code.ANSWER)
 _RECEIVES = (Code.RECV, Code.IRECV, Code.SECOND)
-_REQUESTS = (Code.ISEND, Code.ISSEND, Code.IRECV, Code.START, Code.COLLECTIVE_START,
-             Code.BUFFERED, Code.ANSWER)
+_REQUESTS = (
+    Code.ISEND,
+    Code.ISSEND,
+    Code.IRECV,
+    Code.START,
+    Code.COLLECTIVE_START,
+    Code.BUFFERED,
+    Code.ANSWER,
+)
 _SYNCHRONOUS = (Code.SSEND, Code.ISSEND)
 #: Kinds of channels: messages, control messages, floods of a link program.
 MESSAGE, CONTROL, FLOOD = 0, 1, 2
@@ -71,8 +77,15 @@ def columns_of(program: Program) -> Columns:
         act[mine] = records["code"]
         for name, column in values.items():
             column[mine] = records[name]
-    return Columns(events["code"].astype(np.int64), act, values["peer"], values["tag"],
-                   values["bytes"], process, before)
+    return Columns(
+        events["code"].astype(np.int64),
+        act,
+        values["peer"],
+        values["tag"],
+        values["bytes"],
+        process,
+        before,
+    )
 
 
 def halves(program: Program, columns: Columns) -> tuple[Half, Half]:
@@ -80,14 +93,26 @@ def halves(program: Program, columns: Columns) -> tuple[Half, Half]:
     slot = program.events["slot"].astype(np.int64)
     parts: tuple[list[tuple[Ints, ...]], list[tuple[Ints, ...]]] = ([], [])
 
-    def add(sends: bool, codes: tuple[Code, ...], kind: int, blocking: bool, shift: int = 0,
-            after: bool = False) -> None:
+    def add(
+        sends: bool,
+        codes: tuple[Code, ...],
+        kind: int,
+        blocking: bool,
+        shift: int = 0,
+        after: bool = False,
+    ) -> None:
         at = np.flatnonzero(among(columns.act, *codes))
         posted = at if after else columns.before[at - shift]
         waits = at - shift if blocking else np.full(len(at), -1, dtype=np.int64)
-        parts[0 if sends else 1].append((
-            at, np.full(len(at), kind), posted, waits, np.full(len(at), -1) if blocking
-            else slot[at]))
+        parts[0 if sends else 1].append(
+            (
+                at,
+                np.full(len(at), kind),
+                posted,
+                waits,
+                np.full(len(at), -1) if blocking else slot[at],
+            )
+        )
 
     add(True, (Code.SEND, Code.SSEND, Code.SENDRECV), MESSAGE, True)
     add(True, (Code.ISEND, Code.ISSEND, Code.BUFFERED), MESSAGE, False)
@@ -101,14 +126,27 @@ def halves(program: Program, columns: Columns) -> tuple[Half, Half]:
     add(False, (Code.LINK_RECV,), FLOOD, True)
     found = []
     for part in parts:
-        event, kind, posted, waits, slots = (np.concatenate(column) for column in
-                                             zip(*part, strict=True))
+        event, kind, posted, waits, slots = (
+            np.concatenate(column) for column in zip(*part, strict=True)
+        )
         order = np.argsort(event, kind="stable")
         event, kind, posted, waits, slots = (
-            x[order].astype(np.int64) for x in (event, kind, posted, waits, slots))
-        found.append(Half(
-            event, columns.process[event], columns.peer[event], columns.tag[event],
-            columns.bytes[event], kind, posted, waits, slots, columns.act[event]))
+            x[order].astype(np.int64) for x in (event, kind, posted, waits, slots)
+        )
+        found.append(
+            Half(
+                event,
+                columns.process[event],
+                columns.peer[event],
+                columns.tag[event],
+                columns.bytes[event],
+                kind,
+                posted,
+                waits,
+                slots,
+                columns.act[event],
+            )
+        )
     return found[0], found[1]
 
 
@@ -116,9 +154,13 @@ def match(sends: Half, receives: Half) -> tuple[Ints, Ints]:
     """Return (sends, receives) that meet: the k-th of each channel; -1 where one is missing."""
     kind = np.concatenate((sends.kind, receives.kind))
     tag = np.where(kind == MESSAGE, np.concatenate((sends.tag, receives.tag)), 0)
-    channel = dense(kind, np.concatenate((sends.process, receives.peer)),
-                    np.concatenate((sends.peer, receives.process)), tag)
-    parts = channel[:len(sends.event)], channel[len(sends.event):]
+    channel = dense(
+        kind,
+        np.concatenate((sends.process, receives.peer)),
+        np.concatenate((sends.peer, receives.process)),
+        tag,
+    )
+    parts = channel[: len(sends.event)], channel[len(sends.event) :]
     channels = int(channel.max(initial=-1)) + 1
     counts = [np.bincount(part, minlength=channels) for part in parts]
     first = np.concatenate(([0], np.cumsum(np.maximum(*counts))))
@@ -147,26 +189,38 @@ class Graph:
     choosy: Bools
 
 
-def graph_of(program: Program, columns: Columns, sends: Half, receives: Half,
-             ends: tuple[Ints, Ints], eager_bytes: int) -> Graph:
+def graph_of(
+    program: Program,
+    columns: Columns,
+    sends: Half,
+    receives: Half,
+    ends: tuple[Ints, Ints],
+    eager_bytes: int,
+) -> Graph:
     """Return what waits for what; sends of up to ``eager_bytes`` wait for nobody (-1: all wait)."""
     number = len(program.events)
     known = (ends[0] >= 0) & (ends[1] >= 0)
     message = np.flatnonzero(known)
     s, r = ends[0][message], ends[1][message]
-    waiting = (sends.bytes[s] > eager_bytes) | among(sends.code[s], *_SYNCHRONOUS) | (
-        sends.kind[s] == FLOOD)
+    waiting = (
+        (sends.bytes[s] > eager_bytes)
+        | among(sends.code[s], *_SYNCHRONOUS)
+        | (sends.kind[s] == FLOOD)
+    )
     sources, targets, messages = [], [], []
     in_slot: list[tuple[Ints, Ints, Ints, Ints]] = []
-    for half, end, other, use in ((sends, s, receives.posted[r], waiting),
-                                  (receives, r, sends.posted[s], np.ones(len(r), dtype=bool))):
+    for half, end, other, use in (
+        (sends, s, receives.posted[r], waiting),
+        (receives, r, sends.posted[s], np.ones(len(r), dtype=bool)),
+    ):
         direct = use & (half.waits[end] >= 0)
         sources.append(other[direct])
         targets.append(half.waits[end][direct])
         messages.append(message[direct])
         request = use & (half.waits[end] < 0)
-        in_slot.append((half.process[end][request], half.slot[end][request], other[request],
-                        message[request]))
+        in_slot.append(
+            (half.process[end][request], half.slot[end][request], other[request], message[request])
+        )
     process, slot, other, which = (np.concatenate(x) for x in zip(*in_slot, strict=True))
     _wait_edges(program, columns, process, slot, other, which, sources, targets, messages)
     nodes = _collective_edges(program, columns, sources, targets, messages)
@@ -181,9 +235,17 @@ def graph_of(program: Program, columns: Columns, sends: Half, receives: Half,
     return Graph(nodes, source, target, reason, enough, choosy)
 
 
-def _wait_edges(program: Program, columns: Columns, process: Ints, slot: Ints, other: Ints,
-                which: Ints, sources: list[Ints], targets: list[Ints], messages: list[Ints]
-                ) -> None:
+def _wait_edges(
+    program: Program,
+    columns: Columns,
+    process: Ints,
+    slot: Ints,
+    other: Ints,
+    which: Ints,
+    sources: list[Ints],
+    targets: list[Ints],
+    messages: list[Ints],
+) -> None:
     """Add an edge for every request to each wait that lists it, and to the END."""
     base = np.concatenate(([0], np.cumsum(program.slots)))
     of_slot = np.full(int(base[-1]) + 1, -1, dtype=np.int64)
@@ -207,8 +269,13 @@ def listed(program: Program, columns: Columns) -> tuple[Ints, Ints]:
     return np.repeat(waits, number), program.lists[waited(begin, number)]
 
 
-def _collective_edges(program: Program, columns: Columns, sources: list[Ints],
-                      targets: list[Ints], messages: list[Ints]) -> int:
+def _collective_edges(
+    program: Program,
+    columns: Columns,
+    sources: list[Ints],
+    targets: list[Ints],
+    messages: list[Ints],
+) -> int:
     """Let every member of a collective wait until all members have called it."""
     number = len(program.events)
     calls = np.flatnonzero(among(columns.code, Code.COLLECTIVE, Code.COLLECTIVE_START))
@@ -259,12 +326,14 @@ def _thresholds(program: Program, columns: Columns, enough: Ints, choosy: Bools)
     for event in at.tolist():
         process = int(columns.process[event])
         begin = int(program.list_start[process] + events["first"][event])
-        slots = program.lists[begin:begin + int(events["number"][event])].tolist()
+        slots = program.lists[begin : begin + int(events["number"][event])].tolist()
         wanted = 1 if columns.code[event] == Code.WAITANY else int(events["arg"][event])
         before = {e for slot in slots for e in earlier.get((process, slot), ())}
         shared = sum(1 for slot in slots if (process, slot) in earlier)
-        taken = min(shared, sum(1 if columns.code[e] == Code.WAITANY else int(events["arg"][e])
-                                for e in before))
+        taken = min(
+            shared,
+            sum(1 if columns.code[e] == Code.WAITANY else int(events["arg"][e]) for e in before),
+        )
         # Requests that are complete from the beginning have no edge.
         free = len(slots) - int(enough[event])
         enough[event] = max(0, min(len(slots), wanted + taken) - free)

@@ -150,12 +150,19 @@ def _unique(section: int, cls: Ints, first: Ints, second: Ints) -> Ints:
         return np.zeros((0, 4), dtype=np.int64)
     nodes = np.int64(max(int(first.max()), int(second.max())) + 1)
     key = np.unique((cls * nodes + first) * nodes + second)
-    return np.stack((np.full(len(key), section), key // (nodes * nodes), key // nodes % nodes,
-                     key % nodes), axis=1).astype(np.int64)
+    return np.stack(
+        (np.full(len(key), section), key // (nodes * nodes), key // nodes % nodes, key % nodes),
+        axis=1,
+    ).astype(np.int64)
 
 
-def choose(needs: Sequence[tuple[int, Needs]], events: Floats, nodes: int, most: int,
-           pairs: Sequence[Pair] | None = None) -> Choice:
+def choose(
+    needs: Sequence[tuple[int, Needs]],
+    events: Floats,
+    nodes: int,
+    most: int,
+    pairs: Sequence[Pair] | None = None,
+) -> Choice:
     """Choose at most ``most`` pairs, each time the one whose new classes are worth the most.
 
     ``needs``: section number and what its calls need; ``events``: calls of each class in the run.
@@ -183,13 +190,16 @@ def choose(needs: Sequence[tuple[int, Needs]], events: Floats, nodes: int, most:
         chosen.append(best)
         adds.append(_by_section(rows[first]))
         covered[rows[:, 1]] = True
-    return Choice(tuple(chosen), tuple(adds), table.partial,
-                  np.flatnonzero(table.wanted & ~covered))
+    return Choice(
+        tuple(chosen), tuple(adds), table.partial, np.flatnonzero(table.wanted & ~covered)
+    )
 
 
 def _by_section(rows: Ints) -> dict[int, Ints]:
-    return {int(section): np.unique(rows[rows[:, 0] == section, 1])
-            for section in np.unique(rows[:, 0]).tolist()}
+    return {
+        int(section): np.unique(rows[rows[:, 0] == section, 1])
+        for section in np.unique(rows[:, 0]).tolist()
+    }
 
 
 def traffic(fulls: Sequence[Steps], mapping: RankMap) -> tuple[Ints, Ints, Ints]:
@@ -207,8 +217,9 @@ def traffic(fulls: Sequence[Steps], mapping: RankMap) -> tuple[Ints, Ints, Ints]
     return unique // mapping.nodes, unique % mapping.nodes, total.astype(np.int64)
 
 
-def cover_all(first: Ints, second: Ints, amount: Ints, alike: Ints, most: int
-              ) -> tuple[tuple[Pair, ...], Ints]:
+def cover_all(
+    first: Ints, second: Ints, amount: Ints, alike: Ints, most: int
+) -> tuple[tuple[Pair, ...], Ints]:
     """Return pairs so that every node is in one, those with the most traffic first.
 
     ``alike``: group of each node whose calls are the same. When ``most`` pairs are not enough for
@@ -253,5 +264,5 @@ def alike_nodes(needs: Sequence[tuple[int, Needs]], classes: int, nodes: int) ->
         mine = need.cls >= 0
         key = need.own[mine] * np.int64(max(classes, 1)) + need.cls[mine]
         count = np.bincount(key, minlength=nodes * max(classes, 1))
-        table[:, place * classes:(place + 1) * classes] = count.reshape(nodes, -1)
+        table[:, place * classes : (place + 1) * classes] = count.reshape(nodes, -1)
     return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -102,8 +102,10 @@ def node_loads(sent_from: Ints, sent: Ints, taken: Ints) -> Ints:
 
     def on_the_way(tick: Ints) -> Ints:
         key = sent_from * span + tick
-        return np.asarray(np.searchsorted(begin, key, "right")
-                          - np.searchsorted(end, key, "right"), dtype=np.int64)
+        return np.asarray(
+            np.searchsorted(begin, key, "right") - np.searchsorted(end, key, "right"),
+            dtype=np.int64,
+        )
 
     return np.maximum(on_the_way(sent), on_the_way(taken - 1))
 
@@ -143,14 +145,19 @@ class _Sizes:
     """Sizes of all sections, merged where there are too many."""
 
     def __init__(self, parts: Sequence[Ints], what: str) -> None:
-        self.sizes = np.unique(np.concatenate([np.unique(part) for part in parts])) if any(
-            len(part) for part in parts) else np.zeros(0, dtype=np.int64)
+        self.sizes = (
+            np.unique(np.concatenate([np.unique(part) for part in parts]))
+            if any(len(part) for part in parts)
+            else np.zeros(0, dtype=np.int64)
+        )
         self.bin, self.middle, tolerance = size_bins(self.sizes)
         self.notes: tuple[str, ...] = ()
         if tolerance:
-            self.notes = (f"{len(self.sizes)} sizes of {what} are taken together in "
-                          f"{len(self.middle)} classes, sizes within {100 * tolerance:.0f} % of "
-                          "their class",)
+            self.notes = (
+                f"{len(self.sizes)} sizes of {what} are taken together in "
+                f"{len(self.middle)} classes, sizes within {100 * tolerance:.0f} % of "
+                "their class",
+            )
 
     def of(self, values: Ints) -> Ints:
         """Return the class of each size; ``middle`` has the bytes of each class."""
@@ -174,8 +181,10 @@ def classify(
     weights = [d.weight for d in drafts]
     unique, codes, events = _coded(message_keys, weights)
     unique[0] = sizes.middle[unique[0]]
-    found = tuple(MessageClass(int(b), int(d), int(load), float(e))
-                  for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True))
+    found = tuple(
+        MessageClass(int(b), int(d), int(load), float(e))
+        for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True)
+    )
     message_of, message2_of = [], []
     for draft, code in zip(drafts, codes, strict=True):
         one, two = draft.spread(code)
@@ -191,10 +200,17 @@ def classify(
         call_weights.append(steps.weight[rows])
     direct_rows = []
     for steps, (rows, far, members) in zip(sections, direct, strict=True):
-        keys = np.stack((_names(steps, names)[steps.call[rows]],
-                         np.full(len(rows), KINDS.index(COLLECTIVE)), steps.bytes[rows], far,
-                         np.ones(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64),
-                         members)).astype(np.int64)
+        keys = np.stack(
+            (
+                _names(steps, names)[steps.call[rows]],
+                np.full(len(rows), KINDS.index(COLLECTIVE)),
+                steps.bytes[rows],
+                far,
+                np.ones(len(rows), dtype=np.int64),
+                np.zeros(len(rows), dtype=np.int64),
+                members,
+            )
+        ).astype(np.int64)
         direct_rows.append(rows)
         call_keys.append(keys)
         call_weights.append(steps.weight[rows])
@@ -207,15 +223,29 @@ def classify(
     calls = tuple(
         CallClass(texts[call], KINDS[kind], nbytes, far, load, requests, members, float(events))
         for (call, kind, nbytes, far, load, requests, members), events in zip(
-            unique_calls.T.tolist(), call_events.tolist(), strict=True))
-    call_of = [_placed(len(steps), rows, code)
-               for steps, rows, code in zip(full, call_rows, call_codes, strict=False)]
-    direct_of = [_placed(len(steps), rows, code) for steps, rows, code in zip(
-        sections, direct_rows, call_codes[len(full):], strict=True)]
-    return Classified(found, calls, tuple(message_of), tuple(message2_of), tuple(call_of),
-                      tuple(direct_of), tuple(draft.transit() for draft in drafts),
-                      tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
-                      + sizes.notes + call_sizes.notes)
+            unique_calls.T.tolist(), call_events.tolist(), strict=True
+        )
+    )
+    call_of = [
+        _placed(len(steps), rows, code)
+        for steps, rows, code in zip(full, call_rows, call_codes, strict=False)
+    ]
+    direct_of = [
+        _placed(len(steps), rows, code)
+        for steps, rows, code in zip(sections, direct_rows, call_codes[len(full) :], strict=True)
+    ]
+    return Classified(
+        found,
+        calls,
+        tuple(message_of),
+        tuple(message2_of),
+        tuple(call_of),
+        tuple(direct_of),
+        tuple(draft.transit() for draft in drafts),
+        tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
+        + sizes.notes
+        + call_sizes.notes,
+    )
 
 
 def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
@@ -245,8 +275,9 @@ def _placed(total: int, rows: Ints, code: Ints) -> Ints:
 
 def _names(steps: Steps, names: dict[str, int]) -> Ints:
     """Return the numbers of a section's call names in a list common to all sections."""
-    return np.array([names.setdefault(name, len(names)) for name in steps.calls] or [0],
-                    dtype=np.int64)
+    return np.array(
+        [names.setdefault(name, len(names)) for name in steps.calls] or [0], dtype=np.int64
+    )
 
 
 def _coded(keys: Sequence[Ints], weights: Sequence[Floats]) -> tuple[Ints, list[Ints], Floats]:
@@ -295,14 +326,19 @@ class _Draft:
         self.source, self.target = source, target
         self.load = np.ones(len(source), dtype=np.int64)
         away = source != target
-        self.load[away] = power_of_two(
-            node_loads(source[away], self.sent[away], self.taken[away]))
+        self.load[away] = power_of_two(node_loads(source[away], self.sent[away], self.taken[away]))
 
     def transit(self) -> Transit:
         """Return the messages that are on their way between nodes."""
         away = self.source != self.target
-        return Transit(self.source[away], self.target[away], self.sent[away], self.taken[away],
-                       self.bytes[away], self.end)
+        return Transit(
+            self.source[away],
+            self.target[away],
+            self.sent[away],
+            self.taken[away],
+            self.bytes[away],
+            self.end,
+        )
 
     def spread(self, code: Ints) -> tuple[Ints, Ints]:
         """Return the class of the message of each step, and of the second half of SENDRECVs."""
@@ -314,8 +350,9 @@ class _Draft:
         one[self.found.sent] = code
         return one, two
 
-    def calls(self, steps: Steps, classes: Ints, one: Ints, two: Ints,
-              names: dict[str, int]) -> tuple[Ints, Ints]:
+    def calls(
+        self, steps: Steps, classes: Ints, one: Ints, two: Ints, names: dict[str, int]
+    ) -> tuple[Ints, Ints]:
         """Return the steps that are calls, and (name, kind, bytes, distance, load, requests,
         members) of each."""
         total = len(steps)
@@ -342,8 +379,11 @@ class _Draft:
             # Only waits have requests, so those of one wait follow each other in `done`.
             sums = np.concatenate(([0], np.cumsum(nbytes[steps.done])))
             total_bytes = np.diff(sums[steps.done_start])[waits]
-            takes = np.where(steps.op[waits] == Op.WAIT, listed[waits],
-                             np.minimum(np.maximum(steps.number[waits], 1), listed[waits]))
+            takes = np.where(
+                steps.op[waits] == Op.WAIT,
+                listed[waits],
+                np.minimum(np.maximum(steps.number[waits], 1), listed[waits]),
+            )
             share = takes / np.maximum(listed[waits], 1)
             nbytes = nbytes.copy()
             nbytes[waits] = np.rint(total_bytes * share).astype(np.int64)
@@ -354,8 +394,17 @@ class _Draft:
                 far[some] = np.maximum.reduceat(far[steps.done], begin)
                 load[some] = np.maximum.reduceat(load[steps.done], begin)
         rows = np.flatnonzero(kind >= 0)
-        keys = np.stack((_names(steps, names)[steps.call[rows]], kind[rows], nbytes[rows],
-                         far[rows], load[rows], requests[rows], members[rows]))
+        keys = np.stack(
+            (
+                _names(steps, names)[steps.call[rows]],
+                kind[rows],
+                nbytes[rows],
+                far[rows],
+                load[rows],
+                requests[rows],
+                members[rows],
+            )
+        )
         return rows, keys.astype(np.int64)
 
 
@@ -373,4 +422,3 @@ def _direct(steps: Steps, mapping: RankMap, distance: Ints) -> tuple[Ints, Ints,
     far = np.array([near[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
     size = np.array([near[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
     return rows, far, size
-

@@ -62,8 +62,14 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     if len(where) == 0:
         return result
     comms = np.unique(steps.comm[where])
-    inside = np.array([int(c) in steps.members and len(steps.members[int(c)]) > 0
-                       and bool(np.isin(steps.members[int(c)], loaded).all()) for c in comms])
+    inside = np.array(
+        [
+            int(c) in steps.members
+            and len(steps.members[int(c)]) > 0
+            and bool(np.isin(steps.members[int(c)], loaded).all())
+            for c in comms
+        ]
+    )
     sizes = np.array([len(steps.members.get(int(c), ())) for c in comms])
     place = np.searchsorted(comms, steps.comm[where])
     numbers = collective_numbers(steps.calls)[steps.call[where]]
@@ -72,8 +78,12 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     good &= ~rooted | (steps.peer[where] >= 0)
     number = int(call.max()) + 1
     same = np.bincount(call, minlength=number)[call] == sizes[place]
-    for column in (numbers, steps.bytes[where], np.where(rooted, steps.peer[where], -1),
-                   steps.op[where]):
+    for column in (
+        numbers,
+        steps.bytes[where],
+        np.where(rooted, steps.peer[where], -1),
+        steps.op[where],
+    ):
         low = np.full(number, np.iinfo(np.int64).max)
         high = np.full(number, np.iinfo(np.int64).min)
         np.minimum.at(low, call, column)

@@ -28,8 +28,15 @@ WORK_SHARE = 0.5
 #: Bytes per ns of a link that nobody has measured.
 _ROUGH_RATE = 1.0
 
-_SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED,
-            Code.LINK_SEND)
+_SENDING = (
+    Code.SEND,
+    Code.SSEND,
+    Code.ISEND,
+    Code.ISSEND,
+    Code.SENDRECV,
+    Code.BUFFERED,
+    Code.LINK_SEND,
+)
 
 
 @dataclass(frozen=True)
@@ -112,9 +119,19 @@ def run_seconds(sections: Sequence[Section], section_ns: Sequence[float]) -> flo
 
 
 def estimate(
-    sections: Sequence[Section], section_ns: Sequence[float], programs: Sequence[Program], *,
-    timed: Sequence[int], processes: int, ranks: int, pairs: int, all_pairs: int,
-    placements: int, budget_s: float, network: Network | None, known: bool,
+    sections: Sequence[Section],
+    section_ns: Sequence[float],
+    programs: Sequence[Program],
+    *,
+    timed: Sequence[int],
+    processes: int,
+    ranks: int,
+    pairs: int,
+    all_pairs: int,
+    placements: int,
+    budget_s: float,
+    network: Network | None,
+    known: bool,
 ) -> Estimate:
     """Return what to expect.
 
@@ -131,18 +148,31 @@ def estimate(
     timed_s = sum(passes * (section_ns[s] + PASS_NS) * 1e-9 + PER_PROGRAM_S for s in timed)
     launch_s = placements * (START_S + START_PER_PROCESS_S * processes)
     needed = sum(program_s) + timed_s
-    work_s = (FEWEST_PASSES + 1) * 1e-9 * sum(
-        _work_ns(program) for program in programs if program.what == "trace")
+    work_s = (
+        (FEWEST_PASSES + 1)
+        * 1e-9
+        * sum(_work_ns(program) for program in programs if program.what == "trace")
+    )
     scale = min(1.0, WORK_SHARE * budget_s / work_s) if work_s > 0 else 1.0
     return Estimate(
-        program_s=program_s, launch_s=launch_s, total_s=launch_s + min(needed, budget_s),
-        needed_s=launch_s + needed, least_s=launch_s + needed * least / passes, budget_s=budget_s,
-        run_s=run_seconds(sections, section_ns) if known else 0.0, processes=processes,
-        ranks=ranks, pairs=pairs, all_pairs=all_pairs,
-        all_pairs_s=launch_s + sum(
-            s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")
+        program_s=program_s,
+        launch_s=launch_s,
+        total_s=launch_s + min(needed, budget_s),
+        needed_s=launch_s + needed,
+        least_s=launch_s + needed * least / passes,
+        budget_s=budget_s,
+        run_s=run_seconds(sections, section_ns) if known else 0.0,
+        processes=processes,
+        ranks=ranks,
+        pairs=pairs,
+        all_pairs=all_pairs,
+        all_pairs_s=launch_s
+        + sum(s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")
         + all_pairs * sum(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in section_ns),
-        work_scale=scale, section_ns=tuple(section_ns), timed_s=timed_s)
+        work_scale=scale,
+        section_ns=tuple(section_ns),
+        timed_s=timed_s,
+    )
 
 
 def _work_ns(program: Program) -> float:

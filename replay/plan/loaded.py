@@ -13,8 +13,22 @@ from p3s.replay.plan.direct import fits
 from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
 
 #: Columns of Steps that have one entry per step and mean the same whatever steps are beside it.
-_PLAIN = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call", "work_ns",
-          "number", "row", "weight", "turn")
+_PLAIN = (
+    "op",
+    "peer",
+    "tag",
+    "comm",
+    "bytes",
+    "peer2",
+    "tag2",
+    "bytes2",
+    "call",
+    "work_ns",
+    "number",
+    "row",
+    "weight",
+    "turn",
+)
 
 
 @dataclass(frozen=True)
@@ -72,8 +86,9 @@ def restrict(steps: Steps, ranks: Ints) -> tuple[Steps, Ints]:
     return take(steps, ranks), np.flatnonzero(kept)
 
 
-def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
-         begin_ns: Floats | None = None) -> Loaded:
+def load(
+    whole: Whole, mapping: RankMap, pair: tuple[int, int], begin_ns: Floats | None = None
+) -> Loaded:
     """Return what the ranks of two nodes do (of one, if the pair is twice the same).
 
     ``begin_ns``: when each full step begins in the full run.
@@ -81,15 +96,17 @@ def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
     ranks = np.unique(np.concatenate([mapping.ranks_of(node) for node in pair]))
     full = whole.full
     loaded_steps, where = restrict(full, ranks)
-    given, given_where = (loaded_steps, where) if full is whole.given else restrict(
-        whole.given, ranks)
+    given, given_where = (
+        (loaded_steps, where) if full is whole.given else restrict(whole.given, ranks)
+    )
     stays = np.zeros(len(whole.given) + 1, dtype=bool)
     stays[given_where] = fits(given, ranks)
     own = full.source[where]
     partner_bytes = full.bytes[own]
     half = full.op[where] == Op.SENDRECV
-    arrives = np.where(own >= 0, partner_bytes, np.where(half, full.bytes2[where],
-                                                         full.bytes[where]))
+    arrives = np.where(
+        own >= 0, partner_bytes, np.where(half, full.bytes2[where], full.bytes[where])
+    )
     if begin_ns is None:
         sends = takes = np.full(len(where), np.nan)
     else:
@@ -98,11 +115,20 @@ def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
     steps = _without_foreign(loaded_steps, stays[whole.origin[where]])
     rank = steps.rank
     loaded = Loaded(
-        section=whole.section, pair=pair, steps=steps, step=where, origin=whole.origin[where],
-        side=np.where(mapping.node_of[rank] == pair[0], 0, 1), slot=mapping.slot_of[rank],
-        arrives=arrives, sends_to_me_ns=sends, takes_mine_ns=takes,
-        message_class=whole.message_of[where], message_class2=whole.message2_of[where],
-        call_class=np.where(steps.op == Op.REST, -1, whole.call_of[where]))
+        section=whole.section,
+        pair=pair,
+        steps=steps,
+        step=where,
+        origin=whole.origin[where],
+        side=np.where(mapping.node_of[rank] == pair[0], 0, 1),
+        slot=mapping.slot_of[rank],
+        arrives=arrives,
+        sends_to_me_ns=sends,
+        takes_mine_ns=takes,
+        message_class=whole.message_of[where],
+        message_class2=whole.message2_of[where],
+        call_class=np.where(steps.op == Op.REST, -1, whole.call_of[where]),
+    )
     return _with_direct(loaded, whole, mapping, given, given_where, stays)
 
 
@@ -112,12 +138,17 @@ def _without_foreign(steps: Steps, stays: Bools) -> Steps:
     if not foreign.any():
         return steps
     keep = ~foreign[steps.done]
-    return replace(steps, op=np.where(foreign, int(Op.REST), steps.op),
-                   done=steps.done[keep], done_start=_sums(_kept(steps.done_start, keep)))
+    return replace(
+        steps,
+        op=np.where(foreign, int(Op.REST), steps.op),
+        done=steps.done[keep],
+        done_start=_sums(_kept(steps.done_start, keep)),
+    )
 
 
-def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
-                 given_where: Ints, stays: Bools) -> Loaded:
+def _with_direct(
+    loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps, given_where: Ints, stays: Bools
+) -> Loaded:
     """Put the collectives that stay in the place of their messages."""
     direct = np.flatnonzero(stays[given_where])  # numbers in `given`
     if len(direct) == 0:
@@ -133,9 +164,9 @@ def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
     new = np.empty(len(place), dtype=np.int64)
     new[place] = np.arange(len(place))
     of_old = np.full(len(steps) + 1, -1, dtype=np.int64)
-    of_old[kept] = new[:len(kept)]
+    of_old[kept] = new[: len(kept)]
     of_direct = np.full(len(given), -1, dtype=np.int64)
-    of_direct[direct] = new[len(kept):]
+    of_direct[direct] = new[len(kept) :]
 
     names = list(dict.fromkeys((*steps.calls, *given.calls)))
     columns: dict[str, Any] = {}
@@ -151,10 +182,16 @@ def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
     sort = np.lexsort((targets, waits))
     counts = np.bincount(waits, minlength=len(place))
     made = replace(
-        steps, start=_sums(lengths), calls=tuple(names), members={**given.members, **steps.members},
-        done=targets[sort], done_start=_sums(counts),
+        steps,
+        start=_sums(lengths),
+        calls=tuple(names),
+        members={**given.members, **steps.members},
+        done=targets[sort],
+        done_start=_sums(counts),
         to=np.concatenate((of_old[steps.to[kept]], none))[place],
-        source=np.concatenate((of_old[steps.source[kept]], none))[place], **columns)
+        source=np.concatenate((of_old[steps.source[kept]], none))[place],
+        **columns,
+    )
     first = np.full(len(direct), -1, dtype=np.int64)
     begun = np.minimum(anchor, len(steps) - 1)
     there = loaded.origin[begun] == given_where[direct]
@@ -166,7 +203,10 @@ def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
         return np.concatenate((mine[kept], other))[place]
 
     return Loaded(
-        section=loaded.section, pair=loaded.pair, steps=made, step=both(loaded.step, first),
+        section=loaded.section,
+        pair=loaded.pair,
+        steps=made,
+        step=both(loaded.step, first),
         origin=both(loaded.origin, given_where[direct]),
         side=both(loaded.side, np.where(mapping.node_of[drank] == loaded.pair[0], 0, 1)),
         slot=both(loaded.slot, mapping.slot_of[drank]),
@@ -175,11 +215,13 @@ def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
         takes_mine_ns=np.concatenate((loaded.takes_mine_ns[kept], nan))[place],
         message_class=both(loaded.message_class, none),
         message_class2=both(loaded.message_class2, none),
-        call_class=both(loaded.call_class, whole.direct_of[given_where[direct]]))
+        call_class=both(loaded.call_class, whole.direct_of[given_where[direct]]),
+    )
 
 
-def _requests(loaded: Loaded, given: Steps, given_where: Ints, of_old: Ints,
-              of_direct: Ints) -> tuple[Ints, Ints]:
+def _requests(
+    loaded: Loaded, given: Steps, given_where: Ints, of_old: Ints, of_direct: Ints
+) -> tuple[Ints, Ints]:
     """Return which step waits for which, both by their new numbers."""
     steps = loaded.steps
     by = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
@@ -194,8 +236,15 @@ def _requests(loaded: Loaded, given: Steps, given_where: Ints, of_old: Ints,
     last[own] = of_old[waiting]
     more_waits, more = last[mine[use]], of_direct[given.done[use]]
     found = more_waits >= 0
-    pairs = np.unique(np.stack((np.concatenate((waits[real], more_waits[found])),
-                                np.concatenate((targets[real], more[found])))), axis=1)
+    pairs = np.unique(
+        np.stack(
+            (
+                np.concatenate((waits[real], more_waits[found])),
+                np.concatenate((targets[real], more[found])),
+            )
+        ),
+        axis=1,
+    )
     return pairs[0], pairs[1]
 
 

@@ -49,8 +49,12 @@ def messages(steps: Steps) -> Messages:
     received = steps.to[sent]
     blocking_recv = steps.is_op(Op.RECV, Op.SENDRECV)[received]
     blocking_send = steps.is_op(Op.SEND, Op.SSEND, Op.BSEND, Op.SENDRECV)[sent]
-    return Messages(sent, received, np.where(blocking_recv, received, completer[received]),
-                    np.where(blocking_send, sent, completer[sent]))
+    return Messages(
+        sent,
+        received,
+        np.where(blocking_recv, received, completer[received]),
+        np.where(blocking_send, sent, completer[sent]),
+    )
 
 
 def completers(steps: Steps) -> Ints:
@@ -71,8 +75,11 @@ def logical_time(steps: Steps) -> tuple[Ints, Ints]:
     one = line(1.0)
     unit = Network({0: Path(one, one, one, math.inf, False)}, post=1.0, source="logical order")
     found = simulate(
-        replace(steps, work_ns=np.zeros(len(steps))), np.zeros(steps.n, dtype=np.int64), unit,
-        collective_ns=np.ones(len(steps)))
+        replace(steps, work_ns=np.zeros(len(steps))),
+        np.zeros(steps.n, dtype=np.int64),
+        unit,
+        collective_ns=np.ones(len(steps)),
+    )
     return np.rint(found.begin_ns).astype(np.int64), np.rint(found.end_ns).astype(np.int64)
 
 

@@ -68,8 +68,15 @@ class Sheet:
 
     def add(self, process: int, code: Code, *, own: str = "", **columns: int) -> int:
         """Append an event and return its position in the list of its process."""
-        event = {"code": int(code), "peer": -1, "comm": -1, "slot": -1, "at_ns": -1,
-                 "sample": -1, **columns}
+        event = {
+            "code": int(code),
+            "peer": -1,
+            "comm": -1,
+            "slot": -1,
+            "at_ns": -1,
+            "sample": -1,
+            **columns,
+        }
         if code in (Code.ISEND, Code.IRECV):
             event["slot"] = self.slots[process]
             self.slots[process] += 1
@@ -81,8 +88,14 @@ class Sheet:
     def wait(self, process: int, posted: int, sample: int) -> int:
         """Append a wait, for the request that an event left behind, whose cost is measured."""
         self.lists[process].append(self.events[process][posted]["slot"])
-        return self.add(process, Code.WAIT, own="wait", first=len(self.lists[process]) - 1,
-                        number=1, sample=sample)
+        return self.add(
+            process,
+            Code.WAIT,
+            own="wait",
+            first=len(self.lists[process]) - 1,
+            number=1,
+            sample=sample,
+        )
 
     def together(self, processes: Sequence[int]) -> None:
         """Let processes of one node go on at the same time."""
@@ -107,20 +120,35 @@ class Sheet:
         rows = [row for events in self.events for row in events]
         for column in EVENT.names or ():
             table[column] = [row.get(column, 0) for row in rows]
-        largest = np.array([max((row.get("bytes", 0) for row in events), default=0)
-                            for events in self.events], dtype=np.int64)
-        columns = {name: np.array([getattr(m, name) for m in self.messages], dtype=np.int64)
-                   for name in _Message.__dataclass_fields__}
+        largest = np.array(
+            [max((row.get("bytes", 0) for row in events), default=0) for events in self.events],
+            dtype=np.int64,
+        )
+        columns = {
+            name: np.array([getattr(m, name) for m in self.messages], dtype=np.int64)
+            for name in _Message.__dataclass_fields__
+        }
         list_start = np.concatenate(([0], np.cumsum([len(x) for x in self.lists])))
         program = Program(
-            what, name, -1, table, start, np.full(len(table), -1, dtype=np.int64),
+            what,
+            name,
+            -1,
+            table,
+            start,
+            np.full(len(table), -1, dtype=np.int64),
             np.array([slot for entries in self.lists for slot in entries], dtype=np.int64),
-            list_start.astype(np.int64), np.array(self.slots, dtype=np.int64), aligned(largest),
-            largest, tuple(self.comms),
+            list_start.astype(np.int64),
+            np.array(self.slots, dtype=np.int64),
+            aligned(largest),
+            largest,
+            tuple(self.comms),
             tuple(np.zeros(0, dtype=EVENT) for _ in range(self.processes)),
-            Pairing(**columns) if self.messages else None, False, False,
+            Pairing(**columns) if self.messages else None,
+            False,
+            False,
             tuple(sorted({m.cls for m in self.messages if m.cls >= 0})),
-            tuple((int(start[process]) + at, kind) for process, at, kind in self.own))
+            tuple((int(start[process]) + at, kind) for process, at, kind in self.own),
+        )
         refuse_unproven(program, name)
         return program
 
@@ -163,8 +191,9 @@ def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], .
     return tuple((rank, rank) for rank in list(measured.values())[:1])
 
 
-def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | None = None, *,
-                  times: int = 1) -> tuple[Program, ...]:
+def pair_programs(
+    messages: Sequence[MessageClass], world: World, which: Ints | None = None, *, times: int = 1
+) -> tuple[Program, ...]:
     """Return the programs "one way", "exchange" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
@@ -182,8 +211,9 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
         return ()
     singles: dict[tuple[int, bool], _Job] = {}
     for job in jobs:
-        singles.setdefault((job.bytes, job.inside), _Job(job.cls, job.bytes, job.inside,
-                                                         job.pairs[:1]))
+        singles.setdefault(
+            (job.bytes, job.inside), _Job(job.cls, job.bytes, job.inside, job.pairs[:1])
+        )
     for inside in {job.inside for job in jobs}:
         pairs = partners(world, 0 if inside else 1, 1)
         for nbytes in _SIZES:
@@ -200,8 +230,11 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)
-    return (one_way.program("pair", "one way"), exchange.program("pair", "exchange"),
-            calls.program("pair", "calls"))
+    return (
+        one_way.program("pair", "one way"),
+        exchange.program("pair", "exchange"),
+        calls.program("pair", "calls"),
+    )
 
 
 def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
@@ -232,8 +265,9 @@ def _to_itself(sheet: Sheet, job: _Job) -> None:
     sample = max(job.cls, 0)
     posted = sheet.add(me, Code.IRECV, peer=me, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
     sheet.pause([me], job.pause_ns)
-    sent = sheet.add(me, Code.SEND, own="send", peer=me, tag=FIRST_TAG, bytes=job.bytes,
-                     sample=sample)
+    sent = sheet.add(
+        me, Code.SEND, own="send", peer=me, tag=FIRST_TAG, bytes=job.bytes, sample=sample
+    )
     received = sheet.wait(me, posted, sample)
     sheet.messages.append(_Message(job.cls, me, me, sent, sent, posted, received, 1))
 
@@ -242,14 +276,17 @@ def _send(sheet: Sheet, job: _Job) -> None:
     """Let all pairs send one message at once; receivers wait already."""
     senders = [a for a, _ in job.pairs]
     sample = max(job.cls, 0)
-    received = [sheet.add(b, Code.RECV, peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
-                for a, b in job.pairs]
+    received = [
+        sheet.add(b, Code.RECV, peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
+        for a, b in job.pairs
+    ]
     sheet.pause(senders, job.pause_ns)
     sheet.together(senders)
     for (a, b), at in zip(job.pairs, received, strict=True):
         own = "send" if len(job.pairs) == 1 else ""
-        sent = sheet.add(a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes,
-                         sample=sample)
+        sent = sheet.add(
+            a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
+        )
         sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 1))
 
 
@@ -265,13 +302,20 @@ def _exchange(sheet: Sheet, job: _Job) -> None:
             sheet.together(group)
     for a, b in job.pairs:
         for me, other in ((a, b), (b, a)):
-            at[me] = sheet.add(me, Code.SENDRECV, peer=other, tag=FIRST_TAG, bytes=job.bytes,
-                               sample=max(job.cls, 0))
+            at[me] = sheet.add(
+                me,
+                Code.SENDRECV,
+                peer=other,
+                tag=FIRST_TAG,
+                bytes=job.bytes,
+                sample=max(job.cls, 0),
+            )
             sheet.add(me, Code.SECOND, peer=other, tag=FIRST_TAG, bytes=job.bytes)
     for a, b in job.pairs:
         for me, other in ((a, b), (b, a)):
             sheet.messages.append(
-                _Message(job.cls, me, other, at[me], at[me], at[other], at[other], 0))
+                _Message(job.cls, me, other, at[me], at[me], at[other], at[other], 0)
+            )
 
 
 def _late(sheet: Sheet, job: _Job) -> None:
@@ -283,16 +327,18 @@ def _late(sheet: Sheet, job: _Job) -> None:
         _handshake(sheet, (first, second), 0)
         sheet.pause([a], job.pause_ns)
         sheet.pause([b], job.pause_ns + _LATE_NS)
-        sent = sheet.add(a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes,
-                         sample=sample)
-        at = sheet.add(b, Code.RECV, own="receive", peer=a, tag=FIRST_TAG, bytes=job.bytes,
-                       sample=sample)
+        sent = sheet.add(
+            a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
+        )
+        at = sheet.add(
+            b, Code.RECV, own="receive", peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample
+        )
         sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 0))
 
 
 def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
     """Let two processes meet after some computation."""
-    for a, b in (pair, pair[::-1])[:1 if pair[0] == pair[1] else 2]:
+    for a, b in (pair, pair[::-1])[: 1 if pair[0] == pair[1] else 2]:
         sheet.add(a, Code.SENDRECV, work_ns=work_ns, peer=b, tag=_HANDSHAKE_TAG)
         sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
 
@@ -302,12 +348,14 @@ def _posted(sheet: Sheet, job: _Job) -> None:
     sample = max(job.cls, 0)
     requests = {}
     (first, second) = job.pairs[0]
-    sides = ((first, second), (second, first))[:1 if job.alone else 2]
+    sides = ((first, second), (second, first))[: 1 if job.alone else 2]
     for a, b in sides:
-        receive = sheet.add(a, Code.IRECV, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes,
-                            sample=sample)
-        send = sheet.add(a, Code.ISEND, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes,
-                         sample=sample)
+        receive = sheet.add(
+            a, Code.IRECV, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
+        )
+        send = sheet.add(
+            a, Code.ISEND, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes, sample=sample
+        )
         requests[a] = (receive, send)
     for _ in range(2):  # the second one finds what the first one has set going
         _handshake(sheet, (first, second), job.pause_ns)
@@ -316,8 +364,9 @@ def _posted(sheet: Sheet, job: _Job) -> None:
             sheet.wait(a, request, sample)
 
 
-def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
-                  pause_ns: int = 20_000_000) -> tuple[Program, ...]:
+def link_programs(
+    world: World, nbytes: int = 1 << 15, number: int = 128, *, pause_ns: int = 20_000_000
+) -> tuple[Program, ...]:
     """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
 
     One process sends as many bytes in messages of a quarter: the finer grain shows the burst.
@@ -335,23 +384,46 @@ def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
         sheet.pause(senders, pause_ns)
         sheet.together(senders)
         for a, b in pairs:
-            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes // finer,
-                      number=each, sample=0)
-            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
-                      number=each, sample=0)
+            sheet.add(
+                a,
+                Code.LINK_SEND,
+                peer=b,
+                tag=FIRST_TAG,
+                bytes=nbytes // finer,
+                number=each,
+                sample=0,
+            )
+            sheet.add(
+                b,
+                Code.LINK_RECV,
+                peer=a,
+                tag=FIRST_TAG,
+                bytes=nbytes // finer,
+                number=each,
+                sample=0,
+            )
         found.append(sheet.program("link", f"link, {len(pairs)} sending"))
     return tuple(found)
 
 
-def trunk_programs(world: World, flows: Sequence[tuple[int, int]], nbytes: int = 1 << 15,
-                   number: int = 128, *, pause_ns: int = 20_000_000) -> tuple[Program, ...]:
+def trunk_programs(
+    world: World,
+    flows: Sequence[tuple[int, int]],
+    nbytes: int = 1 << 15,
+    number: int = 128,
+    *,
+    pause_ns: int = 20_000_000,
+) -> tuple[Program, ...]:
     """Return floods of ``number`` messages in all along ``flows``, (from, to) of nodes.
 
     One process of each node sends, in messages of a quarter; then as many as all nodes have.
     Nothing when a node has no process.
     """
-    on = {node: [rank for rank, process in enumerate(world.processes) if process.node == node]
-          for pair in flows for node in pair}
+    on = {
+        node: [rank for rank, process in enumerate(world.processes) if process.node == node]
+        for pair in flows
+        for node in pair
+    }
     most = min((len(ranks) for ranks in on.values()), default=0)
     found = []
     for each in sorted({min(most, 1), most} - {0}):
@@ -363,10 +435,27 @@ def trunk_programs(world: World, flows: Sequence[tuple[int, int]], nbytes: int =
         sheet.pause(senders, pause_ns)
         sheet.together(senders)
         for a, b in pairs:
-            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes // finer,
-                      number=times, sample=0)
-            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
-                      number=times, sample=0)
-        found.append(sheet.program("trunk", f"links between switches, {len(flows)} nodes with "
-                                            f"{each} sending"))
+            sheet.add(
+                a,
+                Code.LINK_SEND,
+                peer=b,
+                tag=FIRST_TAG,
+                bytes=nbytes // finer,
+                number=times,
+                sample=0,
+            )
+            sheet.add(
+                b,
+                Code.LINK_RECV,
+                peer=a,
+                tag=FIRST_TAG,
+                bytes=nbytes // finer,
+                number=times,
+                sample=0,
+            )
+        found.append(
+            sheet.program(
+                "trunk", f"links between switches, {len(flows)} nodes with {each} sending"
+            )
+        )
     return tuple(found)

@@ -16,8 +16,13 @@ NOISE_LIMIT = 16
 MAX_NOISE_BYTES = 4 << 20
 
 
-def noise_of(transit: Transit, pair: tuple[int, int], shares: Bools | None, length_ns: float,
-             limit: int = NOISE_LIMIT) -> Noise | None:
+def noise_of(
+    transit: Transit,
+    pair: tuple[int, int],
+    shares: Bools | None,
+    length_ns: float,
+    limit: int = NOISE_LIMIT,
+) -> Noise | None:
     """Return what the noise pair does while these two nodes are loaded, None: nothing.
 
     noise = messages in transit in the full run - those that the loaded ranks send or receive
@@ -47,7 +52,9 @@ def noise_of(transit: Transit, pair: tuple[int, int], shares: Bools | None, leng
         return None
     nbytes = float(transit.bytes[others].mean())
     if shares is not None:
-        nbytes = min(nbytes * float(series.sum()) / float(counts.sum()),
-                     max(MAX_NOISE_BYTES, nbytes))
-    return Noise(counts=counts, nbytes=int(round(nbytes)), tick_ns=length_ns / len(counts),
-                 wanted=wanted)
+        nbytes = min(
+            nbytes * float(series.sum()) / float(counts.sum()), max(MAX_NOISE_BYTES, nbytes)
+        )
+    return Noise(
+        counts=counts, nbytes=int(round(nbytes)), tick_ns=length_ns / len(counts), wanted=wanted
+    )

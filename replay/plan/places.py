@@ -29,8 +29,9 @@ class Placement:
     flows: tuple[tuple[int, int], ...] = ()
 
 
-def place(hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
-          ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+def place(
+    hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
     """Return one placement for each distance that the hosts can show, and what they cannot.
 
     ``wanted``: distances of the pairs to load (0 is any). Errors: P3SError for a host that the
@@ -51,19 +52,24 @@ def place(hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
         real = int(hops[quad[0], quad[1]])
         key = tuple(names[i] for i in quad)
         before = found.get(key)
-        found[key] = Placement(key, real, (*(before.wanted if before else ()), distance),
-                               flows_of(key, topology))
+        found[key] = Placement(
+            key, real, (*(before.wanted if before else ()), distance), flows_of(key, topology)
+        )
         if not topology.flat and real != distance:
-            notes.append(f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
-                         f"{real} apart: no two of the hosts are {distance} apart")
+            notes.append(
+                f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
+                f"{real} apart: no two of the hosts are {distance} apart"
+            )
     return tuple(found.values()), tuple(notes)
 
 
 def _alone(topology: Topology, distances: list[int]) -> tuple[str, ...]:
     if topology.flat:
         return ()
-    return (f"distances of {', '.join(map(str, distances))} switches cannot be shown: no hosts "
-            "are given",)
+    return (
+        f"distances of {', '.join(map(str, distances))} switches cannot be shown: no hosts "
+        "are given",
+    )
 
 
 def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, int, int]:
@@ -109,8 +115,9 @@ def flows_of(hosts: Sequence[str], topology: Topology) -> tuple[tuple[int, int],
         return ()
     flows = [(0, 1)]
     if len(set(hosts)) == NODES:
-        flows += [pair for pair in ((2, 3), (3, 2))
-                  if [switch[node] for node in pair] == switch[:2]]
+        flows += [
+            pair for pair in ((2, 3), (3, 2)) if [switch[node] for node in pair] == switch[:2]
+        ]
     return tuple(flows)
 
 

@@ -32,13 +32,7 @@ from p3s.replay.plan.choose import (
     needs_of,
     traffic,
 )
-from p3s.replay.plan.classes import (
-    CallClass,
-    Classified,
-    MessageClass,
-    classify,
-    worth_measuring,
-)
+from p3s.replay.plan.classes import CallClass, Classified, MessageClass, classify, worth_measuring
 from p3s.replay.plan.estimate import Estimate, estimate, steps_ns
 from p3s.replay.plan.loaded import Loaded, Whole, load
 from p3s.replay.plan.logical import Transit
@@ -149,22 +143,36 @@ class ReplayPlan:
 
     def whole(self, section: int) -> Whole:
         """Return a section with all its ranks and classes."""
-        return Whole(section, self.sections[section].steps, self.full[section],
-                     self.origin[section], self.message_of[section], self.message2_of[section],
-                     self.call_of[section], self.direct_of[section])
+        return Whole(
+            section,
+            self.sections[section].steps,
+            self.full[section],
+            self.origin[section],
+            self.message_of[section],
+            self.message2_of[section],
+            self.call_of[section],
+            self.direct_of[section],
+        )
 
     def saved(self) -> str:
         """Say how many iterations the classes save."""
         made = len({iteration.pair for iteration in self.iterations})
         every = self.estimate.all_pairs
-        return (f"{made} pair{'s' if made != 1 else ''} of ranges loaded instead of {every} "
-                f"(all pairs of {self.mapping.nodes} nodes)")
+        return (
+            f"{made} pair{'s' if made != 1 else ''} of ranges loaded instead of {every} "
+            f"(all pairs of {self.mapping.nodes} nodes)"
+        )
 
 
 def make_plan(
-    sections: Sequence[Section], mapping: RankMap, topology: Topology,
-    settings: PlanSettings = PlanSettings(), network: Network | None = None, *,
-    expand: Expand | None = None, simulate: Simulate | None = None,
+    sections: Sequence[Section],
+    mapping: RankMap,
+    topology: Topology,
+    settings: PlanSettings = PlanSettings(),
+    network: Network | None = None,
+    *,
+    expand: Expand | None = None,
+    simulate: Simulate | None = None,
 ) -> ReplayPlan:
     """Plan the replay of these sections.
 
@@ -172,22 +180,30 @@ def make_plan(
     ``simulate`` tells how long sections take; without it their computation does. ``network``:
     rough costs, for the estimate. Errors: P3SError.
     """
-    return _Planner(tuple(sections), mapping, topology, settings, network, expand,
-                    simulate).plan()
+    return _Planner(tuple(sections), mapping, topology, settings, network, expand, simulate).plan()
 
 
 class _Planner:
     """Holds what the steps of planning share."""
 
-    def __init__(self, sections: tuple[Section, ...], mapping: RankMap, topology: Topology,
-                 settings: PlanSettings, network: Network | None, expand: Expand | None,
-                 simulate: Simulate | None) -> None:
+    def __init__(
+        self,
+        sections: tuple[Section, ...],
+        mapping: RankMap,
+        topology: Topology,
+        settings: PlanSettings,
+        network: Network | None,
+        expand: Expand | None,
+        simulate: Simulate | None,
+    ) -> None:
         if settings.noise not in NOISES:
             raise P3SError(f"noise {settings.noise!r} is not known; it is {', '.join(NOISES)}")
         for section in sections:
             if section.steps.n != mapping.n:
-                raise P3SError(f"section {section.name}: {section.steps.n} ranks, but the mapping "
-                               f"has {mapping.n}")
+                raise P3SError(
+                    f"section {section.name}: {section.steps.n} ranks, but the mapping "
+                    f"has {mapping.n}"
+                )
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network, self.simulate = settings, network, simulate
         self.distance = distances(mapping, topology)
@@ -196,15 +212,29 @@ class _Planner:
         self.used: list[Used] = []
         self.full, self.origin = self._expanded(expand)
         self.classified: Classified = classify(
-            [section.steps for section in sections], self.full, mapping, self.distance)
+            [section.steps for section in sections], self.full, mapping, self.distance
+        )
         self.notes += self.classified.notes
         # Messages of a collective that is executed as such are not seen where it fits.
         self.needs = [
-            (s, needs_of(full, np.where(self.classified.direct_of[s][self.origin[s]] >= 0, -1,
-                                        self.classified.call_of[s]), mapping))
-            for s, full in enumerate(self.full)]
-        self.direct = [(s, direct_needs(section.steps, self.classified.direct_of[s], mapping))
-                       for s, section in enumerate(sections)]
+            (
+                s,
+                needs_of(
+                    full,
+                    np.where(
+                        self.classified.direct_of[s][self.origin[s]] >= 0,
+                        -1,
+                        self.classified.call_of[s],
+                    ),
+                    mapping,
+                ),
+            )
+            for s, full in enumerate(self.full)
+        ]
+        self.direct = [
+            (s, direct_needs(section.steps, self.classified.direct_of[s], mapping))
+            for s, section in enumerate(sections)
+        ]
 
     # ---- collectives -------------------------------------------------------------------
     def _expanded(self, expand: Expand | None) -> tuple[list[Steps], list[Ints]]:
@@ -229,19 +259,35 @@ class _Planner:
         section_ns = self._lengths()
         choice = self._choice()
         timed = self._timed_pairs() if self.settings.timed else ()
-        todo = [(pair, s, tuple(added.tolist())) for pair, adds in zip(
-            choice.pairs, choice.adds, strict=True) for s, added in sorted(adds.items())]
+        todo = [
+            (pair, s, tuple(added.tolist()))
+            for pair, adds in zip(choice.pairs, choice.adds, strict=True)
+            for s, added in sorted(adds.items())
+        ]
         placements = self._placements([pair for pair, _, _ in todo] + [p for p, _ in timed])
-        noises = {(pair, s): self._noise(pair, s, section_ns[s]) for pair, s in
-                  {*((pair, s) for pair, s, _ in todo), *timed}}
+        noises = {
+            (pair, s): self._noise(pair, s, section_ns[s])
+            for pair, s in {*((pair, s) for pair, s, _ in todo), *timed}
+        }
         loaded = [load(self._whole(s), self.mapping, pair) for pair, s, _ in todo]
-        world = self._world(list(noises), loaded, any(noises.values()),
-                            any(len(placement.flows) > 1 for placement in placements))
+        world = self._world(
+            list(noises),
+            loaded,
+            any(noises.values()),
+            any(len(placement.flows) > 1 for placement in placements),
+        )
         trace = [assemble.trace(one, world, noises[one.pair, one.section]) for one in loaded]
         iterations = tuple(
-            Iteration(pair, s, (number,), adds, self._placement(placements, pair),
-                      noise.wanted if (noise := noises[pair, s]) else 0.0)
-            for number, (pair, s, adds) in enumerate(todo))
+            Iteration(
+                pair,
+                s,
+                (number,),
+                adds,
+                self._placement(placements, pair),
+                noise.wanted if (noise := noises[pair, s]) else 0.0,
+            )
+            for number, (pair, s, adds) in enumerate(todo)
+        )
         programs = [settled.program for settled in trace]
         missed = self._missed(choice, programs)
         where = [iteration.placement for iteration in iterations]
@@ -249,36 +295,60 @@ class _Planner:
             self.left_out += settled.left_out
             self.notes += settled.notes
         for number, program in assemble.classes(
-                self.classified, world, placements, self._measured()):
+            self.classified, world, placements, self._measured()
+        ):
             programs.append(program)
             where.append(number)
         estimated = self._estimate(programs, section_ns, choice, timed, world, placements)
         self._limits(choice, missed)
         return ReplayPlan(
-            sections=self.sections, mapping=self.mapping, topology=self.topology,
-            distance=self.distance, full=tuple(self.full), origin=tuple(self.origin),
-            messages=self.classified.messages, calls=self.classified.calls,
-            message_of=self.classified.message_of, message2_of=self.classified.message2_of,
-            call_of=self.classified.call_of, direct_of=self.classified.direct_of,
-            iterations=iterations, programs=tuple(programs), placement_of=tuple(where),
+            sections=self.sections,
+            mapping=self.mapping,
+            topology=self.topology,
+            distance=self.distance,
+            full=tuple(self.full),
+            origin=tuple(self.origin),
+            messages=self.classified.messages,
+            calls=self.classified.calls,
+            message_of=self.classified.message_of,
+            message2_of=self.classified.message2_of,
+            call_of=self.classified.call_of,
+            direct_of=self.classified.direct_of,
+            iterations=iterations,
+            programs=tuple(programs),
+            placement_of=tuple(where),
             placements=placements,
-            timed=tuple(Iteration(pair, s, (), (), self._placement(placements, pair),
-                                  noise.wanted if (noise := noises[pair, s]) else 0.0)
-                        for pair, s in timed),
-            world=world, estimate=estimated,
+            timed=tuple(
+                Iteration(
+                    pair,
+                    s,
+                    (),
+                    (),
+                    self._placement(placements, pair),
+                    noise.wanted if (noise := noises[pair, s]) else 0.0,
+                )
+                for pair, s in timed
+            ),
+            world=world,
+            estimate=estimated,
             composed=tuple(np.flatnonzero(choice.partial).tolist()),
-            uncovered=tuple(missed.tolist()), left_out=_together(self.left_out),
-            collectives=tuple(self.used), notes=tuple(dict.fromkeys(self.notes)),
+            uncovered=tuple(missed.tolist()),
+            left_out=_together(self.left_out),
+            collectives=tuple(self.used),
+            notes=tuple(dict.fromkeys(self.notes)),
             settings=self.settings,
-            transits=self.classified.transits)
+            transits=self.classified.transits,
+        )
 
     def _measured(self) -> Ints:
         """Return the message classes that have programs of their own."""
         messages = self.classified.messages
         found = worth_measuring(messages, self.settings.most_classes)
         if len(found) < len(messages):
-            self.notes.append(f"{len(found)} of {len(messages)} classes of messages are measured, "
-                              "the cost of the others is that of their neighbours in bytes")
+            self.notes.append(
+                f"{len(found)} of {len(messages)} classes of messages are measured, "
+                "the cost of the others is that of their neighbours in bytes"
+            )
         return found
 
     def _lengths(self) -> list[float]:
@@ -319,37 +389,49 @@ class _Planner:
     def _timed_pairs(self) -> tuple[tuple[Pair, int], ...]:
         """Return pairs and sections of whole iterations: every range at least once."""
         found: list[tuple[Pair, int]] = []
-        alike = alike_nodes([*self.needs, *self.direct], len(self.classified.calls),
-                            self.mapping.nodes)
+        alike = alike_nodes(
+            [*self.needs, *self.direct], len(self.classified.calls), self.mapping.nodes
+        )
         busy = [s for s, full in enumerate(self.full) if (full.to >= 0).any()]
         most = max(self.settings.most_timed // max(len(busy), 1), 1)
         for s in busy:
             if self.settings.exhaustive:
                 nodes = self.mapping.nodes
                 pairs = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or (
-                    (0, 0),)
+                    (0, 0),
+                )
             else:
                 first, second, amount = traffic([self.full[s]], self.mapping)
                 pairs, missed = cover_all(first, second, amount, alike, most)
                 groups = set(alike[missed].tolist()) - {
-                    int(alike[node]) for pair in pairs for node in pair}
+                    int(alike[node]) for pair in pairs for node in pair
+                }
                 if groups:
                     self.notes.append(
                         f"whole iterations of {self.sections[s].name} leave out {len(missed)} of "
                         f"{self.mapping.nodes} nodes, {len(groups)} of them unlike any that is "
-                        f"measured (at most {most} pairs)")
+                        f"measured (at most {most} pairs)"
+                    )
                 elif len(missed):
                     self.notes.append(
                         f"whole iterations of {self.sections[s].name} leave out {len(missed)} of "
-                        f"{self.mapping.nodes} nodes; their calls are those of a measured one")
+                        f"{self.mapping.nodes} nodes; their calls are those of a measured one"
+                    )
             found += [(pair, s) for pair in pairs]
         return tuple(found)
 
     def _whole(self, section: int) -> Whole:
         c = self.classified
-        return Whole(section, self.sections[section].steps, self.full[section],
-                     self.origin[section], c.message_of[section], c.message2_of[section],
-                     c.call_of[section], c.direct_of[section])
+        return Whole(
+            section,
+            self.sections[section].steps,
+            self.full[section],
+            self.origin[section],
+            c.message_of[section],
+            c.message2_of[section],
+            c.call_of[section],
+            c.direct_of[section],
+        )
 
     # ---- nodes and processes -----------------------------------------------------------
     def _distances_of_messages(self) -> set[int]:
@@ -365,11 +447,18 @@ class _Planner:
         return placement_of(placements, int(self.distance[pair]))
 
     def _noise(self, pair: Pair, section: int, length_ns: float) -> Noise | None:
-        return _noise_beside(self.mapping, self.topology, self.classified.transits[section], pair,
-                             length_ns, self.settings)
+        return _noise_beside(
+            self.mapping,
+            self.topology,
+            self.classified.transits[section],
+            pair,
+            length_ns,
+            self.settings,
+        )
 
-    def _world(self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded],
-               noise: bool, trunk: bool) -> World:
+    def _world(
+        self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded], noise: bool, trunk: bool
+    ) -> World:
         """Return the processes: measured ranks, and one black hole for each that needs one.
 
         ``trunk``: nodes 2 and 3 help to flood links between switches, and need somebody for it.
@@ -388,16 +477,30 @@ class _Planner:
             slots = [int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0]
         return lay_out((slots[0], slots[1]), holes, trunk or (noise and bool(holes)))
 
-    def _estimate(self, programs: Sequence[Program], section_ns: Sequence[float], choice: Choice,
-                  timed: Sequence[tuple[Pair, int]], world: World,
-                  placements: Sequence[Placement]) -> Estimate:
+    def _estimate(
+        self,
+        programs: Sequence[Program],
+        section_ns: Sequence[float],
+        choice: Choice,
+        timed: Sequence[tuple[Pair, int]],
+        world: World,
+        placements: Sequence[Placement],
+    ) -> Estimate:
         nodes = self.mapping.nodes
         return estimate(
-            self.sections, section_ns, programs, timed=[s for _, s in timed],
-            processes=world.size, ranks=self.mapping.n, pairs=len(choice.pairs),
-            all_pairs=max(nodes * (nodes - 1) // 2, 1), placements=len(placements),
-            budget_s=self.settings.budget_s, network=self.network,
-            known=self.simulate is not None)
+            self.sections,
+            section_ns,
+            programs,
+            timed=[s for _, s in timed],
+            processes=world.size,
+            ranks=self.mapping.n,
+            pairs=len(choice.pairs),
+            all_pairs=max(nodes * (nodes - 1) // 2, 1),
+            placements=len(placements),
+            budget_s=self.settings.budget_s,
+            network=self.network,
+            known=self.simulate is not None,
+        )
 
     def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
         """Return the classes of calls that no program has a sample of after all.
@@ -418,13 +521,19 @@ class _Planner:
         return np.flatnonzero(wanted & ~sampled & ~choice.partial)
 
     def _limits(self, choice: Choice, missed: Ints) -> None:
-        for classes, why in ((choice.uncovered, f"in none of the {self.settings.most_pairs} pairs "
-                              "that are loaded at most"),
-                             (np.setdiff1d(missed, choice.uncovered), "not replayed completely")):
+        for classes, why in (
+            (
+                choice.uncovered,
+                f"in none of the {self.settings.most_pairs} pairs that are loaded at most",
+            ),
+            (np.setdiff1d(missed, choice.uncovered), "not replayed completely"),
+        ):
             if len(classes):
                 events = sum(self.classified.calls[c].events for c in classes.tolist())
-                self.notes.append(f"{len(classes)} classes with {events:,.0f} calls are {why}; "
-                                  "their cost is that of their neighbours in bytes")
+                self.notes.append(
+                    f"{len(classes)} classes with {events:,.0f} calls are {why}; "
+                    "their cost is that of their neighbours in bytes"
+                )
 
 
 def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
@@ -444,16 +553,29 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
     found = []
     for entry in plan.timed:
         length = float(np.max(begin_ns[entry.section], initial=0.0))
-        loaded: Loaded = load(plan.whole(entry.section), plan.mapping, entry.pair,
-                              begin_ns[entry.section])
-        noise = _noise_beside(plan.mapping, plan.topology, plan.transits[entry.section],
-                              entry.pair, length, plan.settings)
+        loaded: Loaded = load(
+            plan.whole(entry.section), plan.mapping, entry.pair, begin_ns[entry.section]
+        )
+        noise = _noise_beside(
+            plan.mapping,
+            plan.topology,
+            plan.transits[entry.section],
+            entry.pair,
+            length,
+            plan.settings,
+        )
         found.append(assemble.timed(loaded, plan.world, noise).program)
     return tuple(found)
 
 
-def _noise_beside(mapping: RankMap, topology: Topology, transit: Transit, pair: Pair,
-                  length_ns: float, settings: PlanSettings) -> Noise | None:
+def _noise_beside(
+    mapping: RankMap,
+    topology: Topology,
+    transit: Transit,
+    pair: Pair,
+    length_ns: float,
+    settings: PlanSettings,
+) -> Noise | None:
     """Return the noise beside a pair: of messages that share a link between switches, if known."""
     shares = None
     if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
@@ -470,7 +592,13 @@ def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
     found: dict[tuple[str, str], list[LeftOut]] = {}
     for entry in entries:
         found.setdefault((entry.call, entry.why), []).append(entry)
-    merged = [LeftOut(call, why, sum(e.events for e in them),
-                      np.unique(np.concatenate([e.rows for e in them])))
-              for (call, why), them in found.items()]
+    merged = [
+        LeftOut(
+            call,
+            why,
+            sum(e.events for e in them),
+            np.unique(np.concatenate([e.rows for e in them])),
+        )
+        for (call, why), them in found.items()
+    ]
     return tuple(sorted(merged, key=lambda entry: -entry.events))

@@ -60,8 +60,21 @@ FIRST_TAG = 16
 
 #: Layout of struct event in inner.c: 64-bit integers. ``at_ns``: do it this long after the start
 #: of the pass at the earliest (-1: at once). ``sample``: >= 0 where begin and end are of interest.
-FIELDS = ("code", "peer", "tag", "bytes", "offset", "work_ns", "arg", "comm", "slot", "first",
-          "number", "at_ns", "sample")
+FIELDS = (
+    "code",
+    "peer",
+    "tag",
+    "bytes",
+    "offset",
+    "work_ns",
+    "arg",
+    "comm",
+    "slot",
+    "first",
+    "number",
+    "at_ns",
+    "sample",
+)
 EVENT = np.dtype([(name, "<i8") for name in FIELDS])
 
 
@@ -130,4 +143,4 @@ class Program:
 
     def of(self, process: int) -> npt.NDArray[np.void]:
         """Return the events of one process."""
-        return self.events[self.start[process]:self.start[process + 1]]
+        return self.events[self.start[process] : self.start[process + 1]]

@@ -41,8 +41,14 @@ class Settled:
 
 
 def settled(
-    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None,
-    eager_bytes: int = EAGER_BYTES, strict: bool = False, name: str = "",
+    loaded: Loaded,
+    world: World,
+    *,
+    what: str = "trace",
+    noise: Noise | None = None,
+    eager_bytes: int = EAGER_BYTES,
+    strict: bool = False,
+    name: str = "",
 ) -> Settled:
     """Return the program of two loaded ranges, proven to end.
 
@@ -57,12 +63,21 @@ def settled(
 
     def attempt(buffered: Sequence[int]) -> tuple[Built, Verdict, int]:
         for nbytes in buffered:
-            made = built(loaded, world, what=what, noise=noise, buffered_bytes=nbytes,
-                         excluded=excluded, name=name)
+            made = built(
+                loaded,
+                world,
+                what=what,
+                noise=noise,
+                buffered_bytes=nbytes,
+                excluded=excluded,
+                name=name,
+            )
             verdict = check(made.program)
             if verdict.uneven or verdict.faults:
-                raise P3SError(f"{_title(loaded)} cannot be replayed: {describe(verdict)}; this "
-                               "is a fault of the plan")
+                raise P3SError(
+                    f"{_title(loaded)} cannot be replayed: {describe(verdict)}; this "
+                    "is a fault of the plan"
+                )
             if verdict.ends:
                 break
         return made, verdict, nbytes
@@ -72,16 +87,24 @@ def settled(
         if verdict.ends and repair:  # what was left out may have been all that needed buffers
             made, verdict, nbytes = attempt(every)
         if verdict.ends:
-            return Settled(made.program, _left_out(loaded, made.traffic), _notes(loaded, nbytes),
-                           excluded, nbytes)
+            return Settled(
+                made.program,
+                _left_out(loaded, made.traffic),
+                _notes(loaded, nbytes),
+                excluded,
+                nbytes,
+            )
         sends = _culprits(loaded, world, verdict, several=repair >= _ONE_BY_ONE)
         if strict or not sends:
             raise P3SError(
                 f"{_title(loaded)} cannot be replayed: {_events(loaded, verdict)} would wait for "
-                "ever; the model has the order of calls wrong")
+                "ever; the model has the order of calls wrong"
+            )
         excluded[0][sends] = True
-    raise P3SError(f"{_title(loaded)} cannot be replayed: too many calls would wait for ever; the "
-                   "model has the order of calls wrong")
+    raise P3SError(
+        f"{_title(loaded)} cannot be replayed: too many calls would wait for ever; the "
+        "model has the order of calls wrong"
+    )
 
 
 def _title(loaded: Loaded) -> str:
@@ -111,8 +134,12 @@ def _culprits(loaded: Loaded, world: World, verdict: Verdict, several: bool) -> 
     for entry in verdict.stuck:
         for missing in entry.waits_for:
             step = _local(loaded, missing.send_step)
-            if missing.kind == MESSAGE and step >= 0 and roles[missing.source] == MEASURED \
-                    and roles[missing.target] == MEASURED:
+            if (
+                missing.kind == MESSAGE
+                and step >= 0
+                and roles[missing.source] == MEASURED
+                and roles[missing.target] == MEASURED
+            ):
                 found.append(step)
                 if not several:
                     return found
@@ -121,8 +148,11 @@ def _culprits(loaded: Loaded, world: World, verdict: Verdict, several: bool) -> 
 
 def _events(loaded: Loaded, verdict: Verdict) -> str:
     """Name the first events that wait: rank, call, peer, tag, bytes."""
-    names = [_name(loaded, _local(loaded, entry.step)) for entry in verdict.stuck
-             if _local(loaded, entry.step) >= 0]
+    names = [
+        _name(loaded, _local(loaded, entry.step))
+        for entry in verdict.stuck
+        if _local(loaded, entry.step) >= 0
+    ]
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return "; ".join(names[:4]) + more if names else describe(verdict)
 
@@ -134,8 +164,10 @@ def _name(loaded: Loaded, i: int) -> str:
         words.append(f"peer {steps.peer[i]} tag {steps.tag[i]} {steps.bytes[i]} B")
     elif steps.done_start[i + 1] > steps.done_start[i]:
         first = int(steps.done[steps.done_start[i]])
-        words.append(f"for {steps.calls[steps.call[first]]} peer {steps.peer[first]} "
-                     f"tag {steps.tag[first]} {steps.bytes[first]} B")
+        words.append(
+            f"for {steps.calls[steps.call[first]]} peer {steps.peer[first]} "
+            f"tag {steps.tag[first]} {steps.bytes[first]} B"
+        )
     return " ".join(words)
 
 
@@ -149,8 +181,14 @@ def _left_out(loaded: Loaded, traffic: Traffic) -> tuple[LeftOut, ...]:
         for call in np.unique(steps.call[here]).tolist():
             mine = here[steps.call[here] == call]
             rows: Ints = np.unique(steps.row[mine])
-            found.append(LeftOut(steps.calls[call], WHY_TEXT[reason],
-                                 float(steps.weight[mine].sum()), rows[rows >= 0]))
+            found.append(
+                LeftOut(
+                    steps.calls[call],
+                    WHY_TEXT[reason],
+                    float(steps.weight[mine].sum()),
+                    rows[rows >= 0],
+                )
+            )
     return tuple(found)
 
 
@@ -158,5 +196,7 @@ def refuse_unproven(program: Program, what: Sequence[str] | str) -> None:
     """Raise P3SError when a program that needs no repair would not end."""
     verdict = check(program)
     if not verdict.ends:
-        raise P3SError(f"the program of {what} would never end: {describe(verdict)}; this is a "
-                       "fault of the plan")
+        raise P3SError(
+            f"the program of {what} would never end: {describe(verdict)}; this is a "
+            "fault of the plan"
+        )

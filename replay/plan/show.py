@@ -32,8 +32,11 @@ def why_not_representative(plan: ReplayPlan) -> str | None:
     used = [hosts[node] for node in range(NODES) if plan.world.on_node(node)]
     if len(set(used)) == len(used):
         return None
-    return ("all nodes are one machine" if len(set(used)) == 1
-            else "some of the four nodes are the same machine")
+    return (
+        "all nodes are one machine"
+        if len(set(used)) == 1
+        else "some of the four nodes are the same machine"
+    )
 
 
 def plan_text(plan: ReplayPlan) -> str:
@@ -41,12 +44,17 @@ def plan_text(plan: ReplayPlan) -> str:
     lines = [*_run(plan), *_nodes(plan), *_measured(plan), *_time(plan)]
     if plan.collectives:
         lines.append("collectives as messages of:")
-        lines += _bounded([f"  {used.call} of {used.bytes:,} B on {used.members} ranks: "
-                           f"{used.algorithm}" for used in plan.collectives])
+        lines += _bounded(
+            [
+                f"  {used.call} of {used.bytes:,} B on {used.members} ranks: {used.algorithm}"
+                for used in plan.collectives
+            ]
+        )
     if plan.left_out:
         lines.append("left out:")
-        lines += _bounded([f"  {entry.call}: {entry.events:,.0f} calls, {entry.why}"
-                           for entry in plan.left_out])
+        lines += _bounded(
+            [f"  {entry.call}: {entry.events:,.0f} calls, {entry.why}" for entry in plan.left_out]
+        )
     if plan.notes:
         lines.append("notes:")
         lines += _bounded([f"  {note}" for note in plan.notes])
@@ -64,8 +72,11 @@ def _run(plan: ReplayPlan) -> list[str]:
     low, high = int(sizes.min()), int(sizes.max())
     ranks = str(low) if low == high else f"{low} to {high}"
     far = sorted({cls.distance for cls in plan.messages} - {0})
-    apart = "" if plan.topology.flat or not far else (
-        f", messages over {', '.join(map(str, far))} switches")
+    apart = (
+        ""
+        if plan.topology.flat or not far
+        else (f", messages over {', '.join(map(str, far))} switches")
+    )
     return [
         f"run: {plan.n} ranks on {plan.mapping.nodes} node{_s(plan.mapping.nodes)} of {ranks}, "
         f"{plan.mapping.kind}{apart}",
@@ -77,16 +88,21 @@ def _run(plan: ReplayPlan) -> list[str]:
 def _nodes(plan: ReplayPlan) -> list[str]:
     on = [plan.world.on_node(node) for node in range(NODES)]
     count = roles(plan)
-    lines = [f"processes: {plan.world.size} = "
-             + (" + ".join(f"{number} {role}" for role, number in count.items()) or "none")
-             + f", {100 * plan.estimate.share_of_cores:.1f} % of {plan.n}"]
+    lines = [
+        f"processes: {plan.world.size} = "
+        + (" + ".join(f"{number} {role}" for role, number in count.items()) or "none")
+        + f", {100 * plan.estimate.share_of_cores:.1f} % of {plan.n}"
+    ]
     for number, placement in enumerate(plan.placements):
         head = "nodes" if len(plan.placements) == 1 else f"nodes, start {number + 1}"
         if not placement.hosts:
             lines.append(f"{head}: all four are this machine")
             continue
-        words = [f"{host} {_what(plan, node)} ({on[node]})"
-                 for node, host in enumerate(placement.hosts) if on[node]]
+        words = [
+            f"{host} {_what(plan, node)} ({on[node]})"
+            for node, host in enumerate(placement.hosts)
+            if on[node]
+        ]
         lines.append(f"{head}: " + ", ".join(words))
     why = why_not_representative(plan)
     if why is not None:
@@ -102,9 +118,14 @@ def _what(plan: ReplayPlan, node: int) -> str:
 
 
 def _measured(plan: ReplayPlan) -> list[str]:
-    lines = [f"classes: {len(plan.messages)} of messages, {len(plan.calls)} of calls"
-             + (f" ({len(plan.composed)} of them composed: partners on three nodes or more)"
-                if plan.composed else "")]
+    lines = [
+        f"classes: {len(plan.messages)} of messages, {len(plan.calls)} of calls"
+        + (
+            f" ({len(plan.composed)} of them composed: partners on three nodes or more)"
+            if plan.composed
+            else ""
+        )
+    ]
     pairs = sorted({it.pair for it in plan.iterations})
     lines.append(f"loaded pairs of nodes: {_pairs(pairs)}; {plan.saved()}")
     if pairs:
@@ -112,24 +133,32 @@ def _measured(plan: ReplayPlan) -> list[str]:
     wanted = max((it.noise_wanted for it in (*plan.iterations, *plan.timed)), default=0.0)
     if wanted:
         limit = plan.settings.noise_limit
-        lines.append(f"noise: {wanted:.3g} messages of others on the way on average (at most "
-                     f"{limit} at once are sent)")
+        lines.append(
+            f"noise: {wanted:.3g} messages of others on the way on average (at most "
+            f"{limit} at once are sent)"
+        )
     flows = max((placement.flows for placement in plan.placements), key=len, default=())
     if flows:
-        lines.append(f"links between switches: measured with {len(flows)} "
-                     f"node{_s(len(flows))} sending to as many others")
+        lines.append(
+            f"links between switches: measured with {len(flows)} "
+            f"node{_s(len(flows))} sending to as many others"
+        )
     if plan.timed:
-        lines.append("whole iterations with timed black holes: "
-                     + _pairs(sorted({it.pair for it in plan.timed})))
+        lines.append(
+            "whole iterations with timed black holes: "
+            + _pairs(sorted({it.pair for it in plan.timed}))
+        )
     return lines
 
 
 def played_by(plan: ReplayPlan, pair: tuple[int, int]) -> dict[int, int]:
     """Return rank of the run -> process of the replay while a pair is loaded."""
     process = plan.world.rank_of(MEASURED)
-    return {int(rank): process[side, slot]
-            for side, node in enumerate(pair if pair[0] != pair[1] else pair[:1])
-            for slot, rank in enumerate(plan.mapping.ranks_of(node).tolist())}
+    return {
+        int(rank): process[side, slot]
+        for side, node in enumerate(pair if pair[0] != pair[1] else pair[:1])
+        for slot, rank in enumerate(plan.mapping.ranks_of(node).tolist())
+    }
 
 
 def _played(plan: ReplayPlan, pair: tuple[int, int]) -> str:
@@ -149,8 +178,11 @@ def _runs(numbers: Sequence[int]) -> str:
     step = numbers[1] - numbers[0]
     if list(numbers) != list(range(numbers[0], numbers[-1] + 1, step)):
         return f"{numbers[0]},{numbers[1]},...,{numbers[-1]}"
-    return f"{numbers[0]}-{numbers[-1]}" if step == 1 else (
-        f"{numbers[0]},{numbers[1]}..{numbers[-1]}")
+    return (
+        f"{numbers[0]}-{numbers[-1]}"
+        if step == 1
+        else (f"{numbers[0]},{numbers[1]}..{numbers[-1]}")
+    )
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
@@ -162,19 +194,26 @@ def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
 def _time(plan: ReplayPlan) -> list[str]:
     e = plan.estimate
     number = len(plan.programs) + len(plan.timed)
-    over = "" if e.needed_s <= e.total_s + 1e-9 else (
-        f" (budget {seconds(e.budget_s)}; {seconds(e.needed_s)} would narrow every class)")
-    lines = [f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}, "
-             f"{seconds(min(e.least_s, e.total_s))} at least; all pairs of nodes would take "
-             f"{seconds(e.all_pairs_s)}"]
+    over = (
+        ""
+        if e.needed_s <= e.total_s + 1e-9
+        else (f" (budget {seconds(e.budget_s)}; {seconds(e.needed_s)} would narrow every class)")
+    )
+    lines = [
+        f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}, "
+        f"{seconds(min(e.least_s, e.total_s))} at least; all pairs of nodes would take "
+        f"{seconds(e.all_pairs_s)}"
+    ]
     share = e.share_of_time
     if share is not None:
         part = f"{100 * share:.2g} % of it" if share < _TIMES else f"{share:,.0f} times as long"
-        lines.append(f"run: about {seconds(e.run_s)} by a rough simulation; the replay takes "
-                     f"{part}")
+        lines.append(
+            f"run: about {seconds(e.run_s)} by a rough simulation; the replay takes {part}"
+        )
     if e.work_scale < 1:
-        lines.append(f"computation is emulated {100 * e.work_scale:.0f} % as long, to fit the "
-                     "budget")
+        lines.append(
+            f"computation is emulated {100 * e.work_scale:.0f} % as long, to fit the budget"
+        )
     return lines
 
 
@@ -203,48 +242,114 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "n": plan.n,
-        "mapping": {"kind": plan.mapping.kind, "nodes": plan.mapping.nodes,
-                    "ranks_per_node": [int(sizes.min()), int(sizes.max())]},
+        "mapping": {
+            "kind": plan.mapping.kind,
+            "nodes": plan.mapping.nodes,
+            "ranks_per_node": [int(sizes.min()), int(sizes.max())],
+        },
         "topology": plan.topology.source,
-        "processes": {"total": plan.world.size, **roles(plan),
-                      "per_node": [plan.world.on_node(node) for node in range(NODES)],
-                      "share": e.share_of_cores},
-        "placements": [{"hosts": list(p.hosts), "hops": p.hops, "for_hops": list(p.wanted)}
-                       for p in plan.placements],
+        "processes": {
+            "total": plan.world.size,
+            **roles(plan),
+            "per_node": [plan.world.on_node(node) for node in range(NODES)],
+            "share": e.share_of_cores,
+        },
+        "placements": [
+            {"hosts": list(p.hosts), "hops": p.hops, "for_hops": list(p.wanted)}
+            for p in plan.placements
+        ],
         "representative": why_not_representative(plan) is None,
         "why_not_representative": why_not_representative(plan),
-        "sections": [{"name": s.name, "phases": list(s.phases), "turns": s.turns,
-                      "run_turns": s.run_turns, "entries": s.entries, "steps": len(s.steps),
-                      "pass_ns": ns}
-                     for s, ns in zip(plan.sections, e.section_ns, strict=True)],
-        "messages": [{"bytes": c.bytes, "hops": c.distance, "load": c.load, "events": c.events}
-                     for c in plan.messages],
-        "calls": [{"call": c.call, "kind": c.kind, "bytes": c.bytes, "hops": c.distance,
-                   "load": c.load, "requests": c.requests, "members": c.members,
-                   "events": c.events,
-                   "how": _how(plan, number)} for number, c in enumerate(plan.calls)],
-        "world": [{"role": p.role, "node": p.node, "side": p.side, "slot": p.slot}
-                  for p in plan.world.processes],
-        "iterations": [{"nodes": list(it.pair), "section": it.section,
-                        "ranks": [plan.mapping.ranks_of(node).tolist() for node in it.pair],
-                        "programs": list(it.programs), "adds": list(it.adds),
-                        "placement": it.placement, "noise_wanted": it.noise_wanted}
-                       for it in plan.iterations],
-        "timed": [{"nodes": list(it.pair), "section": it.section, "placement": it.placement,
-                   "noise_wanted": it.noise_wanted} for it in plan.timed],
-        "programs": [{"what": p.what, "name": p.name, "events": len(p.events), "seconds": s,
-                      "placement": where}
-                     for p, s, where in zip(plan.programs, e.program_s, plan.placement_of,
-                                            strict=True)],
+        "sections": [
+            {
+                "name": s.name,
+                "phases": list(s.phases),
+                "turns": s.turns,
+                "run_turns": s.run_turns,
+                "entries": s.entries,
+                "steps": len(s.steps),
+                "pass_ns": ns,
+            }
+            for s, ns in zip(plan.sections, e.section_ns, strict=True)
+        ],
+        "messages": [
+            {"bytes": c.bytes, "hops": c.distance, "load": c.load, "events": c.events}
+            for c in plan.messages
+        ],
+        "calls": [
+            {
+                "call": c.call,
+                "kind": c.kind,
+                "bytes": c.bytes,
+                "hops": c.distance,
+                "load": c.load,
+                "requests": c.requests,
+                "members": c.members,
+                "events": c.events,
+                "how": _how(plan, number),
+            }
+            for number, c in enumerate(plan.calls)
+        ],
+        "world": [
+            {"role": p.role, "node": p.node, "side": p.side, "slot": p.slot}
+            for p in plan.world.processes
+        ],
+        "iterations": [
+            {
+                "nodes": list(it.pair),
+                "section": it.section,
+                "ranks": [plan.mapping.ranks_of(node).tolist() for node in it.pair],
+                "programs": list(it.programs),
+                "adds": list(it.adds),
+                "placement": it.placement,
+                "noise_wanted": it.noise_wanted,
+            }
+            for it in plan.iterations
+        ],
+        "timed": [
+            {
+                "nodes": list(it.pair),
+                "section": it.section,
+                "placement": it.placement,
+                "noise_wanted": it.noise_wanted,
+            }
+            for it in plan.timed
+        ],
+        "programs": [
+            {
+                "what": p.what,
+                "name": p.name,
+                "events": len(p.events),
+                "seconds": s,
+                "placement": where,
+            }
+            for p, s, where in zip(plan.programs, e.program_s, plan.placement_of, strict=True)
+        ],
         "iterations_all_pairs": e.all_pairs,
         "saved": plan.saved(),
-        "estimate": {"total_s": e.total_s, "needed_s": e.needed_s, "least_s": e.least_s,
-                     "launch_s": e.launch_s, "timed_s": e.timed_s, "budget_s": e.budget_s,
-                     "all_pairs_s": e.all_pairs_s,
-                     "run_s": e.run_s or None, "share_of_time": e.share_of_time,
-                     "share_of_cores": e.share_of_cores, "work_scale": e.work_scale},
-        "collectives": [{"call": u.call, "members": u.members, "bytes": u.bytes,
-                         "algorithm": u.algorithm, "times": u.times} for u in plan.collectives],
+        "estimate": {
+            "total_s": e.total_s,
+            "needed_s": e.needed_s,
+            "least_s": e.least_s,
+            "launch_s": e.launch_s,
+            "timed_s": e.timed_s,
+            "budget_s": e.budget_s,
+            "all_pairs_s": e.all_pairs_s,
+            "run_s": e.run_s or None,
+            "share_of_time": e.share_of_time,
+            "share_of_cores": e.share_of_cores,
+            "work_scale": e.work_scale,
+        },
+        "collectives": [
+            {
+                "call": u.call,
+                "members": u.members,
+                "bytes": u.bytes,
+                "algorithm": u.algorithm,
+                "times": u.times,
+            }
+            for u in plan.collectives
+        ],
         "left_out": [{"call": x.call, "why": x.why, "events": x.events} for x in plan.left_out],
         "notes": list(plan.notes),
     }
@@ -254,4 +359,3 @@ def _how(plan: ReplayPlan, number: int) -> str:
     if number in plan.composed:
         return "composed"
     return "interpolated" if number in plan.uncovered else "measured"
-

@@ -49,9 +49,7 @@ class World:
         return sum(process.node == node for process in self.processes)
 
 
-def lay_out(
-    slots: tuple[int, int], black_holes: Iterable[tuple[int, int]], noise: bool
-) -> World:
+def lay_out(slots: tuple[int, int], black_holes: Iterable[tuple[int, int]], noise: bool) -> World:
     """Make a world with ``slots`` measured processes per side and these (side, slot) black holes.
 
     Ranks are given node by node, so that a launcher that fills nodes in order puts them right.

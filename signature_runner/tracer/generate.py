@@ -74,15 +74,19 @@ def _exported(name: str, declared: str, body: str) -> str:
     ``body`` sees ``outer``, true under the name MPI_X. PMPI_X must be caught too: the Fortran
     layer of Open MPI, part of that of MPICH, and tools linked into the program call it.
     """
-    plain = "" if declared == "void" else ", ".join(
-        match[1] for match in re.finditer(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:,|$)", declared)
+    plain = (
+        ""
+        if declared == "void"
+        else ", ".join(
+            match[1] for match in re.finditer(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:,|$)", declared)
+        )
     )
     inner = "bool outer, void *ra, void *fa" + ("" if declared == "void" else f", {declared}")
     text = f"static int p3s_do_{name}({inner})\n{{\n{body}}}\n"
     for prefix, outer in (("MPI", "true"), ("PMPI", "false")):
         passed = f"{outer}, P3S_RA, P3S_FA" + (f", {plain}" if plain else "")
         text += (
-            f"P3S_EXPORT int p3s_{prefix}_{name}({declared}) __asm__(\"{prefix}_{name}\");\n"
+            f'P3S_EXPORT int p3s_{prefix}_{name}({declared}) __asm__("{prefix}_{name}");\n'
             f"int p3s_{prefix}_{name}({declared}) {{ return p3s_do_{name}({passed}); }}\n"
         )
     return text
@@ -123,9 +127,12 @@ def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> s
 def _special() -> Iterator[str]:
     for name, declared, plain in (
         ("Init", "int *argc, char ***argv", "argc, argv"),
-        ("Init_thread", "int *argc, char ***argv, int required, int *provided",
-         "argc, argv, required, provided"),
-    ):  # fmt: skip
+        (
+            "Init_thread",
+            "int *argc, char ***argv, int required, int *provided",
+            "argc, argv, required, provided",
+        ),
+    ):
         yield _exported(
             name,
             declared,
@@ -159,7 +166,7 @@ def _special() -> Iterator[str]:
     # Arguments after the level cannot be passed on; MPI libraries ignore the call altogether.
     for prefix, real in (("MPI", "p3s_next"), ("PMPI", "p3s_real")):
         yield (
-            f'P3S_EXPORT int p3s_{prefix}_Pcontrol(const int level, ...)'
+            f"P3S_EXPORT int p3s_{prefix}_Pcontrol(const int level, ...)"
             f' __asm__("{prefix}_Pcontrol");\n'
             f"int p3s_{prefix}_Pcontrol(const int level, ...)\n{{\n"
             "    if (!p3s_real.Pcontrol) p3s_late(P3S_RA);\n"

@@ -110,9 +110,7 @@ def _probes() -> None:
         "buf count type message status", "p3s_mrecv(&h, &m, count, type);", before=take
     )
     CALLS["Imrecv"] = Wrapper(
-        "buf count type message request",
-        f"p3s_mrecv(&h, &m, count, type); {POSTED}",
-        before=take,
+        "buf count type message request", f"p3s_mrecv(&h, &m, count, type); {POSTED}", before=take
     )
 
 
@@ -125,11 +123,7 @@ def _completions() -> None:
     one_done = "p3s_completed(&h, w.nonnull); p3s_resolve(&w, 0, st);"
     CALLS["Wait"] = Wrapper("request status", one_done, one, one_end, _ST)
     CALLS["Test"] = Wrapper(
-        "request flag status",
-        f"if (*flag) {{ {one_done} }} else p3s_poll(&h);",
-        one,
-        one_end,
-        _ST,
+        "request flag status", f"if (*flag) {{ {one_done} }} else p3s_poll(&h);", one, one_end, _ST
     )
     many = (
         "struct p3s_wait w; MPI_Status *st = p3s_wait_begin(&w, {n}, requests, statuses,"

@@ -100,8 +100,9 @@ def _files() -> dict[str, Wrapper]:
         "File_sync": "file",
     }.items():
         out[name] = Wrapper(args, _on(_FILE))
-    for name in names("read read_all read_shared read_ordered write write_all write_shared"
-                      " write_ordered"):  # fmt: skip
+    for name in names(
+        "read read_all read_shared read_ordered write write_all write_shared write_ordered"
+    ):
         out[f"File_{name}"] = Wrapper("file buf count type status", moved)
         if "ordered" not in name:
             out[f"File_i{name}"] = Wrapper("file buf count type request", f"{moved} {POSTED}")

@@ -66,13 +66,32 @@ def missing() -> str:
     if made.returncode:
         return f"no network namespaces here: {_said(made)}"
     try:
-        for words in (["link", "add", "p0", "type", "veth", "peer", "name", "p1"],
-                      ["link", "add", "br0", "type", "bridge"]):
+        for words in (
+            ["link", "add", "p0", "type", "veth", "peer", "name", "p1"],
+            ["link", "add", "br0", "type", "bridge"],
+        ):
             done = _try("ip", "-n", name, *words)
             if done.returncode:
                 return f"no virtual links or bridges here: {_said(done)}"
-        done = _try("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "p0", "root", "tbf",
-                    "rate", RATE, "burst", BURST, "latency", LATENCY)
+        done = _try(
+            "ip",
+            "netns",
+            "exec",
+            name,
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "p0",
+            "root",
+            "tbf",
+            "rate",
+            RATE,
+            "burst",
+            BURST,
+            "latency",
+            LATENCY,
+        )
         return f"no token bucket here: {_said(done)}" if done.returncode else ""
     finally:
         _try("ip", "netns", "del", name)
@@ -84,8 +103,9 @@ def _said(done: subprocess.CompletedProcess[str]) -> str:
 
 def _try(*words: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-    return subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
-                          env=env)
+    return subprocess.run(
+        words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=env
+    )
 
 
 def _do(*words: str) -> None:
@@ -112,13 +132,22 @@ class Cluster:
     long (needs ``switch``, which compile_switch makes).
     """
 
-    def __init__(self, work: Path, nodes: int = 4, *, rate: str | None = RATE,
-                 burst: str = BURST, trunk: Trunk | None = None, delay_us: int = 0,
-                 switch: Path | None = None) -> None:
+    def __init__(
+        self,
+        work: Path,
+        nodes: int = 4,
+        *,
+        rate: str | None = RATE,
+        burst: str = BURST,
+        trunk: Trunk | None = None,
+        delay_us: int = 0,
+        switch: Path | None = None,
+    ) -> None:
         self.work, self.nodes, self.rate, self.burst = Path(work), nodes, rate, burst
         self.trunk, self.delay_us, self._switch = trunk, delay_us, switch
         self.name = PREFIX + "".join(
-            secrets.choice(string.ascii_lowercase) for _ in range(_LETTERS))
+            secrets.choice(string.ascii_lowercase) for _ in range(_LETTERS)
+        )
         self.hub = f"{self.name}hub"
         self.hosts = tuple(f"{self.name}{node}" for node in range(nodes))
         self.run, self.agent = self.work / "run", self.work / "agent"
@@ -147,7 +176,8 @@ class Cluster:
     def _make(self) -> None:
         _OWNERS.mkdir(exist_ok=True)
         (_OWNERS / self.name).write_text(
-            " ".join([str(os.getpid()), _born(os.getpid()), self.hub, *self.hosts]))
+            " ".join([str(os.getpid()), _born(os.getpid()), self.hub, *self.hosts])
+        )
         names = [f"{self.address(i)} {host}" for i, host in enumerate(self.hosts)]
         for space in (self.hub, *self.hosts):
             own = NETNS / space
@@ -157,16 +187,36 @@ class Cluster:
             _do("ip", "-n", space, "link", "set", "lo", "up")
             for name, value in TCP.items():
                 # Each namespace has its own; `ip netns exec` mounts /sys, not /proc, anew.
-                _do("ip", "netns", "exec", space, "sh", "-c",
-                    f"echo {value} > /proc/sys/net/ipv4/{name}")
+                _do(
+                    "ip",
+                    "netns",
+                    "exec",
+                    space,
+                    "sh",
+                    "-c",
+                    f"echo {value} > /proc/sys/net/ipv4/{name}",
+                )
         bridges = [] if self.delay_us else ["br0"] + (["br1"] if self.trunk else [])
         for bridge in bridges:
             _do("ip", "-n", self.hub, "link", "add", bridge, "type", "bridge")
             _do("ip", "-n", self.hub, "link", "set", bridge, "up")
         for node, host in enumerate(self.hosts):
             port = f"v{node}"
-            _do("ip", "-n", self.hub, "link", "add", port, "type", "veth", "peer", "name", "eth0",
-                "netns", host)
+            _do(
+                "ip",
+                "-n",
+                self.hub,
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                host,
+            )
             if bridges:
                 side = 1 if self.trunk and node not in self.trunk.first else 0
                 _do("ip", "-n", self.hub, "link", "set", port, "master", f"br{side}")
@@ -187,8 +237,25 @@ class Cluster:
 
     @staticmethod
     def _limit(space: str, device: str, rate: str, burst: str) -> None:
-        _do("ip", "netns", "exec", space, "tc", "qdisc", "add", "dev", device, "root", "tbf",
-            "rate", rate, "burst", burst, "latency", LATENCY)
+        _do(
+            "ip",
+            "netns",
+            "exec",
+            space,
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            device,
+            "root",
+            "tbf",
+            "rate",
+            rate,
+            "burst",
+            burst,
+            "latency",
+            LATENCY,
+        )
 
     def _delay(self) -> None:
         """Put a switch between the nodes that holds every frame for some time."""
@@ -197,13 +264,17 @@ class Cluster:
         off = ("tx", "off", "tso", "off", "gso", "off", "gro", "off")
         ports = [f"v{node}" for node in range(self.nodes)]
         for space, device in [(host, "eth0") for host in self.hosts] + [
-                (self.hub, port) for port in ports]:
+            (self.hub, port) for port in ports
+        ]:
             # Else frames larger than the interface's, without checksums, reach the switch.
             _do("ip", "netns", "exec", space, "ethtool", "-K", device, *off)
         self._switching = subprocess.Popen(
             ["ip", "netns", "exec", self.hub, str(self._switch), str(self.delay_us), *ports],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True)
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def processes(self) -> list[int]:
         """Return the ids of the processes on the nodes (not the switch)."""
@@ -213,8 +284,11 @@ class Cluster:
         """Return Slurm's topology.conf of the cluster: one switch, or two and one above them."""
         first = self.trunk.first if self.trunk else tuple(range(self.nodes))
         second = [node for node in range(self.nodes) if node not in first]
-        lines = [f"SwitchName=s{i} Nodes={','.join(self.hosts[node] for node in side)}"
-                 for i, side in enumerate((first, second)) if side]
+        lines = [
+            f"SwitchName=s{i} Nodes={','.join(self.hosts[node] for node in side)}"
+            for i, side in enumerate((first, second))
+            if side
+        ]
         if len(lines) > 1:
             lines.append("SwitchName=top Switches=s0,s1")
         return "\n".join([*lines, ""])
@@ -259,13 +333,22 @@ def openmpi_words(cluster: Cluster) -> list[str]:
     memory without single copy; waiting ranks yield, because all nodes share this machine's cores.
     """
     settings = {
-        "plm_rsh_agent": str(cluster.agent), "pml": "ob1", "btl": "tcp,vader,self",
-        "btl_vader_single_copy_mechanism": "none", "mpi_yield_when_idle": "1",
-        "btl_tcp_if_include": "eth0", "oob_tcp_if_include": "eth0",
+        "plm_rsh_agent": str(cluster.agent),
+        "pml": "ob1",
+        "btl": "tcp,vader,self",
+        "btl_vader_single_copy_mechanism": "none",
+        "mpi_yield_when_idle": "1",
+        "btl_tcp_if_include": "eth0",
+        "oob_tcp_if_include": "eth0",
     }
     words = [word for name, value in settings.items() for word in ("--mca", name, value)]
-    return [*cluster.command(0, "/usr/bin/mpiexec.openmpi"), "--oversubscribe", "--bind-to",
-            "none", *words]
+    return [
+        *cluster.command(0, "/usr/bin/mpiexec.openmpi"),
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        *words,
+    ]
 
 
 def _born(pid: int) -> str:

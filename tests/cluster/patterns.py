@@ -16,9 +16,16 @@ WORK_NS = 5_000_000
 #: ranks share cores; phase times of such patterns repeat within 2 % only with more computation.
 LONG_WORK_NS = 10_000_000
 _CALLS = {
-    "send": "MPI_Send", "isend": "MPI_Isend", "recv": "MPI_Recv", "irecv": "MPI_Irecv",
-    "barrier": "MPI_Barrier", "bcast": "MPI_Bcast", "reduce": "MPI_Reduce",
-    "allreduce": "MPI_Allreduce", "allgather": "MPI_Allgather", "alltoall": "MPI_Alltoall",
+    "send": "MPI_Send",
+    "isend": "MPI_Isend",
+    "recv": "MPI_Recv",
+    "irecv": "MPI_Irecv",
+    "barrier": "MPI_Barrier",
+    "bcast": "MPI_Bcast",
+    "reduce": "MPI_Reduce",
+    "allreduce": "MPI_Allreduce",
+    "allgather": "MPI_Allgather",
+    "alltoall": "MPI_Alltoall",
 }
 _ROOTED = ("bcast", "reduce")
 
@@ -55,11 +62,13 @@ class Pattern:
         """Let a rank compute before its next call."""
         self._work[rank] = self._work.get(rank, 0) + round(ns)
 
-    def add(self, rank: int, op: str, peer: int = -1, nbytes: int = 0, tag: int = 0,
-            **more: Any) -> None:
+    def add(
+        self, rank: int, op: str, peer: int = -1, nbytes: int = 0, tag: int = 0, **more: Any
+    ) -> None:
         """Append a call."""
-        self.lines[rank].append(Line(op, peer, nbytes, tag, work_ns=self._work.pop(rank, 0),
-                                     **more))
+        self.lines[rank].append(
+            Line(op, peer, nbytes, tag, work_ns=self._work.pop(rank, 0), **more)
+        )
 
     def exchange(self, rank: int, peer: int, nbytes: int, tag: int = 0) -> None:
         """Append a sendrecv of the same size with one partner."""
@@ -67,8 +76,10 @@ class Pattern:
 
     def write_script(self, path: Path) -> Path:
         """Write the script that truth.c executes."""
-        text = [f"comm {comm} {len(members)} {' '.join(map(str, members))}"
-                for comm, members in self.comms.items()]
+        text = [
+            f"comm {comm} {len(members)} {' '.join(map(str, members))}"
+            for comm, members in self.comms.items()
+        ]
         for rank, lines in enumerate(self.lines):
             for line in lines:
                 words = [line.op, line.peer, line.nbytes, line.tag, line.comm, line.work_ns]
@@ -94,11 +105,16 @@ class Pattern:
                     trace.add(rank, call, nbytes=line.nbytes, **common)
                 elif line.op == "sendrecv":
                     trace.add(rank, "MPI_Sendrecv", line.peer, line.nbytes, tag=line.tag, **common)
-                    trace.add(rank, "MPI_Sendrecv_recv", line.peer2, line.nbytes2, tag=line.tag2,
-                              comm=line.comm)
+                    trace.add(
+                        rank,
+                        "MPI_Sendrecv_recv",
+                        line.peer2,
+                        line.nbytes2,
+                        tag=line.tag2,
+                        comm=line.comm,
+                    )
                 elif line.op in ("send", "isend", "recv", "irecv"):
-                    trace.add(rank, _CALLS[line.op], line.peer, line.nbytes, tag=line.tag,
-                              **common)
+                    trace.add(rank, _CALLS[line.op], line.peer, line.nbytes, tag=line.tag, **common)
                 else:
                     root = line.peer if line.op in _ROOTED else -1
                     # A scaled trace has what a rank sends to all members (docs/formats.md).
@@ -130,8 +146,12 @@ def halo(n: int = 16, *, side: int = 4, nbytes: int = 32768, turns: int = 20) ->
     rows = n // side
     for rank in range(n):
         row, col = divmod(rank, side)
-        near = [((row - 1) % rows * side + col, 0), ((row + 1) % rows * side + col, 1),
-                (row * side + (col - 1) % side, 2), (row * side + (col + 1) % side, 3)]
+        near = [
+            ((row - 1) % rows * side + col, 0),
+            ((row + 1) % rows * side + col, 1),
+            (row * side + (col - 1) % side, 2),
+            (row * side + (col + 1) % side, 3),
+        ]
         for turn in range(turns):
             pattern.work(rank, WORK_NS * uneven[rank, turn])
             for peer, tag in near:
@@ -172,8 +192,9 @@ def wave2(n: int = 16) -> Pattern:
     return _sweep("wave2", n, 4, 16384, 10)
 
 
-def doubling(name: str, nbytes: int, n: int = 16, turns: int = 40,
-             work_ns: int = LONG_WORK_NS) -> Pattern:
+def doubling(
+    name: str, nbytes: int, n: int = 16, turns: int = 40, work_ns: int = LONG_WORK_NS
+) -> Pattern:
     """Recursive doubling: exchanges with rank XOR 1, 2, 4, 8."""
     pattern, uneven = Pattern(name, n), _imbalance(n, turns)
     for rank in range(n):
@@ -186,8 +207,9 @@ def doubling(name: str, nbytes: int, n: int = 16, turns: int = 40,
     return pattern
 
 
-def allreduce(name: str, nbytes: int, n: int = 16, turns: int = 10,
-              work_ns: int = WORK_NS) -> Pattern:
+def allreduce(
+    name: str, nbytes: int, n: int = 16, turns: int = 10, work_ns: int = WORK_NS
+) -> Pattern:
     """MPI_Allreduce of all ranks; computation uneven by up to 25 %."""
     pattern, uneven = Pattern(name, n), _imbalance(n, turns)
     for rank in range(n):
@@ -241,8 +263,16 @@ def crossing(n: int = 16, *, nbytes: int = 65536, turns: int = 10) -> Pattern:
     for rank in range(n):
         for turn in range(turns):
             pattern.work(rank, WORK_NS * uneven[rank, turn])
-            pattern.add(rank, "sendrecv", (rank + n // 4) % n, 1024, 1,
-                        peer2=(rank - n // 4) % n, nbytes2=1024, tag2=1)
+            pattern.add(
+                rank,
+                "sendrecv",
+                (rank + n // 4) % n,
+                1024,
+                1,
+                peer2=(rank - n // 4) % n,
+                nbytes2=1024,
+                tag2=1,
+            )
             pattern.exchange(rank, (rank + n // 2) % n, nbytes)
     return pattern
 
@@ -255,8 +285,16 @@ def shift(n: int = 16, *, nbytes: int = 49152, turns: int = 20) -> Pattern:
             pattern.work(rank, WORK_NS * uneven[rank, turn])
             for far in (1, 5):
                 if rank + far < n and rank >= far:
-                    pattern.add(rank, "sendrecv", rank + far, nbytes, far, peer2=rank - far,
-                                nbytes2=nbytes, tag2=far)
+                    pattern.add(
+                        rank,
+                        "sendrecv",
+                        rank + far,
+                        nbytes,
+                        far,
+                        peer2=rank - far,
+                        nbytes2=nbytes,
+                        tag2=far,
+                    )
                 elif rank + far < n:
                     pattern.add(rank, "send", rank + far, nbytes, far)
                 elif rank >= far:
@@ -305,8 +343,7 @@ def hubs(n: int = 16, *, nbytes: int = 40000, turns: int = 15) -> Pattern:
     return pattern
 
 
-def collectives(name: str, calls: list[tuple[str, int]], n: int = 16,
-                turns: int = 15) -> Pattern:
+def collectives(name: str, calls: list[tuple[str, int]], n: int = 16, turns: int = 15) -> Pattern:
     """Collectives of all ranks, each after its own computation; roots take turns."""
     pattern, uneven = Pattern(name, n), _imbalance(n, turns)
     for rank in range(n):
@@ -325,8 +362,7 @@ PATTERNS: dict[str, Callable[[], Pattern]] = {
     "wave2": wave2,
     "rd": lambda: doubling("rd", 8192),
     "rd2": lambda: doubling("rd2", 65000, turns=10, work_ns=WORK_NS),
-    "allreduce 8 KiB": lambda: allreduce("allreduce 8 KiB", 8192, turns=40,
-                                         work_ns=LONG_WORK_NS),
+    "allreduce 8 KiB": lambda: allreduce("allreduce 8 KiB", 8192, turns=40, work_ns=LONG_WORK_NS),
     "allreduce 256 KiB": lambda: allreduce("allreduce 256 KiB", 262144, turns=10),
     "cg 65,000 B": lambda: cg("cg 65,000 B", 65000),
     "cg 128 KiB": lambda: cg("cg 128 KiB", 131072),

@@ -54,16 +54,36 @@ def build(directory: Path, mpicc: str = "/usr/bin/mpicc.openmpi") -> Path:
     return path
 
 
-def measure(cluster: Cluster, program: Path, pattern: Pattern, directory: Path, *,
-            repetitions: int = 20, warmup: int = 2, timeout_s: float = 60.0) -> Truth:
+def measure(
+    cluster: Cluster,
+    program: Path,
+    pattern: Pattern,
+    directory: Path,
+    *,
+    repetitions: int = 20,
+    warmup: int = 2,
+    timeout_s: float = 60.0,
+) -> Truth:
     """Run a pattern for real, ranks in blocks over the nodes."""
     script = pattern.write_script(Path(directory) / "script.txt")
     result = Path(directory) / "result.bin"
     result.unlink(missing_ok=True)
     per = -(-pattern.n // cluster.nodes)
     hosts = ",".join(f"{host}:{per}" for host in cluster.hosts)
-    words = [*openmpi_words(cluster), "--host", hosts, "--map-by", "slot", "-n", str(pattern.n),
-             str(program), str(script), str(result), str(repetitions), str(warmup)]
+    words = [
+        *openmpi_words(cluster),
+        "--host",
+        hosts,
+        "--map-by",
+        "slot",
+        "-n",
+        str(pattern.n),
+        str(program),
+        str(script),
+        str(result),
+        str(repetitions),
+        str(warmup),
+    ]
     run(words, timeout_s)
     return read(pattern, result)
 
@@ -71,8 +91,15 @@ def measure(cluster: Cluster, program: Path, pattern: Pattern, directory: Path, 
 def run(words: list[str], timeout_s: float) -> str:
     """Run a command under a time limit and return what it printed; its group never outlives it."""
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=env,
-                               stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=env,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
         said, _ = process.communicate(timeout=timeout_s)
     except BaseException:
@@ -89,10 +116,10 @@ def read(pattern: Pattern, path: Path) -> Truth:
     """Read a result file of truth.c."""
     data = np.fromfile(path, dtype=np.int64)
     ranks, repetitions = int(data[0]), int(data[1])
-    counts, at, times = data[2:2 + ranks], 2 + ranks, []
+    counts, at, times = data[2 : 2 + ranks], 2 + ranks, []
     for count in counts.tolist():
         size = 3 * count * repetitions
-        times.append(data[at:at + size].reshape(repetitions, count, 3))
+        times.append(data[at : at + size].reshape(repetitions, count, 3))
         at += size
     if ranks != pattern.n or at != len(data) or counts.tolist() != [len(x) for x in pattern.lines]:
         raise RuntimeError(f"{path}: not a result of {pattern.name}")

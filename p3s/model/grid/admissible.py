@@ -21,8 +21,9 @@ _KINDS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
 _ENOUGH = 3
 
 
-def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
-          powers: bool = False) -> dict[str, Any]:
+def learn(
+    counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False, powers: bool = False
+) -> dict[str, Any]:
     """Return what is known of the counts a program accepts: {kind, k, sure, counts, failed}.
 
     counts, failed: process counts that ran, and that did not (a refusal or another failure);
@@ -33,9 +34,12 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
     """
     failed = sorted(set(failed) - set(counts))
     k = math.gcd(*counts)
-    holds = [name for name, (_, test) in _KINDS.items()
-             if not (name == "multiples" and (k < 2 or len(counts) < 2))
-             and all(test(n, k) for n in counts)]
+    holds = [
+        name
+        for name, (_, test) in _KINDS.items()
+        if not (name == "multiples" and (k < 2 or len(counts) < 2))
+        and all(test(n, k) for n in counts)
+    ]
     telling = [name for name in holds if not any(_KINDS[name][1](n, k) for n in failed)]
     kind, sure = "any", False
     if failed and telling:
@@ -47,8 +51,9 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
     return {"kind": kind, "k": k, "sure": sure, "counts": sorted(counts), "failed": failed}
 
 
-def relearn(known: Mapping[str, Any], ran: Sequence[int], failed: Sequence[int], cart: bool
-            ) -> dict[str, Any]:
+def relearn(
+    known: Mapping[str, Any], ran: Sequence[int], failed: Sequence[int], cart: bool
+) -> dict[str, Any]:
     """Return what is known with the counts that the program ran and failed at since."""
     counts = sorted({*known["counts"], *ran})
     refused = sorted({*known["failed"], *failed} - set(counts))
@@ -60,7 +65,8 @@ def relearn(known: Mapping[str, Any], ran: Sequence[int], failed: Sequence[int],
 def admits(known: Mapping[str, Any], n: int) -> bool:
     """Tell whether a count is of the kind the program was seen to run at."""
     return n not in known["failed"] and (
-        n in known["counts"] or _KINDS[known["kind"]][1](n, known["k"]))
+        n in known["counts"] or _KINDS[known["kind"]][1](n, known["k"])
+    )
 
 
 def text(known: Mapping[str, Any]) -> str:
@@ -71,8 +77,11 @@ def text(known: Mapping[str, Any]) -> str:
     ran = f"ran at {_list(known['counts'])}, failed at {_list(known['failed'])}"
     if known["kind"] == "any":
         return f"the program {ran}"
-    return f"the program {ran}: " + (f"it seems to take {name} only" if known["sure"] else
-                                     f"all are {name}, whether it takes others is not known")
+    return f"the program {ran}: " + (
+        f"it seems to take {name} only"
+        if known["sure"]
+        else f"all are {name}, whether it takes others is not known"
+    )
 
 
 def doubt(model: Mapping[str, Any], n: int) -> str | None:
@@ -92,8 +101,9 @@ def candidates(known: Mapping[str, Any], top: int) -> list[int]:
     Those of a kind end below a failure above all counts that ran which is of that kind, too.
     """
     largest, test = max(known["counts"], default=0), _KINDS[known["kind"]][1]
-    too_many = [n for n in known["failed"]
-                if known["kind"] != "any" and n > largest and test(n, known["k"])]
+    too_many = [
+        n for n in known["failed"] if known["kind"] != "any" and n > largest and test(n, known["k"])
+    ]
     return [n for n in range(3, min([top, *too_many])) if admits(known, n)]
 
 
@@ -109,6 +119,7 @@ def probes(counts: Sequence[int]) -> list[int]:
 
     The counts themselves where they are no more.
     """
+
     def either(pair: Iterable[int]) -> tuple[int, int]:
         kinds = {name for n in pair for name, (_, test) in _KINDS.items() if test(n, 3)}
         return len(kinds), -sum(pair)

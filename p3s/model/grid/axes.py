@@ -81,19 +81,41 @@ def _some(axis: Axis, g: GridAt) -> Line:
     """Return the lines of some ranks: of a dimension without a table of all."""
     if isinstance(axis, int):
         none = np.zeros((1, 1), dtype=np.int64)
-        return Line(g.size, g.coords[axis], np.full(g.size, g.dims[axis]), g.inside, none,
-                    np.zeros(g.size, dtype=np.int64), g, axis, g.dims[axis])
+        return Line(
+            g.size,
+            g.coords[axis],
+            np.full(g.size, g.dims[axis]),
+            g.inside,
+            none,
+            np.zeros(g.size, dtype=np.int64),
+            g,
+            axis,
+            g.dims[axis],
+        )
     assert g.whole is not None
     of = line(axis, g.whole)
-    return Line(g.size, of.c[g.ranks], of.p[g.ranks], of.member[g.ranks], of.table,
-                of.which[g.ranks], most=of.longest)
+    return Line(
+        g.size,
+        of.c[g.ranks],
+        of.p[g.ranks],
+        of.member[g.ranks],
+        of.table,
+        of.which[g.ranks],
+        most=of.longest,
+    )
 
 
 def _line(axis: Axis, g: GridAt) -> Line:
     ranks = np.arange(g.n)
     if axis is None:
-        return Line(g.n, ranks, np.full(g.n, g.n), np.ones(g.n, dtype=bool), ranks[None, :],
-                    np.zeros(g.n, dtype=np.int64))
+        return Line(
+            g.n,
+            ranks,
+            np.full(g.n, g.n),
+            np.ones(g.n, dtype=bool),
+            ranks[None, :],
+            np.zeros(g.n, dtype=np.int64),
+        )
     if isinstance(axis, int):
         p = g.dims[axis]
         label = np.zeros(g.n, dtype=np.int64)
@@ -109,7 +131,7 @@ def _line(axis: Axis, g: GridAt) -> Line:
     table = np.full((max(len(members), 1), max(length, 1)), -1, dtype=np.int64)
     place, size = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
     for i, m in enumerate(members):
-        table[i, :len(m)] = m
+        table[i, : len(m)] = m
         place[list(m)] = np.arange(len(m))
         size[list(m)] = len(m)
     return Line(g.n, place, size, number >= 0, table, np.maximum(number, 0))

@@ -24,8 +24,7 @@ _TIMES, _MORE, _TIMES_KNOWN = 1.25, 1.0, 1.5
 _ALL_RANKS = 0.5
 
 
-def settled(tables: Sequence[PointTable], known: Statement | None
-            ) -> tuple[Statement | None, str]:
+def settled(tables: Sequence[PointTable], known: Statement | None) -> tuple[Statement | None, str]:
     """Return what is known of the grid if the traces allow it, and why it was dropped if not.
 
     Raises Contradiction and P3SError where the user says what the traces do not allow; what
@@ -37,7 +36,8 @@ def settled(tables: Sequence[PointTable], known: Statement | None
         nodes = collect_nodes(tables, {k: bool(v) for k, v in tag_splits(tables).items()})
         choice = choose_grid(nodes, tables, known)
         why = contradiction(nodes, choice, choose_grid(nodes, tables), _TIMES) or contradiction(
-            nodes, choice, choose_grid(nodes, tables, Statement()), _TIMES_KNOWN)
+            nodes, choice, choose_grid(nodes, tables, Statement()), _TIMES_KNOWN
+        )
         if why:
             raise Contradiction(why)
     except P3SError as err:
@@ -47,16 +47,16 @@ def settled(tables: Sequence[PointTable], known: Statement | None
     return known, ""
 
 
-def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice, times: float
-                  ) -> str:
+def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice, times: float) -> str:
     """Return why a grid cannot be the program's, "" where it can.
 
     What the free choice explains must be explained on it too, at no more than so many ``times``
     the cost.
     """
     worse = {i: _price(choice, i) - _price(free, i) for i in choice.explained}
-    without = [i for i in worse if choice.explained[i].unexplained
-               and not free.explained[i].unexplained]
+    without = [
+        i for i in worse if choice.explained[i].unexplained and not free.explained[i].unexplained
+    ]
     total = sum(_price(free, i) for i in worse)
     if not without and sum(worse.values()) <= (times - 1) * total + _MORE:
         return ""
@@ -76,8 +76,11 @@ def _named(grid: GridAt, other: GridAt) -> str:
     """Return the extents of a grid, with the order of its ranks where nothing else is different."""
     if sorted(grid.dims) != sorted(other.dims):
         return shape(grid.dims)
-    fastest = dimensions(grid.layout, len(grid.dims))[-1] if grid.layout in (
-        "row", "column") or grid.layout.isdigit() else None
+    fastest = (
+        dimensions(grid.layout, len(grid.dims))[-1]
+        if grid.layout in ("row", "column") or grid.layout.isdigit()
+        else None
+    )
     return shape(grid.dims) + ("" if fastest is None else f" (dimension {fastest} fastest)")
 
 
@@ -86,11 +89,13 @@ def _price(choice: GridChoice, i: int) -> float:
     found = choice.explained[i]
     several = choice.family.ndims > 1
     return found.cost - _ALL_RANKS * several * sum(
-        r["kind"] in FAMILIES and r.get("axis", 0) is None for r in found.relations)
+        r["kind"] in FAMILIES and r.get("axis", 0) is None for r in found.relations
+    )
 
 
-def misled(model: Mapping[str, Any], report: Mapping[str, Any],
-           free: Callable[[], Mapping[str, Any]]) -> str:
+def misled(
+    model: Mapping[str, Any], report: Mapping[str, Any], free: Callable[[], Mapping[str, Any]]
+) -> str:
     """Return why a grid cannot be the program's by the count that was held out, "" where it can.
 
     report: the hold-out on that grid; free: makes the one without. Only where the smaller counts
@@ -99,12 +104,18 @@ def misled(model: Mapping[str, Any], report: Mapping[str, Any],
     last = max(model["counts"])
     smaller = [dims for n, dims in model["grid"]["dims"].items() if int(n) < last]
     wrong = _missed(report)
-    if not wrong or any(max(extents) < 2 for extents in zip(*smaller, strict=True)) \
-            or len(smaller[0]) == 1 or _missed(free()) != 0:
+    if (
+        not wrong
+        or any(max(extents) < 2 for extents in zip(*smaller, strict=True))
+        or len(smaller[0]) == 1
+        or _missed(free()) != 0
+    ):
         return ""
     here = shape(model["grid"]["dims"][str(last)])
-    return (f"rules of the smaller counts miss {wrong:,} of {report['p2p_triples']['true']:,} "
-            f"messages at {processes(last)} on a grid of {here}, and none without it")
+    return (
+        f"rules of the smaller counts miss {wrong:,} of {report['p2p_triples']['true']:,} "
+        f"messages at {processes(last)} on a grid of {here}, and none without it"
+    )
 
 
 def _missed(report: Mapping[str, Any]) -> int | None:

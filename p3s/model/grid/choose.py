@@ -42,14 +42,17 @@ def cart_of(tables: Sequence[PointTable]) -> Cart:
         got = per[ndims]
         if len(got) == len(tables):
             periods = {p.periods or (False,) * ndims for p in got.values()}
-            return Cart({n: p.dims for n, p in got.items() if p.dims},
-                        {n: p.members for n, p in got.items()},
-                        periods.pop() if len(periods) == 1 else None)
+            return Cart(
+                {n: p.dims for n, p in got.items() if p.dims},
+                {n: p.members for n, p in got.items()},
+                periods.pop() if len(periods) == 1 else None,
+            )
     return Cart({}, {}, None)
 
 
-def cart_grids(tables: Sequence[PointTable]
-               ) -> tuple[dict[int, tuple[int, ...]], tuple[bool, ...] | None]:
+def cart_grids(
+    tables: Sequence[PointTable],
+) -> tuple[dict[int, tuple[int, ...]], tuple[bool, ...] | None]:
     """Return the extents of the largest Cartesian communicator over all ranks, and its periods."""
     cart = cart_of(tables)
     return cart.dims, cart.periods
@@ -78,8 +81,9 @@ _DIMENSION = 0.5
 _POOR = 3.5
 
 
-def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable],
-                known: Statement | None = None) -> GridChoice:
+def choose_grid(
+    nodes: Sequence[Node], tables: Sequence[PointTable], known: Statement | None = None
+) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes.
 
     known: what is known of it beside the traces; neighbours on a known grid come first. An empty
@@ -91,20 +95,23 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable],
     if known:
         families = rules(known, counts, cart.dims, cart.members)
     else:
-        families = candidate_families(counts, cart.dims, cart.members) \
-            or candidate_families(counts)
+        families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
         families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
     search = _Search(nodes, tables, cart, known is not None)
     search.try_all(families)
     assert search.best is not None  # the 1-D line admits every count
-    if not cart.dims and not known and any(e.unexplained or e.cost > _POOR
-                                           for e in search.best.explained.values()):
+    if (
+        not cart.dims
+        and not known
+        and any(e.unexplained or e.cost > _POOR for e in search.best.explained.values())
+    ):
         search.try_all(part_families(counts))
     best = search.best
-    best.explained = {i: Explanation(list(e.relations), e.cost, e.unexplained,
-                                     list(e.ambiguous), e.rivals)
-                      for i, e in best.explained.items()}
+    best.explained = {
+        i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
+        for i, e in best.explained.items()
+    }
     _opposite_siblings(nodes, best)
     best.others = [(f.text(), cost) for f, cost in search.costs]
     return best
@@ -113,8 +120,9 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable],
 class _Search:
     """Prices families of grids; keeps the cheapest, of equal ones the first, which is simplest."""
 
-    def __init__(self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart,
-                 known: bool) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart, known: bool
+    ) -> None:
         self.known = known
         self.counts = [t.np for t in tables]
         self.tables = tables
@@ -130,8 +138,10 @@ class _Search:
         layouts: dict[tuple[Any, ...], list[int]] = {}
         for k, fam in enumerate(families):  # some tell nothing apart at the counts traced
             layouts.setdefault(tuple(g.key for g in self.grids(fam).values()), []).append(k)
-        rough = {alike[0]: _rough(self.grids(families[alike[0]]), self.todo)
-                 for alike in layouts.values()}
+        rough = {
+            alike[0]: _rough(self.grids(families[alike[0]]), self.todo)
+            for alike in layouts.values()
+        }
         chosen = -1
         costs: dict[int, float] = {}
         for alike in sorted(layouts.values(), key=lambda a: (rough[a[0]], a[0])):
@@ -140,8 +150,11 @@ class _Search:
                 continue
             costs.update((k, choice.cost) for k in alike)
             best = self.best
-            if best is None or choice.cost < best.cost - 1e-9 or (
-                    alike[0] < chosen and choice.cost < best.cost + 1e-9):
+            if (
+                best is None
+                or choice.cost < best.cost - 1e-9
+                or (alike[0] < chosen and choice.cost < best.cost + 1e-9)
+            ):
                 self.best, chosen = choice, alike[0]
                 choice.rivals = [families[k] for k in alike[1:]]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
@@ -156,14 +169,23 @@ class _Search:
         same = self.cart.dims and fam.ndims == len(next(iter(self.cart.dims.values())))
         known = self.cart.periods if same else None
         comms = Communicators(self.tables, grids)
-        cost = _DIMENSION * (fam.ndims - 1) + (0.5 if fam.part else 0.0) \
-            + (0.4 if fam.kind == "fixed" else 0.0) + comms.cost(self.places)
+        cost = (
+            _DIMENSION * (fam.ndims - 1)
+            + (0.5 if fam.part else 0.0)
+            + (0.4 if fam.kind == "fixed" else 0.0)
+            + comms.cost(self.places)
+        )
         explained: dict[int, Explanation] = {}
         for pairs, loose, members in self.todo:
             if self.best is not None and cost > self.best.cost + 1e-9:
                 return None
-            found = explain([Pairs(grids[n], r, q) for n, r, q in pairs], known, loose,
-                            _axes(comms, members), self.known)
+            found = explain(
+                [Pairs(grids[n], r, q) for n, r, q in pairs],
+                known,
+                loose,
+                _axes(comms, members),
+                self.known,
+            )
             cost += found.cost * len(members)
             explained.update(dict.fromkeys(members, found))
         return GridChoice(fam, grids, dict(sorted(explained.items())), cost, [], known, comms)
@@ -171,9 +193,11 @@ class _Search:
 
 def _rough(grids: Mapping[int, GridAt], todo: Sequence[Todo]) -> float:
     """Return a first guess at the cost of a grid."""
-    return sum(len(members) * rough_cost([grids[n] for n, _, _ in pairs],
-                                         [(r, q) for _, r, q in pairs])
-               for pairs, _, members in todo if pairs)
+    return sum(
+        len(members) * rough_cost([grids[n] for n, _, _ in pairs], [(r, q) for _, r, q in pairs])
+        for pairs, _, members in todo
+        if pairs
+    )
 
 
 Todo = tuple[list[tuple[int, np.ndarray, np.ndarray]], bool, dict[int, Used]]
@@ -188,8 +212,11 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
         pairs = [(n, *unique_pairs(node.rows[n])) for n in counts if n in node.rows]
         loose = f"{node.site}:{node.op}" in varying
         places = used(node)
-        key = bytes([loose]) + repr(sorted(places)).encode() + b"|".join(
-            np.array([n]).tobytes() + r.tobytes() + q.tobytes() for n, r, q in pairs)
+        key = (
+            bytes([loose])
+            + repr(sorted(places)).encode()
+            + b"|".join(np.array([n]).tobytes() + r.tobytes() + q.tobytes() for n, r, q in pairs)
+        )
         out.setdefault(key, (pairs, loose, {}))[2][i] = places
     return list(out.values())
 
@@ -197,8 +224,12 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
 def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[PlaceLaw]:
     """Return the laws of sub-communicators on which a node's messages travel."""
     laws = comms.cover(next(iter(members.values()))).laws
-    return [law for law in laws if law["kind"] not in ("world", "self", "odd")
-            and not (law["kind"] == "axes" and "grid" not in law and len(law["axes"]) == 1)]
+    return [
+        law
+        for law in laws
+        if law["kind"] not in ("world", "self", "odd")
+        and not (law["kind"] == "axes" and "grid" not in law and len(law["axes"]) == 1)
+    ]
 
 
 def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
@@ -211,8 +242,9 @@ def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
     sign_of_tag: dict[tuple[tuple[int, ...], int], int] = {}
     order = sorted(choice.explained, key=lambda i: (nodes[i].tag is None, nodes[i].tag or 0))
     for kind in (SEND, RECV):
-        usual = _first_sign([choice.explained[i] for i in order if nodes[i].kind == kind],
-                            -1 if kind == SEND else 1)
+        usual = _first_sign(
+            [choice.explained[i] for i in order if nodes[i].kind == kind], -1 if kind == SEND else 1
+        )
         turn: dict[tuple[tuple[int, ...], str], int] = {}
         for i in order:
             node, e = nodes[i], choice.explained[i]
@@ -252,8 +284,9 @@ def _first_sign(explained: Sequence[Explanation], default: int) -> int:
     return default if votes == 0 else 1 if votes > 0 else -1
 
 
-def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequence[PointTable],
-                  choice: GridChoice) -> dict[tuple[str, str], bool]:
+def decide_splits(
+    splits: Mapping[tuple[str, str], bool | None], tables: Sequence[PointTable], choice: GridChoice
+) -> dict[tuple[str, str], bool]:
     """Decide the open splits on the grid of the program: the cheaper explanation wins.
 
     At equal cost, and where directions stay open without the tags, the tags are used.
@@ -262,34 +295,41 @@ def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequenc
     known: dict[bytes, Explanation] = {}
 
     def explained(pairs: Sequence[Pairs]) -> Explanation:
-        key = b"|".join(np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
-                        for p in pairs)
+        key = b"|".join(
+            np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes() for p in pairs
+        )
         if key not in known:
             known[key] = explain(pairs, choice.periods)
         return known[key]
 
     for key in (k for k, v in splits.items() if v is None):
-        found = {split: [explained(pairs) for pairs in _pairs_by_tag(tables, key, split, choice)]
-                 for split in (False, True)}
+        found = {
+            split: [explained(pairs) for pairs in _pairs_by_tag(tables, key, split, choice)]
+            for split in (False, True)
+        }
         cost = {split: sum(e.cost for e in each) for split, each in found.items()}
         out[key] = any(e.ambiguous for e in found[False]) or cost[True] <= cost[False]
     return out
 
 
-def _pairs_by_tag(tables: Sequence[PointTable], key: tuple[str, str], split: bool,
-                  choice: GridChoice) -> list[list[Pairs]]:
+def _pairs_by_tag(
+    tables: Sequence[PointTable], key: tuple[str, str], split: bool, choice: GridChoice
+) -> list[list[Pairs]]:
     """Return the pairs of one (site, operation) at all counts, of each tag if ``split``."""
     out: dict[int, list[Pairs]] = {}
     for t in tables:
-        tag = {i: g.tag if split else 0 for i, g in enumerate(t.groups)
-               if (g.site, g.op) == key}
+        tag = {i: g.tag if split else 0 for i, g in enumerate(t.groups) if (g.site, g.op) == key}
         rows = np.flatnonzero(np.isin(t.group, list(tag)))
         peer = np.array([t.groups[g].peer for g in t.group[rows].tolist()], dtype=np.int64)
         tags = np.array([tag[g] for g in t.group[rows].tolist()], dtype=np.int64)
         for each in dict.fromkeys(tags.tolist()):
             mine = (tags == each) & (peer >= 0)
             both = np.unique(np.stack([t.rank[rows][mine], peer[mine]], axis=1), axis=0)
-            out.setdefault(each, []).append(Pairs(
-                choice.grids[t.np], np.ascontiguousarray(both[:, 0]),
-                np.ascontiguousarray(both[:, 1])))
+            out.setdefault(each, []).append(
+                Pairs(
+                    choice.grids[t.np],
+                    np.ascontiguousarray(both[:, 0]),
+                    np.ascontiguousarray(both[:, 1]),
+                )
+            )
     return list(out.values())

@@ -32,8 +32,12 @@ def hidden(counts: Iterable[int], ndims: int, extents: ExtentsAt = dims_balanced
     return sum(p <= _HIDDEN for p in most)
 
 
-def left_open(counts: Sequence[int], dims: Sequence[int] = USUAL,
-              extents: ExtentsAt = dims_balanced, failed: Sequence[int] = ()) -> str:
+def left_open(
+    counts: Sequence[int],
+    dims: Sequence[int] = USUAL,
+    extents: ExtentsAt = dims_balanced,
+    failed: Sequence[int] = (),
+) -> str:
     """Return what counts cannot show of a grid, and which can; "" where they show all of it."""
     known = admissible.learn(counts, failed)
     own = _NDIMS.get(known["kind"])  # a program of squares has no grid of three dimensions
@@ -41,15 +45,21 @@ def left_open(counts: Sequence[int], dims: Sequence[int] = USUAL,
     found = [(ndims, hidden(counts, ndims, extents)) for ndims in dims]
     if not any(many for _, many in found):
         return ""
-    where = " and ".join(f"{_dimensions(many, ndims)} of a {ndims}-D grid"
-                         for ndims, many in found if many)
+    where = " and ".join(
+        f"{_dimensions(many, ndims)} of a {ndims}-D grid" for ndims, many in found if many
+    )
     tell = ",".join(map(str, telling(dims, extents, failed, counts)))
     return f"-n {','.join(map(str, counts))} leaves at most two ranks in {where}" + (
-        f"; {tell} would tell" if tell else "")
+        f"; {tell} would tell" if tell else ""
+    )
 
 
-def telling(dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced,
-            failed: Sequence[int] = (), like: Sequence[int] = ()) -> list[int]:
+def telling(
+    dims: Sequence[int] = USUAL,
+    extents: ExtentsAt = dims_balanced,
+    failed: Sequence[int] = (),
+    like: Sequence[int] = (),
+) -> list[int]:
     """Return small good counts that show grids whole, [] where there are none.
 
     like: counts that the program takes, of whose kind, squares say, others are to be.
@@ -69,9 +79,14 @@ def _dimensions(many: int, ndims: int) -> str:
     return f"{every}{_WORDS[many]} dimension{'s' * (many > 1)}"
 
 
-def choose(top: int, ran: Sequence[int] = (), failed: Sequence[int] = (),
-           dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced,
-           like: Sequence[int] = ()) -> list[int]:
+def choose(
+    top: int,
+    ran: Sequence[int] = (),
+    failed: Sequence[int] = (),
+    dims: Sequence[int] = USUAL,
+    extents: ExtentsAt = dims_balanced,
+    like: Sequence[int] = (),
+) -> list[int]:
     """Return the counts up to ``top`` to trace beside those that ran, ascending; the fewest.
 
     Together they show grids of ``dims`` dimensions as far as any do, are four at least and not
@@ -116,8 +131,9 @@ def _spread(top: int) -> float:
     return _SPREAD * max(1.0, math.sqrt(top / 32))
 
 
-def _score(counts: Sequence[int], top: int, dims: Sequence[int], extents: ExtentsAt
-           ) -> tuple[float, ...]:
+def _score(
+    counts: Sequence[int], top: int, dims: Sequence[int], extents: ExtentsAt
+) -> tuple[float, ...]:
     """Return how good counts are, the most important first."""
     ordered = sorted(counts)
     if not ordered:
@@ -126,8 +142,15 @@ def _score(counts: Sequence[int], top: int, dims: Sequence[int], extents: Extent
     below = sum(min(extents(n, ndims)) > 1 for n in ordered[:-1] for ndims in dims)
     varied = math.gcd(*ordered) <= 2 and any(n & (n - 1) for n in ordered)
     steps = max((b / a for a, b in zip(ordered, ordered[1:], strict=False)), default=1.0)
-    return (_shown(ordered, dims, extents), varied, largest >= _NEAR * top,
-            largest >= _spread(top) * ordered[0], below, -steps, -sum(ordered))
+    return (
+        _shown(ordered, dims, extents),
+        varied,
+        largest >= _NEAR * top,
+        largest >= _spread(top) * ordered[0],
+        below,
+        -steps,
+        -sum(ordered),
+    )
 
 
 def _shown(counts: Sequence[int], dims: Sequence[int], extents: ExtentsAt) -> int:

@@ -92,8 +92,11 @@ class GridFamily:
                 return None
             at = self.order[0]
             order = self.order[1:]
-            rest = GridFamily("line", 1) if self.ndims == 2 else \
-                GridFamily(self.rest, self.ndims - 1, order)
+            rest = (
+                GridFamily("line", 1)
+                if self.ndims == 2
+                else GridFamily(self.rest, self.ndims - 1, order)
+            )
             others = rest.dims(n // self.extent)
             return None if others is None else (*others[:at], self.extent, *others[at:])
         return None
@@ -106,7 +109,7 @@ class GridFamily:
         if self.part:
             first, m = self.members(n)
             coords = np.full((len(dims), n), -1, dtype=np.int64)
-            coords[:, first:first + m] = coords_of(dims, m)
+            coords[:, first : first + m] = coords_of(dims, m)
             return GridAt(n, dims, coords, np.arange(first, first + m), layout=self.part)
         if self.kind == "bits":
             coords = _dealt(n, self.order, bool(self.extent))
@@ -127,8 +130,12 @@ class GridFamily:
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as plain data."""
-        out: dict[str, Any] = {"kind": self.kind, "ndims": self.ndims, "order": list(self.order),
-                               "extent": self.extent}
+        out: dict[str, Any] = {
+            "kind": self.kind,
+            "ndims": self.ndims,
+            "order": list(self.order),
+            "extent": self.extent,
+        }
         if self.kind == "fixed" and self.ndims > 2:
             out["rest"] = self.rest
         if self.layout != "row":
@@ -142,11 +149,16 @@ class GridFamily:
     @staticmethod
     def from_json(data: dict[str, Any]) -> GridFamily:
         """Return the rule from :meth:`to_json` data."""
-        return GridFamily(str(data["kind"]), int(data["ndims"]), tuple(data["order"]),
-                          int(data["extent"]), str(data.get("rest", "balanced")),
-                          str(data.get("layout", "row")), str(data.get("part", "")),
-                          tuple((int(n), tuple(map(int, dims)))
-                                for n, dims in data.get("listed", ())))
+        return GridFamily(
+            str(data["kind"]),
+            int(data["ndims"]),
+            tuple(data["order"]),
+            int(data["extent"]),
+            str(data.get("rest", "balanced")),
+            str(data.get("layout", "row")),
+            str(data.get("part", "")),
+            tuple((int(n), tuple(map(int, dims))) for n, dims in data.get("listed", ())),
+        )
 
     def text(self) -> str:
         """Return a short description for people."""
@@ -158,19 +170,29 @@ class GridFamily:
             "balanced_up": "MPI_Dims_create (balanced), ascending",
             "nested": "largest divisor below the root, ascending",
             "nested_up": "largest divisor below the root, descending",
-            "power2": f"powers of two, dimension {first} doubled first", "cube": "equal extents",
+            "power2": f"powers of two, dimension {first} doubled first",
+            "cube": "equal extents",
             "fixed": f"extent {self.extent} fixed in dimension {first}",
-            "bits": "recursive bisection, dimension " + first + " first" if not self.extent
+            "bits": "recursive bisection, dimension " + first + " first"
+            if not self.extent
             else f"bits of the rank dealt from the lowest up, dimension {first} first",
             "listed": "of stated extents",
         }
         order = {"row": "", "column": ", column-major", "reverse": ", last rank first"}.get(
-            self.layout, f", dimension {self.layout[-1]} fastest, {self.layout[0]} slowest")
-        parts = {"": "", "last": ", the last rank apart", "first": ", the first rank apart",
-                 "root": ", of the largest such number of ranks",
-                 "power": ", of the largest power of two of the ranks"}
-        return ("1-D" if self.kind == "line" else f"{self.ndims}-D {what[self.kind]}") \
-            + order + parts[self.part]
+            self.layout, f", dimension {self.layout[-1]} fastest, {self.layout[0]} slowest"
+        )
+        parts = {
+            "": "",
+            "last": ", the last rank apart",
+            "first": ", the first rank apart",
+            "root": ", of the largest such number of ranks",
+            "power": ", of the largest power of two of the ranks",
+        }
+        return (
+            ("1-D" if self.kind == "line" else f"{self.ndims}-D {what[self.kind]}")
+            + order
+            + parts[self.part]
+        )
 
 
 def dimensions(layout: str, ndims: int) -> tuple[int, ...]:
@@ -212,15 +234,21 @@ def all_families(counts: Sequence[int]) -> list[GridFamily]:
         out += [GridFamily("power2", nd, o) for o in orders]
         if nd > 2:
             out += [GridFamily(k, nd) for k in ("nested", "nested_up")]
-        out += [GridFamily("bits", nd, o, up) for up in (0, 1) for o in (forward, forward[::-1])
-                if nd < 4]
+        out += [
+            GridFamily("bits", nd, o, up)
+            for up in (0, 1)
+            for o in (forward, forward[::-1])
+            if nd < 4
+        ]
     gcd = math.gcd(*counts)
     extents = [e for e in range(2, min(gcd, 64) + 1) if gcd % e == 0]
     out += [GridFamily("fixed", 2, (pos,), e) for e in extents for pos in (0, 1)]
     for e in extents:
         for pos in (0, 1, 2):
-            out += [GridFamily("fixed", 3, (pos,), e, rest)
-                    for rest in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")]
+            out += [
+                GridFamily("fixed", 3, (pos,), e, rest)
+                for rest in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")
+            ]
             out += [GridFamily("fixed", 3, (pos, *o), e, "power2") for o in ((0, 1), (1, 0))]
     return out
 
@@ -231,19 +259,33 @@ def part_families(counts: Sequence[int]) -> list[GridFamily]:
     for part in ("last", "first", "root", "power"):
         for nd in (1, 2, 3):
             forward = tuple(range(nd))
-            rules = [GridFamily("cube", nd)] if part == "root" else [
-                GridFamily("cube", nd), GridFamily("balanced", nd), GridFamily("balanced_up", nd),
-                GridFamily("power2", nd, forward), GridFamily("power2", nd, forward[::-1])]
+            rules = (
+                [GridFamily("cube", nd)]
+                if part == "root"
+                else [
+                    GridFamily("cube", nd),
+                    GridFamily("balanced", nd),
+                    GridFamily("balanced_up", nd),
+                    GridFamily("power2", nd, forward),
+                    GridFamily("power2", nd, forward[::-1]),
+                ]
+            )
             if nd == 1:
                 rules = [GridFamily("line", 1)]
             out += [replace(f, part=part) for f in rules]
-    return [f for f in out if all(f.dims(n) is not None for n in counts)
-            and any(f.members(n)[1] < n for n in counts) and not (f.ndims == 1 and f.part == "root")
-            and (f.ndims == 1 or any(sum(x > 1 for x in f.dims(n) or ()) > 1 for n in counts))]
+    return [
+        f
+        for f in out
+        if all(f.dims(n) is not None for n in counts)
+        and any(f.members(n)[1] < n for n in counts)
+        and not (f.ndims == 1 and f.part == "root")
+        and (f.ndims == 1 or any(sum(x > 1 for x in f.dims(n) or ()) > 1 for n in counts))
+    ]
 
 
 def candidate_families(
-    counts: list[int], cart: dict[int, tuple[int, ...]] | None = None,
+    counts: list[int],
+    cart: dict[int, tuple[int, ...]] | None = None,
     order: dict[int, tuple[int, ...]] | None = None,
 ) -> list[GridFamily]:
     """Return the families that admit every count, simplest first.
@@ -254,8 +296,9 @@ def candidate_families(
     """
     out = all_families(counts)
     if cart and order and any(m != tuple(range(n)) for n, m in order.items()):
-        out = [replace(f, layout=way) for f in out if f.kind != "bits"
-               for way in LAYOUTS[1:]] + [f for f in out if f.kind == "bits"]
+        out = [replace(f, layout=way) for f in out if f.kind != "bits" for way in LAYOUTS[1:]] + [
+            f for f in out if f.kind == "bits"
+        ]
     kept = []
     for fam in out:
         dims = [fam.dims(n) for n in counts]
@@ -276,8 +319,10 @@ def candidate_families(
 
 def _orders(fam: GridFamily, n: int, members: tuple[int, ...]) -> bool:
     grid = fam.at(n)
-    return grid is not None and (tuple(range(n)) if grid.order is None
-                                 else tuple(grid.order.tolist())) == members
+    return (
+        grid is not None
+        and (tuple(range(n)) if grid.order is None else tuple(grid.order.tolist())) == members
+    )
 
 
 def coords_of(dims: tuple[int, ...], n: int) -> np.ndarray:

@@ -19,8 +19,14 @@ from p3s.model.grid.guards import DEAR, GEOMETRIC, Atom, GridAt, atom_cost, eval
 
 def _plain_atoms(ndims: int) -> list[Atom]:
     """Return the atoms that depend on rank and coordinates alone."""
-    atoms: list[Atom] = [["rank", 0], ["notrank", 0], ["rank", -1], ["notrank", -1],
-                         ["ingrid"], ["outgrid"]]
+    atoms: list[Atom] = [
+        ["rank", 0],
+        ["notrank", 0],
+        ["rank", -1],
+        ["notrank", -1],
+        ["ingrid"],
+        ["outgrid"],
+    ]
     for d in range(ndims):
         atoms += [["first", d], ["notfirst", d], ["last", d], ["notlast", d]]
     atoms += [["wide", d, k] for d in range(ndims) for k in (1, 2)]
@@ -31,8 +37,9 @@ def _plain_atoms(ndims: int) -> list[Atom]:
         atoms += [[w, d] for w in ("lower", "upper", "mid", "notmid")]
     for a, b in combinations(range(ndims), 2):
         atoms += [["less", a, b], ["less", b, a], ["anti", a, b]]
-    atoms += [[w, b] for b in ("half", "pairs", "power", "rest", "folded")
-              for w in ("below", "from")]
+    atoms += [
+        [w, b] for b in ("half", "pairs", "power", "rest", "folded") for w in ("below", "from")
+    ]
     atoms += [["rankmod", m, k] for m in range(2, 9) for k in range(m)]
     atoms += [["notrankmod", m, k] for m in range(3, 9) for k in range(m)]
     return atoms
@@ -80,20 +87,24 @@ def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Ato
         values = [np.concatenate([_block(atoms, g, g.key) for g in grids], axis=1)]
         if any(g.stages > 1 for g in grids):
             more = _stage_atoms(ndims)
-            values.append(np.concatenate([_block(more, g, (g.key, g.stage, g.stages))
-                                          for g in grids], axis=1))
+            values.append(
+                np.concatenate([_block(more, g, (g.key, g.stage, g.stages)) for g in grids], axis=1)
+            )
             atoms += more
         extra: list[Atom] = [[w, k] for k in numbers for w in ("below", "from", "rank", "notrank")]
         if any(g.turn for g in grids):
             extra += [["turn", 0], ["notturn", 0]]
         if extra:
-            values.append(np.array([np.concatenate([eval_atom(a, g) for g in grids])
-                                    for a in extra]))
+            values.append(
+                np.array([np.concatenate([eval_atom(a, g) for g in grids]) for a in extra])
+            )
             atoms += extra
         table = np.concatenate(values)
         # of atoms equal everywhere the first, the simplest, stands for all
-        order = sorted((i for i, a in enumerate(atoms) if not _a_border(a, grids)),
-                       key=lambda i: atom_cost(atoms[i]))
+        order = sorted(
+            (i for i, a in enumerate(atoms) if not _a_border(a, grids)),
+            key=lambda i: atom_cost(atoms[i]),
+        )
         first: dict[bytes, int] = {}
         for i in order:
             first.setdefault(table[i].tobytes(), i)
@@ -106,8 +117,10 @@ def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Ato
 
 
 def fit_guard(
-    grids: Sequence[GridAt], sets: Sequence[np.ndarray],
-    peers: Sequence[np.ndarray] | None = None, care: Sequence[np.ndarray] | None = None,
+    grids: Sequence[GridAt],
+    sets: Sequence[np.ndarray],
+    peers: Sequence[np.ndarray] | None = None,
+    care: Sequence[np.ndarray] | None = None,
 ) -> list[Atom] | None:
     """Return the simplest guard equal to the observed sets at every count, or None.
 
@@ -120,8 +133,10 @@ def fit_guard(
 
 
 def fit_guards(
-    grids: Sequence[GridAt], sets: Sequence[np.ndarray],
-    peers: Sequence[np.ndarray] | None = None, care: Sequence[np.ndarray] | None = None,
+    grids: Sequence[GridAt],
+    sets: Sequence[np.ndarray],
+    peers: Sequence[np.ndarray] | None = None,
+    care: Sequence[np.ndarray] | None = None,
 ) -> list[list[Atom]]:
     """Return the guards equal to the observed sets, cheapest first (a few of them at most)."""
     cares = np.concatenate(list(care)) if care is not None else None
@@ -141,9 +156,19 @@ def fit_guards(
     if peers is not None:
         more: list[Atom] = [["notself"], ["down"], ["up"]]
         atoms = [*more, *atoms]
-        values = np.concatenate([np.array([np.concatenate(
-            [eval_atom(a, g, p) for g, p in zip(grids, peers, strict=True)])
-            for a in more]), values])
+        values = np.concatenate(
+            [
+                np.array(
+                    [
+                        np.concatenate(
+                            [eval_atom(a, g, p) for g, p in zip(grids, peers, strict=True)]
+                        )
+                        for a in more
+                    ]
+                ),
+                values,
+            ]
+        )
     if cares is not None:
         values = values[:, cares]
     costs = np.array([atom_cost(a) for a in atoms])
@@ -153,14 +178,22 @@ def fit_guards(
         costs = np.array([atom_cost(a) for a in atoms])
         found += [(guard_cost(c), c) for c in _cover(atoms, values, costs, start, truth)]
     if not found or found[0][0] > DEAR:
-        found += [(0.4 + guard_cost(c), [["not", *c]])
-                  for c in _cover(atoms, values, costs, start, start & ~truth) if len(c) > 1]
+        found += [
+            (0.4 + guard_cost(c), [["not", *c]])
+            for c in _cover(atoms, values, costs, start, start & ~truth)
+            if len(c) > 1
+        ]
     bits = _evidence(grids, sets, start, cares)
     return [[*base, *c] for _, c in sorted(found, key=lambda f: f[0]) if _bits(c) <= bits][:6]
 
 
-def _of_partners(grids: Sequence[GridAt], peers: Sequence[np.ndarray], cares: np.ndarray | None,
-                 atoms: list[Atom], values: np.ndarray) -> tuple[list[Atom], np.ndarray]:
+def _of_partners(
+    grids: Sequence[GridAt],
+    peers: Sequence[np.ndarray],
+    cares: np.ndarray | None,
+    atoms: list[Atom],
+    values: np.ndarray,
+) -> tuple[list[Atom], np.ndarray]:
     """Return the atoms with those that speak of the partner."""
     plain = _plain_atoms(len(grids[0].dims))
     blocks = []
@@ -173,8 +206,9 @@ def _of_partners(grids: Sequence[GridAt], peers: Sequence[np.ndarray], cares: np
     return [*atoms, *(["partner", a] for a in plain)], np.concatenate([values, more])
 
 
-def _evidence(grids: Sequence[GridAt], sets: Sequence[np.ndarray], start: np.ndarray,
-              cares: np.ndarray | None) -> float:
+def _evidence(
+    grids: Sequence[GridAt], sets: Sequence[np.ndarray], start: np.ndarray, cares: np.ndarray | None
+) -> float:
     """Return how many bits it takes to say which of those who could take part do.
 
     At one count alone anything is as good as any other guess: no bound.
@@ -222,8 +256,13 @@ def _numbers(grids: Sequence[GridAt], sets: Sequence[np.ndarray]) -> tuple[int, 
     return tuple(sorted(k for k in out if 0 < k <= 64))
 
 
-def _cover(atoms: Sequence[Atom], values: np.ndarray, costs: np.ndarray, start: np.ndarray,
-           truth: np.ndarray) -> list[list[Atom]]:
+def _cover(
+    atoms: Sequence[Atom],
+    values: np.ndarray,
+    costs: np.ndarray,
+    start: np.ndarray,
+    truth: np.ndarray,
+) -> list[list[Atom]]:
     """Return conjunctions equal to ``truth`` inside ``start``, cheapest first.
 
     An atom is of use if it holds for all of the truth; a conjunction is right if no rank outside
@@ -244,8 +283,10 @@ def _cover(atoms: Sequence[Atom], values: np.ndarray, costs: np.ndarray, start: 
     pairs = np.argwhere(np.triu(wrong @ wrong.T == 0, 1))
     if len(pairs):
         total = cost[pairs].sum(axis=1) + 0.2
-        found += [(float(total[k]), tuple(int(x) for x in pairs[k]))
-                  for k in np.argsort(total, kind="stable")[:3]]
+        found += [
+            (float(total[k]), tuple(int(x) for x in pairs[k]))
+            for k in np.argsort(total, kind="stable")[:3]
+        ]
     if not found:
         few = wrong[:48]
         for i in range(len(few)):

@@ -78,10 +78,34 @@ class GridAt:
 
 
 #: Atoms that depend on the rank alone, not on partner, stage or turn.
-RANK_ATOMS = frozenset({
-    "rank", "notrank", "rankmod", "notrankmod", "below", "from", "parity", "diag", "offdiag",
-    "less", "anti", "first", "notfirst", "last", "notlast", "mod", "wide", "lower", "upper",
-    "mid", "notmid", "above", "ingrid", "outgrid"})
+RANK_ATOMS = frozenset(
+    {
+        "rank",
+        "notrank",
+        "rankmod",
+        "notrankmod",
+        "below",
+        "from",
+        "parity",
+        "diag",
+        "offdiag",
+        "less",
+        "anti",
+        "first",
+        "notfirst",
+        "last",
+        "notlast",
+        "mod",
+        "wide",
+        "lower",
+        "upper",
+        "mid",
+        "notmid",
+        "above",
+        "ingrid",
+        "outgrid",
+    }
+)
 
 
 def low_power(n: int) -> int:
@@ -107,8 +131,13 @@ def _bound(name: int | str, n: int) -> int:
     if isinstance(name, int):
         return name
     low = low_power(n)
-    bounds = {"half": n // 2, "pairs": n // 2 * 2, "power": low, "rest": n - low,
-              "folded": 2 * (n - low)}
+    bounds = {
+        "half": n // 2,
+        "pairs": n // 2 * 2,
+        "power": low,
+        "rest": n - low,
+        "folded": 2 * (n - low),
+    }
     if name not in bounds:
         raise P3SError(f"model: unknown bound {name!r}; the file was made by another version")
     return bounds[name]
@@ -130,8 +159,18 @@ def _on_grid(atom: Atom, g: GridAt) -> np.ndarray | None:
         if op == "anti":
             return np.asarray(a + b == g.dims[atom[1]] - 1)
         return np.asarray(a == b if op == "diag" else a != b)
-    if op not in ("first", "notfirst", "last", "notlast", "mod", "wide", "lower", "upper", "mid",
-                  "notmid"):
+    if op not in (
+        "first",
+        "notfirst",
+        "last",
+        "notlast",
+        "mod",
+        "wide",
+        "lower",
+        "upper",
+        "mid",
+        "notmid",
+    ):
         return None
     d = atom[1]
     c, p = g.coords[d], g.dims[d]
@@ -139,9 +178,18 @@ def _on_grid(atom: Atom, g: GridAt) -> np.ndarray | None:
         return np.asarray(c % atom[2] == atom[3])
     if op == "wide":
         return np.full(g.size, p > atom[2])
-    return np.asarray({"first": c == 0, "notfirst": c != 0, "last": c == p - 1,
-                       "notlast": c != p - 1, "lower": c < p // 2, "upper": c >= p // 2,
-                       "mid": c == p // 2, "notmid": c != p // 2}[op])
+    return np.asarray(
+        {
+            "first": c == 0,
+            "notfirst": c != 0,
+            "last": c == p - 1,
+            "notlast": c != p - 1,
+            "lower": c < p // 2,
+            "upper": c >= p // 2,
+            "mid": c == p // 2,
+            "notmid": c != p // 2,
+        }[op]
+    )
 
 
 def _stage_atom(atom: Atom, g: GridAt, r: np.ndarray) -> np.ndarray | None:
@@ -179,8 +227,12 @@ def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndar
         if peers is None:
             return np.ones(g.size, dtype=bool)
         # the partner lies inside the grid, is another rank, a lower or a higher one
-        result: np.ndarray = {"peer": peers >= 0, "notself": peers != ranks, "down": peers < ranks,
-                "up": peers > ranks}[op]
+        result: np.ndarray = {
+            "peer": peers >= 0,
+            "notself": peers != ranks,
+            "down": peers < ranks,
+            "up": peers > ranks,
+        }[op]
         return result
     if op == "not":
         return ~eval_guard(atom[1:], g, peers)
@@ -193,8 +245,11 @@ def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndar
         return np.full(g.size, g.n > atom[1])
     if op in ("ingrid", "outgrid"):
         return g.inside if op == "ingrid" else ~g.inside
-    for kind in (_rank_atom(atom, g, ranks), _coordinate_atom(atom, g),
-                 _stage_atom(atom, g, ranks)):
+    for kind in (
+        _rank_atom(atom, g, ranks),
+        _coordinate_atom(atom, g),
+        _stage_atom(atom, g, ranks),
+    ):
         if kind is not None:
             return kind
     raise P3SError(f"model: unknown guard {op!r}; the file was made by another version")
@@ -208,10 +263,32 @@ def eval_guard(guard: Sequence[Atom], g: GridAt, peers: np.ndarray | None = None
     return mask
 
 
-_COST = {"wide": 1.2, "mod": 1.5, "parity": 1.4, "diag": 1.4, "offdiag": 1.2, "less": 1.5,
-         "anti": 1.6, "lower": 1.5, "upper": 1.5, "mid": 1.6, "notmid": 1.6, "down": 1.1,
-         "up": 1.1, "stage": 1.3, "notstage": 1.3, "early": 1.5, "late": 1.5, "turn": 1.3,
-         "notturn": 1.3, "within": 1.5, "beyond": 1.5, "smod": 1.3, "sbit": 1.4, "peer": 0.0}
+_COST = {
+    "wide": 1.2,
+    "mod": 1.5,
+    "parity": 1.4,
+    "diag": 1.4,
+    "offdiag": 1.2,
+    "less": 1.5,
+    "anti": 1.6,
+    "lower": 1.5,
+    "upper": 1.5,
+    "mid": 1.6,
+    "notmid": 1.6,
+    "down": 1.1,
+    "up": 1.1,
+    "stage": 1.3,
+    "notstage": 1.3,
+    "early": 1.5,
+    "late": 1.5,
+    "turn": 1.3,
+    "notturn": 1.3,
+    "within": 1.5,
+    "beyond": 1.5,
+    "smod": 1.3,
+    "sbit": 1.4,
+    "peer": 0.0,
+}
 
 
 def atom_cost(atom: Atom) -> float:
@@ -242,8 +319,13 @@ def guard_cost(guard: Sequence[Atom]) -> float:
     return sum(atom_cost(a) for a in guard) + 0.2 * max(len(guard) - 1, 0)
 
 
-_BOUNDS = {"half": "n//2", "pairs": "2*(n//2)", "power": "2**floor(log2 n)",
-           "rest": "n - 2**floor(log2 n)", "folded": "2*(n - 2**floor(log2 n))"}
+_BOUNDS = {
+    "half": "n//2",
+    "pairs": "2*(n//2)",
+    "power": "2**floor(log2 n)",
+    "rest": "n - 2**floor(log2 n)",
+    "folded": "2*(n - 2**floor(log2 n))",
+}
 
 
 def text(guard: Sequence[Atom]) -> str:
@@ -261,31 +343,44 @@ def _text(a: Atom) -> str:
         return {-1: "r", -2: "all c"}.get(d, f"c{d}")
 
     texts: dict[str, Callable[[], str]] = {
-        "peer": lambda: "partner in grid", "notself": lambda: "partner != self",
-        "down": lambda: "partner < r", "up": lambda: "partner > r",
-        "partner": lambda: f"partner's {_text(a[1])}", "not": lambda: f"not ({text(a[1:])})",
-        "above": lambda: f"n > {a[1]}", "ingrid": lambda: "on the grid",
+        "peer": lambda: "partner in grid",
+        "notself": lambda: "partner != self",
+        "down": lambda: "partner < r",
+        "up": lambda: "partner > r",
+        "partner": lambda: f"partner's {_text(a[1])}",
+        "not": lambda: f"not ({text(a[1:])})",
+        "above": lambda: f"n > {a[1]}",
+        "ingrid": lambda: "on the grid",
         "outgrid": lambda: "not on the grid",
-        "rank": lambda: f"r == {end(a[1])}", "notrank": lambda: f"r != {end(a[1])}",
+        "rank": lambda: f"r == {end(a[1])}",
+        "notrank": lambda: f"r != {end(a[1])}",
         "rankmod": lambda: f"r mod {a[1]} == {a[2]}",
         "notrankmod": lambda: f"r mod {a[1]} != {a[2]}",
         "below": lambda: f"r < {_BOUNDS.get(a[1], a[1])}",
         "from": lambda: f"r >= {_BOUNDS.get(a[1], a[1])}",
-        "first": lambda: f"c{a[1]} == 0", "notfirst": lambda: f"c{a[1]} != 0",
-        "last": lambda: f"c{a[1]} == p{a[1]}-1", "notlast": lambda: f"c{a[1]} != p{a[1]}-1",
-        "lower": lambda: f"c{a[1]} < p{a[1]}//2", "upper": lambda: f"c{a[1]} >= p{a[1]}//2",
-        "mid": lambda: f"c{a[1]} == p{a[1]}//2", "notmid": lambda: f"c{a[1]} != p{a[1]}//2",
+        "first": lambda: f"c{a[1]} == 0",
+        "notfirst": lambda: f"c{a[1]} != 0",
+        "last": lambda: f"c{a[1]} == p{a[1]}-1",
+        "notlast": lambda: f"c{a[1]} != p{a[1]}-1",
+        "lower": lambda: f"c{a[1]} < p{a[1]}//2",
+        "upper": lambda: f"c{a[1]} >= p{a[1]}//2",
+        "mid": lambda: f"c{a[1]} == p{a[1]}//2",
+        "notmid": lambda: f"c{a[1]} != p{a[1]}//2",
         "wide": lambda: f"p{a[1]} > {a[2]}",
         "mod": lambda: f"c{a[1]} mod {a[2]} == {a[3]}",
         "parity": lambda: f"sum of c mod 2 == {a[1]}",
-        "diag": lambda: f"c{a[1]} == c{a[2]}", "offdiag": lambda: f"c{a[1]} != c{a[2]}",
+        "diag": lambda: f"c{a[1]} == c{a[2]}",
+        "offdiag": lambda: f"c{a[1]} != c{a[2]}",
         "less": lambda: f"c{a[1]} < c{a[2]}",
         "anti": lambda: f"c{a[1]} + c{a[2]} == p{a[1]}-1",
         "stage": lambda: "first stage" if a[1] == 0 else "last stage",
         "notstage": lambda: "not the first stage" if a[1] == 0 else "not the last stage",
-        "early": lambda: "first half of the stages", "late": lambda: "second half of the stages",
-        "turn": lambda: f"t == {a[1]}", "notturn": lambda: f"t != {a[1]}",
-        "within": lambda: f"r < 2**(s+{a[1]})", "beyond": lambda: f"r >= 2**(s+{a[1]})",
+        "early": lambda: "first half of the stages",
+        "late": lambda: "second half of the stages",
+        "turn": lambda: f"t == {a[1]}",
+        "notturn": lambda: f"t != {a[1]}",
+        "within": lambda: f"r < 2**(s+{a[1]})",
+        "beyond": lambda: f"r >= 2**(s+{a[1]})",
         "smod": lambda: f"{who(a[1])} mod 2**(s+{a[2]}) == 0",
         "sbit": lambda: f"bit s of {who(a[1])} == {a[2]}",
     }

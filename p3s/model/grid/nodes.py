@@ -39,8 +39,9 @@ class Node:
         return kind_of(self.op)
 
 
-def node_key(site: str, op: str, tag: int, split: Mapping[tuple[str, str], bool]
-             ) -> tuple[str, str, int | None]:
+def node_key(
+    site: str, op: str, tag: int, split: Mapping[tuple[str, str], bool]
+) -> tuple[str, str, int | None]:
     """Return the node of a group; ``split`` tells at which (site, op) tags make nodes."""
     return (site, op, tag if split.get((site, op)) else None)
 
@@ -67,8 +68,11 @@ def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool | Non
         last = by_n[max(by_n)]
         everything = len(set().union(*last.values()))
         narrower = all(len(p) < everything for p in last.values())
-        if not 1 < len(tags) <= MAX_TAGS or set(last) != tags \
-                or not (narrower or _same_pairs_twice(last)):
+        if (
+            not 1 < len(tags) <= MAX_TAGS
+            or set(last) != tags
+            or not (narrower or _same_pairs_twice(last))
+        ):
             out[key] = False
         else:
             out[key] = True if all(set(v) == tags for v in by_n.values()) else None
@@ -80,8 +84,9 @@ def _same_pairs_twice(by_tag: Mapping[int, set[tuple[int, int]]]) -> bool:
     return len(by_tag) == 2
 
 
-def collect_nodes(tables: Sequence[PointTable], split: Mapping[tuple[str, str], bool]
-                  ) -> list[Node]:
+def collect_nodes(
+    tables: Sequence[PointTable], split: Mapping[tuple[str, str], bool]
+) -> list[Node]:
     """Return all nodes with their rows, in order of first appearance."""
     nodes: dict[tuple[str, str, int | None], Node] = {}
     tags: dict[tuple[str, str, int | None], set[int]] = {}
@@ -98,14 +103,21 @@ def collect_nodes(tables: Sequence[PointTable], split: Mapping[tuple[str, str], 
         order = np.argsort(of_row, kind="stable")
         bounds = np.searchsorted(of_row[order], np.arange(len(number) + 1))
         for key, i in number.items():
-            pick = order[bounds[i]:bounds[i + 1]]
+            pick = order[bounds[i] : bounds[i + 1]]
             gr = t.group[pick]
             node = nodes.setdefault(key, Node(*key))
-            node.rows[t.np] = Rows(t.rank[pick], gr, peer[gr], t.nbytes[pick],
-                                   t.elem_bytes[pick], t.count[pick], t.work[pick],
-                                   t.first[pick], root[gr],
-                                   np.zeros(len(pick), dtype=np.int64) if t.turn is None
-                                   else t.turn[pick])
+            node.rows[t.np] = Rows(
+                t.rank[pick],
+                gr,
+                peer[gr],
+                t.nbytes[pick],
+                t.elem_bytes[pick],
+                t.count[pick],
+                t.work[pick],
+                t.first[pick],
+                root[gr],
+                np.zeros(len(pick), dtype=np.int64) if t.turn is None else t.turn[pick],
+            )
             node.place_id[t.np] = place[gr]
     for key, node in nodes.items():
         if len(tags[key]) == 1:

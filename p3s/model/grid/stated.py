@@ -71,35 +71,46 @@ class Statement:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Statement:
         """Return the statement from :meth:`to_json` data."""
-        listed = sorted((int(n), tuple(map(int, dims)))
-                        for n, dims in data.get("extents", {}).items())
+        listed = sorted(
+            (int(n), tuple(map(int, dims))) for n, dims in data.get("extents", {}).items()
+        )
         fastest = data.get("fastest")
-        return Statement(int(data.get("ndims", 0)), tuple(listed),
-                         None if fastest is None else int(fastest), bool(data.get("arguments")),
-                         bool(data.get("by_user")))
+        return Statement(
+            int(data.get("ndims", 0)),
+            tuple(listed),
+            None if fastest is None else int(fastest),
+            bool(data.get("arguments")),
+            bool(data.get("by_user")),
+        )
 
     def text(self) -> str:
         """Return the statement for people: ``3 dimensions, 4x2x2 at 16``."""
         parts = []
         if self.ndims and not self.extents:
             parts.append("1 dimension" if self.ndims == 1 else f"{self.ndims} dimensions")
-        parts += [f"{shape(dims)} at {n}" + _apart(n - math.prod(dims))
-                  for n, dims in self.extents]
+        parts += [f"{shape(dims)} at {n}" + _apart(n - math.prod(dims)) for n, dims in self.extents]
         if self.fastest is not None:
-            parts.append("the last dimension fastest" if self.fastest == LAST
-                         else f"dimension {self.fastest} fastest")
+            parts.append(
+                "the last dimension fastest"
+                if self.fastest == LAST
+                else f"dimension {self.fastest} fastest"
+            )
         return ", ".join(parts)
 
     def merged(self, other: Statement) -> Statement:
         """Return this statement with what another one adds; unchanged where they disagree."""
         here, there = dict(self.extents), dict(other.extents)
-        if (self.ndims and other.ndims and self.ndims != other.ndims) \
-                or any(here[n] != there[n] for n in here.keys() & there.keys()):
+        if (self.ndims and other.ndims and self.ndims != other.ndims) or any(
+            here[n] != there[n] for n in here.keys() & there.keys()
+        ):
             return self
-        return replace(other, ndims=self.ndims or other.ndims,
-                       extents=tuple(sorted({**there, **here}.items())),
-                       fastest=other.fastest if self.fastest is None else self.fastest,
-                       by_user=self.by_user or other.by_user)
+        return replace(
+            other,
+            ndims=self.ndims or other.ndims,
+            extents=tuple(sorted({**there, **here}.items())),
+            fastest=other.fastest if self.fastest is None else self.fastest,
+            by_user=self.by_user or other.by_user,
+        )
 
 
 def _apart(ranks: int) -> str:
@@ -115,8 +126,12 @@ def of_arguments(ndims: int, listed: Mapping[int, Extents]) -> Statement:
 
 
 # ---- rules that agree --------------------------------------------------------------------------
-def rules(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
-          members: Mapping[int, tuple[int, ...]]) -> list[GridFamily]:
+def rules(
+    known: Statement,
+    counts: Sequence[int],
+    cart: Mapping[int, Extents],
+    members: Mapping[int, tuple[int, ...]],
+) -> list[GridFamily]:
     """Return the rules of the grid that agree with a statement, simplest first.
 
     cart, members: extents and ranks of the Cartesian communicator over all ranks, by count (empty
@@ -129,37 +144,51 @@ def rules(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
     return found
 
 
-def _agreeing(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
-              members: Mapping[int, tuple[int, ...]]) -> list[GridFamily]:
+def _agreeing(
+    known: Statement,
+    counts: Sequence[int],
+    cart: Mapping[int, Extents],
+    members: Mapping[int, tuple[int, ...]],
+) -> list[GridFamily]:
     if cart and known.arguments:
         return _as_given(known, counts, cart, members)
     if cart:
         _check_cart(known, cart, members)
-    found = [fam for fam in _candidates(known, counts, cart, members)
-             if all(fam.dims(n) == dims for n, dims in known.extents)
-             and all(fam.dims(n) is not None for n in counts)]
+    found = [
+        fam
+        for fam in _candidates(known, counts, cart, members)
+        if all(fam.dims(n) == dims for n, dims in known.extents)
+        and all(fam.dims(n) is not None for n in counts)
+    ]
     if known.extents and not found:
         found = _listed(known, counts, cart)
     return [fam for each in found for fam in _ordered(each, known, bool(members))]
 
 
-def _check_cart(known: Statement, cart: Mapping[int, Extents],
-                members: Mapping[int, tuple[int, ...]]) -> None:
+def _check_cart(
+    known: Statement, cart: Mapping[int, Extents], members: Mapping[int, tuple[int, ...]]
+) -> None:
     n, dims = max(cart.items())
     made = "the program made its grid with MPI_Cart_create"
     if known.ndims and known.ndims != len(dims):
-        raise Contradiction(f"{made}: {shape(dims)} at {n} processes, {len(dims)} dimensions, "
-                            f"not {known.ndims}")
+        raise Contradiction(
+            f"{made}: {shape(dims)} at {n} processes, {len(dims)} dimensions, not {known.ndims}"
+        )
     for n, said in known.extents:
         if cart.get(n, said) != said:
             raise Contradiction(f"{made}: {shape(cart[n])} at {n} processes, not {shape(said)}")
     if known.fastest not in (None, LAST, len(dims) - 1) and all(
-            m == tuple(range(n)) for n, m in members.items()):
+        m == tuple(range(n)) for n, m in members.items()
+    ):
         raise Contradiction(f"{made}, whose last dimension is the fastest")
 
 
-def _candidates(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
-                members: Mapping[int, tuple[int, ...]]) -> list[GridFamily]:
+def _candidates(
+    known: Statement,
+    counts: Sequence[int],
+    cart: Mapping[int, Extents],
+    members: Mapping[int, tuple[int, ...]],
+) -> list[GridFamily]:
     """Return the rules among which those that agree are looked for."""
     ndims = known.ndims or (len(known.extents[0][1]) if known.extents else 0)
     if cart:
@@ -181,14 +210,20 @@ def _of_launch(known: Statement) -> GridFamily:
     return GridFamily("listed", known.ndims, rest="balanced", listed=known.extents)
 
 
-def _as_given(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
-              members: Mapping[int, tuple[int, ...]]) -> list[GridFamily]:
-    """Return the rules of a Cartesian communicator whose extents are the arguments, in any order.
-    """
+def _as_given(
+    known: Statement,
+    counts: Sequence[int],
+    cart: Mapping[int, Extents],
+    members: Mapping[int, tuple[int, ...]],
+) -> list[GridFamily]:
+    """Return the rules of a Cartesian communicator with the extents given, in any order."""
     launch, forward = _of_launch(known), tuple(range(known.ndims))
     for order in sorted(permutations(forward), key=lambda o: (o != forward, o != forward[::-1])):
-        if any(tuple(given[d] for d in order) != cart[n] for n in cart
-               if (given := launch.dims(n)) is not None):
+        if any(
+            tuple(given[d] for d in order) != cart[n]
+            for n in cart
+            if (given := launch.dims(n)) is not None
+        ):
             continue
         rest = {forward: "balanced", forward[::-1]: "balanced_up"}.get(order, "")
         if any(m != tuple(range(n)) for n, m in members.items()) or not rest:
@@ -202,13 +237,16 @@ def _as_given(known: Statement, counts: Sequence[int], cart: Mapping[int, Extent
     else:
         n, dims = max(cart.items())
         given = launch.dims(n) or ()
-        raise Contradiction(f"the program made a grid of {shape(dims)} with MPI_Cart_create at {n} "
-                            f"processes, where its arguments are {shape(given)}")
+        raise Contradiction(
+            f"the program made a grid of {shape(dims)} with MPI_Cart_create at {n} "
+            f"processes, where its arguments are {shape(given)}"
+        )
     return candidate_families(list(counts), dict(cart), dict(members))
 
 
-def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
-            ) -> list[GridFamily]:
+def _listed(
+    known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
+) -> list[GridFamily]:
     """Return the rule that says the extents count by count; it needs those of all counts."""
     table = {**cart, **dict(known.extents)}
     odd = [f"{shape(dims)} at {n}" for n, dims in known.extents if math.prod(dims) != n]
@@ -218,9 +256,11 @@ def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
     if missing:
         raise Contradiction(
             f"no rule gives {', '.join(f'{shape(d)} at {n}' for n, d in known.extents)}; state the "
-            f"extents at the other traced counts too ({', '.join(map(str, missing))})")
-    return [GridFamily("listed", len(known.extents[0][1]), rest="",
-                       listed=tuple(sorted(table.items())))]
+            f"extents at the other traced counts too ({', '.join(map(str, missing))})"
+        )
+    return [
+        GridFamily("listed", len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items())))
+    ]
 
 
 def _ordered(fam: GridFamily, known: Statement, made: bool) -> Iterator[GridFamily]:
@@ -239,8 +279,10 @@ def _ordered(fam: GridFamily, known: Statement, made: bool) -> Iterator[GridFami
     if fastest is None and not known.extents and not known.arguments:
         yield fam
         return
-    orders = sorted(permutations(range(fam.ndims)),
-                    key=lambda o: (o != tuple(range(fam.ndims)), o != tuple(range(last, -1, -1))))
+    orders = sorted(
+        permutations(range(fam.ndims)),
+        key=lambda o: (o != tuple(range(fam.ndims)), o != tuple(range(last, -1, -1))),
+    )
     for order in orders:
         if fastest in (None, order[-1]):
             yield replace(fam, layout=layout_of(order))
@@ -260,8 +302,9 @@ def listed_extents(study: Study) -> dict[int, Extents]:
     """
     had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
     odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
-    return odd | {int(n): tuple(map(int, dims))
-                  for n, dims in _kept(study, "dims", "at", "far").items()}
+    return odd | {
+        int(n): tuple(map(int, dims)) for n, dims in _kept(study, "dims", "at", "far").items()
+    }
 
 
 def known_grid(study: Study) -> Statement:
@@ -276,8 +319,7 @@ def known_grid(study: Study) -> Statement:
 
 
 def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
-    """Return an entry of study.json, or of the study around it where it lies in one of its folders.
-    """
+    """Return an entry of study.json, or of that of the study around it."""
     try:
         found = study.manifest().get(name)
     except P3SError:

@@ -31,8 +31,13 @@ _MOST_TRIPS = 256
 Walk = Mapping[str, Any]
 
 
-def fit_order(model: Mapping[str, Any], tables: Sequence[PointTable], s: Structure,
-              rows: Mapping[int, Any], grids: Mapping[int, GridAt]) -> dict[str, Any] | None:
+def fit_order(
+    model: Mapping[str, Any],
+    tables: Sequence[PointTable],
+    s: Structure,
+    rows: Mapping[int, Any],
+    grids: Mapping[int, GridAt],
+) -> dict[str, Any] | None:
     """Return the loops with their trips as data, None without the sequences of all ranks.
 
     rows: the model evaluated at each count. Sets ``loops`` (around it, outermost first) and
@@ -53,8 +58,8 @@ def fit_order(model: Mapping[str, Any], tables: Sequence[PointTable], s: Structu
     for i, it in enumerate(items):
         node = number[(it["site"], it["op"])]
         depth = int(s.nest.depth[node])
-        it["loops"] = s.nest.around[node, 1:depth + 1].tolist()
-        it["at"] = s.nest.place[node, :depth + 1].tolist()
+        it["loops"] = s.nest.around[node, 1 : depth + 1].tolist()
+        it["at"] = s.nest.place[node, : depth + 1].tolist()
         for k, slot in enumerate(it["slots"]):
             slot["when"] = _when((i, k), kinds, walks, items)
     for loop in loops[1:]:
@@ -65,8 +70,9 @@ def fit_order(model: Mapping[str, Any], tables: Sequence[PointTable], s: Structu
 def _loops(nest: Nest) -> list[dict[str, Any]]:
     """Return every loop with the loop around it, its level and its place at every level."""
     number = {id(loop): k for k, loop in enumerate(nest.loops)}
-    out: list[dict[str, Any]] = [{"loop": k, "parent": None, "at": []}
-                                 for k in range(len(nest.loops))]
+    out: list[dict[str, Any]] = [
+        {"loop": k, "parent": None, "at": []} for k in range(len(nest.loops))
+    ]
     for k, loop in enumerate(nest.loops):
         for at, child in enumerate(loop.children):
             if isinstance(child, Loop):
@@ -74,8 +80,12 @@ def _loops(nest: Nest) -> list[dict[str, Any]]:
     return out
 
 
-def _when(rule: tuple[int, int], kinds: Sequence[Seen], walks: Mapping[int, Walk],
-          items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _when(
+    rule: tuple[int, int],
+    kinds: Sequence[Seen],
+    walks: Mapping[int, Walk],
+    items: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
     """Return in which turns a rule (item, slot) is carried out, as rules of its own.
 
     One for all ranks; else one per set of items that a rank has in the loop (``items``): where a
@@ -85,37 +95,51 @@ def _when(rule: tuple[int, int], kinds: Sequence[Seen], walks: Mapping[int, Walk
     if not loops:
         return [{"items": None, "when": []}]
     theirs = [(seen, mine) for seen in kinds if (mine := seen.rules.get(rule))]
-    if theirs and all(len(seen.events[c]) == len(seen.turns[loops[-1]].index)
-                      for seen, mine in theirs for c in mine):
+    if theirs and all(
+        len(seen.events[c]) == len(seen.turns[loops[-1]].index)
+        for seen, mine in theirs
+        for c in mine
+    ):
         return [{"items": None, "when": [["all"]] * len(loops)}]
     groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
     for seen, cells in theirs:
         have = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
         groups.setdefault(tuple(sorted(have)), []).extend(
-            _occurrences(cells, loops, seen, walks, items))
+            _occurrences(cells, loops, seen, walks, items)
+        )
     when = _joint([one for group in groups.values() for one in group])
     if when is not None:
         return [{"items": None, "when": when}]
-    rules = [{"items": list(have), "when": _joint(group)}
-             for have, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
+    rules = [
+        {"items": list(have), "when": _joint(group)}
+        for have, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))
+    ]
     return [one for one in rules if one["when"] is not None] if len(groups) > 1 else []
 
 
 def _joint(parts: Sequence[tuple[Turns, Bools]]) -> list[Pattern] | None:
     if not parts:
         return None
-    return fit_when(Turns.joined([turns for turns, _ in parts]),
-                    np.concatenate([made for _, made in parts]))
+    return fit_when(
+        Turns.joined([turns for turns, _ in parts]), np.concatenate([made for _, made in parts])
+    )
 
 
-def _occurrences(cells: Sequence[int], loops: Sequence[int], seen: Seen,
-                 walks: Mapping[int, Walk], items: Sequence[Mapping[str, Any]]
-                 ) -> Iterator[tuple[Turns, Bools]]:
+def _occurrences(
+    cells: Sequence[int],
+    loops: Sequence[int],
+    seen: Seen,
+    walks: Mapping[int, Walk],
+    items: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[Turns, Bools]]:
     """Yield the turns of every cell given of a kind of rank, and which of them have it."""
     turns = seen.turns[loops[-1]]
     m, levels = turns.index.shape
-    places = {x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
-              for x, loop in enumerate(loops) if loop in walks}
+    places = {
+        x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
+        for x, loop in enumerate(loops)
+        if loop in walks
+    }
     for c in cells:
         cell = seen.cells[c]
         walk = np.full((m, levels), -1, dtype=np.int64)
@@ -125,8 +149,10 @@ def _occurrences(cells: Sequence[int], loops: Sequence[int], seen: Seen,
             keys[:, x] = max(place.values(), default=0) + 1
         made = np.zeros(m, dtype=bool)
         made[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
-        yield Turns(turns.index, turns.trips, np.full(m, cell[2]), np.full(m, cell[3]), walk,
-                    keys), made
+        yield (
+            Turns(turns.index, turns.trips, np.full(m, cell[2]), np.full(m, cell[3]), walk, keys),
+            made,
+        )
 
 
 def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
@@ -140,15 +166,20 @@ def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
     return found
 
 
-def known_cells(seen: Seen, loop: int, level: int, items: Sequence[Mapping[str, Any]]
-                ) -> list[tuple[Cell, int]]:
+def known_cells(
+    seen: Seen, loop: int, level: int, items: Sequence[Mapping[str, Any]]
+) -> list[tuple[Cell, int]]:
     """Return the known cells that a walk is made of, inside a loop, with their partners."""
-    return [(seen.cells[c], seen.peer[c]) for c in seen.cells_in(loop, level)
-            if c >= 0 and items[seen.cells[c][0]]["kind"] != COMPLETION]
+    return [
+        (seen.cells[c], seen.peer[c])
+        for c in seen.cells_in(loop, level)
+        if c >= 0 and items[seen.cells[c][0]]["kind"] != COMPLETION
+    ]
 
 
-def _walk(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]]
-          ) -> Walk | None:
+def _walk(
+    loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]]
+) -> Walk | None:
     """Return the order of a loop's turns if it goes from partner to partner, else None.
 
     A loop that holds nothing but such a loop is one with it: it goes round several times.
@@ -158,13 +189,18 @@ def _walk(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mappin
     for seen in kinds:
         if k not in seen.turns:
             continue
-        cells = [c for c in seen.cells_in(k, level)
-                 if c < 0 or items[seen.cells[c][0]]["kind"] != COMPLETION]
+        cells = [
+            c
+            for c in seen.cells_in(k, level)
+            if c < 0 or items[seen.cells[c][0]]["kind"] != COMPLETION
+        ]
         if cells[:1] == [-1]:
             continue
         trips = np.unique(seen.turns[k].trips[:, -1])
-        at = {(seen.cells[c], seen.peer[c]): np.unique(seen.index[seen.events[c], level - 1])
-              for c in cells}
+        at = {
+            (seen.cells[c], seen.peer[c]): np.unique(seen.index[seen.events[c], level - 1])
+            for c in cells
+        }
         if len(trips) != 1 or len(at) * int(trips[0]) < sum(map(len, at.values())):
             return None
         evidence.append((at, int(trips[0])))
@@ -177,11 +213,11 @@ def _walk(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mappin
     return None
 
 
-def _goes_round(place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], trips: int
-                ) -> bool:
+def _goes_round(place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], trips: int) -> bool:
     keys = max(place.values(), default=0) + 1
     return trips % keys == 0 and all(
-        np.array_equal(x, np.arange(place[cell], trips, keys)) for (cell, _), x in at.items())
+        np.array_equal(x, np.arange(place[cell], trips, keys)) for (cell, _), x in at.items()
+    )
 
 
 def _keys(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> Iterator[Walk]:
@@ -226,16 +262,25 @@ def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
     place = {i: x for x, mine in enumerate(walk.get("order", ())) for i in mine}
     keys: dict[Cell, tuple[int, ...]] = {}
     for cell, peer in cells:
-        keys[cell] = {"stage": (cell[2],), "turn": (cell[3],),
-                      "peer": (walk.get("sign", 1) * peer,),
-                      "rules": (place.get(cell[0], len(place)),
-                                cell[2] if walk.get("then") == "stage" else 0)}[walk["by"]]
+        keys[cell] = {
+            "stage": (cell[2],),
+            "turn": (cell[3],),
+            "peer": (walk.get("sign", 1) * peer,),
+            "rules": (
+                place.get(cell[0], len(place)),
+                cell[2] if walk.get("then") == "stage" else 0,
+            ),
+        }[walk["by"]]
     number = {key: x for x, key in enumerate(sorted(set(keys.values())))}
     return {cell: number[key] for cell, key in keys.items()}
 
 
-def _trips(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]],
-           grids: Mapping[int, GridAt]) -> list[dict[str, Any]]:
+def _trips(
+    loop: Mapping[str, Any],
+    kinds: Sequence[Seen],
+    items: Sequence[Mapping[str, Any]],
+    grids: Mapping[int, GridAt],
+) -> list[dict[str, Any]]:
     """Return the rules for how often a loop turns: one, or one per set of items of a rank."""
     k, level = loop["loop"], len(loop["at"])
     groups: dict[tuple[int, ...], list[Seen]] = {}
@@ -247,12 +292,18 @@ def _trips(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mappi
     one = _trip_rule(loop, everyone, items, grids) if everyone else {"law": None}
     if one["law"] is not None and one["when"] is not None:
         return [{"items": None, **one}]
-    return [{"items": list(mine), **_trip_rule(loop, group, items, grids)}
-            for mine, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
+    return [
+        {"items": list(mine), **_trip_rule(loop, group, items, grids)}
+        for mine, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))
+    ]
 
 
-def _trip_rule(loop: Mapping[str, Any], group: Sequence[Seen], items: Sequence[Mapping[str, Any]],
-               grids: Mapping[int, GridAt]) -> dict[str, Any]:
+def _trip_rule(
+    loop: Mapping[str, Any],
+    group: Sequence[Seen],
+    items: Sequence[Mapping[str, Any]],
+    grids: Mapping[int, GridAt],
+) -> dict[str, Any]:
     """Return in which turns of the loop around a loop is entered, and the law of its turns.
 
     law: {"expr"}; {"list", "level"}: by the index of a loop around; {"expr", "step" or "shift",
@@ -285,12 +336,19 @@ def _trip_rule(loop: Mapping[str, Any], group: Sequence[Seen], items: Sequence[M
 def plain_turns(turns: LoopTurns) -> Turns:
     """Return the turns of a loop for rules that depend on no row."""
     none = np.zeros(len(turns.index), dtype=np.int64)
-    return Turns(turns.index, turns.trips, none, none, np.full_like(turns.index, -1),
-                 np.ones_like(turns.index))
+    return Turns(
+        turns.index,
+        turns.trips,
+        none,
+        none,
+        np.full_like(turns.index, -1),
+        np.ones_like(turns.index),
+    )
 
 
-def _trip_law(index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]
-              ) -> dict[str, Any] | None:
+def _trip_law(
+    index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]
+) -> dict[str, Any] | None:
     flat = _law_of_counts(n, value, grids)
     if flat is not None:
         return flat
@@ -301,12 +359,18 @@ def _trip_law(index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]
             listed[x] = value
             if np.array_equal(listed[x], value):
                 return {"list": listed.tolist(), "level": level}
-        for name, base in (("step", value - x), ("step", value + x),
-                           ("shift", value << np.minimum(x, 40)),):
+        for name, base in (
+            ("step", value - x),
+            ("step", value + x),
+            ("shift", value << np.minimum(x, 40)),
+        ):
             law = _law_of_counts(n, base, grids)
             if law is not None and name == "step":
-                return {**law, "step": 1 if base is not None and np.all(base + x == value) else -1,
-                        "level": level}
+                return {
+                    **law,
+                    "step": 1 if base is not None and np.all(base + x == value) else -1,
+                    "level": level,
+                }
             if law is not None:
                 return {**law, "shift": 1, "level": level}
     return None
@@ -317,7 +381,6 @@ def _law_of_counts(n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> dict[st
     counts, first = np.unique(n, return_index=True)
     if not np.array_equal(value, value[first][np.searchsorted(counts, n)]):
         return None
-    envs = [{"n": c, **{f"p{d}": p for d, p in enumerate(grids[c].dims)}}
-            for c in counts.tolist()]
+    envs = [{"n": c, **{f"p{d}": p for d, p in enumerate(grids[c].dims)}} for c in counts.tolist()]
     law = fit_exact(envs, value[first].tolist(), len(grids[int(counts[0])].dims))
     return None if law is None else {"expr": law.expr}

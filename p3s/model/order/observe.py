@@ -97,8 +97,11 @@ def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
             within = np.searchsorted(known[parent], upper[pick])
             count = np.bincount(within, minlength=len(known[parent]))
             known[loop] = codes
-            out[loop] = LoopTurns(index[pick, :level], np.concatenate(
-                [out[parent].trips[within], count[within][:, None]], axis=1), within)
+            out[loop] = LoopTurns(
+                index[pick, :level],
+                np.concatenate([out[parent].trips[within], count[within][:, None]], axis=1),
+                within,
+            )
     return out
 
 
@@ -113,8 +116,11 @@ def see(model: Mapping[str, Any], t: PointTable, s: Structure, rows: Any) -> Ite
     kinds: dict[tuple[int, bytes], list[int]] = {}
     for rank, codes in t.sequences.items():
         a, b = bounds.get(rank, (0, 0))
-        key = of_row[a:b].tobytes() + repr(cell_of[a:b]).encode() \
+        key = (
+            of_row[a:b].tobytes()
+            + repr(cell_of[a:b]).encode()
             + np.argsort(partner[t.group[a:b]], kind="stable").tobytes()
+        )
         kinds.setdefault((id(codes), key), []).append(rank)
     like: dict[frozenset[tuple[int, int] | None], int] = {}
     left = _KINDS
@@ -129,15 +135,24 @@ def see(model: Mapping[str, Any], t: PointTable, s: Structure, rows: Any) -> Ite
         node = union[nodes_of(codes, a, of_row)]
         index = loop_indices(parse(s.nest, node))
         cells: dict[Cell, int] = {}
-        of_local = np.array([-1 if c is None else cells.setdefault(c, len(cells))
-                             for c in cell_of[a:b]] + [-2], dtype=np.int64)
+        of_local = np.array(
+            [-1 if c is None else cells.setdefault(c, len(cells)) for c in cell_of[a:b]] + [-2],
+            dtype=np.int64,
+        )
         peer = [-1] * len(cells)
         for c, group in zip(cell_of[a:b], t.group[a:b], strict=True):
             if c is not None:
                 peer[cells[c]] = int(partner[group])
-        yield Seen(t.np, ranks, s.nest.around[node], index,
-                   of_local[np.where(codes < 0, b - a, codes)], list(cells), peer,
-                   turns_of_loops(s.nest, node, index))
+        yield Seen(
+            t.np,
+            ranks,
+            s.nest.around[node],
+            index,
+            of_local[np.where(codes < 0, b - a, codes)],
+            list(cells),
+            peer,
+            turns_of_loops(s.nest, node, index),
+        )
 
 
 def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Cell | None]:
@@ -151,9 +166,16 @@ def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Ce
     full: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
     loose: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
     for r, i, slot, stage, at, peer, size, c in zip(
-            rows.rank.tolist(), rows.item.tolist(), rows.slot.tolist(), rows.stage.tolist(),
-            turn_of(rows).tolist(), rows.peer.tolist(), rows.nbytes.tolist(), rows.comm.tolist(),
-            strict=True):
+        rows.rank.tolist(),
+        rows.item.tolist(),
+        rows.slot.tolist(),
+        rows.stage.tolist(),
+        turn_of(rows).tolist(),
+        rows.peer.tolist(),
+        rows.nbytes.tolist(),
+        rows.comm.tolist(),
+        strict=True,
+    ):
         it = items[i]
         if it["kind"] == COMPLETION:
             size = stage = 0
@@ -163,16 +185,19 @@ def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Ce
         loose[loosely].add((i, slot, stage, at))
     out: list[Cell | None] = []
     keys: list[tuple[Any, ...]] = []
-    for r, gi, size, at in zip(t.rank.tolist(), t.group.tolist(), t.nbytes.tolist(),
-                               turn_of(t).tolist(), strict=True):
+    for r, gi, size, at in zip(
+        t.rank.tolist(), t.group.tolist(), t.nbytes.tolist(), turn_of(t).tolist(), strict=True
+    ):
         g = t.groups[gi]
         peer = g.peer if g.kind in (SEND, RECV) else -1
-        where = t.places[g.comm].members \
-            if g.kind in _ON_COMM and 0 <= g.comm < len(t.places) else ()
+        where = (
+            t.places[g.comm].members if g.kind in _ON_COMM and 0 <= g.comm < len(t.places) else ()
+        )
         loosely = (r, node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
         keys.append(loosely)
-        found = full.get((*loosely, 0 if g.kind == COMPLETION else size)) \
-            or loose.get(loosely) or set()
+        found = (
+            full.get((*loosely, 0 if g.kind == COMPLETION else size)) or loose.get(loosely) or set()
+        )
         if len(found) > 1:
             found = {c for c in found if c[3] == at} or found
         out.append(next(iter(found)) if len(found) == 1 else None)
@@ -180,8 +205,12 @@ def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Ce
     return out
 
 
-def _in_order_of_appearance(out: list[Cell | None], keys: list[tuple[Any, ...]],
-                            loose: Mapping[tuple[Any, ...], set[Cell]], first: Ints) -> None:
+def _in_order_of_appearance(
+    out: list[Cell | None],
+    keys: list[tuple[Any, ...]],
+    loose: Mapping[tuple[Any, ...], set[Cell]],
+    first: Ints,
+) -> None:
     """Pair rows whose sizes are not the model's with the sizes of one rule, as these are numbered.
 
     They have to be as many.

@@ -51,8 +51,9 @@ class Turns:
     @classmethod
     def joined(cls, parts: Sequence[Turns]) -> Turns:
         """Return the turns of several ranks after each other."""
-        return cls(*(np.concatenate([getattr(p, f) for p in parts])
-                     for f in cls.__dataclass_fields__))
+        return cls(
+            *(np.concatenate([getattr(p, f) for p in parts]) for f in cls.__dataclass_fields__)
+        )
 
 
 def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
@@ -120,11 +121,14 @@ def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
     usable.sort(key=lambda u: u[0])
     for _, level, pattern, mask in usable:
         if np.array_equal(mask, made):
-            return [*everywhere[:level], pattern, *everywhere[level + 1:]]
+            return [*everywhere[:level], pattern, *everywhere[level + 1 :]]
     best: tuple[float, list[Pattern]] | None = None
     for a, b in combinations(usable, 2):
-        if (best is None or a[0] + b[0] < best[0]) and a[1] != b[1] \
-                and np.array_equal(a[3] & b[3], made):
+        if (
+            (best is None or a[0] + b[0] < best[0])
+            and a[1] != b[1]
+            and np.array_equal(a[3] & b[3], made)
+        ):
             when = list(everywhere)
             when[a[1]], when[b[1]] = a[2], b[2]
             best = (a[0] + b[0], when)
@@ -192,9 +196,22 @@ def _candidates(at: Turns, made: Bools, level: int) -> Iterator[tuple[float, Pat
 
 def check(when: Any) -> list[Pattern]:
     """Return patterns if they are well formed; raise ValueError otherwise."""
-    lengths: Mapping[str, int] = {"all": 1, "is": 2, "from end": 2, "not": 2, "not from end": 2,
-                                  "every": 3, "stage": 2, "turn": 2, "back": 1, "before": 2,
-                                  "upto": 2, "walk": 1, "runs": 2, "turns": 2}
+    lengths: Mapping[str, int] = {
+        "all": 1,
+        "is": 2,
+        "from end": 2,
+        "not": 2,
+        "not from end": 2,
+        "every": 3,
+        "stage": 2,
+        "turn": 2,
+        "back": 1,
+        "before": 2,
+        "upto": 2,
+        "walk": 1,
+        "runs": 2,
+        "turns": 2,
+    }
     for pattern in when:
         if lengths.get(pattern[0]) != len(pattern):
             raise ValueError(f"the pattern of turns {pattern[0]!r} is malformed")
@@ -210,9 +227,14 @@ def text(pattern: Pattern) -> str:
         return f"{sum(run[-1] for run in args[0])} turns, listed"
     if op == "runs":
         return "turns " + ", ".join(str(a) if k == 1 else f"{a}-{a + k - 1}" for a, k in args[0])
-    names = {("is", 0): "first turn", ("from end", 0): "last turn", ("not", 0): "not first turn",
-             ("not from end", 0): "not last turn", ("stage", 0): "its stage",
-             ("turn", 0): "its turn"}
+    names = {
+        ("is", 0): "first turn",
+        ("from end", 0): "last turn",
+        ("not", 0): "not first turn",
+        ("not from end", 0): "not last turn",
+        ("stage", 0): "its stage",
+        ("turn", 0): "its turn",
+    }
     if op == "every":
         return f"every {args[0]} turns from {args[1]}"
     return names.get((op, *args), " ".join([op, *(f"{a:+d}" for a in args)]))

@@ -14,8 +14,9 @@ from p3s.trace.ops import COLLECTIVE, RECV, SEND
 Event = tuple[str, int, int]
 
 
-def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any,
-                  modelled: np.ndarray | None = None) -> dict[str, Any] | None:
+def compare_order(
+    model: Mapping[str, Any], t: PointTable, rows: Any, modelled: np.ndarray | None = None
+) -> dict[str, Any] | None:
     """Return how many ranks do all their calls in the order of the model, and the first that not.
 
     modelled: for every row of the table whether the model has it (None: all); what it leaves out
@@ -30,9 +31,13 @@ def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any,
         return None
     code: dict[Event, int] = {}
     ours = _codes(model, rows, code)
-    theirs = np.array([code.setdefault(_event(g.op, g.kind, g.peer, size), len(code))
-                       for g, size in ((t.groups[gi], int(b)) for gi, b in
-                                       zip(t.group, t.nbytes, strict=True))], dtype=np.int64)
+    theirs = np.array(
+        [
+            code.setdefault(_event(g.op, g.kind, g.peer, size), len(code))
+            for g, size in ((t.groups[gi], int(b)) for gi, b in zip(t.group, t.nbytes, strict=True))
+        ],
+        dtype=np.int64,
+    )
     unfolder = Unfolder(model, rows)
     begin = first_rows(t)
     equal = alike = total = bare = 0
@@ -53,20 +58,32 @@ def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any,
         if same == len(a) == len(b):
             equal += 1
         elif first is None:
-            first = {"rank": rank, "position": same,
-                     "expected": text(names[a[same]]) if same < len(a) else None,
-                     "found": text(names[b[same]]) if same < len(b) else None}
-    return {"ranks": len(t.sequences), "equal": equal, "equal_but_bytes": bare,
-            "events": {"true": total, "equal": alike},
-            "first": first}
+            first = {
+                "rank": rank,
+                "position": same,
+                "expected": text(names[a[same]]) if same < len(a) else None,
+                "found": text(names[b[same]]) if same < len(b) else None,
+            }
+    return {
+        "ranks": len(t.sequences),
+        "equal": equal,
+        "equal_but_bytes": bare,
+        "events": {"true": total, "equal": alike},
+        "first": first,
+    }
 
 
 def _codes(model: Mapping[str, Any], rows: Any, code: dict[Event, int]) -> np.ndarray:
     items = model["items"]
-    return np.array([code.setdefault(_event(items[i]["op"], items[i]["kind"], peer, size),
-                                     len(code))
-                     for i, peer, size in zip(rows.item.tolist(), rows.peer.tolist(),
-                                              rows.nbytes.tolist(), strict=True)], dtype=np.int64)
+    return np.array(
+        [
+            code.setdefault(_event(items[i]["op"], items[i]["kind"], peer, size), len(code))
+            for i, peer, size in zip(
+                rows.item.tolist(), rows.peer.tolist(), rows.nbytes.tolist(), strict=True
+            )
+        ],
+        dtype=np.int64,
+    )
 
 
 def _event(op: str, kind: str, peer: int, size: int) -> Event:

@@ -66,8 +66,7 @@ def with_turns(tables: Sequence[PointTable], s: Structure | None = None) -> list
             period[k][v] = p
     if not level.any():
         return plain
-    return [_split(t, mine, level, p)
-            for t, mine, p in zip(plain, classes, period, strict=True)]
+    return [_split(t, mine, level, p) for t, mine, p in zip(plain, classes, period, strict=True)]
 
 
 def _alike(t: PointTable, s: Structure) -> Iterator[_Alike]:
@@ -85,8 +84,14 @@ def _alike(t: PointTable, s: Structure) -> Iterator[_Alike]:
         a, b = bounds.get(ranks[0], (0, 0))
         codes = t.sequences[ranks[0]]
         node = union[nodes_of(codes, a, of_row)]
-        yield _Alike(ranks, codes.astype(np.int64), node, loop_indices(parse(s.nest, node)),
-                     b - a, t.group[a:b])
+        yield _Alike(
+            ranks,
+            codes.astype(np.int64),
+            node,
+            loop_indices(parse(s.nest, node)),
+            b - a,
+            t.group[a:b],
+        )
 
 
 def _levels(classes: Sequence[_Alike], nodes: int, levels: int) -> Ints:
@@ -143,8 +148,9 @@ def _periods(seen: Sequence[Sequence[tuple[Ints, Ints]]]) -> list[int]:
         return all(_repeats(c, period) for c in content[k])
 
     for parts in range(min(fewest, MAX_TURNS), 1, -1):
-        if all(turns[k] % parts == 0 for k in there) \
-                and all(repeats(k, turns[k] // parts) for k in there):
+        if all(turns[k] % parts == 0 for k in there) and all(
+            repeats(k, turns[k] // parts) for k in there
+        ):
             return [max(t // parts, 1) for t in turns]
     for period in range(2, min(fewest // 2, MAX_TURNS) + 1):
         if all(repeats(k, period) for k in there):
@@ -159,8 +165,9 @@ def _content(index: Ints, row: Ints) -> Ints:
     at, first = np.unique(pairs // rows, return_index=True)
     known: dict[bytes, int] = {}
     out = np.full(int(index.max()) + 1, -1, dtype=np.int64)
-    out[at] = [known.setdefault(part.tobytes(), len(known))
-               for part in np.split(pairs % rows, first[1:])]
+    out[at] = [
+        known.setdefault(part.tobytes(), len(known)) for part in np.split(pairs % rows, first[1:])
+    ]
     return out
 
 
@@ -189,8 +196,9 @@ def _split(t: PointTable, classes: Sequence[_Alike], level: Ints, period: Ints) 
         turn[chosen] = c.index[chosen, deep[chosen] - 1] % period[c.node[chosen]]
         moving = np.flatnonzero(c.codes >= 0)
         key = c.codes[moving] * (int(turn.max(initial=0)) + 1) + turn[moving]
-        names, first, inverse, count = np.unique(key, return_index=True, return_inverse=True,
-                                                 return_counts=True)
+        names, first, inverse, count = np.unique(
+            key, return_index=True, return_inverse=True, return_counts=True
+        )
         codes = c.codes.copy()
         codes[moving] = inverse
         small = compact(codes)
@@ -202,13 +210,22 @@ def _split(t: PointTable, classes: Sequence[_Alike], level: Ints, period: Ints) 
     order = sorted(parts)
     none = np.zeros(0, dtype=np.int64)
     row = np.concatenate([parts[r][0] + begin.get(r, 0) for r in order] or [none])
-    turns, count, first = (np.concatenate([parts[r][k] for r in order] or [none])
-                           for k in (1, 2, 3))
+    turns, count, first = (
+        np.concatenate([parts[r][k] for r in order] or [none]) for k in (1, 2, 3)
+    )
     return replace(
-        t, rank=t.rank[row], group=t.group[row], nbytes=t.nbytes[row],
-        elem_bytes=t.elem_bytes[row], count=count, first=first, turn=turns,
-        work=_shared_out(t.work, row, count), elapsed_ns=_shared_out(t.elapsed_ns, row, count),
-        sequences=dict(sorted(sequences.items())))
+        t,
+        rank=t.rank[row],
+        group=t.group[row],
+        nbytes=t.nbytes[row],
+        elem_bytes=t.elem_bytes[row],
+        count=count,
+        first=first,
+        turn=turns,
+        work=_shared_out(t.work, row, count),
+        elapsed_ns=_shared_out(t.elapsed_ns, row, count),
+        sequences=dict(sorted(sequences.items())),
+    )
 
 
 def _shared_out(total: np.ndarray, row: Ints, count: Ints) -> Ints:

@@ -24,8 +24,7 @@ class Unfolder:
     def __init__(self, model: Mapping[str, Any], rows: Any) -> None:
         self.items, self.rows = model["items"], rows
         self.loops = {loop["loop"]: loop for loop in model["order"]["loops"]}
-        self.by_peer = any((loop["walk"] or {}).get("by") == "peer"
-                           for loop in self.loops.values())
+        self.by_peer = any((loop["walk"] or {}).get("by") == "peer" for loop in self.loops.values())
         self.env = grid_env(rows.grid)
         self._known: dict[bytes, Ints] = {}
         self._columns = np.stack([rows.item, rows.slot, rows.stage, turn_of(rows), rows.repeat])
@@ -57,8 +56,9 @@ class Unfolder:
             turns = keys[:, 1::2]
             for k, (_, number) in rank.place.items():
                 level = len(self.loops[k]["at"]) - 1
-                inside = np.array([len(around) > level and around[level] == k
-                                   for around in rank.loops])[rows]
+                inside = np.array(
+                    [len(around) > level and around[level] == k for around in rank.loops]
+                )[rows]
                 turns[inside, level] //= number
             yield ranks[them], first[them], rows, turns
 
@@ -88,8 +88,11 @@ class _Rank:
         self.place: dict[int, tuple[Ints, int]] = {}
         for k, loop in sorted(all_.loops.items()):
             level = len(loop["at"])
-            inside = [x for x, around in enumerate(self.loops)
-                      if len(around) >= level and around[level - 1] == k]
+            inside = [
+                x
+                for x, around in enumerate(self.loops)
+                if len(around) >= level and around[level - 1] == k
+            ]
             if inside and loop["parent"] in self.turns:
                 self._enter(loop, inside)
 
@@ -107,15 +110,25 @@ class _Rank:
         index = np.arange(len(within)) - begin[within]
         self.turns[loop["loop"]] = LoopTurns(
             np.concatenate([around.index[within], index[:, None]], axis=1),
-            np.concatenate([around.trips[within], trips[within][:, None]], axis=1), within)
+            np.concatenate([around.trips[within], trips[within][:, None]], axis=1),
+            within,
+        )
 
-    def _trips(self, loop: Mapping[str, Any], law: Mapping[str, Any] | None, inside: list[int],
-               around: LoopTurns, entered: Bools) -> Ints:
+    def _trips(
+        self,
+        loop: Mapping[str, Any],
+        law: Mapping[str, Any] | None,
+        inside: list[int],
+        around: LoopTurns,
+        entered: Bools,
+    ) -> Ints:
         keys = 1
         if loop["walk"] is not None:
-            cells = {x: (int(self.item[x]), int(self.slot[x]), int(self.stage[x]),
-                         int(self.turn[x])) for x in inside
-                     if self.all.items[self.item[x]]["kind"] != COMPLETION}
+            cells = {
+                x: (int(self.item[x]), int(self.slot[x]), int(self.stage[x]), int(self.turn[x]))
+                for x in inside
+                if self.all.items[self.item[x]]["kind"] != COMPLETION
+            }
             found = positions(loop["walk"], [(c, int(self.peer[x])) for x, c in cells.items()])
             place = np.full(len(self.item), -1, dtype=np.int64)
             for x, cell in cells.items():
@@ -124,13 +137,25 @@ class _Rank:
             self.place[loop["loop"]] = place, keys
         return keys * self._rounds(loop, law, inside, around, entered)
 
-    def _rounds(self, loop: Mapping[str, Any], law: Mapping[str, Any] | None, inside: list[int],
-                around: LoopTurns, entered: Bools) -> Ints:
+    def _rounds(
+        self,
+        loop: Mapping[str, Any],
+        law: Mapping[str, Any] | None,
+        inside: list[int],
+        around: LoopTurns,
+        entered: Bools,
+    ) -> Ints:
         m = len(entered)
         if law is None:  # what is done in every turn says how many there are
             entries = max(int(entered.sum()), 1)
-            most = max((int(self.repeat[x]) // entries for x in inside
-                        if self.loops[x][-1] == loop["loop"]), default=1)
+            most = max(
+                (
+                    int(self.repeat[x]) // entries
+                    for x in inside
+                    if self.loops[x][-1] == loop["loop"]
+                ),
+                default=1,
+            )
             return np.full(m, max(most, 1), dtype=np.int64)
         if "list" in law:
             at = np.minimum(around.index[:, law["level"]], len(law["list"]) - 1)
@@ -168,8 +193,11 @@ class _Rank:
     def _when(self, rules: list[dict[str, Any]], loops: list[int]) -> list[Pattern] | None:
         if len(rules) == 1 and rules[0]["items"] is None:
             return list(rules[0]["when"])
-        mine = {int(i) for i, around in zip(self.item, self.loops, strict=True)
-                if loops and len(around) >= len(loops) and around[len(loops) - 1] == loops[-1]}
+        mine = {
+            int(i)
+            for i, around in zip(self.item, self.loops, strict=True)
+            if loops and len(around) >= len(loops) and around[len(loops) - 1] == loops[-1]
+        }
         return rule_for(rules, mine).get("when")
 
     def _events(self, mine: list[int], width: int) -> tuple[Ints, Ints]:
@@ -185,12 +213,19 @@ class _Rank:
             if loop in self.place:
                 walk[:, level] = self.place[loop][0][x]
                 keys[:, level] = self.place[loop][1]
-        at = Turns(turns.index, turns.trips, np.full(m, self.stage[x]), np.full(m, self.turn[x]),
-                   walk, keys)
+        at = Turns(
+            turns.index,
+            turns.trips,
+            np.full(m, self.stage[x]),
+            np.full(m, self.turn[x]),
+            walk,
+            keys,
+        )
         when = self._when(item["slots"][self.slot[x]].get("when") or [], loops)
         total = int(self.repeat[mine].sum())
-        pick = np.flatnonzero(all_hold(when, at)) if when is not None \
-            else np.zeros(0, dtype=np.int64)
+        pick = (
+            np.flatnonzero(all_hold(when, at)) if when is not None else np.zeros(0, dtype=np.int64)
+        )
         if len(pick) != total:  # the pattern does not say it: spread evenly over the turns
             pick = np.arange(total) * m // max(total, 1) if m else np.zeros(total, dtype=np.int64)
         key = np.full((total, width), -1, dtype=np.int64)

@@ -18,9 +18,9 @@ from p3s.model.partners.places import CUTS, PlaceLaw, instances
 #: (count, number of the communicator in the table of the count)
 Used = frozenset[tuple[int, int]]
 #: Second grids on which rows and columns are looked for when the program's own has none.
-_OTHER_GRIDS = tuple(GridFamily(kind, 2) for kind in
-                     ("cube", "balanced", "balanced_up", "greedy", "greedy_up")) + (
-    GridFamily("power2", 2, (0, 1)), GridFamily("power2", 2, (1, 0)))
+_OTHER_GRIDS = tuple(
+    GridFamily(kind, 2) for kind in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")
+) + (GridFamily("power2", 2, (0, 1)), GridFamily("power2", 2, (1, 0)))
 _MAX_K = 64
 
 
@@ -64,7 +64,8 @@ class Communicators:
                 name = repr(sorted((k, v) for k, v in law.items() if k != "ordinal"))
                 laws[name if law["kind"] != "odd" else f"{name}{sorted(used)}"] = cost
         result: float = sum(laws.values()) + 0.05 * sum(
-            law["kind"] != "world" for used in places for law in self.cover(used).laws)
+            law["kind"] != "world" for used in places for law in self.cover(used).laws
+        )
         return result
 
     def _has(self, law: PlaceLaw, n: int, members: tuple[int, ...]) -> bool:
@@ -101,8 +102,7 @@ class Communicators:
             if len(hit) == len(known):
                 break
         everything = frozenset(known)
-        chosen = min(([f] for f in fits if f[2] == everything), key=lambda c: c[0][0],
-                     default=None)
+        chosen = min(([f] for f in fits if f[2] == everything), key=lambda c: c[0][0], default=None)
         if chosen is None:
             named = self._where(known, everything)
             pairs = [[a, b] for a, b in combinations(fits, 2) if a[2] | b[2] == everything]
@@ -119,21 +119,27 @@ class Communicators:
                 left = left - best[2]
             if left:
                 rest = self._where(known, left)
-                chosen.append(rest if rest is not None
-                              else (2.0 * len(left) / len(self.tables), {"kind": "odd"}, left))
+                chosen.append(
+                    rest
+                    if rest is not None
+                    else (2.0 * len(left) / len(self.tables), {"kind": "odd"}, left)
+                )
         for cost, law, hit in chosen:
             out.costs.append(cost)
             out.laws.append(dict(law))
             for u in hit:
                 out.law_of.setdefault(u, len(out.laws) - 1)
 
-    def _candidates(self, known: Mapping[tuple[int, int], tuple[int, ...]]
-                    ) -> list[tuple[float, PlaceLaw]]:
+    def _candidates(
+        self, known: Mapping[tuple[int, int], tuple[int, ...]]
+    ) -> list[tuple[float, PlaceLaw]]:
         ndims = len(next(iter(self.grids.values())).dims)
         out: list[tuple[float, PlaceLaw]] = [(0.0, {"kind": "world"}), (0.1, {"kind": "self"})]
         for size in range(1, ndims):
-            out += [(0.1 * size, {"kind": "axes", "axes": list(a)})
-                    for a in combinations(range(ndims), size)]
+            out += [
+                (0.1 * size, {"kind": "axes", "axes": list(a)})
+                for a in combinations(range(ndims), size)
+            ]
         out += [(0.5, {"kind": "without", "rank": r}) for r in (0, -1)]
         sizes = {len(m) for m in known.values()}
         gaps = {b - a for m in known.values() for a, b in zip(m, m[1:], strict=False)}
@@ -141,27 +147,39 @@ class Communicators:
         out += [(0.6, {"kind": "nodes", "size": k}) for k in sorted(sizes) if 1 < k <= _MAX_K]
         for k in (2, 3, 4, 8):
             even = all(u[0] % k == 0 for u in known)
-            out += [(0.5 + k / 20, {"kind": "parts", "k": k})] if even else [
-                (0.5 + k / 20 + i / 100, {"kind": "parts", "k": k, "cut": cut})
-                for i, cut in enumerate(CUTS)]
+            out += (
+                [(0.5 + k / 20, {"kind": "parts", "k": k})]
+                if even
+                else [
+                    (0.5 + k / 20 + i / 100, {"kind": "parts", "k": k, "cut": cut})
+                    for i, cut in enumerate(CUTS)
+                ]
+            )
             out += [(0.7 + k / 20, {"kind": "spread", "k": k})]
-        out += [(1.0, {"kind": "axes", "axes": [a], "grid": fam.to_json()})
-                for fam in _OTHER_GRIDS for a in (0, 1)
-                if all(fam.dims(u[0]) is not None for u in known)]
+        out += [
+            (1.0, {"kind": "axes", "axes": [a], "grid": fam.to_json()})
+            for fam in _OTHER_GRIDS
+            for a in (0, 1)
+            if all(fam.dims(u[0]) is not None for u in known)
+        ]
         down = any(len(m) > 1 and m[0] > m[-1] for m in known.values())
         if down:
-            out += [(c + 0.2, {**law, "order": "reverse"}) for c, law in out
-                    if law["kind"] != "self"]
+            out += [
+                (c + 0.2, {**law, "order": "reverse"}) for c, law in out if law["kind"] != "self"
+            ]
         if any(g.order is not None for g in self.grids.values()):
             out += [(0.1, {"kind": "world", "order": "grid"})]
-            out += [(0.2, {"kind": "axes", "axes": list(a), "order": "grid"})
-                    for size in range(1, ndims) for a in combinations(range(ndims), size)]
+            out += [
+                (0.2, {"kind": "axes", "axes": list(a), "order": "grid"})
+                for size in range(1, ndims)
+                for a in combinations(range(ndims), size)
+            ]
         out.sort(key=lambda f: f[0])
         return out
 
-    def _where(self, known: Mapping[tuple[int, int], tuple[int, ...]],
-               left: frozenset[tuple[int, int]]
-               ) -> tuple[float, PlaceLaw, frozenset[tuple[int, int]]] | None:
+    def _where(
+        self, known: Mapping[tuple[int, int], tuple[int, ...]], left: frozenset[tuple[int, int]]
+    ) -> tuple[float, PlaceLaw, frozenset[tuple[int, int]]] | None:
         """Return the ranks for which a guard holds, where that gives the members at each count."""
         per: dict[int, list[tuple[int, ...]]] = {}
         for u in sorted(left):
@@ -187,8 +205,13 @@ class Communicators:
         return (0.4 + 0.4 * guard_cost(guard), law, left)
 
 
-def same_place(law: PlaceLaw, table: PointTable, place: int, grid: GridAt,
-               known: dict[str, set[tuple[int, ...]]]) -> tuple[bool, bool]:
+def same_place(
+    law: PlaceLaw,
+    table: PointTable,
+    place: int,
+    grid: GridAt,
+    known: dict[str, set[tuple[int, ...]]],
+) -> tuple[bool, bool]:
     """Return whether a communicator of a table is one of the law's, and has its ordinal too.
 
     known: members of the laws on this grid, filled as they are asked for.

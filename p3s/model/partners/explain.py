@@ -61,8 +61,11 @@ def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
     out = []
     for p in pairs:
         table = partners(rel, p.grid)
-        out.append((table[:, p.rank] == p.peer[None, :]).any(axis=0)
-                   if len(table) else np.zeros(len(p.rank), dtype=bool))
+        out.append(
+            (table[:, p.rank] == p.peer[None, :]).any(axis=0)
+            if len(table)
+            else np.zeros(len(p.rank), dtype=bool)
+        )
     return out
 
 
@@ -113,13 +116,16 @@ def _shift_vectors(
             if not any(col):
                 continue
             mirror = tuple(-x for x in col)
-            open_axes = [d for d in range(ndims)
-                         if col[d] and 2 * abs(col[d]) == p.grid.dims[d]]
+            open_axes = [d for d in range(ndims) if col[d] and 2 * abs(col[d]) == p.grid.dims[d]]
             both = mirror in cols
             if both and col < mirror:
                 continue
-            wrap = [bool(both and d in open_axes) and not bordered if periods is None
-                    else bool(periods[d]) for d in range(ndims)]
+            wrap = [
+                bool(both and d in open_axes) and not bordered
+                if periods is None
+                else bool(periods[d])
+                for d in range(ndims)
+            ]
             rels.append({"kind": "shift", "vec": list(col), "wrap": wrap})
             if both and periods is not None and not any(periods[d] for d in open_axes):
                 rels.append({"kind": "shift", "vec": list(mirror), "wrap": wrap})
@@ -131,8 +137,10 @@ def _shift_vectors(
 
 
 def _shift(vec: tuple[int, ...], flags: list[bool], periods: tuple[bool, ...] | None) -> Relation:
-    wrap = [bool(periods[d]) or flags[d] if periods is not None and vec[d] else flags[d]
-            for d in range(len(vec))]
+    wrap = [
+        bool(periods[d]) or flags[d] if periods is not None and vec[d] else flags[d]
+        for d in range(len(vec))
+    ]
     return {"kind": "shift", "vec": list(vec), "wrap": wrap}
 
 
@@ -155,32 +163,58 @@ def _levels(rel: Relation, there: np.ndarray, table: np.ndarray, g: GridAt) -> i
 
 def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     """Return what may lead along one axis, with its cost."""
-    far = 0.0 if isinstance(axis, int) or (axis is None and ndims == 1) else \
-        0.3 if axis is not None else 0.5
+    far = (
+        0.0
+        if isinstance(axis, int) or (axis is None and ndims == 1)
+        else 0.3
+        if axis is not None
+        else 0.5
+    )
     out: list[tuple[float, Relation]] = [(1.5, {"kind": "xor"})]
     for sign in (1, -1):
         out += [(1.55, {"kind": "stride", "sign": sign, "wrap": w}) for w in (True, False)]
-        out += [(1.6, {"kind": "level", "sign": sign, "wrap": w, "all": every})
-                for w in (True, False) for every in ((True, False) if ndims > 1 else (False,))]
-        out += [(1.75, {"kind": "level", "sign": sign, "wrap": w, "all": every, "anchor": "last"})
-                for w in (True, False) for every in ((True, False) if ndims > 1 else (False,))]
-        out += [(1.6, {"kind": "tree", "sign": sign, "root": 0}),
-                (1.65, {"kind": "tree", "sign": sign, "root": 0, "form": "low"}),
-                (1.8, {"kind": "tree", "sign": sign, "root": -1}),
-                (1.85, {"kind": "tree", "sign": sign, "root": "half"})]
+        out += [
+            (1.6, {"kind": "level", "sign": sign, "wrap": w, "all": every})
+            for w in (True, False)
+            for every in ((True, False) if ndims > 1 else (False,))
+        ]
+        out += [
+            (1.75, {"kind": "level", "sign": sign, "wrap": w, "all": every, "anchor": "last"})
+            for w in (True, False)
+            for every in ((True, False) if ndims > 1 else (False,))
+        ]
+        out += [
+            (1.6, {"kind": "tree", "sign": sign, "root": 0}),
+            (1.65, {"kind": "tree", "sign": sign, "root": 0, "form": "low"}),
+            (1.8, {"kind": "tree", "sign": sign, "root": -1}),
+            (1.85, {"kind": "tree", "sign": sign, "root": "half"}),
+        ]
         out += [(1.9, {"kind": "heap", "k": k, "sign": sign}) for k in (2, 3, 4)]
         out += [(1.4, {"kind": "fold", "sign": sign})]
-        out += [(1.5 + k / 20 if k > 2 else 1.1, {"kind": "far", "k": k, "sign": sign, "wrap": w})
-                for k in (2, 3, 4) for w in (False, True) if not (w and k == 2 and sign < 0)]
+        out += [
+            (1.5 + k / 20 if k > 2 else 1.1, {"kind": "far", "k": k, "sign": sign, "wrap": w})
+            for k in (2, 3, 4)
+            for w in (False, True)
+            if not (w and k == 2 and sign < 0)
+        ]
         if isinstance(axis, int):
-            out += [(1.85, {"kind": "tree", "sign": sign, "root": f"c{d}"})
-                    for d in range(ndims) if d != axis]
+            out += [
+                (1.85, {"kind": "tree", "sign": sign, "root": f"c{d}"})
+                for d in range(ndims)
+                if d != axis
+            ]
     out += [(1.6, {"kind": "xor", "fold": "power"}), (1.7, {"kind": "xor", "fold": "pairs"})]
     out += [(2.0, {"kind": "others"})]
-    out += [(1.95, {"kind": "tree", "sign": sign, "root": 0, "base": k})
-            for sign in (1, -1) for k in (3, 4)]
-    out += [(1.95, {"kind": "stride", "sign": sign, "wrap": True, "base": k})
-            for sign in (1, -1) for k in (3, 4)]
+    out += [
+        (1.95, {"kind": "tree", "sign": sign, "root": 0, "base": k})
+        for sign in (1, -1)
+        for k in (3, 4)
+    ]
+    out += [
+        (1.95, {"kind": "stride", "sign": sign, "wrap": True, "base": k})
+        for sign in (1, -1)
+        for k in (3, 4)
+    ]
     return [(cost + far, {**rel, "axis": axis}) for cost, rel in out]
 
 
@@ -192,15 +226,25 @@ def _once(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
         out += [(1.0 + far, {"kind": "place", "axis": axis, "rank": k}) for k in (0, -1)]
         out += [(1.3 + far, {"kind": "place", "axis": axis, "rank": "half"})]
     if isinstance(axis, int):
-        out += [(1.2 + far, {"kind": "place", "axis": axis, "rank": f"c{d}"})
-                for d in range(ndims) if d != axis]
-        out += [(1.4 + far, {"kind": "skew", "axis": axis, "of": d, "sign": sign})
-                for d in range(ndims) if d != axis for sign in (1, -1)]
+        out += [
+            (1.2 + far, {"kind": "place", "axis": axis, "rank": f"c{d}"})
+            for d in range(ndims)
+            if d != axis
+        ]
+        out += [
+            (1.4 + far, {"kind": "skew", "axis": axis, "of": d, "sign": sign})
+            for d in range(ndims)
+            if d != axis
+            for sign in (1, -1)
+        ]
     if ndims > 1 or axis is not None:
         out += [(1.1 + far, {"kind": "mirror", "axis": axis})]
     if not isinstance(axis, int) and (ndims > 1 or axis is not None):
-        out += [(1.0 + far, {"kind": "along", "axis": axis, "by": by, "wrap": w})
-                for by in (1, -1) for w in (False, True)]
+        out += [
+            (1.0 + far, {"kind": "along", "axis": axis, "by": by, "wrap": w})
+            for by in (1, -1)
+            for w in (False, True)
+        ]
     return out
 
 
@@ -209,11 +253,17 @@ def _numbered(pairs: Sequence[Pairs]) -> list[tuple[float, Relation]]:
     out: list[tuple[float, Relation]] = []
     last = pairs[-1]
     tops = {int(p.peer.max()) for p in pairs}
-    if len(tops) == 1 and (top := tops.pop()) + 1 < last.grid.n and all(
-            (p.peer < p.rank).all() for p in pairs):
+    if (
+        len(tops) == 1
+        and (top := tops.pop()) + 1 < last.grid.n
+        and all((p.peer < p.rank).all() for p in pairs)
+    ):
         out += [(1.6, {"kind": "modulo", "k": top + 1})]
-    steps = {gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs
-             if len(np.unique(np.abs(p.peer - p.rank))) > 1}
+    steps = {
+        gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank))))
+        for p in pairs
+        if len(np.unique(np.abs(p.peer - p.rank))) > 1
+    }
     if len(steps) == 1 and (step := steps.pop()) and all((p.peer > p.rank).all() for p in pairs):
         out += [(1.9, {"kind": "steps", "axis": None, "by": step})]
     # a rank that receives from nobody but all others lead to: the root of a tree
@@ -225,8 +275,10 @@ def _numbered(pairs: Sequence[Pairs]) -> list[tuple[float, Relation]]:
         free = both if free is None else free & both
     for root in sorted(free or ())[:3]:
         if root:
-            out += [(1.9, {"kind": "tree", "axis": None, "sign": sign, "root": root})
-                    for sign in (1, -1)]
+            out += [
+                (1.9, {"kind": "tree", "axis": None, "sign": sign, "root": root})
+                for sign in (1, -1)
+            ]
     return out
 
 
@@ -240,8 +292,10 @@ def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
             break
     steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
     for k in (8, 4, 3, 2):
-        if all(p.grid.n % k == 0 and (p.rank * k // p.grid.n == p.peer * k // p.grid.n).all()
-               for p in pairs):
+        if all(
+            p.grid.n % k == 0 and (p.rank * k // p.grid.n == p.peer * k // p.grid.n).all()
+            for p in pairs
+        ):
             out.append({"kind": "parts", "k": k, "ordinal": 0})
             break
     step = gcd(*steps)
@@ -250,9 +304,13 @@ def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
     return out
 
 
-def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
-            loose: bool = False, axes: Sequence[dict[str, Any]] = (), known: bool = False
-            ) -> Explanation:
+def explain(
+    pairs: Sequence[Pairs],
+    periods: tuple[bool, ...] | None = None,
+    loose: bool = False,
+    axes: Sequence[dict[str, Any]] = (),
+    known: bool = False,
+) -> Explanation:
     """Return the cheapest set of relations that covers all pairs at all counts.
 
     loose: partners differ from run to run (whoever is free gets the work), so a relation to
@@ -273,8 +331,9 @@ def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
 class _Search:
     """Collects explanations of one node's pairs; cheaper ones found first save later work."""
 
-    def __init__(self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None,
-                 loose: bool, known: bool) -> None:
+    def __init__(
+        self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None, loose: bool, known: bool
+    ) -> None:
         self.pairs = pairs
         self.periods = periods
         self.loose = loose
@@ -333,8 +392,11 @@ class _Search:
 
     def fixed_partners(self) -> None:
         """Try self and one rank for all."""
-        candidates: list[Relation] = [{"kind": "self"}, {"kind": "root", "rank": 0},
-                                      {"kind": "root", "rank": -1}]
+        candidates: list[Relation] = [
+            {"kind": "self"},
+            {"kind": "root", "rank": 0},
+            {"kind": "root", "rank": -1},
+        ]
         same = {int(q) for p in self.pairs for q in p.peer}
         if len(same) == 1:
             candidates.append({"kind": "root", "rank": same.pop()})
@@ -396,8 +458,13 @@ class _Search:
         if any(max(map(abs, s)) < 2 for s in steps) or not steps:
             return  # nearest neighbours: the other search knows their directions better
         if max(abs(x) for s in steps for x in s) <= MAX_REACH:
-            self.offer([{"kind": "shift", "vec": list(s), "wrap": [False] * self.ndims}
-                        for s in sorted(steps, reverse=True)], float(len(steps)))
+            self.offer(
+                [
+                    {"kind": "shift", "vec": list(s), "wrap": [False] * self.ndims}
+                    for s in sorted(steps, reverse=True)
+                ],
+                float(len(steps)),
+            )
 
     def families(self, axes: Sequence[dict[str, Any]]) -> None:
         """Try families, permutations and single places along all axes."""
@@ -406,9 +473,13 @@ class _Search:
         lines: list[Axis] = [*range(self.ndims)] if self.ndims > 1 else []
         lines += [None, *axes, *_block_axes(self.pairs)]
         candidates: list[tuple[float, Relation]] = [
-            (1.2, {"kind": "mirror", "axis": None}), (1.1, {"kind": "opposite"})]
-        candidates += [(1.2, {"kind": "transpose", "axes": list(a)})
-                       for a in combinations(range(self.ndims), 2)]
+            (1.2, {"kind": "mirror", "axis": None}),
+            (1.1, {"kind": "opposite"}),
+        ]
+        candidates += [
+            (1.2, {"kind": "transpose", "axes": list(a)})
+            for a in combinations(range(self.ndims), 2)
+        ]
         for axis in lines:
             longest = max(line(axis, p.grid).longest for p in self.pairs)
             if longest > 1:
@@ -458,8 +529,9 @@ class _Search:
         if not self.beaten(4.0):
             self._greedy(parts, hits)
 
-    def _greedy(self, parts: Sequence[tuple[float, Relation, np.ndarray]],
-                hits: np.ndarray) -> None:
+    def _greedy(
+        self, parts: Sequence[tuple[float, Relation, np.ndarray]], hits: np.ndarray
+    ) -> None:
         costs = np.array([c for c, _, _ in parts])
         for weight in (1.0, 0.5):
             left = np.ones(self.total, dtype=bool)
@@ -472,10 +544,12 @@ class _Search:
                 chosen.append(best)
                 left &= ~hits[best]
             if not left.any():
-                chosen = [k for k in chosen if not hits[[j for j in chosen if j != k]].any(
-                    axis=0).all()] or chosen
-                self.offer([parts[k][1] for k in chosen], float(costs[chosen].sum())
-                           + 0.2 * len(chosen))
+                chosen = [
+                    k for k in chosen if not hits[[j for j in chosen if j != k]].any(axis=0).all()
+                ] or chosen
+                self.offer(
+                    [parts[k][1] for k in chosen], float(costs[chosen].sum()) + 0.2 * len(chosen)
+                )
 
     def best(self) -> Explanation:
         """Return the cheapest option; one that leaves pairs unexplained costs dearly."""
@@ -489,9 +563,13 @@ class _Search:
             best.cost = min(best.cost + 10.0, NO_RULE)
             return best
         mine = {relation_key(r) for r in best.relations}
-        best.rivals = [e.relations for e in ranked[1:4]
-                       if not e.unexplained and e.cost <= best.cost + 0.1
-                       and {relation_key(r) for r in e.relations} != mine]
+        best.rivals = [
+            e.relations
+            for e in ranked[1:4]
+            if not e.unexplained
+            and e.cost <= best.cost + 0.1
+            and {relation_key(r) for r in e.relations} != mine
+        ]
         return best
 
 
@@ -505,8 +583,12 @@ def is_stencil(rels: Sequence[Relation]) -> bool:
     if len(vectors) < len(rels) or any(abs(x) > 1 for v in vectors for x in v):
         return False
     diagonal = {tuple(sorted(map(abs, v))) for v in vectors if sum(map(abs, v)) > 1}
-    alike = {v for each in diagonal for order in permutations(each)
-             for v in product(*((x, -x) for x in order))}
+    alike = {
+        v
+        for each in diagonal
+        for order in permutations(each)
+        for v in product(*((x, -x) for x in order))
+    }
     return alike <= vectors
 
 

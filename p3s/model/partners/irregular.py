@@ -32,8 +32,7 @@ _ROUNDS, _MORE = 24, 8
 _WORTH = 0.8
 
 #: Terms tried for the number of pairs and for the amount of all messages: (shape, sign)...
-_PAIRS = ((("bricks", 1),), (("rest", 1), ("cuts", -1)),
-          (("rest", 1), ("outer", -1)))
+_PAIRS = ((("bricks", 1),), (("rest", 1), ("cuts", -1)), (("rest", 1), ("outer", -1)))
 _AMOUNTS = ((("cuts", 1),), (("power", 1),))
 
 
@@ -42,8 +41,9 @@ def sampled(relation: Mapping[str, Any] | None) -> bool:
     return relation is not None and relation["kind"] == "sample"
 
 
-def sample_relation(pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: bool
-                    ) -> Relation | None:
+def sample_relation(
+    pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: bool
+) -> Relation | None:
     """Return the sample that stands for the (rank, partner) pairs per count, None for few of them.
 
     sends: whether partners are receivers.
@@ -51,14 +51,17 @@ def sample_relation(pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: b
     counts = sorted(n for n, (r, _) in pairs.items() if len(r))
     if len(counts) < 2:
         return None
-    edges = {n: np.unique(np.stack(pairs[n] if sends else pairs[n][::-1], axis=1), axis=0)
-             for n in counts}
+    edges = {
+        n: np.unique(np.stack(pairs[n] if sends else pairs[n][::-1], axis=1), axis=0)
+        for n in counts
+    }
     top = counts[-1]
     ranks = np.unique(edges[top])
     if len(edges[top]) < MIN_DEGREE * len(ranks) or 2 * len(ranks) < top:
         return None
-    symmetric = all({(a, b) for a, b in e.tolist()} == {(b, a) for a, b in e.tolist()}
-                    for e in edges.values())
+    symmetric = all(
+        {(a, b) for a, b in e.tolist()} == {(b, a) for a, b in e.tolist()} for e in edges.values()
+    )
     degree = np.bincount(edges[top][:, 0], minlength=top).astype(float)
     distance = np.abs(edges[top][:, 0] - edges[top][:, 1])
     number = [(n, float(len(e))) for n, e in edges.items()]
@@ -66,10 +69,15 @@ def sample_relation(pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: b
     if len(telling) > 1:
         number = telling
     seed = crc32(b"|".join(e.tobytes() for e in edges.values()))
-    return {"kind": "sample", "sign": 1 if sends else -1, "seed": seed, "symmetric": symmetric,
-            "pairs": fit_total([n for n, _ in number], [k for _, k in number], _PAIRS),
-            "degree": _quantiles(degree / degree.mean()),
-            "reach": _quantiles(np.log(np.maximum(distance, 1)) / np.log(top))}
+    return {
+        "kind": "sample",
+        "sign": 1 if sends else -1,
+        "seed": seed,
+        "symmetric": symmetric,
+        "pairs": fit_total([n for n, _ in number], [k for _, k in number], _PAIRS),
+        "degree": _quantiles(degree / degree.mean()),
+        "reach": _quantiles(np.log(np.maximum(distance, 1)) / np.log(top)),
+    }
 
 
 def amount_law(points: Sequence[tuple[int, float]]) -> dict[str, Any]:
@@ -77,8 +85,9 @@ def amount_law(points: Sequence[tuple[int, float]]) -> dict[str, Any]:
     return fit_total([n for n, _ in points], [v for _, v in points], _AMOUNTS)
 
 
-def fit_total(ns: Sequence[int], values: Sequence[float],
-              tried: Sequence[tuple[tuple[str, int], ...]]) -> dict[str, Any]:
+def fit_total(
+    ns: Sequence[int], values: Sequence[float], tried: Sequence[tuple[tuple[str, int], ...]]
+) -> dict[str, Any]:
     """Return {dims, terms, error}: a law of a total of all parts of a cut plane or space.
 
     Chosen by the relative error where a count is left out (weighted by the totals), a second
@@ -94,8 +103,9 @@ def fit_total(ns: Sequence[int], values: Sequence[float],
             for terms in (t for t in tried if len(t) == size):
                 if dims != 2 and terms[0][0] == "bricks" and len(ns) > 2:
                     continue  # how boxes meet in space, no such simple count tells
-                columns = np.array([[sign * shape_value(name, n, dims) for name, sign in terms]
-                                    for n in ns])
+                columns = np.array(
+                    [[sign * shape_value(name, n, dims) for name, sign in terms] for n in ns]
+                )
                 errors = []
                 for i in range(len(ns)):
                     coef = _solve(columns, y, every & (np.arange(len(ns)) != i))
@@ -105,8 +115,11 @@ def fit_total(ns: Sequence[int], values: Sequence[float],
                 if _falls(terms, coef, dims, max(ns)):
                     continue
                 if best is None or error < best[0] * (_WORTH if size > best[1] else 1.0) - 1e-12:
-                    rows = [[name, float(sign * c)] for (name, sign), c
-                            in zip(terms, coef, strict=True) if c]
+                    rows = [
+                        [name, float(sign * c)]
+                        for (name, sign), c in zip(terms, coef, strict=True)
+                        if c
+                    ]
                     best = (error, size, rows, dims)
     if best is None:
         best = (1.0, 1, [["rest", float(y[-1]) / (max(ns) - 1)]], 2)
@@ -163,9 +176,13 @@ def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
 
 def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:
     """Return whether a law falls further on: no part of a cut ever gets fewer neighbours."""
-    far = [sum(sign * c * shape_value(name, n, dims)
-               for (name, sign), c in zip(terms, coef, strict=True))
-           for n in (top, 4 * top, 16 * top, 64 * top)]
+    far = [
+        sum(
+            sign * c * shape_value(name, n, dims)
+            for (name, sign), c in zip(terms, coef, strict=True)
+        )
+        for n in (top, 4 * top, 16 * top, 64 * top)
+    ]
     return any(b < a * (1.0 - 1e-9) for a, b in zip(far, far[1:], strict=False))
 
 
@@ -225,8 +242,9 @@ def _sample(rel: Mapping[str, Any], n: int) -> np.ndarray:
             far = 1 + np.floor(rng.random(len(source)) * (n - 1))
         side = np.where(rng.random(len(source)) < 0.5, -1, 1)
         target = source + side * far.astype(np.int64)
-        target = np.where((target < 0) | (target >= n), source - side * far.astype(np.int64),
-                          target)
+        target = np.where(
+            (target < 0) | (target >= n), source - side * far.astype(np.int64), target
+        )
         for a, b in zip(source.tolist(), target.tolist(), strict=True):
             if len(found) >= wanted:
                 break
@@ -256,8 +274,9 @@ def partners(rel: Mapping[str, Any], n: int) -> np.ndarray:
     return table
 
 
-def sizes(rel: Mapping[str, Any], law: Mapping[str, Any], n: int, ranks: np.ndarray,
-          peers: np.ndarray) -> np.ndarray:
+def sizes(
+    rel: Mapping[str, Any], law: Mapping[str, Any], n: int, ranks: np.ndarray, peers: np.ndarray
+) -> np.ndarray:
     """Return elements per message of the pairs of ranks and partners, int64.
 
     law: {quantiles, total}: sizes relative to their mean, and what goes through all pairs at
@@ -274,8 +293,9 @@ def sizes(rel: Mapping[str, Any], law: Mapping[str, Any], n: int, ranks: np.ndar
     return np.asarray(amount[np.minimum(at, len(edges) - 1)])
 
 
-def sample_law(rows: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
-               elem: int) -> dict[str, Any]:
+def sample_law(
+    rows: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]], elem: int
+) -> dict[str, Any]:
     """Return the law of sizes: {means, quantiles, total} in elements of ``elem`` bytes.
 
     rows: per count the ranks, partners, bytes of one message and how often.
@@ -305,11 +325,25 @@ def text(rel: Mapping[str, Any]) -> str:
 def law_text(law: Mapping[str, Any]) -> str:
     """Return a law of a total for people; cutsD(n): the planes that bisect D dimensions."""
     d = law["dims"]
-    names = {"rest": "(n-1)", "cuts": f"cuts{d}(n)", "power": f"(n**(1/{d})-1)",
-             "outer": f"{d}*(n**({d - 1}/{d})-1)", "bricks": "(6*(n-1) - 4*cuts2(n))"}
+    names = {
+        "rest": "(n-1)",
+        "cuts": f"cuts{d}(n)",
+        "power": f"(n**(1/{d})-1)",
+        "outer": f"{d}*(n**({d - 1}/{d})-1)",
+        "bricks": "(6*(n-1) - 4*cuts2(n))",
+    }
     parts = [f"{c:.4g}" + f"*{names[name]}" for name, c in law["terms"]]
     return " + ".join(parts).replace("+ -", "- ") or "0"
 
 
-__all__ = ["WHY", "amount_law", "edges_of", "partners", "sample_law",
-           "sample_relation", "sampled", "sizes", "text"]
+__all__ = [
+    "WHY",
+    "amount_law",
+    "edges_of",
+    "partners",
+    "sample_law",
+    "sample_relation",
+    "sampled",
+    "sizes",
+    "text",
+]

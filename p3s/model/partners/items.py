@@ -18,8 +18,9 @@ from p3s.model.sizes.slots import Item, Rows
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 
-def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable]
-             ) -> list[Item]:
+def items_of(
+    node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable]
+) -> list[Item]:
     """Return the items of a node: one per relation, or per kind of communicator."""
     counts = [t.np for t in tables]
     if node.kind in (SEND, RECV):
@@ -33,8 +34,9 @@ def empty_rows() -> Rows:
     return Rows(z, z, z, z, z, z, z, z, z, z)
 
 
-def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
-               counts: Sequence[int]) -> list[Item]:
+def _p2p_items(
+    node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int]
+) -> list[Item]:
     grids = choice.grids
     relations = [_ordered_relation(r, node, grids) for r in explained.relations]
     tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
@@ -66,28 +68,37 @@ def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
         if explained.ambiguous and rel["kind"] == "shift":
             axes = [d for d in explained.ambiguous if rel["vec"][d]]
             if axes:
-                item.notes.append("direction open in dimension "
-                                  + ", ".join(str(d) for d in axes))
+                item.notes.append("direction open in dimension " + ", ".join(str(d) for d in axes))
         items.append(item)
     if any(m.any() for m in left.values()):
         rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
-        item = Item(rest, {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts}, None,
-                    {n: np.ones((1, n), dtype=bool) for n in counts}, grids, None, places)
+        item = Item(
+            rest,
+            {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts},
+            None,
+            {n: np.ones((1, n), dtype=bool) for n in counts},
+            grids,
+            None,
+            places,
+        )
         item.notes.append("no rule found for the partners")
         items.append(item)
     return items
 
 
-def _ordered_relation(rel: dict[str, Any], node: Node, grids: Mapping[int, GridAt]
-                      ) -> dict[str, Any]:
+def _ordered_relation(
+    rel: dict[str, Any], node: Node, grids: Mapping[int, GridAt]
+) -> dict[str, Any]:
     if rel["kind"] not in FAMILIES:
         return rel
-    return order_family(rel, [(grids[n], rows.rank, rows.peer, rows.first)
-                              for n, rows in node.rows.items()])
+    return order_family(
+        rel, [(grids[n], rows.rank, rows.peer, rows.first) for n, rows in node.rows.items()]
+    )
 
 
-def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
-                 ) -> Relation:
+def order_family(
+    rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
+) -> Relation:
     """Return the family with its stages in the order in which they were seen to run.
 
     seen: per count the grid and, per row, rank, partner and ordinal of the first event.
@@ -167,8 +178,15 @@ def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -
             else:
                 mine = [p for (m, p), i in law_of.items() if m == n and i == k]
                 rows[n] = node.rows[n].take(np.isin(node.place_id[n], mine))
-        items.append(Item(rows, {n: np.zeros(len(r.rank), dtype=np.int64)
-                                 for n, r in rows.items()}, None,
-                          {t.np: np.ones((1, t.np), dtype=bool) for t in tables}, grids, None,
-                          law))
+        items.append(
+            Item(
+                rows,
+                {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
+                None,
+                {t.np: np.ones((1, t.np), dtype=bool) for t in tables},
+                grids,
+                None,
+                law,
+            )
+        )
     return items

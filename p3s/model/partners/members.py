@@ -67,7 +67,7 @@ class Communicators(Sequence[tuple[int, ...]]):
         law = self._of(int(k))
         if law.sequence is None:
             return np.arange(self.grid.n, dtype=np.int64)
-        return law.sequence[law.starts[k - law.base]:law.starts[k - law.base + 1]]
+        return law.sequence[law.starts[k - law.base] : law.starts[k - law.base + 1]]
 
     def ids(self, law: Mapping[str, Any], ranks: Ints) -> Ints:
         """Return the number of the communicator of each of the ranks, -1 where it is in none."""
@@ -127,8 +127,11 @@ class Communicators(Sequence[tuple[int, ...]]):
                 continue
             for k in range(law.base, law.base + len(law.starts) - 1):
                 members = self.members(k)
-                if len(members) > 64 and members[-1] - members[0] + 1 == len(members) \
-                        and np.all(np.diff(members) == 1):
+                if (
+                    len(members) > 64
+                    and members[-1] - members[0] + 1 == len(members)
+                    and np.all(np.diff(members) == 1)
+                ):
                     out.append({"id": k, "first": int(members[0]), "size": len(members)})
                 else:
                     out.append({"id": k, "members": members.tolist()})
@@ -146,8 +149,12 @@ def _rule(law: _Law) -> dict[str, Any] | None:
     offsets = table[0] - table[0, 0]
     if not np.array_equal(table, table[:, :1] + offsets[None, :]):
         return None
-    return {"id": law.base, "number": len(sizes), "firsts": runs(table[:, 0]),
-            "offsets": runs(offsets)}
+    return {
+        "id": law.base,
+        "number": len(sizes),
+        "firsts": runs(table[:, 0]),
+        "offsets": runs(offsets),
+    }
 
 
 def runs(values: Ints) -> list[list[int]]:

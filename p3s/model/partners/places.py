@@ -42,8 +42,13 @@ def _parts(law: PlaceLaw, n: int, ranks: np.ndarray) -> np.ndarray:
     if cut == "ceil":
         return np.asarray(ranks // -(-n // k))
     more, size = n % k, n // k
-    return np.asarray(np.where(ranks < more * (size + 1), ranks // (size + 1),
-                    more + (ranks - more * (size + 1)) // max(size, 1)))
+    return np.asarray(
+        np.where(
+            ranks < more * (size + 1),
+            ranks // (size + 1),
+            more + (ranks - more * (size + 1)) // max(size, 1),
+        )
+    )
 
 
 def labels(law: PlaceLaw, g: GridAt) -> np.ndarray:
@@ -108,29 +113,44 @@ def numbered(law: Mapping[str, Any], g: GridAt) -> tuple[np.ndarray, np.ndarray,
 def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:
     """Return (instance number per rank, -1 for non-members; members per instance)."""
     number, members, starts = numbered(law, g)
-    return number, [tuple(part.tolist()) for part in np.split(members, starts[1:-1])
-                    ] if len(starts) > 1 else []
+    return number, [tuple(part.tolist()) for part in np.split(members, starts[1:-1])] if len(
+        starts
+    ) > 1 else []
 
 
 def text(law: PlaceLaw) -> str:
     """Return a communicator law for people."""
     kind = law["kind"]
     order = {"reverse": ", last rank first", "grid": ", in grid order"}.get(
-        law.get("order", ""), "")
+        law.get("order", ""), ""
+    )
     texts: dict[str, Callable[[], str]] = {
-        "world": lambda: "all ranks", "self": lambda: "the rank alone",
+        "world": lambda: "all ranks",
+        "self": lambda: "the rank alone",
         "odd": lambda: "unknown members",
-        "axes": lambda: "ranks along dimension " + ",".join(str(a) for a in law["axes"])
-        + (f" of {GridFamily.from_json(law['grid']).text()}" if "grid" in law else ""),
+        "axes": lambda: (
+            "ranks along dimension "
+            + ",".join(str(a) for a in law["axes"])
+            + (f" of {GridFamily.from_json(law['grid']).text()}" if "grid" in law else "")
+        ),
         "modulo": lambda: f"ranks with equal r mod {law['k']}",
-        "parts": lambda: f"one of {law['k']} " + {
-            None: "equal parts", "floor": "parts, r*k//n", "tail": "parts, the last takes the rest",
-            "first": "parts, the first take the rest", "ceil": "parts of ceil(n/k)",
-            "short": "or more parts of n//k"}[law.get("cut")],
+        "parts": lambda: (
+            f"one of {law['k']} "
+            + {
+                None: "equal parts",
+                "floor": "parts, r*k//n",
+                "tail": "parts, the last takes the rest",
+                "first": "parts, the first take the rest",
+                "ceil": "parts of ceil(n/k)",
+                "short": "or more parts of n//k",
+            }[law.get("cut")]
+        ),
         "spread": lambda: f"ranks with equal r mod (n//{law['k']})",
         "nodes": lambda: f"{law['size']} ranks in a row",
         "without": lambda: f"all but rank {law['rank'] if law['rank'] >= 0 else 'n-1'}",
-        "where": lambda: f"ranks with {guard_text(law['guard'])}"
-        + (" and the others" if law.get("both") else ""),
+        "where": lambda: (
+            f"ranks with {guard_text(law['guard'])}"
+            + (" and the others" if law.get("both") else "")
+        ),
     }
     return texts[kind]() + order

@@ -50,8 +50,10 @@ _TABLES: dict[tuple[object, ...], np.ndarray] = {}
 
 def relation_key(rel: Relation) -> tuple[object, ...]:
     """Return a hashable name of a relation."""
-    return tuple((k, axis_key(v) if k == "axis" else tuple(v) if isinstance(v, list) else v)
-                 for k, v in sorted(rel.items()))
+    return tuple(
+        (k, axis_key(v) if k == "axis" else tuple(v) if isinstance(v, list) else v)
+        for k, v in sorted(rel.items())
+    )
 
 
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
@@ -185,8 +187,7 @@ def _xor(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
         return [ln.ranks(ln.c ^ (1 << i)) for i in range(_digits(ln.longest))]
     stages = range(int(low.max()).bit_length() - 1)
     if fold == "power":
-        return [ln.ranks(ln.c ^ (1 << i), (ln.c < low) & ((ln.c ^ (1 << i)) < low))
-                for i in stages]
+        return [ln.ranks(ln.c ^ (1 << i), (ln.c < low) & ((ln.c ^ (1 << i)) < low)) for i in stages]
     rest = ln.p - low
     left = (ln.c >= 2 * rest) | (ln.c % 2 == 1)
     new = np.where(ln.c < 2 * rest, ln.c // 2, ln.c - rest)
@@ -270,8 +271,15 @@ def _steps(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
     return [ln.ranks(ln.c + by * s) for s in range(1, (ln.longest - 1) // by + 1)]
 
 
-_FAMILIES = {"xor": _xor, "stride": _stride, "level": _level, "tree": _tree, "heap": _heap,
-             "others": _others, "steps": _steps}
+_FAMILIES = {
+    "xor": _xor,
+    "stride": _stride,
+    "level": _level,
+    "tree": _tree,
+    "heap": _heap,
+    "others": _others,
+    "steps": _steps,
+}
 
 
 def stages_depend_on_n(rel: Relation) -> bool:
@@ -282,8 +290,10 @@ def stages_depend_on_n(rel: Relation) -> bool:
 def walks(rel: Relation) -> list[Relation]:
     """Return the same family with its stages in every order in which programs go through them."""
     if rel["kind"] == "others":
-        return [{**rel, "walk": w} if w != "plus" else rel
-                for w in ("plus", "minus", "xor", "up", "meet", "down")]
+        return [
+            {**rel, "walk": w} if w != "plus" else rel
+            for w in ("plus", "minus", "xor", "up", "meet", "down")
+        ]
     if rel["kind"] in FAMILIES:
         return [rel, {**rel, "descending": True}]
     return [rel]
@@ -294,8 +304,13 @@ def text(rel: Relation) -> str:
     if rel["kind"] == "sample":
         return irregular.text(rel)
     kind, axis = rel["kind"], rel.get("axis")
-    where = "" if axis is None else f" in dimension {axis}" if isinstance(axis, int) else \
-        f" among {place_text(axis)}"
+    where = (
+        ""
+        if axis is None
+        else f" in dimension {axis}"
+        if isinstance(axis, int)
+        else f" among {place_text(axis)}"
+    )
 
     def sign(k: int) -> str:
         return "+" if k > 0 else "-"
@@ -307,9 +322,14 @@ def text(rel: Relation) -> str:
     base = rel.get("base", 2)
     texts: dict[str, Callable[[], str]] = {
         "self": lambda: "self",
-        "shift": lambda: "shift (" + ", ".join(
-            f"{v:+d}{' periodic' if w and v else ''}" if v else "0"
-            for v, w in zip(rel["vec"], rel["wrap"], strict=True)) + ")",
+        "shift": lambda: (
+            "shift ("
+            + ", ".join(
+                f"{v:+d}{' periodic' if w and v else ''}" if v else "0"
+                for v, w in zip(rel["vec"], rel["wrap"], strict=True)
+            )
+            + ")"
+        ),
         "root": lambda: "rank " + {"half": "n//2", -1: "n-1"}.get(rel["rank"], str(rel["rank"])),
         "place": lambda: f"place {end(rel['rank'])}{where}",
         "along": lambda: f"c {rel['by']:+d}{wrap}{where}",
@@ -317,28 +337,47 @@ def text(rel: Relation) -> str:
         "far": lambda: f"c {sign(rel['sign'])} p//{rel['k']}{wrap}{where}",
         "mirror": lambda: f"p - 1 - c{where}" if axis is not None else "n - 1 - r",
         "opposite": lambda: "(r + n//2) mod n",
-        "transpose": lambda: "transpose of dimensions "
-        + ",".join(map(str, rel.get("axes", [0, 1]))),
+        "transpose": lambda: (
+            "transpose of dimensions " + ",".join(map(str, rel.get("axes", [0, 1])))
+        ),
         "modulo": lambda: f"rank r mod {rel['k']}",
         "fold": lambda: f"c {sign(rel['sign'])} 2**floor(log2 p){where}",
-        "xor": lambda: "c xor 2**s, s < log2(p)" + {"power": ", c < 2**floor(log2 p)",
-                                                   "pairs": ", the first ranks paired up"}.get(
-            rel.get("fold", ""), "") + where,
+        "xor": lambda: (
+            "c xor 2**s, s < log2(p)"
+            + {"power": ", c < 2**floor(log2 p)", "pairs": ", the first ranks paired up"}.get(
+                rel.get("fold", ""), ""
+            )
+            + where
+        ),
         "stride": lambda: f"c {sign(rel['sign'])} {base}**s{wrap}{where}",
-        "level": lambda: f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}"
-        + (", from the end" if rel.get("anchor") else "")
-        + (", others idle in all dimensions" if rel.get("all") else ""),
-        "tree": lambda: ("doubling" if rel.get("form") else "binomial" if base == 2
-                         else f"{base}-nomial") + " tree, "
-        + ("r + " if rel["sign"] > 0 else "r - ") + f"{base}**s"
-        + (f" from {end(rel['root'])}" if rel.get("root", 0) != 0 else "") + where,
-        "heap": lambda: (f"children {rel['k']}c + 1 ..." if rel["sign"] > 0
-                         else f"parent (c - 1)//{rel['k']}") + where,
-        "others": lambda: f"all others{where}" + {"plus": "", "minus": ", downwards",
-                                                  "xor": " by c xor s", "up": " in order",
-                                                  "down": " in falling order",
-                                                  "meet": " by (s - c) mod p"}[
-            rel.get("walk", "plus")],
+        "level": lambda: (
+            f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}"
+            + (", from the end" if rel.get("anchor") else "")
+            + (", others idle in all dimensions" if rel.get("all") else "")
+        ),
+        "tree": lambda: (
+            ("doubling" if rel.get("form") else "binomial" if base == 2 else f"{base}-nomial")
+            + " tree, "
+            + ("r + " if rel["sign"] > 0 else "r - ")
+            + f"{base}**s"
+            + (f" from {end(rel['root'])}" if rel.get("root", 0) != 0 else "")
+            + where
+        ),
+        "heap": lambda: (
+            (f"children {rel['k']}c + 1 ..." if rel["sign"] > 0 else f"parent (c - 1)//{rel['k']}")
+            + where
+        ),
+        "others": lambda: (
+            f"all others{where}"
+            + {
+                "plus": "",
+                "minus": ", downwards",
+                "xor": " by c xor s",
+                "up": " in order",
+                "down": " in falling order",
+                "meet": " by (s - c) mod p",
+            }[rel.get("walk", "plus")]
+        ),
         "steps": lambda: f"every {rel['by']}-th rank above{where}",
     }
     return texts[kind]()

@@ -28,9 +28,19 @@ from p3s.model.sizes.cells import Candidate, Coordinate, Key, swept, with_third
 from p3s.model.sizes.positions import Direction, decides, directions, variants
 
 #: (wider everywhere, less in the first block, less in the last block) and what each costs.
-TRIMS = (((0, 0, 0), 0.0), ((0, 1, 1), 1.5), ((1, 0, 0), 2.0), ((2, 0, 0), 2.0), ((4, 0, 0), 2.5),
-         ((0, 1, 0), 2.5), ((0, 0, 1), 2.5), ((0, -1, -1), 2.5), ((-1, 0, 0), 2.5),
-         ((-2, 0, 0), 2.5), ((0, 2, 2), 3.0))
+TRIMS = (
+    ((0, 0, 0), 0.0),
+    ((0, 1, 1), 1.5),
+    ((1, 0, 0), 2.0),
+    ((2, 0, 0), 2.0),
+    ((4, 0, 0), 2.5),
+    ((0, 1, 0), 2.5),
+    ((0, 0, 1), 2.5),
+    ((0, -1, -1), 2.5),
+    ((-1, 0, 0), 2.5),
+    ((-2, 0, 0), 2.5),
+    ((0, 2, 2), 3.0),
+)
 #: Cuts into blocks that differ by one at most.
 EVEN_CUTS = ("first", "floor", "last")
 #: Ways of writing a profile that are kept, and combinations of two tried with a scalar law.
@@ -69,8 +79,9 @@ def trim_of(axis: Axis, trim: Sequence[int]) -> np.ndarray:
     return out
 
 
-def _profile(n: np.ndarray, at: np.ndarray, other: np.ndarray, value: np.ndarray
-             ) -> np.ndarray | None:
+def _profile(
+    n: np.ndarray, at: np.ndarray, other: np.ndarray, value: np.ndarray
+) -> np.ndarray | None:
     """Return per row the profile along ``at``: whole numbers without a common factor per count.
 
     None where the values at some count are no product of a function of ``at`` and one of
@@ -107,8 +118,9 @@ def _informative(n: np.ndarray, profile: np.ndarray) -> np.ndarray:
     return mask
 
 
-def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: ExtentPool
-              ) -> list[Shape]:
+def shapes_of(
+    obs: Observations, d: Direction, profile: np.ndarray, pool: ExtentPool
+) -> list[Shape]:
     """Return the ways of writing a profile along a direction as a block, simplest first."""
     n = obs.env["n"]
     rows = np.flatnonzero(_informative(n, profile))
@@ -132,10 +144,18 @@ def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: Extent
                     e = best_extent(extents, pool)
                     size = block_size(kind, e, axis.count, axis.at) + trim_of(axis, trim)
                     if np.all(size > 0) and not np.any(obs.value % size):
-                        found.append(Shape(
-                            cost + more, pool.surprise(kind),
-                            trimmed(kind, e, axis, trim), size, e, kind,
-                            d.coordinate(sign, offset, obs.ndims), axis))
+                        found.append(
+                            Shape(
+                                cost + more,
+                                pool.surprise(kind),
+                                trimmed(kind, e, axis, trim),
+                                size,
+                                e,
+                                kind,
+                                d.coordinate(sign, offset, obs.ndims),
+                                axis,
+                            )
+                        )
         if found:
             break
     return sorted(found, key=lambda s: s.cost + s.surprise)[:MAX_SHAPES]
@@ -144,8 +164,9 @@ def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: Extent
 def _scaled(n: np.ndarray, profile: np.ndarray, obs: Observations, d: Direction) -> np.ndarray:
     """Return profiles in one scale: blocks of one extent are longer where they are fewer."""
     p = d.axis(obs).count
-    weight = {int(c): float(profile[n == c].mean()) * int(p[obs.env["n"] == c][0])
-              for c in np.unique(n)}
+    weight = {
+        int(c): float(profile[n == c].mean()) * int(p[obs.env["n"] == c][0]) for c in np.unique(n)
+    }
     most = max(weight.values())
     scale = np.array([max(round(most / weight[int(c)]), 1) for c in n], dtype=np.int64)
     return profile * scale
@@ -185,8 +206,9 @@ def _candidates(obs: Observations, every: Sequence[Direction]) -> Iterator[tuple
             yield (a, b)
 
 
-def _law_along(obs: Observations, used: Sequence[Direction], pool: ExtentPool, rest: Rest
-               ) -> SizeLaw | None:
+def _law_along(
+    obs: Observations, used: Sequence[Direction], pool: ExtentPool, rest: Rest
+) -> SizeLaw | None:
     n = obs.env["n"]
     axes = [d.axis(obs) for d in used]
     slot = obs.digest() + repr([(d.p, d.terms) for d in used]).encode()
@@ -200,12 +222,20 @@ def _law_along(obs: Observations, used: Sequence[Direction], pool: ExtentPool, r
     pool.settled(best, not others and not best.rivals)
     # what a share of something did at even counts only says nothing of its remainder
     even = any(op in str(best.scalar) for op in ("pow", "block"))
-    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), even, best.rivals, others,
-                   bool(best.keys))
+    return SizeLaw(
+        best.expr,
+        len(best.extents) + 1,
+        len(np.unique(n)),
+        even,
+        best.rivals,
+        others,
+        bool(best.keys),
+    )
 
 
-def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis],
-              pool: ExtentPool, rest: Rest) -> list[Candidate]:
+def _combined(
+    obs: Observations, used: Sequence[Direction], axes: Sequence[Axis], pool: ExtentPool, rest: Rest
+) -> list[Candidate]:
     """Return the products of blocks along the directions that, times a scalar, fit."""
     n = obs.env["n"]
     # what is not a function of the position alone may be one of the turn as well
@@ -237,18 +267,32 @@ def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis]
     out: list[Candidate] = []
     for combo, times_law in fitting:
         keys = _keys(obs, combo)
-        rivals = [r for s in combo for r in rivals_of([s.extent], [s.axis], s.kind, pool)
-                  ] if not keys and not out else []
-        out.append(Candidate(_cost(combo), _surprise(combo),
-                             mul(times_law, *(s.expr for s in combo)),
-                             tuple(s.extent for s in combo), combo[0].kind, keys,
-                             tuple(rivals), times_law))
+        rivals = (
+            [r for s in combo for r in rivals_of([s.extent], [s.axis], s.kind, pool)]
+            if not keys and not out
+            else []
+        )
+        out.append(
+            Candidate(
+                _cost(combo),
+                _surprise(combo),
+                mul(times_law, *(s.expr for s in combo)),
+                tuple(s.extent for s in combo),
+                combo[0].kind,
+                keys,
+                tuple(rivals),
+                times_law,
+            )
+        )
     return out
 
 
 def _cost(combo: Sequence[Shape]) -> float:
-    return (sum(s.cost for s in combo) + 2.0 * (len({s.extent for s in combo}) > 1)
-            + (len({s.kind for s in combo}) > 1))
+    return (
+        sum(s.cost for s in combo)
+        + 2.0 * (len({s.extent for s in combo}) > 1)
+        + (len({s.kind for s in combo}) > 1)
+    )
 
 
 def _surprise(combo: Sequence[Shape]) -> float:
@@ -266,7 +310,7 @@ def further(obs: Observations) -> dict[str, np.ndarray]:
     """Return the symbols of all ranks at a few counts above those seen, to compare laws there."""
     top = [int(obs.env[f"p{d}"].max()) for d in range(obs.ndims)]
     equal = all(np.array_equal(obs.env["p0"], obs.env[f"p{d}"]) for d in range(obs.ndims))
-    steps = ([max(top)] * obs.ndims if equal else top)
+    steps = [max(top)] * obs.ndims if equal else top
     parts: list[dict[str, np.ndarray]] = []
     for extra in (1, 2, 3):
         dims = tuple(p + extra for p in steps)
@@ -279,8 +323,11 @@ def further(obs: Observations) -> dict[str, np.ndarray]:
         for t, s in product(range(turns), range(min(stages, 4))):
             env = {"n": np.full(n, n), "r": np.arange(n), "s": np.full(n, s), "t": np.full(n, t)}
             for d, p in enumerate(dims):
-                env |= {f"p{d}": np.full(n, p), f"c{d}": coords[d],
-                        f"q{d}": (coords[d] + _step(obs, d)) % p}
+                env |= {
+                    f"p{d}": np.full(n, p),
+                    f"c{d}": coords[d],
+                    f"q{d}": (coords[d] + _step(obs, d)) % p,
+                }
             parts.append(env)
     return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]} if parts else {}
 
@@ -296,8 +343,9 @@ def _step(obs: Observations, d: int) -> int:
     return 1
 
 
-def different(obs: Observations, expr: Expr, others: Sequence[Expr], most: int = 3
-              ) -> tuple[Expr, ...]:
+def different(
+    obs: Observations, expr: Expr, others: Sequence[Expr], most: int = 3
+) -> tuple[Expr, ...]:
     """Return those of other equations that differ from ``expr`` above the counts seen."""
     env = further(obs)
     if not env or not others:

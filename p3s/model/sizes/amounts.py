@@ -70,18 +70,28 @@ class Amount:
 
     def to_json(self) -> dict[str, Any]:
         """Return the law as plain data."""
-        return {"expr": self.expr, "rel_half_width": self.rel_half_width, "max_n": self.max_n,
-                "points": self.points}
+        return {
+            "expr": self.expr,
+            "rel_half_width": self.rel_half_width,
+            "max_n": self.max_n,
+            "points": self.points,
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Amount:
         """Return the law from :meth:`to_json` data."""
-        return Amount(data["expr"], float(data["rel_half_width"]), int(data["max_n"]),
-                      int(data["points"]))
+        return Amount(
+            data["expr"], float(data["rel_half_width"]), int(data["max_n"]), int(data["points"])
+        )
 
 
-def fit_amount(envs: Sequence[Env], values: Sequence[float], weights: Sequence[float],
-               ndims: int, rims: Sequence[float] = ()) -> Amount:
+def fit_amount(
+    envs: Sequence[Env],
+    values: Sequence[float],
+    weights: Sequence[float],
+    ndims: int,
+    rims: Sequence[float] = (),
+) -> Amount:
     """Fit a non-negative law to the mean amount at each count; always returns one.
 
     envs: symbols n, p0, ... of each count; values: mean amounts, one unit; weights: how many
@@ -130,8 +140,9 @@ def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequenc
         return known[key]
 
     def fit_anew(points: Sequence[Sequence[float]], rims: Sequence[float]) -> Amount:
-        envs = [{"n": int(n), **{f"p{d}": p for d, p in enumerate(dims[int(n)])}}
-                for n, _, _ in points]
+        envs = [
+            {"n": int(n), **{f"p{d}": p for d, p in enumerate(dims[int(n)])}} for n, _, _ in points
+        ]
         return fit_amount(envs, [p[1] for p in points], [p[2] for p in points], ndims, rims)
 
     first = [fit(points, ()) for points in means]
@@ -162,8 +173,11 @@ def _together(laws: Sequence[Mapping[str, Any]]) -> list[list[float]]:
             row = total.setdefault(int(n), [0.0, 0.0])
             row[0] += mean * messages
             row[1] += messages
-    return [[n, amount / messages, messages]
-            for n, (amount, messages) in sorted(total.items()) if messages]
+    return [
+        [n, amount / messages, messages]
+        for n, (amount, messages) in sorted(total.items())
+        if messages
+    ]
 
 
 def rounded(expr: Expr, digits: int = 4) -> Expr:
@@ -186,12 +200,20 @@ def _coefficient(x: float, digits: int = _DIGITS) -> Expr:
 def _features(ndims: int) -> list[Expr]:
     """Return the shapes tried: a constant, inverses of products of extents, shapes of n."""
     n = sym("n")
-    out: list[Expr] = [num(1), power(n, -1), power(n, Fraction(-1, 2)), power(n, Fraction(-2, 3)),
-                       ["log2", n], n]
+    out: list[Expr] = [
+        num(1),
+        power(n, -1),
+        power(n, Fraction(-1, 2)),
+        power(n, Fraction(-2, 3)),
+        ["log2", n],
+        n,
+    ]
     if ndims > 1:
         for size in range(1, ndims):  # all extents at once are 1/n
-            out += [power(mul(*(sym(f"p{d}") for d in axes)), -1)
-                    for axes in combinations(range(ndims), size)]
+            out += [
+                power(mul(*(sym(f"p{d}") for d in axes)), -1)
+                for axes in combinations(range(ndims), size)
+            ]
     return out
 
 
@@ -220,22 +242,28 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 class _Fit:
     """Values at some counts with the features that vary there."""
 
-    def __init__(self, envs: Sequence[Env], y: np.ndarray, weights: np.ndarray, ndims: int
-                 ) -> None:
+    def __init__(self, envs: Sequence[Env], y: np.ndarray, weights: np.ndarray, ndims: int) -> None:
         self.y = y
         # Relative errors count; a mean of few is less sure than one of many.
         self.scale = np.maximum(y, y.max() * 1e-3) / np.sqrt(weights / weights.max())
-        self.far = {k: float(v) * FAR ** (1.0 if k == "n" else 1.0 / ndims)
-                    for k, v in envs[int(np.argmax([float(e["n"]) for e in envs]))].items()}
+        self.far = {
+            k: float(v) * FAR ** (1.0 if k == "n" else 1.0 / ndims)
+            for k, v in envs[int(np.argmax([float(e["n"]) for e in envs]))].items()
+        }
         self.tried: list[tuple[float, tuple[int, ...]]] = []
-        self.inverse = np.array([[1.0 / float(e[f"p{d}"]) for d in range(ndims)] for e in envs]) \
-            if ndims > 1 else np.zeros((len(y), 0))
+        self.inverse = (
+            np.array([[1.0 / float(e[f"p{d}"]) for d in range(ndims)] for e in envs])
+            if ndims > 1
+            else np.zeros((len(y), 0))
+        )
         self.shapes: list[Expr] = []
         columns: list[np.ndarray] = []
         for shape in _features(ndims):
             column = np.array([float(evaluate(shape, e)) for e in envs])
-            if len(columns) and (np.all(column == column[0]) or any(
-                    np.allclose(_unit(column), _unit(c), rtol=1e-12) for c in columns)):
+            if len(columns) and (
+                np.all(column == column[0])
+                or any(np.allclose(_unit(column), _unit(c), rtol=1e-12) for c in columns)
+            ):
                 continue  # the same as an earlier, simpler feature at all these counts
             self.shapes.append(shape)
             columns.append(column)
@@ -257,8 +285,7 @@ class _Fit:
         errors = []
         for i in range(m):
             coef = self.solve(chosen, np.arange(m) != i)
-            errors.append((float(self.columns[i, list(chosen)] @ coef) - self.y[i])
-                          / self.scale[i])
+            errors.append((float(self.columns[i, list(chosen)] @ coef) - self.y[i]) / self.scale[i])
         return self._rms(np.array(errors), len(chosen))
 
     def _errors_of_two(self, one: int, other: int) -> np.ndarray:
@@ -286,10 +313,15 @@ class _Fit:
         coef = self.solve(chosen, np.ones(len(self.y), dtype=bool))
         parts = self.columns[:, list(chosen)] * coef / self.scale[:, None]
         miss = parts.sum(axis=1) - self.y / self.scale
-        shown = seen(parts, float(np.sqrt(np.mean(miss ** 2) / len(miss))))
+        shown = seen(parts, float(np.sqrt(np.mean(miss**2) / len(miss))))
         coef = np.where(shown | ~shown.any(), coef, 0.0)
-        return add(*(mul(_coefficient(c), self.shapes[k])
-                     for c, k in zip(coef, chosen, strict=True) if c > 0))
+        return add(
+            *(
+                mul(_coefficient(c), self.shapes[k])
+                for c, k in zip(coef, chosen, strict=True)
+                if c > 0
+            )
+        )
 
     def disagreement(self, expr: Expr, error: float, top: int) -> float:
         """Return how far laws that did nearly as well are from ``expr`` far out, relative.
@@ -297,8 +329,11 @@ class _Fit:
         In terms of the half width at the largest count, which grows with the distance.
         """
         there = float(evaluate(expr, self.far))
-        others = [float(evaluate(self.law(terms), self.far)) for got, terms in self.tried
-                  if got <= NEARLY * error]
+        others = [
+            float(evaluate(self.law(terms), self.far))
+            for got, terms in self.tried
+            if got <= NEARLY * error
+        ]
         grown = 1.0 + 0.5 * math.log2(max(self.far["n"] / top, 1.0))
         return max((abs(x - there) for x in others), default=0.0) / max(there, 1e-300) / grown
 
@@ -311,8 +346,11 @@ class _Fit:
         for size in range(2, MAX_TERMS + 1):
             if len(self.y) < COUNTS_PER_TERM * size - 1:
                 break
-            tried = [tuple(sorted({*best, k})) for k in every if k not in best] if size > 2 else \
-                list(combinations(every, 2))
+            tried = (
+                [tuple(sorted({*best, k})) for k in every if k not in best]
+                if size > 2
+                else list(combinations(every, 2))
+            )
             results = [(self.left_out(t), t) for t in tried]
             self.tried += results
             got, more = min(results)
@@ -334,20 +372,28 @@ class _Fit:
             got = self._rim_left_out(faces, rims, None)
             if got < WORTH * free:
                 free, best = got, _Rimmed(faces, rims, None, got)
-        given = [_Rimmed(faces, rims, rim, got) for faces, rims in self._products()
-                 for rim in known if (got := self._rim_left_out(faces, rims, rim))
-                 <= max(CLEARLY_WORSE * free, EXACT)]
+        given = [
+            _Rimmed(faces, rims, rim, got)
+            for faces, rims in self._products()
+            for rim in known
+            if (got := self._rim_left_out(faces, rims, rim)) <= max(CLEARLY_WORSE * free, EXACT)
+        ]
         if given:
             best = min(given, key=lambda r: r.error)
         if best is None:
             return None
         factor, rim = self._solve_rims(best.faces, best.rims, np.ones((1, len(self.y))), best.rim)
-        parts = [add(power(sym(f"p{d}"), -1), _coefficient(float(rim[0]))) if d in best.rims
-                 else power(sym(f"p{d}"), -1) for d in best.faces]
+        parts = [
+            add(power(sym(f"p{d}"), -1), _coefficient(float(rim[0])))
+            if d in best.rims
+            else power(sym(f"p{d}"), -1)
+            for d in best.faces
+        ]
         return replace(best, rim=float(rim[0]), expr=mul(_coefficient(float(factor[0])), *parts))
 
-    def _rim_left_out(self, faces: tuple[int, ...], rims: tuple[int, ...], known: float | None
-                      ) -> float:
+    def _rim_left_out(
+        self, faces: tuple[int, ...], rims: tuple[int, ...], known: float | None
+    ) -> float:
         m = len(self.y)
         factor, rim = self._solve_rims(faces, rims, 1.0 - np.eye(m), known)
         at = factor * np.diagonal(self._product(faces, rims, rim[:, None]))
@@ -361,9 +407,13 @@ class _Fit:
     def _products(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         """Return the dimensions of each product tried, and those of them that have a rim."""
         moving = [d for d in range(self.inverse.shape[1]) if np.ptp(self.inverse[:, d]) > 0]
-        return [(faces, rims) for size in range(1, len(moving) + 1)
-                for faces in combinations(moving, size)
-                for count in range(1, size + 1) for rims in combinations(faces, count)]
+        return [
+            (faces, rims)
+            for size in range(1, len(moving) + 1)
+            for faces in combinations(moving, size)
+            for count in range(1, size + 1)
+            for rims in combinations(faces, count)
+        ]
 
     def _product(self, faces: Sequence[int], rims: Sequence[int], rim: np.ndarray) -> np.ndarray:
         """Return the products at all counts (last axis) for an array of rims."""
@@ -372,8 +422,9 @@ class _Fit:
             out = out * (self.inverse[:, d] + (rim if d in rims else 0.0))
         return out
 
-    def _solve_rims(self, faces: Sequence[int], rims: Sequence[int], keep: np.ndarray,
-                    known: float | None) -> tuple[np.ndarray, np.ndarray]:
+    def _solve_rims(
+        self, faces: Sequence[int], rims: Sequence[int], keep: np.ndarray, known: float | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return factors and rims with the least relative squares, one per row of ``keep``.
 
         The best rim of a few is searched for again between its neighbours, until they are one.

@@ -98,8 +98,13 @@ class Observations:
 
     def take(self, keep: np.ndarray) -> Observations:
         """Return the rows selected by a mask or index array."""
-        return Observations({k: v[keep] for k, v in self.env.items()}, self.value[keep],
-                            self.ndims, self.across, self.whole)
+        return Observations(
+            {k: v[keep] for k, v in self.env.items()},
+            self.value[keep],
+            self.ndims,
+            self.across,
+            self.whole,
+        )
 
     def of(self, value: np.ndarray) -> Observations:
         """Return other values at the same rows."""
@@ -133,8 +138,12 @@ class ExtentPool:
 
     def state(self) -> object:
         """Return what a law that is not certain depends on."""
-        return (frozenset(self.certain), frozenset(e for e, _ in self.seen),
-                len(self.cells.heard), len(self.ghosts))
+        return (
+            frozenset(self.certain),
+            frozenset(e for e, _ in self.seen),
+            len(self.cells.heard),
+            len(self.ghosts),
+        )
 
     def surprise(self, kind: str) -> float:
         """Return what a way of cutting costs: common ones are free, as is one that is known."""
@@ -142,8 +151,9 @@ class ExtentPool:
             return 0.0
         return {"first": 0.0, "floor": 0.25, "last": 0.5}.get(kind, 1.5)
 
-    def settle(self, obs: Observations, candidates: Sequence[Candidate]
-               ) -> tuple[Candidate, list[Expr]]:
+    def settle(
+        self, obs: Observations, candidates: Sequence[Candidate]
+    ) -> tuple[Candidate, list[Expr]]:
         """Return the best of equations that fit a slot, and those that are as good."""
         slot = obs.digest()
         self.cells.hear(slot, candidates)
@@ -244,7 +254,7 @@ def divisors(v: int) -> list[int]:
 
 
 def solve_product(
-    value: np.ndarray, axes: Sequence[Axis], kind: str, pool: ExtentPool, budget: list[int],
+    value: np.ndarray, axes: Sequence[Axis], kind: str, pool: ExtentPool, budget: list[int]
 ) -> list[int] | None:
     """Return one extent per axis such that the product of their blocks equals ``value``."""
     axis = axes[0]
@@ -264,8 +274,9 @@ def solve_product(
     return None
 
 
-def _factors_of(value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, parts: int
-                ) -> list[int]:
+def _factors_of(
+    value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, parts: int
+) -> list[int]:
     """Return extents whose blocks divide every value, those of the program first.
 
     Then those near the root: extents of one program are seldom of very different size.
@@ -288,8 +299,9 @@ def _factors_of(value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, part
     return [int(e) for e in extents]
 
 
-def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str, pool: ExtentPool
-              ) -> tuple[tuple[str, str, int, str, int], ...]:
+def rivals_of(
+    extents: Sequence[int], used: Sequence[Axis], kind: str, pool: ExtentPool
+) -> tuple[tuple[str, str, int, str, int], ...]:
     """Return other ways to cut one of the extents that fit all sizes and differ further on.
 
     Each as (extent symbol, kind, extent, other kind, other extent). Of extents that one way of
@@ -305,8 +317,10 @@ def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str, pool: Ext
             for e in solve_one(sizes, axis, other)[:6]:
                 if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
                     continue
-                if any(differs(kind, extent, other, e, k, place)
-                       for k in range(2, 4 * int(axis.count.max()) + 1)):
+                if any(
+                    differs(kind, extent, other, e, k, place)
+                    for k in range(2, 4 * int(axis.count.max()) + 1)
+                ):
                     out.append((axis.name or "n", kind, extent, other, e))
     return tuple(out[:MAX_RIVALS])
 
@@ -318,8 +332,9 @@ def _place(axis: Axis) -> str:
     return "last" if np.all(axis.at == axis.count - 1) else "any"
 
 
-def differs(kind: str, extent: int, other: str, other_extent: int, p: int, place: str = "any"
-            ) -> bool:
+def differs(
+    kind: str, extent: int, other: str, other_extent: int, p: int, place: str = "any"
+) -> bool:
     """Return whether two ways of cutting give different blocks at ``p`` parts.
 
     place: the first and last block may be all that is ever asked for.

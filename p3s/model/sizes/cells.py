@@ -24,14 +24,20 @@ def arrangement(kind: str, coords: Sequence[Coordinate]) -> Key:
     for flip in (1, -1):
         hats = [(flip * s, tuple(flip * s * k for k in a), flip * s * o) for s, a, o in coords]
         for _, base, offset in hats:
-            forms.append(tuple(sorted(
-                (s, tuple(x - y for x, y in zip(a, base, strict=True)), o - offset)
-                for s, a, o in hats)))
+            forms.append(
+                tuple(
+                    sorted(
+                        (s, tuple(x - y for x, y in zip(a, base, strict=True)), o - offset)
+                        for s, a, o in hats
+                    )
+                )
+            )
     return kind, min(forms)
 
 
-def with_third(kind: str, one: Coordinate, two: Coordinate, third: Sequence[Coordinate]
-               ) -> frozenset[Key]:
+def with_third(
+    kind: str, one: Coordinate, two: Coordinate, third: Sequence[Coordinate]
+) -> frozenset[Key]:
     """Return the arrangements in which two coordinates are given and the third is one of some."""
     return frozenset(arrangement(kind, [one, two, x]) for x in third)
 
@@ -89,5 +95,4 @@ class Votes:
             return max((self.votes.get(k, 0) for k in c.keys), default=0)
 
         most = max(map(support, candidates))
-        return sorted((c for c in candidates if support(c) == most),
-                      key=cost)
+        return sorted((c for c in candidates if support(c) == most), key=cost)

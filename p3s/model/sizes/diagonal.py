@@ -34,8 +34,10 @@ class _Position:
         return sum(map(abs, self.coefs)) + 2 * abs(self.offset) + sum(k < 0 for k in self.coefs)
 
     def plus(self, other: _Position, sign: int) -> _Position:
-        return _Position(tuple(a + sign * b for a, b in zip(self.coefs, other.coefs, strict=True)),
-                         self.offset + sign * other.offset)
+        return _Position(
+            tuple(a + sign * b for a, b in zip(self.coefs, other.coefs, strict=True)),
+            self.offset + sign * other.offset,
+        )
 
     def expr(self, j: int = 0) -> Expr:
         """Return the position as an expression, ``j`` times the bound symbol added."""
@@ -55,8 +57,12 @@ def fit_diagonal(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     whole face, which leaves few extents to try.
     """
     p = obs.env["p0"]
-    if not obs.whole or obs.ndims > 2 or np.any(obs.value <= 0) \
-            or np.any(p ** obs.ndims != obs.env["n"]):
+    if (
+        not obs.whole
+        or obs.ndims > 2
+        or np.any(obs.value <= 0)
+        or np.any(p**obs.ndims != obs.env["n"])
+    ):
         return None
     counts = np.unique(obs.env["n"])
     uneven = [n for n in counts if len(np.unique(obs.value[obs.env["n"] == n])) > 1]
@@ -71,8 +77,7 @@ def fit_diagonal(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     best, rest = pool.settle(obs, candidates)
     others = different(obs, best.expr, rest)
     pool.settled(best, not others)
-    return SizeLaw(best.expr, 3, len(counts), False, (), others,
-                   bool(best.keys))
+    return SizeLaw(best.expr, 3, len(counts), False, (), others, bool(best.keys))
 
 
 def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
@@ -88,9 +93,13 @@ def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
             if face is None or face % factor:
                 continue
             for a, b in _extents(face // factor, trim, most, known):
-                order: tuple[float, ...] = (-float((a in known) + (b in known)),
-                                            max(a, b) / min(a, b), float(trim), float(borders),
-                                            float(factor))
+                order: tuple[float, ...] = (
+                    -float((a in known) + (b in known)),
+                    max(a, b) / min(a, b),
+                    float(trim),
+                    float(borders),
+                    float(factor),
+                )
                 tries.append((order, a, b, trim, factor, borders))
     found: list[Candidate] = []
     shape: tuple[float, ...] = ()
@@ -122,8 +131,9 @@ def _extents(area: int, trim: int, p: int, known: Sequence[int]) -> list[tuple[i
     """Return pairs of extents with this area, equal and known ones first."""
     pairs = [(d + 2 * trim, area // d + 2 * trim) for d in divisors(area)]
     pairs = [pair for pair in pairs if min(pair) >= p]
-    return sorted(pairs, key=lambda x: (-(x[0] in known) - (x[1] in known),
-                                        max(x) / min(x)))[:MAX_PAIRS]
+    return sorted(pairs, key=lambda x: (-(x[0] in known) - (x[1] in known), max(x) / min(x)))[
+        :MAX_PAIRS
+    ]
 
 
 class _Places:
@@ -135,16 +145,18 @@ class _Places:
         self.extents = np.unique(self.p)
         self.index = np.searchsorted(self.extents, self.p)
         coords = np.array([obs.env[f"c{d}"][rows] for d in range(obs.ndims)])
-        self.all = [_Position(c, o) for c, o in product(product((0, 1, -1), repeat=obs.ndims),
-                                                        (0, -1, 1))]
+        self.all = [
+            _Position(c, o) for c, o in product(product((0, 1, -1), repeat=obs.ndims), (0, -1, 1))
+        ]
         self.at = np.array([np.tensordot(x.coefs, coords, 1) + x.offset for x in self.all]) % self.p
 
 
 class _Search:
     """One pair of extents: all positions of the diagonal and of the border are compared at once."""
 
-    def __init__(self, places: _Places, a: int, b: int, kind: str, trim: int, factor: int,
-                 borders: int) -> None:
+    def __init__(
+        self, places: _Places, a: int, b: int, kind: str, trim: int, factor: int, borders: int
+    ) -> None:
         self.places, self.a, self.b, self.kind, self.trim = places, a, b, kind, trim
         self.factor, self.borders = factor, borders
         most = int(places.extents[-1])
@@ -169,11 +181,19 @@ class _Search:
                 if at is not None:
                     cost += at.cost / 2 + sum(map(abs, w.plus(at, sign).coefs)) / 4
                     keys = with_third(
-                        self.kind, (sign, w.coefs, w.offset), (1, (0,) * dims, 0),
-                        [(s, tuple(-s * x for x in at.coefs), -s * at.offset - end)
-                         for s, end in product((1, -1), (0, 1))])
-                out.append(Candidate(cost, surprise, self._expr(w, at, sign), (self.a, self.b),
-                                     self.kind, keys))
+                        self.kind,
+                        (sign, w.coefs, w.offset),
+                        (1, (0,) * dims, 0),
+                        [
+                            (s, tuple(-s * x for x in at.coefs), -s * at.offset - end)
+                            for s, end in product((1, -1), (0, 1))
+                        ],
+                    )
+                out.append(
+                    Candidate(
+                        cost, surprise, self._expr(w, at, sign), (self.a, self.b), self.kind, keys
+                    )
+                )
         return out
 
     def _matches(self, sign: int) -> list[tuple[int, int | None]]:
@@ -225,6 +245,8 @@ class _Search:
     def _block(self, extent: int, c: Expr) -> Expr:
         if not self.trim:
             return block(self.kind, extent, sym("p0"), c)
-        border: Sequence[Expr] = (["min", c, num(1)],
-                                  ["min", add(sym("p0"), num(-1), mul(num(-1), c)), num(1)])
+        border: Sequence[Expr] = (
+            ["min", c, num(1)],
+            ["min", add(sym("p0"), num(-1), mul(num(-1), c)), num(1)],
+        )
         return add(block(self.kind, extent, sym("p0"), c), *border, num(-2))

@@ -80,16 +80,26 @@ def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     law = next((law for step in _steps(fit) if (law := step()) is not None), None)
     if law is None or moving(obs) or law.even or law.others:
         return law
-    return replace(law, even=law.free <= 2 and fit.fractional(law.expr),
-                   others=different(obs, law.expr, pool.possible(law.expr, [
-                       *fit.alike(law.free + 1), *fit.multiples(law.expr)])))
+    return replace(
+        law,
+        even=law.free <= 2 and fit.fractional(law.expr),
+        others=different(
+            obs,
+            law.expr,
+            pool.possible(law.expr, [*fit.alike(law.free + 1), *fit.multiples(law.expr)]),
+        ),
+    )
 
 
 def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
     if moving(fit.obs):
-        turned = [fit.level_scalar, fit.one, fit.affine,
-                  lambda: fit_levels(fit.obs, fit.pool, fit_elements),
-                  lambda: fit_chunks(fit.obs, fit.pool, fit_elements)]
+        turned = [
+            fit.level_scalar,
+            fit.one,
+            fit.affine,
+            lambda: fit_levels(fit.obs, fit.pool, fit_elements),
+            lambda: fit_chunks(fit.obs, fit.pool, fit_elements),
+        ]
         yield from turned
         return
     yield fit.typed
@@ -103,13 +113,24 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
     else:
         yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
     for kinds in (fit.common, RARE):
-        yield from (lambda kinds=kinds: fit.factor(kinds), lambda kinds=kinds: fit.ghost(kinds),
-                    lambda kinds=kinds: fit.products_with_factor(kinds),
-                    lambda kinds=kinds: fit.factor_and_ghost(kinds))
-    yield from (fit.header, fit.widened, lambda: fit.products(PADDED),
-                lambda: fit.products_with_factor(PADDED), fit.scalar, fit.multiplied,
-                fit.over_two, fit.affine, lambda: fit_diagonal(fit.obs, fit.pool),
-                fit.complement)
+        yield from (
+            lambda kinds=kinds: fit.factor(kinds),
+            lambda kinds=kinds: fit.ghost(kinds),
+            lambda kinds=kinds: fit.products_with_factor(kinds),
+            lambda kinds=kinds: fit.factor_and_ghost(kinds),
+        )
+    yield from (
+        fit.header,
+        fit.widened,
+        lambda: fit.products(PADDED),
+        lambda: fit.products_with_factor(PADDED),
+        fit.scalar,
+        fit.multiplied,
+        fit.over_two,
+        fit.affine,
+        lambda: fit_diagonal(fit.obs, fit.pool),
+        fit.complement,
+    )
 
 
 class _Fit:
@@ -128,8 +149,14 @@ class _Fit:
         self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
         self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
 
-    def done(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int = 1,
-             ghost: int = 0) -> SizeLaw:
+    def done(
+        self,
+        extents: Sequence[int],
+        used: Sequence[Axis],
+        kind: str,
+        factor: int = 1,
+        ghost: int = 0,
+    ) -> SizeLaw:
         """Return the law, its extents noted, with the rival ways of cutting that remain."""
         pool = self.pool
         rivals = rivals_of(extents, used, kind, self.pool)
@@ -141,18 +168,27 @@ class _Fit:
             rivals = ()  # shares of this very extent are rounded so at other slots
         sure = {k for _, k in pool.certain if k not in PADDED}
         if kind in sure:  # the program cuts in one way: other slots have shown which
-            rivals = tuple(r for r in rivals if r[3] in sure
-                           and (r[3] != kind or (r[2], kind) not in pool.certain))
+            rivals = tuple(
+                r
+                for r in rivals
+                if r[3] in sure and (r[3] != kind or (r[2], kind) not in pool.certain)
+            )
         parts = [block(kind, e, a.p, a.c) for e, a in zip(extents, used, strict=True)]
         # a remainder that fell on no rank's side shows nothing, unless there was one
-        even = self.even and all(np.all(e % a.count == 0)
-                                 for e, a in zip(extents, used, strict=True))
-        return SizeLaw(add(mul(num(factor), *parts), num(ghost)),
-                       len(extents) + (factor != 1) + (ghost != 0), len(self.counts), even,
-                       rivals)
+        even = self.even and all(
+            np.all(e % a.count == 0) for e, a in zip(extents, used, strict=True)
+        )
+        return SizeLaw(
+            add(mul(num(factor), *parts), num(ghost)),
+            len(extents) + (factor != 1) + (ghost != 0),
+            len(self.counts),
+            even,
+            rivals,
+        )
 
-    def solved(self, value: np.ndarray, axis: Axis, kind: str, factor: int = 1,
-               ghost: int = 0) -> SizeLaw | None:
+    def solved(
+        self, value: np.ndarray, axis: Axis, kind: str, factor: int = 1, ghost: int = 0
+    ) -> SizeLaw | None:
         """Return the law of one block along ``axis`` whose sizes are ``value``."""
         found = solve_one(value, axis, kind)
         if not found:
@@ -161,9 +197,13 @@ class _Fit:
 
     def pairs(self, size: int) -> list[tuple[Axis, ...]]:
         """Return sets of different grid dimensions along which blocks may be multiplied."""
-        return [u for u in combinations(self.plain, size)
-                if len({a.name for a in u}) == size and "n" not in {a.name for a in u}
-                and decides(self.obs, u)]
+        return [
+            u
+            for u in combinations(self.plain, size)
+            if len({a.name for a in u}) == size
+            and "n" not in {a.name for a in u}
+            and decides(self.obs, u)
+        ]
 
     def typed(self) -> SizeLaw | None:
         """Nothing in even sizes tells 4 * 60/p from 240/p; a 60 that the user typed does."""
@@ -177,8 +217,14 @@ class _Fit:
 
     def one_block(self, along: Sequence[Axis]) -> SizeLaw | None:
         """Try one block along each of the dimensions."""
-        return next((law for kind, axis in product(self.kinds, along) if axis in self.single
-                     and (law := self.solved(self.value, axis, kind)) is not None), None)
+        return next(
+            (
+                law
+                for kind, axis in product(self.kinds, along)
+                if axis in self.single and (law := self.solved(self.value, axis, kind)) is not None
+            ),
+            None,
+        )
 
     def one(self) -> SizeLaw | None:
         """Try one block along any dimension, with and without a factor."""
@@ -199,8 +245,9 @@ class _Fit:
         if not self.even or len(face) < 2:
             return None
         ghosts = [(0,) * len(face), *self.pool.ghosts]
-        for g, kind, chosen in product(ghosts, self.cuts, product(self.pool.extents()[:8],
-                                                                  repeat=len(face))):
+        for g, kind, chosen in product(
+            ghosts, self.cuts, product(self.pool.extents()[:8], repeat=len(face))
+        ):
             if len(g) != len(face):
                 continue
             size = np.ones(len(self.value), dtype=np.int64)
@@ -213,23 +260,43 @@ class _Fit:
                 return self.wide(chosen, face, kind, int(times[0]), g)
         return None
 
-    def wide(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int,
-             ghosts: tuple[int, ...]) -> SizeLaw:
+    def wide(
+        self,
+        extents: Sequence[int],
+        used: Sequence[Axis],
+        kind: str,
+        factor: int,
+        ghosts: tuple[int, ...],
+    ) -> SizeLaw:
         """Return the law of a factor times blocks, each wider by its ghost width."""
         law = self.done(extents, used, kind)
         if any(ghosts) and ghosts not in self.pool.ghosts:
-            self.pool.ghosts += sorted({ghosts, ghosts[::-1], (max(ghosts),) * len(ghosts)}
-                                       - set(self.pool.ghosts))
-        parts = [add(block(kind, e, a.p, a.c), num(g))
-                 for e, a, g in zip(extents, used, ghosts, strict=True)]
-        return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + any(ghosts),
-                       len(self.counts), law.even, law.rivals)
+            self.pool.ghosts += sorted(
+                {ghosts, ghosts[::-1], (max(ghosts),) * len(ghosts)} - set(self.pool.ghosts)
+            )
+        parts = [
+            add(block(kind, e, a.p, a.c), num(g))
+            for e, a, g in zip(extents, used, ghosts, strict=True)
+        ]
+        return SizeLaw(
+            mul(num(factor), *parts),
+            len(parts) + (factor > 1) + any(ghosts),
+            len(self.counts),
+            law.even,
+            law.rivals,
+        )
 
     def factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times one block."""
-        return next((law for f, axis in product(self.factors[1:], self.single)
-                     for kind in kinds_possible(self.value // f, axis, kinds or self.kinds)
-                     if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
+        return next(
+            (
+                law
+                for f, axis in product(self.factors[1:], self.single)
+                for kind in kinds_possible(self.value // f, axis, kinds or self.kinds)
+                if (law := self.solved(self.value // f, axis, kind, f)) is not None
+            ),
+            None,
+        )
 
     def ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try one block widened by a ghost width."""
@@ -253,8 +320,9 @@ class _Fit:
         """Try a factor times one widened block."""
         for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
             value = self.value // f - g
-            for kind in kinds_possible(value, axis, kinds or self.kinds) \
-                    if np.all(value > 0) else ():
+            for kind in (
+                kinds_possible(value, axis, kinds or self.kinds) if np.all(value > 0) else ()
+            ):
                 law = self.solved(value, axis, kind, f, f * g)
                 if law is not None:
                     return law
@@ -301,21 +369,31 @@ class _Fit:
         for b in blocks_in(expr):
             extent = b[2][1] if b[2][0] == "num" else 0
             for f in (f for f in range(2, 9) if b[1] in RARE and extent and extent % f == 0):
-                other = replaced(expr, lambda x, b=b, f=f: mul(  # type: ignore[misc]
-                    num(f), ["block", b[1], num(b[2][1] // f), *b[3:]]) if x == b else x)
+                other = replaced(
+                    expr,
+                    lambda x, b=b, f=f: (
+                        mul(  # type: ignore[misc]
+                            num(f), ["block", b[1], num(b[2][1] // f), *b[3:]]
+                        )
+                        if x == b
+                        else x
+                    ),
+                )
                 if np.array_equal(evaluate_int(other, self.obs.env, undefined=-1), self.value):
                     yield other
 
     def fractional(self, expr: Expr) -> bool:
-        """Tell whether a law gives fractions at counts like those seen: what is done then is open.
-        """
+        """Tell whether a law gives fractions at counts like those seen."""
         ns = [int(n) for n in self.counts]
         top = ns[-1]
         kinds: list[tuple[Callable[[int], bool], list[int]]] = [
             (lambda n: n & (n - 1) == 0, [2 * top, 4 * top]),
-            (lambda n: math.isqrt(n) ** 2 == n, [(math.isqrt(top) + k) ** 2 for k in (1, 2, 3)])]
-        more = next((far for like, far in kinds if len(ns) > 2 and all(map(like, ns))),
-                    [top + 1, top + 2, 2 * top])
+            (lambda n: math.isqrt(n) ** 2 == n, [(math.isqrt(top) + k) ** 2 for k in (1, 2, 3)]),
+        ]
+        more = next(
+            (far for like, far in kinds if len(ns) > 2 and all(map(like, ns))),
+            [top + 1, top + 2, 2 * top],
+        )
         if symbols_of(expr) - {"n"}:
             return False
         value = np.asarray(evaluate(expr, {"n": np.array(more)}), dtype=float)
@@ -324,9 +402,10 @@ class _Fit:
 
     def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
-        ghosts = sorted(((g, h) for g in GHOSTS for h in GHOSTS
-                         if (g or h) and (g == h or self.even)),
-                        key=lambda g: (g[0] != g[1], sum(g)))
+        ghosts = sorted(
+            ((g, h) for g in GHOSTS for h in GHOSTS if (g or h) and (g == h or self.even)),
+            key=lambda g: (g[0] != g[1], sum(g)),
+        )
         for kind, f, g in product(self.cuts[:3], self.factors[:16], ghosts):
             value = self.value // f
             for used in self.pairs(2):
@@ -335,16 +414,18 @@ class _Fit:
                     return self.wide(extents, used, kind, f, g)
         return None
 
-    def _wide_pair(self, value: np.ndarray, used: Sequence[Axis], kind: str,
-                   ghosts: tuple[int, int]) -> tuple[int, int] | None:
+    def _wide_pair(
+        self, value: np.ndarray, used: Sequence[Axis], kind: str, ghosts: tuple[int, int]
+    ) -> tuple[int, int] | None:
         one, two = used
         g, h = ghosts
         most = math.isqrt(int((value * one.count * two.count).min())) + int(one.count.max())
         low = math.isqrt(int((value * one.count * two.count).max()) // 4)
         both = np.arange(min(most, low + MAX_EXTENTS), max(low, 2) - 1, -1)
         for part in (slice(0, 4), slice(4, None)):
-            size = (block_size(kind, both[:, None], one.count[part], one.at[part]) + g) \
-                * (block_size(kind, both[:, None], two.count[part], two.at[part]) + h)
+            size = (block_size(kind, both[:, None], one.count[part], one.at[part]) + g) * (
+                block_size(kind, both[:, None], two.count[part], two.at[part]) + h
+            )
             both = both[np.all(size == value[part], axis=1)]
         if len(both):
             e = best_extent([int(x) for x in both], self.pool)
@@ -368,9 +449,12 @@ class _Fit:
             return None
         _, rows = np.unique(self.obs.env["n"], return_index=True)
         names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
-        law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
-                        [int(v) for v in self.value[rows]], self.obs.ndims,
-                        known=[*sorted(self.pool.typed), *self.pool.extents()])
+        law = fit_exact(
+            [{k: int(self.obs.env[k][i]) for k in names} for i in rows],
+            [int(v) for v in self.value[rows]],
+            self.obs.ndims,
+            known=[*sorted(self.pool.typed), *self.pool.extents()],
+        )
         if law is None or law.free > most or (most == 1 and "block" in str(law.expr)):
             return None  # a share rounded off is a block, whose rivals are known
         return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
@@ -388,12 +472,23 @@ class _Fit:
             if np.any(times <= 0) or np.any(self.value % times) or np.all(times == times[0]):
                 continue
             part = _Fit(self.obs.of(self.value // times), self.pool, self.counts)
-            for step in (lambda part=part: part.one_block(part.axes), part.products, part.factor,
-                         part.products_with_factor, part.ghost, part.factor_and_ghost):
+            for step in (
+                lambda part=part: part.one_block(part.axes),
+                part.products,
+                part.factor,
+                part.products_with_factor,
+                part.ghost,
+                part.factor_and_ghost,
+            ):
                 law = step()
                 if law is not None:
-                    return SizeLaw(mul(add(sym(name), num(-k)), law.expr), law.free + 1,
-                                   law.points, law.even, law.rivals)
+                    return SizeLaw(
+                        mul(add(sym(name), num(-k)), law.expr),
+                        law.free + 1,
+                        law.points,
+                        law.even,
+                        law.rivals,
+                    )
         return None
 
     def over_two(self) -> SizeLaw | None:
@@ -422,6 +517,7 @@ class _Fit:
                 if np.all(e - self.value // f == block_size(kind, e, axis.count, axis.at)):
                     law = self.done([e], [axis], kind)
                     own = mul(num(-1), block(kind, e, axis.p, axis.c))
-                    return SizeLaw(mul(num(f), add(num(e), own)), 1 + (f != 1), law.points, False,
-                                   law.rivals)
+                    return SizeLaw(
+                        mul(num(f), add(num(e), own)), 1 + (f != 1), law.points, False, law.rivals
+                    )
         return None

@@ -25,8 +25,9 @@ def _last(obs: Observations, u: str) -> Expr | None:
     envs, values = [], []
     for n in np.unique(obs.env["n"]):
         rows = obs.env["n"] == n
-        envs.append({"n": int(n), **{f"p{d}": int(obs.env[f"p{d}"][rows][0])
-                                     for d in range(obs.ndims)}})
+        envs.append(
+            {"n": int(n), **{f"p{d}": int(obs.env[f"p{d}"][rows][0]) for d in range(obs.ndims)}}
+        )
         values.append(1 + int(obs.env[u][rows].max()))
     law = fit_exact(envs, values, obs.ndims)
     return add(law.expr, num(-1)) if law is not None and law.free < law.points else None
@@ -76,8 +77,11 @@ def _plain(obs: Observations) -> tuple[Expr, int] | None:
     """Return a law in the count and the extents."""
     _, rows = np.unique(obs.env["n"], return_index=True)
     names = ["n", *(f"p{d}" for d in range(obs.ndims))]
-    law = fit_exact([{k: int(obs.env[k][i]) for k in names} for i in rows],
-                    [int(v) for v in obs.value[rows]], obs.ndims)
+    law = fit_exact(
+        [{k: int(obs.env[k][i]) for k in names} for i in rows],
+        [int(v) for v in obs.value[rows]],
+        obs.ndims,
+    )
     return (law.expr, law.free) if law is not None and law.free < law.points else None
 
 
@@ -91,8 +95,11 @@ def _shapes(obs: Observations) -> Iterator[Expr]:
         for e in _exponents(obs, u):
             levels += [["exp2", mul(num(-1), e)], ["exp2", e]]
         linear = [add(sym(u), num(k)) for k in (1, 0, 2)]
-        ends = [sym("n"), *(sym(f"p{d}") for d in range(obs.ndims if obs.ndims > 1 else 0)),
-                num(int(obs.env[u].max()) + 1)]
+        ends = [
+            sym("n"),
+            *(sym(f"p{d}") for d in range(obs.ndims if obs.ndims > 1 else 0)),
+            num(int(obs.env[u].max()) + 1),
+        ]
         linear += [add(end, num(-k), mul(num(-1), sym(u))) for end in ends for k in (0, 1, 2)]
         for shape in (*levels, *linear):
             for o in over:
@@ -112,12 +119,17 @@ def _ratio(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
 def _rounded(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
     if np.any(at <= 0):
         return None
-    for op, low, high in (("floor", value / at, (value + 1) / at),
-                          ("ceil", (value - 1) / at, value / at)):
+    for op, low, high in (
+        ("floor", value / at, (value + 1) / at),
+        ("ceil", (value - 1) / at, value / at),
+    ):
         # the bound that counts is open: an extent just below, or just above
         a = int(np.ceil(low.max() - 1e-9)) if op == "floor" else int(np.floor(low.max() + 1e-9)) + 1
-        b = int(np.ceil(high.min() - 1e-9)) - 1 if op == "floor" else int(
-            np.floor(high.min() + 1e-9))
+        b = (
+            int(np.ceil(high.min() - 1e-9)) - 1
+            if op == "floor"
+            else int(np.floor(high.min() + 1e-9))
+        )
         if 8 <= a <= b <= a + 4096:
             best = max(range(a, b + 1), key=roundness)
             law: Expr = [op, mul(num(best), shape)]
@@ -165,7 +177,7 @@ def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:
     level = np.asarray(evaluate(e, obs.env), dtype=float) + np.zeros(len(obs.value))
     top = float(level.max(initial=0.0))
     mean, far = float(obs.value[finest].mean()), float(obs.value[level == top].mean())
-    if top < 2 or mean < 4.0 * 2.0 ** top or far <= 0:
+    if top < 2 or mean < 4.0 * 2.0**top or far <= 0:
         return True  # too near to each other, or rounding is all there is
     result: bool = abs(np.log2(far / mean)) >= 0.5 * top - 0.5
     return result
@@ -203,8 +215,12 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
     if len(blocks) > 1:
         for only in blocks:
             for how in ways:
-                yield replaced(expr, lambda b, how=how, only=only:  # type: ignore[misc]
-                               inside(b, how) if b == only else b)
+                yield replaced(
+                    expr,
+                    lambda b, how=how, only=only: (  # type: ignore[misc]
+                        inside(b, how) if b == only else b
+                    ),
+                )
     yield ["quot", expr, two]
     yield up(expr)
     yield mul(two, expr)
@@ -233,8 +249,12 @@ def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
         return None
     chunk = int(obs.value.max())
     t = obs.env["t"]
-    _, first, which = np.unique(np.stack([obs.env["n"], obs.env["r"], obs.env["s"]]), axis=1,
-                                return_index=True, return_inverse=True)
+    _, first, which = np.unique(
+        np.stack([obs.env["n"], obs.env["r"], obs.env["s"]]),
+        axis=1,
+        return_index=True,
+        return_inverse=True,
+    )
     last = np.zeros(len(first), dtype=np.int64)
     np.maximum.at(last, which, t)
     total = np.zeros(len(first), dtype=np.int64)
@@ -247,5 +267,11 @@ def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
     if law is None:
         return None
     left = add(law.expr, mul(num(-chunk), sym("t")))
-    return SizeLaw(["min", num(chunk), ["max", left, num(0)]], law.free + 1, law.points, law.even,
-                   law.rivals, law.others)
+    return SizeLaw(
+        ["min", num(chunk), ["max", left, num(0)]],
+        law.free + 1,
+        law.points,
+        law.even,
+        law.rivals,
+        law.others,
+    )

@@ -75,18 +75,20 @@ class Direction:
 
     def axis(self, obs: Observations, sign: int = 1, offset: int = 0) -> Axis:
         """Return the axis (sign * sum + offset) mod p; a single coordinate needs no mod."""
-        if len(self.terms) == 1 and sign * self.terms[0][1] == 1 and not offset \
-                and self.terms[0][0][0] in "cqr":
+        if (
+            len(self.terms) == 1
+            and sign * self.terms[0][1] == 1
+            and not offset
+            and self.terms[0][0][0] in "cqr"
+        ):
             return axis_of(obs, sym(self.p), sym(self.terms[0][0]))
         parts = [mul(num(sign * k), sym(name)) for name, k in self.terms]
         return axis_of(obs, sym(self.p), ["mod", add(*parts, num(offset)), sym(self.p)])
 
-
     def coordinate(self, sign: int, offset: int, ndims: int) -> tuple[int, tuple[int, ...], int]:
         """Return (coefficient of the turn, coefficients of the coordinates, offset)."""
         k = dict(self.terms)
-        return (sign * k.get("t", 0), tuple(sign * k.get(f"c{d}", 0) for d in range(ndims)),
-                offset)
+        return (sign * k.get("t", 0), tuple(sign * k.get(f"c{d}", 0) for d in range(ndims)), offset)
 
 
 def _same_extents(obs: Observations) -> bool:
@@ -115,8 +117,9 @@ def directions(obs: Observations, turns: bool = True) -> list[Direction]:
             used = [k for k in coefs if k]
             if not used or used[0] < 0:
                 continue
-            terms = tuple((name, k) for name, k in zip([*names, *with_turn], coefs, strict=True)
-                          if k)
+            terms = tuple(
+                (name, k) for name, k in zip([*names, *with_turn], coefs, strict=True) if k
+            )
             if sum(name in with_turn for name, _ in terms) < 2:
                 out.append(Direction(p, terms))
     return sorted(out, key=lambda d: len(d.terms))

@@ -58,12 +58,14 @@ def fit_rank_count(env: Mapping[str, np.ndarray], values: np.ndarray, ndims: int
     return None
 
 
-def _models(positions: Sequence[_Feature], extents: Sequence[_Feature], one: _Feature
-            ) -> Iterator[list[_Feature]]:
+def _models(
+    positions: Sequence[_Feature], extents: Sequence[_Feature], one: _Feature
+) -> Iterator[list[_Feature]]:
     """Yield sets of terms, those with fewest numbers first."""
     yield from ([p] for p in positions)
-    products = [_Feature(mul(p.expr, e.expr), p.value * e.value)
-                for p in positions for e in extents]
+    products = [
+        _Feature(mul(p.expr, e.expr), p.value * e.value) for p in positions for e in extents
+    ]
     yield from ([p] for p in products)
     yield from ([p, one] for p in positions)
     yield from ([p, e] for p in positions for e in extents)
@@ -74,8 +76,9 @@ def _positions(env: Mapping[str, np.ndarray], ndims: int) -> Iterator[_Feature]:
     """Yield what may tell ranks apart, simplest first: own position, then the partner's."""
     lines = [(sym("r"), sym("n"))] if ndims == 1 or "r" in env else []
     lines += [(sym(f"c{d}"), sym(f"p{d}")) for d in range(ndims) if ndims > 1]
-    there = [(sym(f"q{d}"), sym(f"p{d}" if ndims > 1 else "n"))
-             for d in range(ndims) if f"q{d}" in env]
+    there = [
+        (sym(f"q{d}"), sym(f"p{d}" if ndims > 1 else "n")) for d in range(ndims) if f"q{d}" in env
+    ]
     exprs: list[Expr] = []
     for c, p in (*lines, *there):
         last = add(p, num(-1), mul(num(-1), c))
@@ -101,6 +104,7 @@ def _solve(columns: Sequence[np.ndarray], y: np.ndarray) -> list[Fraction] | Non
     found = np.linalg.lstsq(design, y, rcond=None)[0]
     coef = [Fraction(float(x)).limit_denominator(MAX_DENOMINATOR) for x in found]
     if any(c == 0 for c in coef) or not np.array_equal(
-            design @ np.array([float(c) for c in coef]), y):
+        design @ np.array([float(c) for c in coef]), y
+    ):
         return None
     return coef

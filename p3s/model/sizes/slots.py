@@ -84,13 +84,21 @@ class Item:
         return self.care[n] | self.sure[n] if n in self.sure else self.care[n]
 
 
-def env_of(g: GridAt, ranks: np.ndarray, peers: np.ndarray | None = None,
-           stage: np.ndarray | int = 0, turn: np.ndarray | int = 0) -> dict[str, np.ndarray]:
+def env_of(
+    g: GridAt,
+    ranks: np.ndarray,
+    peers: np.ndarray | None = None,
+    stage: np.ndarray | int = 0,
+    turn: np.ndarray | int = 0,
+) -> dict[str, np.ndarray]:
     """Return the symbols of expressions for ``ranks`` at one count, as int64 arrays."""
     ranks = np.asarray(ranks, dtype=np.int64)
-    env = {"n": np.full(len(ranks), g.n, dtype=np.int64), "r": ranks,
-           "s": np.zeros(len(ranks), dtype=np.int64) + stage,
-           "t": np.zeros(len(ranks), dtype=np.int64) + turn}
+    env = {
+        "n": np.full(len(ranks), g.n, dtype=np.int64),
+        "r": ranks,
+        "s": np.zeros(len(ranks), dtype=np.int64) + stage,
+        "t": np.zeros(len(ranks), dtype=np.int64) + turn,
+    }
     for d, p in enumerate(g.dims):
         env[f"p{d}"] = np.full(len(ranks), p, dtype=np.int64)
         env[f"c{d}"] = g.coords[d][ranks]
@@ -142,15 +150,24 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
     """
     seen = [n for n in counts if len(item.rows[n].rank)]
     if any(_by_turn(item, n) for n in seen):
-        slot = _fit_slot(item, {n: item.rows[n] for n in counts}, item.stage, counts, pool,
-                         varying, mixed=False, turned=True)
+        slot = _fit_slot(
+            item,
+            {n: item.rows[n] for n in counts},
+            item.stage,
+            counts,
+            pool,
+            varying,
+            mixed=False,
+            turned=True,
+        )
         if slot["turns"] is not None and "expr" in slot["elements"] and ROOT not in slot["why"]:
             return [slot]
     numbers = _variants(item, seen)
     width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
     if numbers is None:
-        slot = _fit_slot(item, {n: item.rows[n] for n in counts}, item.stage, counts, pool,
-                         varying, mixed=True)
+        slot = _fit_slot(
+            item, {n: item.rows[n] for n in counts}, item.stage, counts, pool, varying, mixed=True
+        )
         return [slot]
     slots = []
     for k in range(width):
@@ -169,18 +186,37 @@ def _by_turn(item: Item, n: int) -> bool:
     rows, stage = item.rows[n], item.stage[n]
     keep = item.sized(n)[stage, rows.rank]
     mine = rows.take(keep)
-    return turns_matter(stage[keep] * item.grids[n].n + mine.rank, mine.turn,
-                        (mine.nbytes, mine.root))
+    return turns_matter(
+        stage[keep] * item.grids[n].n + mine.rank, mine.turn, (mine.nbytes, mine.root)
+    )
 
 
-def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], counts: list[int],
-              pool: ExtentPool, varying: bool, mixed: bool, turned: bool = False) -> Slot:
-    sub = Item(rows, stage, item.peers, item.care, item.grids, item.relation, item.place,
-               sure=item.sure, ways=item.ways)
+def _fit_slot(
+    item: Item,
+    rows: dict[int, Rows],
+    stage: dict[int, np.ndarray],
+    counts: list[int],
+    pool: ExtentPool,
+    varying: bool,
+    mixed: bool,
+    turned: bool = False,
+) -> Slot:
+    sub = Item(
+        rows,
+        stage,
+        item.peers,
+        item.care,
+        item.grids,
+        item.relation,
+        item.place,
+        sure=item.sure,
+        ways=item.ways,
+    )
     slot: Slot = {"relation": item.relation, "place": item.place, "why": [], "turns": None}
     why: list[str] = slot["why"]
-    shapes = {n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n)
-              for n in counts}
+    shapes = {
+        n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n) for n in counts
+    }
     times = {n: _matrix(sub, n, rows[n].count, shapes[n]) for n in counts}
     slot["seen"] = [n for n in counts if times[n].any()]
 
@@ -199,13 +235,17 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
             cares.append(item.care[n][s])
             if item.peers is not None:
                 peers.append(item.peers[n][s])
-    guard = fit_guard(grids, sets, peers if item.peers is not None else None, cares) \
-        if grids else []
+    guard = (
+        fit_guard(grids, sets, peers if item.peers is not None else None, cares) if grids else []
+    )
     if guard is None and slot["seen"] and slot["seen"][0] > counts[0]:
         late = [i for i, g in enumerate(grids) if g.n >= slot["seen"][0]]
-        guard = fit_guard([grids[i] for i in late], [sets[i] for i in late],
-                          [peers[i] for i in late] if peers else None,
-                          [cares[i] for i in late])
+        guard = fit_guard(
+            [grids[i] for i in late],
+            [sets[i] for i in late],
+            [peers[i] for i in late] if peers else None,
+            [cares[i] for i in late],
+        )
         if guard is not None:
             below = max(n for n in counts if n < slot["seen"][0])
             guard = [*guard, ["above", below]]
@@ -228,8 +268,9 @@ def _cells(item: Item, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray
     return stage, rank
 
 
-def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: list[int],
-               varying: bool) -> None:
+def _fit_count(
+    slot: Slot, item: Item, times: dict[int, np.ndarray], counts: list[int], varying: bool
+) -> None:
     ndims = len(item.grids[counts[0]].dims)
     envs: list[dict[str, int]] = []
     values: list[float] = []
@@ -257,8 +298,11 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
                 values.append(float(np.median(times[n][s, r] / ways)))
         whole = all(v == int(v) for v in values)
         law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
-        slot["count"] = {"expr": law.expr} if law else {"stat": fit_work(
-            [e["n"] for e in envs], values).to_json()}
+        slot["count"] = (
+            {"expr": law.expr}
+            if law
+            else {"stat": fit_work([e["n"] for e in envs], values).to_json()}
+        )
         slot["why"].append("never seen apart from another partner at the same rank")
         return
     if exact and not varying:
@@ -271,8 +315,11 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         slot["why"].append("no exact law for the number of communications")
     elif not varying:
         names = set(parts[0][0])
-        obs = Observations({k: np.concatenate([e[k] for e, _ in parts]) for k in names},
-                           np.concatenate([v for _, v in parts]), ndims)
+        obs = Observations(
+            {k: np.concatenate([e[k] for e, _ in parts]) for k in names},
+            np.concatenate([v for _, v in parts]),
+            ndims,
+        )
         law = fit_rank_count(obs.env, obs.value, ndims) or fit_elements(obs, ExtentPool())
         if law is not None and law.points >= 2 and law.free < law.points:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
@@ -282,16 +329,22 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         slot["why"].append("the number of communications differs between repeats")
     totals = [int(v.sum()) for _, v in parts]
     law = fit_exact(envs, totals, 1)
-    slot["count"] = {"total": law.expr} if law is not None and law.free < law.points else {
-        "stat": fit_work([e["n"] for e in envs], [float(v.mean()) for _, v in parts]).to_json()}
+    slot["count"] = (
+        {"total": law.expr}
+        if law is not None and law.free < law.points
+        else {
+            "stat": fit_work([e["n"] for e in envs], [float(v.mean()) for _, v in parts]).to_json()
+        }
+    )
 
 
 def _known_rows(item: Item, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
     """Return the symbols and the rows of the cells that are the item's own, and their stages."""
     rows, stage = item.rows[n], item.stage[n]
     keep = item.sized(n)[stage, rows.rank]
-    if not keep.any() and not any(item.sized(m).any() and len(item.rows[m].rank)
-                                  for m in item.rows):
+    if not keep.any() and not any(
+        item.sized(m).any() and len(item.rows[m].rank) for m in item.rows
+    ):
         keep = np.ones(len(rows.rank), dtype=bool)
     mine, stage = rows.take(keep), stage[keep]
     peers = item.peers[n][stage, mine.rank] if item.peers is not None else None
@@ -332,14 +385,23 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
     slot["elem_bytes"] = elem
     if not mixed and parts:
         env = _joined([e for e, _ in parts])
-        obs = Observations(env, np.concatenate([v for _, v in parts]) // elem,
-                           len(item.grids[counts[0]].dims), _across(item), _all_there(env))
+        obs = Observations(
+            env,
+            np.concatenate([v for _, v in parts]) // elem,
+            len(item.grids[counts[0]].dims),
+            _across(item),
+            _all_there(env),
+        )
         law = fit_elements(obs, pool)
         if law is not None:
-            slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
-                                "even": law.even, "rivals": [
-                                    *map(list, law.rivals), *({"expr": e} for e in law.others)],
-                                "open": law.open()}
+            slot["elements"] = {
+                "expr": law.expr,
+                "points": law.points,
+                "free": law.free,
+                "even": law.even,
+                "rivals": [*map(list, law.rivals), *({"expr": e} for e in law.others)],
+                "open": law.open(),
+            }
             if law.even:
                 slot["why"].append(EVEN)
             elif law.rivals or law.others:
@@ -383,8 +445,9 @@ def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
         env = _joined([e for e, _, _ in parts])
         if slot["turns"] is None:
             env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
-        law = fit_root(env, np.concatenate([r.root for _, r, _ in parts]),
-                       len(item.grids[counts[0]].dims))
+        law = fit_root(
+            env, np.concatenate([r.root for _, r, _ in parts]), len(item.grids[counts[0]].dims)
+        )
         if law is not None:
             slot["root"] = {"expr": law}
             return
@@ -410,26 +473,46 @@ def sample_slot(item: Item, counts: list[int]) -> Slot:
     elem = units.pop() if len(units) == 1 else 1
     if any(np.any(r.nbytes % elem) for r in rows.values()):
         elem = 1
-    slot: Slot = {"relation": item.relation, "place": item.place, "why": [irregular.WHY],
-                  "seen": sorted(rows), "guard": [["peer"]], "elem_bytes": elem}
-    each = {n: np.bincount(np.unique(r.rank * n + r.peer, return_inverse=True)[1],
-                           weights=r.count) for n, r in rows.items()}
+    slot: Slot = {
+        "relation": item.relation,
+        "place": item.place,
+        "why": [irregular.WHY],
+        "seen": sorted(rows),
+        "guard": [["peer"]],
+        "elem_bytes": elem,
+    }
+    each = {
+        n: np.bincount(np.unique(r.rank * n + r.peer, return_inverse=True)[1], weights=r.count)
+        for n, r in rows.items()
+    }
     law = None
     if all(np.all(v == v[0]) for v in each.values()):
-        law = fit_exact([{"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}}
-                         for n in rows], [int(v[0]) for v in each.values()],
-                        len(item.grids[counts[0]].dims))
-    slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free} if law else {
-        "stat": fit_work(list(rows), [float(v.mean()) for v in each.values()]).to_json()}
+        law = fit_exact(
+            [{"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}} for n in rows],
+            [int(v[0]) for v in each.values()],
+            len(item.grids[counts[0]].dims),
+        )
+    slot["count"] = (
+        {"expr": law.expr, "points": law.points, "free": law.free}
+        if law
+        else {"stat": fit_work(list(rows), [float(v.mean()) for v in each.values()]).to_json()}
+    )
     slot["elements"] = irregular.sample_law(
-        {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem)
+        {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
+    )
     _fit_root(slot, item, counts)
     _fit_work(slot, item, counts)
     return slot
 
 
-def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
-             stage: np.ndarray, cells: tuple[int, int]) -> np.ndarray:
+def count_of(
+    slot: Slot,
+    g: GridAt,
+    ranks: np.ndarray,
+    peers: np.ndarray | None,
+    stage: np.ndarray,
+    cells: tuple[int, int],
+) -> np.ndarray:
     """Return how often each rank executes the slot in the run, int64.
 
     cells: number of (stage, rank) cells before these and in all, to share out a total.
@@ -446,13 +529,20 @@ def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
     return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)
 
 
-def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
-             stage: np.ndarray, turn: int = 0) -> np.ndarray:
+def bytes_of(
+    slot: Slot,
+    g: GridAt,
+    ranks: np.ndarray,
+    peers: np.ndarray | None,
+    stage: np.ndarray,
+    turn: int = 0,
+) -> np.ndarray:
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot["elements"]
     if "sample" in law and peers is not None:
-        return irregular.sizes(slot["relation"], law["sample"], g.n, ranks, peers) \
-            * int(slot["elem_bytes"])
+        return irregular.sizes(slot["relation"], law["sample"], g.n, ranks, peers) * int(
+            slot["elem_bytes"]
+        )
     if "expr" in law:
         value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage, turn))
         elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)

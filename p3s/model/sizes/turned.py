@@ -34,8 +34,9 @@ def turns_matter(cell: np.ndarray, turn: np.ndarray, what: Sequence[np.ndarray])
     return bool(np.any(changes & same_cell)) and not np.any(changes & same_turn)
 
 
-def fit_turns(parts: Sequence[tuple[Env, np.ndarray, np.ndarray]], ndims: int
-              ) -> dict[str, Any] | None:
+def fit_turns(
+    parts: Sequence[tuple[Env, np.ndarray, np.ndarray]], ndims: int
+) -> dict[str, Any] | None:
     """Return {first, number, step} as laws of the turns of every cell, or None.
 
     parts: per count the symbols of each row, the number of its cell and how often it was made. All
@@ -69,8 +70,9 @@ def fit_turns(parts: Sequence[tuple[Env, np.ndarray, np.ndarray]], ndims: int
     return out
 
 
-def turns_at(law: dict[str, Any] | None, env: Env, m: int) -> Iterator[tuple[int, np.ndarray,
-                                                                           np.ndarray]]:
+def turns_at(
+    law: dict[str, Any] | None, env: Env, m: int
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield (turn, which of m ranks have it, the how-manieth of how many) for every turn."""
     if law is None:
         yield 0, np.arange(m), np.stack([np.zeros(m, dtype=np.int64), np.ones(m, dtype=np.int64)])
@@ -95,6 +97,7 @@ def share(total: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 def fit_root(env: Env, root: np.ndarray, ndims: int) -> Expr | None:
     """Return the law of a root (its place in the communicator) in turns, coordinates, counts."""
+
     def ring(e: Expr, p: str) -> Expr:
         return ["mod", e, sym(p)]
 
@@ -103,8 +106,11 @@ def fit_root(env: Env, root: np.ndarray, ndims: int) -> Expr | None:
         lambda: (sym(f"c{d}") for d in range(ndims)),
         lambda: (e for e in (sym("t"),)),
         lambda: (ring(add(sym("t"), num(k)), p) for k in (0, 1, -1) for p in extents),
-        lambda: (ring(add(sym(p), num(-k), mul(num(-1), sym("t"))), p)
-                 for k in (1, 0, 2) for p in extents),
+        lambda: (
+            ring(add(sym(p), num(-k), mul(num(-1), sym("t"))), p)
+            for k in (1, 0, 2)
+            for p in extents
+        ),
         lambda: (ring(add(sym(f"c{d}"), sym("t")), f"p{d}") for d in range(ndims)),
         lambda: (ring(add(sym(f"c{d}"), mul(num(-1), sym("t"))), f"p{d}") for d in range(ndims)),
         lambda: (ring(add(sym(f"c{d}"), num(k)), f"p{d}") for k in (1, -1) for d in range(ndims)),

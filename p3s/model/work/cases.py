@@ -45,6 +45,7 @@ def cases_of(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[d
     through at all, if their places in the grid say who does, or by the borders they are at,
     whichever leaves fewer without a law. The last case whose guard is None is all others.
     """
+
     def unlawful(cases: Sequence[Mapping[str, Any]]) -> int:
         return sum("share" in law for case in cases for law in case["counts"])
 
@@ -52,8 +53,9 @@ def cases_of(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[d
     for way in (_by_segments, _by_borders):
         if unlawful(best):
             parts = way(seen)
-            cases = [{"guard": guard, "counts": _counts(part, before, number)}
-                     for guard, part in parts]
+            cases = [
+                {"guard": guard, "counts": _counts(part, before, number)} for guard, part in parts
+            ]
             if cases and unlawful(cases) < unlawful(best):
                 best = cases
     return best
@@ -65,8 +67,11 @@ def _by_segments(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen
     order = sorted(kinds, key=lambda k: (kinds[k], k))
     out: list[tuple[list[Any] | None, list[Seen]]] = []
     for kind in order if 1 < len(order) <= _KINDS else ():
-        part = [(run, ranks[mine], count[:, mine]) for run, ranks, count in seen
-                if len(mine := np.flatnonzero(np.all(np.array(kind) == (count > 0).T, axis=1)))]
+        part = [
+            (run, ranks[mine], count[:, mine])
+            for run, ranks, count in seen
+            if len(mine := np.flatnonzero(np.all(np.array(kind) == (count > 0).T, axis=1)))
+        ]
         guard = None if kind == order[-1] else _guard(seen, part)
         if guard is None and kind != order[-1]:
             return []
@@ -81,16 +86,21 @@ def _by_borders(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen]
         g = run.grid
         low = (g.coords[:, ranks] == 0).T
         high = (g.coords[:, ranks] == np.array(g.dims)[:, None] - 1).T
-        sides = [tuple(zip(*x, strict=True)) for x in zip(low.tolist(), high.tolist(),
-                                                          strict=True)]
+        sides = [tuple(zip(*x, strict=True)) for x in zip(low.tolist(), high.tolist(), strict=True)]
         for side in sorted(set(sides)):
             mine = np.array([s == side for s in sides])
             parts.setdefault(side, []).append((run, ranks[mine], count[:, mine]))
     order = sorted(parts, key=lambda side: (sum(len(r) for _, r, _ in parts[side]), side))
-    return [(None if side == order[-1] else
-             [["first" if low else "notfirst", d] for d, (low, _) in enumerate(side)]
-             + [["last" if high else "notlast", d] for d, (_, high) in enumerate(side)],
-             parts[side]) for side in order]
+    return [
+        (
+            None
+            if side == order[-1]
+            else [["first" if low else "notfirst", d] for d, (low, _) in enumerate(side)]
+            + [["last" if high else "notlast", d] for d, (_, high) in enumerate(side)],
+            parts[side],
+        )
+        for side in order
+    ]
 
 
 def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> list[Any] | None:
@@ -106,8 +116,7 @@ def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> list[Any] | None:
     return fit_guard(grids, sets, None, care)
 
 
-def _counts(seen: Sequence[Seen], before: Sequence[int],
-            number: int) -> list[dict[str, Any]]:
+def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:
     """Return how often each segment before a place occurs on ranks of one case.
 
     Each is a constant, as often as the call it starts at, a law of n, or a share of the place's
@@ -118,22 +127,35 @@ def _counts(seen: Sequence[Seen], before: Sequence[int],
     out: list[dict[str, Any]] = []
     for k, a in enumerate(before):
         c = each[k]
-        starts = np.concatenate([run.calls[a][ranks] for run, ranks, _ in seen]) \
-            if a >= 0 else np.ones(len(c))
+        starts = (
+            np.concatenate([run.calls[a][ranks] for run, ranks, _ in seen])
+            if a >= 0
+            else np.ones(len(c))
+        )
         if np.all(c == c[0]):
             out.append({"const": float(c[0])})
         elif np.array_equal(c, starts):
             out.append({"as": k})
         else:
             same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
-            law = fit_exact([_scalars(run.grid) for run, _, _ in seen],
-                            [int(count[k][0]) for _, _, count in seen],
-                            len(seen[0][0].grid.dims)) if same and len(seen) > 2 else None
-            out.append({"expr": law.expr} if law is not None
-                       else {"share": float(c.sum() / max(float(calls.sum()), 1.0))})
+            law = (
+                fit_exact(
+                    [_scalars(run.grid) for run, _, _ in seen],
+                    [int(count[k][0]) for _, _, count in seen],
+                    len(seen[0][0].grid.dims),
+                )
+                if same and len(seen) > 2
+                else None
+            )
+            out.append(
+                {"expr": law.expr}
+                if law is not None
+                else {"share": float(c.sum() / max(float(calls.sum()), 1.0))}
+            )
     order = ("const", "as", "expr", "share")
-    main = max(range(len(before)), key=lambda k: (order.index(next(iter(out[k]))),
-                                                  float(each[k].sum())))
+    main = max(
+        range(len(before)), key=lambda k: (order.index(next(iter(out[k]))), float(each[k].sum()))
+    )
     out[main] = {"rest": 1}
     return out
 

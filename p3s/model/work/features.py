@@ -41,8 +41,12 @@ class Feature:
     @property
     def falls(self) -> bool:
         """Whether it is a power of the number of processes that falls with it."""
-        return not self.message and self.cost < GROWING and symbols_of(self.expr) <= _COUNTS \
+        return (
+            not self.message
+            and self.cost < GROWING
+            and symbols_of(self.expr) <= _COUNTS
             and self.expr[0] != "num"
+        )
 
     def text(self) -> str:
         """Return the feature as text; m: bytes of the message, k: how often the segment occurs."""
@@ -52,8 +56,9 @@ class Feature:
         return f"{name}*({to_text(self.expr)})" if name else to_text(self.expr)
 
 
-def feature_values(feature: Feature, env: Mapping[str, np.ndarray],
-                   messages: Mapping[str, np.ndarray]) -> np.ndarray:
+def feature_values(
+    feature: Feature, env: Mapping[str, np.ndarray], messages: Mapping[str, np.ndarray]
+) -> np.ndarray:
     """Return a feature for the ranks of ``env`` (symbol -> array), float64.
 
     messages: HERE, BEFORE and ONCE -> factor per rank.
@@ -83,8 +88,10 @@ def blocks_of(items: Sequence[Mapping[str, Any]], ndims: int) -> dict[str, list[
                     per = used.setdefault(block[3][1], {})
                     key = repr(block)
                     per[key] = (per.get(key, (0, block))[0] + 1, block)
-    return {p: [b for _, b in sorted(per.values(), key=lambda x: (-x[0], repr(x[1])))][:_EXTENTS]
-            for p, per in sorted(used.items())}
+    return {
+        p: [b for _, b in sorted(per.values(), key=lambda x: (-x[0], repr(x[1])))][:_EXTENTS]
+        for p, per in sorted(used.items())
+    }
 
 
 def _blocks(expr: Any) -> Iterator[Expr]:
@@ -112,8 +119,12 @@ def _own(block: Expr, ndims: int) -> Expr | None:
 def features(items: Sequence[Mapping[str, Any]], ndims: int) -> list[Feature]:
     """Return all features of a program, simplest first."""
     blocks = blocks_of(items, ndims)
-    out = [Feature(num(1), 0.0, NONE, True), Feature(num(1), 1.0, HERE, True),
-           Feature(num(1), 1.0, BEFORE, True), Feature(num(1), 1.4, ONCE)]
+    out = [
+        Feature(num(1), 0.0, NONE, True),
+        Feature(num(1), 1.0, HERE, True),
+        Feature(num(1), 1.0, BEFORE, True),
+        Feature(num(1), 1.4, ONCE),
+    ]
     out += list(_of_blocks(blocks, ndims))
     names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
     out += list(_of_counts(ndims, 2.0 if all(p in blocks for p in names) else 1.0))
@@ -156,8 +167,14 @@ def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
     yield Feature(power(n, -1), 1.2)
     if times == 1:
         yield Feature(power(n, -1), RARE + 0.2, ONCE)
-    for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, _GROWS),
-                       (1, 1, _GROWS)):
+    for a, b, cost in (
+        (-1, 2, 1.8),
+        (-2, 3, 1.8),
+        (-1, 3, 2.0),
+        (-2, 1, 2.0),
+        (1, 2, _GROWS),
+        (1, 1, _GROWS),
+    ):
         yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
     yield Feature(["log2", n], _GROWS)
     yield Feature(mul(n, ["log2", n]), _GROWS)
@@ -178,8 +195,11 @@ def _is_zero(e: Expr) -> Expr:
 def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature]:
     """Yield what some ranks do besides or more of: alone, per own block, per face, at the root."""
     names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
-    whole = mul(*(blocks[p][0] for p in names)) if all(p in blocks for p in names) \
+    whole = (
+        mul(*(blocks[p][0] for p in names))
+        if all(p in blocks for p in names)
         else power(sym("n"), -1)
+    )
     first = _is_zero(sym("r"))
     last = _is_zero(add(sym("n"), num(-1), mul(num(-1), sym("r"))))
     yield Feature(mul(first, sym("n")), _GROWS)

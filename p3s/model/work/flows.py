@@ -35,8 +35,15 @@ class Flows:
     into: np.ndarray
 
 
-def flows_of(places: Sequence[Place], before: Sequence[Sequence[int]], calls: np.ndarray,
-             usual: np.ndarray, unruled: np.ndarray, grid: GridAt, env: Env) -> Flows:
+def flows_of(
+    places: Sequence[Place],
+    before: Sequence[Sequence[int]],
+    calls: np.ndarray,
+    usual: np.ndarray,
+    unruled: np.ndarray,
+    grid: GridAt,
+    env: Env,
+) -> Flows:
     """Return the segments of the ranks in ``env``.
 
     before: per place the numbers of the places that its segments start at, -1 for the start of the
@@ -53,8 +60,15 @@ def flows_of(places: Sequence[Place], before: Sequence[Sequence[int]], calls: np
         for k in rows.tolist():
             ranks = np.flatnonzero((own[k] > 0) & ~done[k])
             done[k, ranks] = True
-            found = _segments(places[k], before[k], real[:, ranks], own[k, ranks], usual,
-                              grid, {name: v[ranks] for name, v in env.items()})
+            found = _segments(
+                places[k],
+                before[k],
+                real[:, ranks],
+                own[k, ranks],
+                usual,
+                grid,
+                {name: v[ranks] for name, v in env.items()},
+            )
             counts[k][:, ranks] = found
             for s, a in enumerate(before[k]):
                 if a >= 0:  # run through, though not called
@@ -64,8 +78,15 @@ def flows_of(places: Sequence[Place], before: Sequence[Sequence[int]], calls: np
     return Flows(counts, own, _into(before, counts, made, end))
 
 
-def _segments(place: Place, before: Sequence[int], calls: np.ndarray, own: np.ndarray,
-              usual: np.ndarray, grid: GridAt, env: Env) -> np.ndarray:
+def _segments(
+    place: Place,
+    before: Sequence[int],
+    calls: np.ndarray,
+    own: np.ndarray,
+    usual: np.ndarray,
+    grid: GridAt,
+    env: Env,
+) -> np.ndarray:
     """Return how often each segment before a place occurs, (segments, ranks).
 
     calls: (places, ranks) of the ranks in ``env``; own: of the place.
@@ -80,13 +101,18 @@ def _segments(place: Place, before: Sequence[int], calls: np.ndarray, own: np.nd
     out = np.zeros(starts.shape)
     for c in np.unique(case_of):
         mine = np.flatnonzero(case_of == c)
-        out[:, mine] = _of_case(cases[c]["counts"], starts[:, mine], own[mine],
-                                {name: v[mine] for name, v in env.items()})
+        out[:, mine] = _of_case(
+            cases[c]["counts"],
+            starts[:, mine],
+            own[mine],
+            {name: v[mine] for name, v in env.items()},
+        )
     return out
 
 
-def _of_case(laws: Sequence[Mapping[str, Any]], starts: np.ndarray, own: np.ndarray, env: Env
-             ) -> np.ndarray:
+def _of_case(
+    laws: Sequence[Mapping[str, Any]], starts: np.ndarray, own: np.ndarray, env: Env
+) -> np.ndarray:
     """Return how often segments occur by the laws of one case, never more than calls in all."""
     out = np.zeros(starts.shape)
     main = 0
@@ -107,8 +133,9 @@ def _of_case(laws: Sequence[Mapping[str, Any]], starts: np.ndarray, own: np.ndar
     return out
 
 
-def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt,
-             ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _case_of(
+    cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt, ranks: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the case of every rank, and whether traced ranks made just its calls.
 
     there: (ranks, calls before the place), whether a rank makes them. Others are taken to be like
@@ -128,8 +155,9 @@ def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt
     return out, (apart.min(axis=1) == 0)[where.ravel()]
 
 
-def _into(before: Sequence[Sequence[int]], counts: Sequence[np.ndarray], made: np.ndarray,
-          end: int) -> np.ndarray:
+def _into(
+    before: Sequence[Sequence[int]], counts: Sequence[np.ndarray], made: np.ndarray, end: int
+) -> np.ndarray:
     """Return the place before whose calls the computation of each place is done.
 
     Of a place that is only run through it is the next one that the rank calls, that which it comes

@@ -47,8 +47,7 @@ class InstructionTable:
 
     def total(self, phase: int, n: int, measured: bool) -> float | None:
         """Return the work of all ranks in a phase at ``n``, None if the table lacks it."""
-        found = [r.total for r in self.rows
-                 if (r.phase, r.n, r.measured) == (phase, n, measured)]
+        found = [r.total for r in self.rows if (r.phase, r.n, r.measured) == (phase, n, measured)]
         return sum(found) if found else None
 
 
@@ -73,7 +72,7 @@ def instruction_groups(work: np.ndarray) -> list[np.ndarray]:
     while start < len(order):
         least = work[order[start]] * (1.0 - SIMILAR)
         end = start + int(np.searchsorted(-work[order[start:]], -least, side="right"))
-        out.append(np.sort(order[start:max(end, start + 1)]))
+        out.append(np.sort(order[start : max(end, start + 1)]))
         start = max(end, start + 1)
     return out
 
@@ -83,9 +82,12 @@ def ranges(ranks: np.ndarray) -> list[list[int]]:
     if not len(ranks):
         return []
     cuts = np.flatnonzero(np.diff(ranks) != 1)
-    return [[int(a), int(b)] for a, b in zip(ranks[np.append(0, cuts + 1)],
-                                             ranks[np.append(cuts, len(ranks) - 1)],
-                                             strict=True)]
+    return [
+        [int(a), int(b)]
+        for a, b in zip(
+            ranks[np.append(0, cuts + 1)], ranks[np.append(cuts, len(ranks) - 1)], strict=True
+        )
+    ]
 
 
 def ranges_text(parts: Sequence[Sequence[int]], most: int = 4) -> str:
@@ -105,8 +107,9 @@ def instruction_table(model: Mapping[str, Any], counts: Iterable[int] = ()) -> I
     for n in sorted({*model["counts"], *counts}):
         rows += _predicted(model, n, traced)
     worth = {r.phase for r in rows if r.total > 0}
-    order = sorted((r for r in rows if r.phase in worth),
-                   key=lambda r: (r.phase, r.group, not r.measured, r.n))
+    order = sorted(
+        (r for r in rows if r.phase in worth), key=lambda r: (r.phase, r.group, not r.measured, r.n)
+    )
     return InstructionTable(str(model["work_unit"]), tuple(order))
 
 
@@ -117,34 +120,59 @@ def _measured(phase: Mapping[str, Any]) -> Iterator[Row]:
         for k, g in enumerate(groups):
             ranks = sum(b - a + 1 for a, b in g["ranks"])
             one = g["work"] / weight
-            yield Row(phase["phase"], phase["name"], k, ranges_text(g["ranks"]), True, int(n),
-                      ranks, weight, one, group_total(one, ranks, weight), 0.0)
+            yield Row(
+                phase["phase"],
+                phase["name"],
+                k,
+                ranges_text(g["ranks"]),
+                True,
+                int(n),
+                ranks,
+                weight,
+                one,
+                group_total(one, ranks, weight),
+                0.0,
+            )
 
 
-def _predicted(model: Mapping[str, Any], n: int, traced: Container[tuple[int, int]]
-               ) -> Iterator[Row]:
+def _predicted(
+    model: Mapping[str, Any], n: int, traced: Container[tuple[int, int]]
+) -> Iterator[Row]:
     from p3s.model.evaluate import generate, phase_weight
     from p3s.model.work.workload import rank_work
 
     scaled = generate(dict(model), n)
-    found = rank_work(model, scaled.grid, {c: getattr(scaled, c) for c in (
-        "rank", "item", "nbytes", "repeat")})
+    found = rank_work(
+        model, scaled.grid, {c: getattr(scaled, c) for c in ("rank", "item", "nbytes", "repeat")}
+    )
     work, half = found.per_phase(len(model["phases"]))
     for phase in model["phases"]:
         k = phase["phase"]
         there = np.flatnonzero(np.isin(found.ranks, scaled.rank[scaled.phase == k]))
         weight = float(max(phase_weight(phase, scaled.grid), 1))
         if (k, n) in traced:
-            members = [np.concatenate([np.arange(a, b + 1) for a, b in g["ranks"]])
-                       for g in phase["work"]["measured"][str(n)]]
+            members = [
+                np.concatenate([np.arange(a, b + 1) for a, b in g["ranks"]])
+                for g in phase["work"]["measured"][str(n)]
+            ]
             groups = [np.flatnonzero(np.isin(found.ranks, m)) for m in members]
         else:
             groups = [there[mine] for mine in instruction_groups(work[k][there])]
         for g, mine in enumerate(groups):
             total = float(work[k][mine].sum())
-            yield Row(k, phase["name"], g, ranges_text(ranges(found.ranks[mine])), False, n,
-                      len(mine), weight, work_per_process(total, len(mine), weight), total,
-                      float(half[k][mine].sum()))
+            yield Row(
+                k,
+                phase["name"],
+                g,
+                ranges_text(ranges(found.ranks[mine])),
+                False,
+                n,
+                len(mine),
+                weight,
+                work_per_process(total, len(mine), weight),
+                total,
+                float(half[k][mine].sum()),
+            )
 
 
 def group_guard(model: Mapping[str, Any], phase: int, group: int) -> list[Any] | None:
@@ -159,7 +187,7 @@ def group_guard(model: Mapping[str, Any], phase: int, group: int) -> list[Any] |
         grids.append(model_grid(dict(model), int(n)))
         sets.append(np.zeros(int(n), dtype=bool))
         for a, b in groups[group]["ranks"]:
-            sets[-1][a:b + 1] = True
+            sets[-1][a : b + 1] = True
     return fit_guard(grids, sets) if grids else None
 
 
@@ -171,7 +199,9 @@ def next_sizes(counts: Sequence[int], how_many: int = 4) -> list[int]:
     top = max(counts)
     for power in (2, 3):
         roots = [round(n ** (1.0 / power)) for n in counts]
-        if all(r ** power == n for r, n in zip(roots, counts, strict=True)):
-            return [int(np.ceil(round(top ** (1 / power)) * 2 ** (k / power) - 1e-9)) ** power
-                    for k in range(1, how_many + 1)]
-    return [top * 2 ** k for k in range(1, how_many + 1)]
+        if all(r**power == n for r, n in zip(roots, counts, strict=True)):
+            return [
+                int(np.ceil(round(top ** (1 / power)) * 2 ** (k / power) - 1e-9)) ** power
+                for k in range(1, how_many + 1)
+            ]
+    return [top * 2**k for k in range(1, how_many + 1)]

@@ -24,15 +24,7 @@ from p3s.model.partners.relations import partners
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
 from p3s.model.work.cases import Run, Seen, cases_of
-from p3s.model.work.features import (
-    BEFORE,
-    HERE,
-    NONE,
-    ONCE,
-    Feature,
-    feature_values,
-    features,
-)
+from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
 
@@ -47,9 +39,13 @@ Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
 
 
-def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]],
-                   tables: Sequence[PointTable], grids: Mapping[int, GridAt],
-                   split: Mapping[tuple[str, str], bool]) -> None:
+def fit_phase_work(
+    phases: Sequence[dict[str, Any]],
+    items: Sequence[dict[str, Any]],
+    tables: Sequence[PointTable],
+    grids: Mapping[int, GridAt],
+    split: Mapping[tuple[str, str], bool],
+) -> None:
     """Add "work" to every phase: the laws of its segments, and its total per rank as measured.
 
     Keys: places (the segments before each call, :func:`_place`), law (of the mean over the ranks
@@ -69,15 +65,21 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
             mine = phase_of[item] == k
             ranks = np.unique(t.rank[mine])
             if len(ranks):
-                totals[k].append((t.np, ranks, np.bincount(
-                    t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]))
+                totals[k].append(
+                    (
+                        t.np,
+                        ranks,
+                        np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks],
+                    )
+                )
     for k, phase in enumerate(phases):
         phase["work"] = {**_total(totals[k]), "places": []}
     basis = features(items, len(next(iter(grids.values())).dims))
     for run in runs:
         env = env_of(run.grid, np.arange(run.grid.n))
-        run.features = np.stack([feature_values(Feature(f.expr, 0.0), env, {}) for f in basis],
-                                axis=1)
+        run.features = np.stack(
+            [feature_values(Feature(f.expr, 0.0), env, {}) for f in basis], axis=1
+        )
     most = most_terms(runs)
     whole = _whole(runs, phase_of)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
@@ -92,23 +94,27 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
         phase["work"]["places"].append(made)
 
 
-def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]
-           ) -> dict[str, list[float]]:
+def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]) -> dict[str, list[float]]:
     """Return traced count -> calls at a place per iteration of its phase, mean over the ranks that
     make any, and the share of ranks that do; zeros where none does."""
     out = {}
     for run in runs:
         mine = run.calls[place][run.calls[place] > 0]
         iterations = max(float(turns.get(run.grid.n) or 1), 1.0)
-        out[str(run.grid.n)] = [float(mine.mean()) / iterations if len(mine) else 0.0,
-                                len(mine) / run.grid.n]
+        out[str(run.grid.n)] = [
+            float(mine.mean()) / iterations if len(mine) else 0.0,
+            len(mine) / run.grid.n,
+        ]
     return out
 
 
 def _size(runs: Sequence[Run], place: int) -> WorkLaw:
     """Return the law of the bytes of a call at a place, mean over the ranks that make any."""
-    points = [(run.grid.n, float(run.sizes[place][run.calls[place] > 0].mean()))
-              for run in runs if run.calls[place].any()]
+    points = [
+        (run.grid.n, float(run.sizes[place][run.calls[place] > 0].mean()))
+        for run in runs
+        if run.calls[place].any()
+    ]
     return fit_work([n for n, _ in points], [size for _, size in points])
 
 
@@ -132,8 +138,16 @@ def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place
     else:  # a signature without segments: all work before a call is one
         work = np.bincount(cell, weights=t.work[known], minlength=size)
         there = np.flatnonzero(calls.ravel())
-        segments = np.stack([there % t.np, np.full(len(there), -1), there // t.np,
-                             calls.ravel()[there], work[there]], axis=1).astype(np.int64)
+        segments = np.stack(
+            [
+                there % t.np,
+                np.full(len(there), -1),
+                there // t.np,
+                calls.ravel()[there],
+                work[there],
+            ],
+            axis=1,
+        ).astype(np.int64)
     return Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
@@ -145,10 +159,18 @@ def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, An
     means = [(n, float(w.mean())) for n, _, w in points]
     spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
     law = fit_work([n for n, _ in means], [v for _, v in means])
-    return {"law": law.to_json(), "points": [list(p) for p in means],
-            "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
-            "measured": {str(n): [{"ranks": ranges(ranks[mine]), "work": float(w[mine].mean())}
-                                  for mine in instruction_groups(w)] for n, ranks, w in points}}
+    return {
+        "law": law.to_json(),
+        "points": [list(p) for p in means],
+        "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
+        "measured": {
+            str(n): [
+                {"ranks": ranges(ranks[mine]), "work": float(w[mine].mean())}
+                for mine in instruction_groups(w)
+            ]
+            for n, ranks, w in points
+        },
+    }
 
 
 def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
@@ -166,13 +188,20 @@ def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
             share[(a, b)] = max(share.get((a, b), 0.0), float(w) / total)
     order = sorted(share.items(), key=lambda x: (x[1], x[0]))
     sums = np.cumsum([s for _, s in order])
-    return {pair: 1 if s <= _TINY else 2 if s <= _SMALL else MAX_TERMS
-            for (pair, _), s in zip(order, sums, strict=True)}
+    return {
+        pair: 1 if s <= _TINY else 2 if s <= _SMALL else MAX_TERMS
+        for (pair, _), s in zip(order, sums, strict=True)
+    }
 
 
-def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
-           basis: Sequence[Feature], most: Mapping[tuple[int, int], int], whole: WorkLaw
-           ) -> dict[str, Any]:
+def _place(
+    number: int,
+    places: Sequence[Place],
+    runs: Sequence[Run],
+    basis: Sequence[Feature],
+    most: Mapping[tuple[int, int], int],
+    whole: WorkLaw,
+) -> dict[str, Any]:
     """Return the segments that end at one place; whole: work of the program, mean over its ranks.
 
     Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
@@ -185,14 +214,24 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
     laws: dict[int, dict[str, Any]] = {}
     like: list[Fit] = []
     # the code before one call is often the same: who was seen at most counts is fitted first
-    order = sorted(range(len(before)), key=lambda k: (
-        -sum(bool(count[k].any()) for count, _ in tables),
-        -sum(float(work[k].sum()) for _, work in tables)))
+    order = sorted(
+        range(len(before)),
+        key=lambda k: (
+            -sum(bool(count[k].any()) for count, _ in tables),
+            -sum(float(work[k].sum()) for _, work in tables),
+        ),
+    )
     for k in order:
         a = before[k]
-        laws[k], fit = _segment_law([(run, count[k], work[k]) for run, (count, work)
-                                     in zip(runs, tables, strict=True)],
-                                    a, number, basis, most[(a, number)], like, whole)
+        laws[k], fit = _segment_law(
+            [(run, count[k], work[k]) for run, (count, work) in zip(runs, tables, strict=True)],
+            a,
+            number,
+            basis,
+            most[(a, number)],
+            like,
+            whole,
+        )
         like.append(fit)
     cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
@@ -201,21 +240,28 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
         for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
             mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
-    return {"place": list(places[number]),
-            "from": [list(places[a]) if a >= 0 else None for a in before],
-            "segments": [laws[k] for k in range(len(before))],
-            "cases": [{"present": [int(x) for x in key], **case} for key, seen in cases.items()
-                      for case in cases_of(seen, before, number)]}
+    return {
+        "place": list(places[number]),
+        "from": [list(places[a]) if a >= 0 else None for a in before],
+        "segments": [laws[k] for k in range(len(before))],
+        "cases": [
+            {"present": [int(x) for x in key], **case}
+            for key, seen in cases.items()
+            for case in cases_of(seen, before, number)
+        ],
+    }
 
 
 def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
     """Return (places before, ranks): whether a rank makes a call at all; the start always."""
-    return np.stack([calls[a] > 0 if a >= 0 else np.ones(calls.shape[1], dtype=bool)
-                     for a in before])
+    return np.stack(
+        [calls[a] > 0 if a >= 0 else np.ones(calls.shape[1], dtype=bool) for a in before]
+    )
 
 
-def counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
-                     ) -> tuple[np.ndarray, np.ndarray]:
+def counts_and_work(
+    segments: np.ndarray, before: Sequence[int], ranks: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return how often each segment occurs and its work, both (places before, ranks)."""
     row = np.searchsorted(np.array(before), segments[:, 1])
     out = np.zeros((2, len(before), ranks))
@@ -224,20 +270,32 @@ def counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
     return out[0], out[1]
 
 
-def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b: int,
-                 basis: Sequence[Feature], max_terms: int, like: Sequence[Fit], whole: WorkLaw
-                 ) -> tuple[dict[str, Any], Fit]:
+def _segment_law(
+    points: Sequence[tuple[Run, np.ndarray, np.ndarray]],
+    a: int,
+    b: int,
+    basis: Sequence[Feature],
+    max_terms: int,
+    like: Sequence[Fit],
+    whole: WorkLaw,
+) -> tuple[dict[str, Any], Fit]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, n = [], [], []
     for run, count, work in points:
         ranks = np.flatnonzero(count > 0)
         if not len(ranks):
             continue
-        ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))] \
-            if len(ranks) > _RANKS else ranks
-        factor = {NONE: np.ones(len(ranks)), HERE: run.sizes[b][ranks],
-                  BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
-                  ONCE: 1.0 / count[ranks]}
+        ranks = (
+            ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))]
+            if len(ranks) > _RANKS
+            else ranks
+        )
+        factor = {
+            NONE: np.ones(len(ranks)),
+            HERE: run.sizes[b][ranks],
+            BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+            ONCE: 1.0 / count[ranks],
+        }
         x.append(run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
         y.append(work[ranks] / count[ranks])
         n.append(np.full(len(ranks), run.grid.n))
@@ -248,17 +306,30 @@ def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b
 
     if len(n) == 1 and values.any():
         fit = fit_alike(columns, values, like)
-        law = terms(fit.terms, fit.coef) if fit is not None else _as_whole(
-            float(values.mean()), int(at[0]), whole)
+        law = (
+            terms(fit.terms, fit.coef)
+            if fit is not None
+            else _as_whole(float(values.mean()), int(at[0]), whole)
+        )
         fit = fit or Fit((), (), 1.0)
     else:
-        fit = fit_sparse(columns, values, at, _costs(basis, columns, at),
-                         [i for i, f in enumerate(basis) if f.nest],
-                         [i for i, f in enumerate(basis) if f.falls], max_terms,
-                         [f.terms for f in like if f.terms])
+        fit = fit_sparse(
+            columns,
+            values,
+            at,
+            _costs(basis, columns, at),
+            [i for i, f in enumerate(basis) if f.nest],
+            [i for i, f in enumerate(basis) if f.falls],
+            max_terms,
+            [f.terms for f in like if f.terms],
+        )
         law = terms(fit.terms, fit.coef)
-    return {"terms": law, "error": fit.error, "rivals": [terms(*rival) for rival in fit.rivals],
-            "counts": sorted({int(v) for v in at})}, fit
+    return {
+        "terms": law,
+        "error": fit.error,
+        "rivals": [terms(*rival) for rival in fit.rivals],
+        "counts": sorted({int(v) for v in at}),
+    }, fit
 
 
 def _costs(basis: Sequence[Feature], columns: np.ndarray, at: np.ndarray) -> list[float]:
@@ -269,10 +340,13 @@ def _costs(basis: Sequence[Feature], columns: np.ndarray, at: np.ndarray) -> lis
     """
     counts = np.unique(at)
     means = np.array([columns[at == n].mean(axis=0) for n in counts])
-    grows = np.all(np.diff(means, axis=0) > 0, axis=0) \
-        & (means[-1] > means[0] * (counts[-1] / counts[0]) ** _SLOPE)
-    return [max(f.cost, GROWING) if f.message in (HERE, BEFORE) and up else f.cost
-            for f, up in zip(basis, grows, strict=True)]
+    grows = np.all(np.diff(means, axis=0) > 0, axis=0) & (
+        means[-1] > means[0] * (counts[-1] / counts[0]) ** _SLOPE
+    )
+    return [
+        max(f.cost, GROWING) if f.message in (HERE, BEFORE) and up else f.cost
+        for f, up in zip(basis, grows, strict=True)
+    ]
 
 
 def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:
@@ -291,12 +365,15 @@ def _as_whole(work: float, n: int, whole: WorkLaw) -> list[Any]:
     there = float(whole.value(n))
     if not there > 0:
         return [[work, num(1), NONE]]
-    return [[coef * work / there, mul(power(sym("n"), a), *([["log2", sym("n")]] * b)), NONE]
-            for coef, a, b in whole.terms]
+    return [
+        [coef * work / there, mul(power(sym("n"), a), *([["log2", sym("n")]] * b)), NONE]
+        for coef, a, b in whole.terms
+    ]
 
 
-def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
-                 ) -> dict[int, list[float]]:
+def _row_weights(
+    items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
+) -> dict[int, list[float]]:
     """Return the work of one call per item: of the first stage of a family, and of later ones.
 
     It says how the work before a place is shared out between its relations and stages.
@@ -308,9 +385,14 @@ def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, gr
         if not len(mine):
             continue
         table = partners(item["relation"], grid) if item["relation"] is not None else None
-        first = table[0][t.rank[mine]] == peer[mine] if table is not None and len(table) > 1 \
+        first = (
+            table[0][t.rank[mine]] == peer[mine]
+            if table is not None and len(table) > 1
             else np.ones(len(mine), dtype=bool)
-        work = [float(t.work[mine[m]].sum() / max(int(t.count[mine[m]].sum()), 1))
-                for m in (first, ~first)]
+        )
+        work = [
+            float(t.work[mine[m]].sum() / max(int(t.count[mine[m]].sum()), 1))
+            for m in (first, ~first)
+        ]
         out[i] = [work[0], work[1] if not np.all(first) else work[0]]
     return out

@@ -58,8 +58,10 @@ class _Grams:
         means = np.maximum(means, 1e-3 * max(float(means.max()), 1e-300))
         self.scale = np.zeros(f)
         #: Samples that differ, by count and value to nine digits.
-        self.different = sum(len(np.unique(np.round(y[n == c] / mean, 9)))
-                             for c, mean in zip(self.counts, means, strict=True))
+        self.different = sum(
+            len(np.unique(np.round(y[n == c] / mean, 9)))
+            for c, mean in zip(self.counts, means, strict=True)
+        )
         parts = []
         self.rows: list[tuple[np.ndarray, np.ndarray]] = []
         for c, mean in zip(self.counts, means, strict=True):
@@ -129,8 +131,9 @@ class _Grams:
             total += self._squares(sets, coef, j)
         out = np.where(held_fine, np.sqrt(held / len(splits)), np.inf)
         if self.different >= q + 3:
-            met = _SAFETY * np.sqrt(total / len(self.counts)
-                                    * self.different / (self.different - q))
+            met = _SAFETY * np.sqrt(
+                total / len(self.counts) * self.different / (self.different - q)
+            )
             out = np.where(fine, np.minimum(out, met), np.inf)
         return out
 
@@ -141,9 +144,16 @@ class _Grams:
         return np.asarray(np.maximum(left + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0))
 
 
-def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
-               nest: Sequence[int] = (), falls: Sequence[int] = (),
-               max_terms: int = MAX_TERMS, like: Sequence[tuple[int, ...]] = ()) -> Fit:
+def fit_sparse(
+    x: np.ndarray,
+    y: np.ndarray,
+    n: np.ndarray,
+    cost: Sequence[float],
+    nest: Sequence[int] = (),
+    falls: Sequence[int] = (),
+    max_terms: int = MAX_TERMS,
+    like: Sequence[tuple[int, ...]] = (),
+) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
 
     Terms that are nowhere above what the samples can show are left out.
@@ -173,13 +183,23 @@ def _shown(x: np.ndarray, y: np.ndarray, n: np.ndarray, fit: Fit) -> Fit:
     kept = seen(parts, off)
     if kept.all() or not kept.any():
         return fit
-    return replace(fit, terms=tuple(t for t, k in zip(fit.terms, kept, strict=True) if k),
-                   coef=tuple(c for c, k in zip(fit.coef, kept, strict=True) if k))
+    return replace(
+        fit,
+        terms=tuple(t for t, k in zip(fit.terms, kept, strict=True) if k),
+        coef=tuple(c for c, k in zip(fit.coef, kept, strict=True) if k),
+    )
 
 
-def _fitted(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
-            nest: Sequence[int], falls: Sequence[int], max_terms: int,
-            like: Sequence[tuple[int, ...]]) -> Fit:
+def _fitted(
+    x: np.ndarray,
+    y: np.ndarray,
+    n: np.ndarray,
+    cost: Sequence[float],
+    nest: Sequence[int],
+    falls: Sequence[int],
+    max_terms: int,
+    like: Sequence[tuple[int, ...]],
+) -> Fit:
     price = np.asarray(cost, dtype=float)
     falling = np.isin(np.arange(x.shape[1]), list(falls))
     if not np.any(y > 0):
@@ -203,8 +223,10 @@ def _fitted(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
         errors[(grows | (price[sets] >= RARE).any(axis=1)) & (errors > _UNSURE)] = np.inf
         keys = (errors + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
         order = [i for i in np.lexsort((*sets.T[::-1], keys)) if np.isfinite(errors[i])]
-        scored = [_Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))
-                  for i in order[:max(_BEAM, 1)]]
+        scored = [
+            _Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))
+            for i in order[: max(_BEAM, 1)]
+        ]
         if not scored:
             break
         beam = [s.terms for s in scored]
@@ -221,15 +243,22 @@ def _fitted(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
     if chosen.error > _UNSURE:
         for terms in like:
             error = float(grams.errors(np.array([terms]))[0])
-            if terms != chosen.terms and error <= _GAIN * chosen.error \
-                    and (error <= _UNSURE or price[list(terms)].max() < RARE):
+            if (
+                terms != chosen.terms
+                and error <= _GAIN * chosen.error
+                and (error <= _UNSURE or price[list(terms)].max() < RARE)
+            ):
                 near = [chosen, *near]
                 chosen = _Scored(0.0, error, terms)
                 break
     limit = _RIVAL * (chosen.error + _EXACT)
     rivals = [s.terms for s in near if s.error <= limit][:_RIVALS]
-    return Fit(chosen.terms, grams.coefficients(chosen.terms), chosen.error,
-               tuple((terms, grams.coefficients(terms)) for terms in rivals))
+    return Fit(
+        chosen.terms,
+        grams.coefficients(chosen.terms),
+        chosen.error,
+        tuple((terms, grams.coefficients(terms)) for terms in rivals),
+    )
 
 
 def fit_alike(x: np.ndarray, y: np.ndarray, like: Sequence[Fit]) -> Fit | None:
@@ -272,11 +301,13 @@ def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> F
         return None
     for coef in (grams.nest(used, every), free):
         kept = np.flatnonzero(np.abs(coef) > 1e-7)
-        if 0 < len(kept) <= _different(samples[:, kept]) - 2 and miss(coef) < _MET \
-                and np.linalg.matrix_rank(x[:, kept]) == len(kept):
+        if (
+            0 < len(kept) <= _different(samples[:, kept]) - 2
+            and miss(coef) < _MET
+            and np.linalg.matrix_rank(x[:, kept]) == len(kept)
+        ):
             terms = [used[i] for i in kept]
-            return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()),
-                       miss(coef))
+            return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()), miss(coef))
     return None
 
 

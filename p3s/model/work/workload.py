@@ -62,7 +62,7 @@ class RankWork:
         work, squares = np.zeros((2, phases, len(self.ranks)))
         of = np.array([p["phase"] for p in self.places], dtype=np.int64)
         np.add.at(work, of, self.carried(self.work))
-        np.add.at(squares, of, self.carried(self.half_width ** 2))
+        np.add.at(squares, of, self.carried(self.half_width**2))
         return work, np.sqrt(squares)
 
 
@@ -71,11 +71,13 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
 
     rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for.
     """
-    places = [{**place, "phase": p["phase"]} for p in model["phases"]
-              for place in p["work"]["places"]]
+    places = [
+        {**place, "phase": p["phase"]} for p in model["phases"] for place in p["work"]["places"]
+    ]
     number = {tuple(p["place"]): k for k, p in enumerate(places)}
-    of_item = np.array([number.get((it["site"], it["op"]), -1) for it in model["items"]],
-                       dtype=np.int64)
+    of_item = np.array(
+        [number.get((it["site"], it["op"]), -1) for it in model["items"]], dtype=np.int64
+    )
     ranks, where = np.unique(rows["rank"], return_inverse=True)
     shape = (len(places), len(ranks))
     place = of_item[rows["item"]] if len(where) else np.zeros(0, dtype=np.int64)
@@ -83,11 +85,13 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
     repeat, nbytes = rows["repeat"][place >= 0], rows["nbytes"][place >= 0]
     size = shape[0] * shape[1]
     calls = np.bincount(cell, weights=repeat, minlength=size).reshape(shape)
-    sizes = np.bincount(cell, weights=repeat * nbytes, minlength=size).reshape(shape) \
-        / np.maximum(calls, 1)
+    sizes = np.bincount(cell, weights=repeat * nbytes, minlength=size).reshape(shape) / np.maximum(
+        calls, 1
+    )
     values = _Values(env_of(grid, ranks), grid)
-    before = [[number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]]
-              for p in places]
+    before = [
+        [number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]] for p in places
+    ]
     unruled = _unruled(model, places)
     flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, grid, values.env)
     for k, column in enumerate((flows.calls > 0) & (calls == 0)):
@@ -111,9 +115,10 @@ def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> n
     weight = {p["phase"]: phase_weight(p, grid) for p in model["phases"]}
     out = np.ones((len(places), 2))
     for k, place in enumerate(places):
-        points = sorted(((int(n), each, share) for n, (each, share) in
-                         place.get("calls_at", {}).items()),
-                        key=lambda p: (abs(math.log(p[0] / grid.n)), -p[0]))
+        points = sorted(
+            ((int(n), each, share) for n, (each, share) in place.get("calls_at", {}).items()),
+            key=lambda p: (abs(math.log(p[0] / grid.n)), -p[0]),
+        )
         if points:
             out[k] = next((p[1] for p in points if p[2] > 0), 1.0), points[0][1] * points[0][2]
     return np.asarray(out * np.array([weight[p["phase"]] for p in places], dtype=float)[:, None])
@@ -121,8 +126,11 @@ def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> n
 
 def _unruled(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Return which places have calls that no rule says the ranks of."""
-    open_ = {(it["site"], it["op"]) for it in model["items"]
-             if any(slot["guard"] is None for slot in it["slots"])}
+    open_ = {
+        (it["site"], it["op"])
+        for it in model["items"]
+        if any(slot["guard"] is None for slot in it["slots"])
+    }
     return np.array([tuple(p["place"]) in open_ for p in places], dtype=bool)
 
 
@@ -146,8 +154,14 @@ class _Values:
 class _Segments:
     """The laws of all segments and how often each occurs, (segments, ranks) by place."""
 
-    def __init__(self, places: Sequence[Mapping[str, Any]], before: Sequence[Sequence[int]],
-                 sizes: np.ndarray, values: _Values, flows: Flows) -> None:
+    def __init__(
+        self,
+        places: Sequence[Mapping[str, Any]],
+        before: Sequence[Sequence[int]],
+        sizes: np.ndarray,
+        values: _Values,
+        flows: Flows,
+    ) -> None:
         self.places, self.before, self.sizes, self.values = places, before, sizes, values
         self.counts = [count.copy() for count in flows.counts]
         self._once(flows.calls)
@@ -175,17 +189,22 @@ class _Segments:
             for (k, s), kept in zip(pairs, one, strict=True):
                 self.counts[k][s, over] = kept
 
-    def value(self, k: int, s: int, there: np.ndarray, terms: Sequence[Any] | None = None
-              ) -> np.ndarray:
+    def value(
+        self, k: int, s: int, there: np.ndarray, terms: Sequence[Any] | None = None
+    ) -> np.ndarray:
         """Return the work of one occurrence by the segment's law, or by other ``terms``."""
         a = self.before[k][s]
         factors: Mapping[str, Any] = {
-            NONE: 1.0, HERE: self.sizes[k, there],
+            NONE: 1.0,
+            HERE: self.sizes[k, there],
             BEFORE: self.sizes[a, there] if a >= 0 else 0.0,
-            ONCE: 1.0 / np.maximum(self.counts[k][s, there], 1.0)}
+            ONCE: 1.0 / np.maximum(self.counts[k][s, there], 1.0),
+        }
         used = self.places[k]["segments"][s]["terms"] if terms is None else terms
-        value = sum((coef * self.values.of(expr, there) * factors[message]
-                     for coef, expr, message in used), np.zeros(len(there)))
+        value = sum(
+            (coef * self.values.of(expr, there) * factors[message] for coef, expr, message in used),
+            np.zeros(len(there)),
+        )
         return np.maximum(value, 0.0)
 
     def of_place(self, k: int, there: np.ndarray, widths: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -228,8 +247,9 @@ def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     column = np.searchsorted(found.ranks, rows["rank"])
     weight = np.where(rows["stage"] == 0, first[rows["item"]], later[rows["item"]]) + 1e-9
     cell = place * len(found.ranks) + column
-    total = np.bincount(cell[place >= 0], weights=(weight * rows["repeat"])[place >= 0],
-                        minlength=found.work.size)
+    total = np.bincount(
+        cell[place >= 0], weights=(weight * rows["repeat"])[place >= 0], minlength=found.work.size
+    )
     share = weight / np.maximum(total[np.maximum(cell, 0)], 1e-300)
     work = found.carried(found.work).ravel()[np.maximum(cell, 0)] * share
     return np.where(place >= 0, work, rows["work"])

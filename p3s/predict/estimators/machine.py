@@ -93,19 +93,26 @@ def networks(machine: Machine) -> tuple[Network, Network, Network]:
     try:
         sizes = dict(found["sizes"])
         typical, high = dict(sizes), dict(sizes)
-        for name, median in (("one_way_ns", "one_way_median_ns"), ("send_ns", "send_median_ns"),
-                             ("receive_ns", "receive_median_ns")):
+        for name, median in (
+            ("one_way_ns", "one_way_median_ns"),
+            ("send_ns", "send_median_ns"),
+            ("receive_ns", "receive_median_ns"),
+        ):
             if median in sizes:
                 pairs = list(zip(sizes[name], sizes[median], strict=True))
                 typical[name] = [low if m is None else m for low, m in pairs]
-                high[name] = [low if m is None or low is None else 2 * m - low
-                              for low, m in pairs]
-        made = [replace(network_from_machine({"name": machine.name,
-                                              "network": {**found, "sizes": table}}),
-                        background=background) for table in (typical, sizes, high)]
+                high[name] = [low if m is None or low is None else 2 * m - low for low, m in pairs]
+        made = [
+            replace(
+                network_from_machine({"name": machine.name, "network": {**found, "sizes": table}}),
+                background=background,
+            )
+            for table in (typical, sizes, high)
+        ]
     except (KeyError, TypeError, ValueError) as err:
-        raise P3SError(f"machine {machine.name}: its network is damaged ({err}); measure it "
-                       "again") from err
+        raise P3SError(
+            f"machine {machine.name}: its network is damaged ({err}); measure it again"
+        ) from err
     return made[0], made[1], made[2]
 
 
@@ -130,8 +137,11 @@ def library_for(study: Study, machine: Machine | None, setting: Setting) -> Libr
     from p3s.program.collectives.library import USUAL_LIBRARY, library_of
 
     network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
-    told = [setting.library, str(network.get("mpi", "")),
-            *(str(run.info.get("mpi", "")) for run in study.runs())]
+    told = [
+        setting.library,
+        str(network.get("mpi", "")),
+        *(str(run.info.get("mpi", "")) for run in study.runs()),
+    ]
     for text in told:
         family, _, version = text.strip().lower().partition(" ")
         if text == setting.library and text:
@@ -143,8 +153,9 @@ def library_for(study: Study, machine: Machine | None, setting: Setting) -> Libr
     return library_of(*USUAL_LIBRARY, setting.collectives)
 
 
-def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int, *,
-            queues: bool = False) -> Prepared:
+def prepare(
+    study: Study, n: int, library: Library, setting: Setting, cores: int, *, queues: bool = False
+) -> Prepared:
     """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it.
 
     ``queues``: links of nodes have queues, which need several turns to fill.
@@ -165,24 +176,34 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     sections = read_sections(directory, turns=turns, trace=trace)
     if turns < many and any(_crosses(section) for section in sections):
         sections = read_sections(directory, turns=many, trace=trace)
-    mapping = mapping_of(setting.mapping, n, min(setting.ranks_per_node or max(cores, 1), n),
-                         setting.rank_file)
-    distance = None if setting.topology is None \
-        else distances(mapping, read_topology(setting.topology))
+    mapping = mapping_of(
+        setting.mapping, n, min(setting.ranks_per_node or max(cores, 1), n), setting.rank_file
+    )
+    distance = (
+        None if setting.topology is None else distances(mapping, read_topology(setting.topology))
+    )
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
     full = [one.steps for one in expanded]
     where = places(n, phases, sections, full, [one.origin for one in expanded], trace.phase)
     loops = tuple(
         Loop(section, steps, cell, weight, n * len(phases), repeated)
-        for section, steps, cell, weight in zip(sections, full, where.cell, where.weight,
-                                                strict=True))
+        for section, steps, cell, weight in zip(
+            sections, full, where.cell, where.weight, strict=True
+        )
+    )
     notes = [note for section in sections for note in section.notes]
     notes += [note for one in expanded for note in one.notes]
     notes += _left_out(sections)
-    return Prepared(trace, tuple(phases), loops, mapping.node_of, distance,
-                    tuple(dict.fromkeys(notes)), Followed().with_unmatched(
-                        unmatched(trace, [one for s in sections for one in s.left_out])))
+    return Prepared(
+        trace,
+        tuple(phases),
+        loops,
+        mapping.node_of,
+        distance,
+        tuple(dict.fromkeys(notes)),
+        Followed().with_unmatched(unmatched(trace, [one for s in sections for one in s.left_out])),
+    )
 
 
 def _in_order(directory: Path) -> bool:
@@ -212,19 +233,28 @@ def _left_out(sections: Sequence[Section]) -> list[str]:
             if left.why not in SETUP_REASONS:
                 key = left.call, left.why
                 events[key] = events.get(key, 0.0) + left.events
-    return [f"{plural(round(number), 'call')} of {call} not simulated: {why}"
-            for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]]
+    return [
+        f"{plural(round(number), 'call')} of {call} not simulated: {why}"
+        for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]
+    ]
 
 
-def communication(study: Study, n: int, machine: Path | None, setting: Setting,
-                  say: Callable[[str], None]) -> Communication:
+def communication(
+    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate."""
     found = _load(machine_path(study, machine))
     costs = networks(found)
     library = library_for(study, found, setting)
     say(f"{processes(n)}: reading the scaled trace")
-    ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1),
-                    queues=math.isfinite(costs[0].rate))
+    ready = prepare(
+        study,
+        n,
+        library,
+        setting,
+        int(found.facts.get("cores") or 1),
+        queues=math.isfinite(costs[0].rate),
+    )
     one_host = len(set((found.network or {}).get("hosts", ()))) == 1
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
     said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}"]
@@ -232,8 +262,15 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     return replace(told("machine", study, ready, costs, setting, said, say), why_not=why)
 
 
-def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network, Network],
-         setting: Setting, said: Sequence[str], say: Callable[[str], None]) -> Communication:
+def told(
+    name: str,
+    study: Study,
+    ready: Prepared,
+    costs: tuple[Network, Network, Network],
+    setting: Setting,
+    said: Sequence[str],
+    say: Callable[[str], None],
+) -> Communication:
     """Simulate what is prepared with costs of messages; return it as an estimator's result.
 
     ``costs``: typical, least and largest; ``said``: notes that come first.
@@ -246,16 +283,36 @@ def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network
     shared = variation is not None and shared_cores(study)
     sums, notes, followed = simulated(ready, costs, variation, even_low=shared)
     number = {phase: i for i, phase in enumerate(ready.phases)}
-    phases = tuple(int(phase["phase"])
-                   for phase in read_head(study.scaled_dir(n), n)["phases"])
+    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     order = [number[phase] for phase in phases]
     comm, waiting, transfer, software, low, high = (
-        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums)
-    said = [*said, *(["computation does not vary"] if variation is None else []),
-            *(["how computation varies was measured while ranks shared cores: the low end takes "
-               "it to be even"] if shared else [])]
-    return Communication(name, n, phases, comm, low, high, waiting, transfer, software,
-                         notes=(*said, *ready.notes, *notes), followed=followed)
+        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums
+    )
+    said = [
+        *said,
+        *(["computation does not vary"] if variation is None else []),
+        *(
+            [
+                "how computation varies was measured while ranks shared cores: the low end takes "
+                "it to be even"
+            ]
+            if shared
+            else []
+        ),
+    ]
+    return Communication(
+        name,
+        n,
+        phases,
+        comm,
+        low,
+        high,
+        waiting,
+        transfer,
+        software,
+        notes=(*said, *ready.notes, *notes),
+        followed=followed,
+    )
 
 
 def shared_cores(study: Study) -> bool:
@@ -264,9 +321,13 @@ def shared_cores(study: Study) -> bool:
     return any(run.info.get("oversubscribed") for run in runs)
 
 
-def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
-              variation: Variation | None, *, even_low: bool = False
-              ) -> tuple[list[Floats], list[str], Followed]:
+def simulated(
+    ready: Prepared,
+    costs: tuple[Network, Network, Network],
+    variation: Variation | None,
+    *,
+    even_low: bool = False,
+) -> tuple[list[Floats], list[str], Followed]:
     """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
 
     The ends are those of the simulation in which nothing varies, from its typical costs, added to
@@ -282,11 +343,17 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
     for loop in ready.loops:
         even = folded(loop, _runner(ready, costs[0], notes), overlap=overlap)
         # What had to be changed so that all ranks end is told once, for the typical costs.
-        plain = [even if network == costs[0]
-                 else folded(loop, _runner(ready, network, []), overlap=overlap)
-                 for network in costs]
-        typical = even.sums if variation is None or not variation.varies \
+        plain = [
+            even
+            if network == costs[0]
+            else folded(loop, _runner(ready, network, []), overlap=overlap)
+            for network in costs
+        ]
+        typical = (
+            even.sums
+            if variation is None or not variation.varies
             else _varied(ready, loop, costs[0], variation, even, overlap)
+        )
         total[:PARTS] += typical
         low = np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
         total[PARTS] += np.minimum(low, plain[1].sums[0]) if even_low else low
@@ -295,8 +362,14 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
     return list(total), list(dict.fromkeys(notes)), settling.into(ready.followed)
 
 
-def _runner(ready: Prepared, network: Network, notes: list[str], *,
-            variation: Variation | None = None, seed: int = 0) -> Callable[..., Any]:
+def _runner(
+    ready: Prepared,
+    network: Network,
+    notes: list[str],
+    *,
+    variation: Variation | None = None,
+    seed: int = 0,
+) -> Callable[..., Any]:
     """Return what simulates steps; with a variation, computation is drawn anew each time."""
     rng = np.random.default_rng(seed)
     lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
@@ -306,16 +379,18 @@ def _runner(ready: Prepared, network: Network, notes: list[str], *,
         if variation is not None:
             work = variation.computing(steps.work_ns, cell, lasting, rng)
             drawn = replace(steps, work_ns=work)
-        found, changed = simulate_anyway(drawn, ready.node_of, network, distance=ready.distance,
-                                         first_ns=first)
+        found, changed = simulate_anyway(
+            drawn, ready.node_of, network, distance=ready.distance, first_ns=first
+        )
         notes.extend(changed)
         return found
 
     return run
 
 
-def _varied(ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded,
-            overlap: bool) -> Floats:
+def _varied(
+    ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded, overlap: bool
+) -> Floats:
     """Return the mean of some simulations in which computation varies."""
     windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)

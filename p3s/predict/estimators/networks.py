@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from p3s.study import Study
 
 
-def network_of(study: Study, name: str, counts: Sequence[int], *, machine: Path | None,
-               setting: Setting | None) -> dict[str, str] | None:
+def network_of(
+    study: Study, name: str, counts: Sequence[int], *, machine: Path | None, setting: Setting | None
+) -> dict[str, str] | None:
     """Return ``name``, ``label`` and ``source`` of the network behind an estimator.
 
     ``source``: typical (published figures), file (one like it that the user wrote), measured
@@ -43,5 +44,8 @@ def _of_hosts(name: str, hosts: Sequence[str]) -> dict[str, str] | None:
     different = list(dict.fromkeys(hosts))
     if not different:
         return None
-    return {"name": name, "label": ", ".join(different),
-            "source": "measured" if len(different) > 1 else "one machine"}
+    return {
+        "name": name,
+        "label": ", ".join(different),
+        "source": "measured" if len(different) > 1 else "one machine",
+    }

@@ -57,8 +57,15 @@ def _why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
     return lacking(name, study, machine)
 
 
-def estimate(name: str, study: Study, n: int, *, machine: Path | None = None,
-             say: Say | None = None, setting: Setting | None = None) -> Communication:
+def estimate(
+    name: str,
+    study: Study,
+    n: int,
+    *,
+    machine: Path | None = None,
+    say: Say | None = None,
+    setting: Setting | None = None,
+) -> Communication:
     """Return the communication of ``n`` processes as one estimator says it, of the whole run.
 
     ``name``: a key of ESTIMATORS. ``machine``: machine file, default the study's own. ``setting``:

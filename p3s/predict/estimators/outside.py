@@ -17,12 +17,21 @@ if TYPE_CHECKING:
 def why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
     """Return "" or why the simulator cannot be used."""
     module = _module(name)
-    return "it is not part of this installation" if module is None \
+    return (
+        "it is not part of this installation"
+        if module is None
         else str(module.why_not(study, n, machine))
+    )
 
 
-def communication(name: str, study: Study, n: int, machine: Path | None, setting: Setting,
-                  say: Callable[[str], None]) -> Communication:
+def communication(
+    name: str,
+    study: Study,
+    n: int,
+    machine: Path | None,
+    setting: Setting,
+    say: Callable[[str], None],
+) -> Communication:
     """Return what the simulator says; see estimators.estimate."""
     found: Communication = _module(name).communication(study, n, machine, setting, say)
     return found

@@ -18,8 +18,15 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-_COLUMNS = ("comm_ns", "comm_low_ns", "comm_high_ns", "waiting_ns", "transfer_ns", "software_ns",
-            "thesis_ns")
+_COLUMNS = (
+    "comm_ns",
+    "comm_low_ns",
+    "comm_high_ns",
+    "waiting_ns",
+    "transfer_ns",
+    "software_ns",
+    "thesis_ns",
+)
 _NS_PER_S = 1e9
 
 
@@ -46,21 +53,43 @@ def communication(name: str, study: Study, n: int) -> Communication:
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     head = study.replay(n)
     columns = _table(study.replay_table(n), n, phases)
-    why = "" if head.get("representative") else \
-        str(head.get("why_not_representative") or "no reason given")
+    why = (
+        ""
+        if head.get("representative")
+        else str(head.get("why_not_representative") or "no reason given")
+    )
     if name == "thesis":
         comm = columns["thesis_ns"]
         unknown = np.full_like(comm, np.nan)
-        return Communication(name, n, phases, comm, comm.copy(), comm.copy(), unknown,
-                             unknown.copy(), unknown.copy(), why,
-                             ("each rank's own calls alone: nobody waits for a late partner",))
+        return Communication(
+            name,
+            n,
+            phases,
+            comm,
+            comm.copy(),
+            comm.copy(),
+            unknown,
+            unknown.copy(),
+            unknown.copy(),
+            why,
+            ("each rank's own calls alone: nobody waits for a late partner",),
+        )
     comm = columns["comm_ns"]
     notes = [str(note) for note in head.get("notes") or ()]
     return Communication(
-        name, n, phases, comm, np.minimum(columns["comm_low_ns"], comm),
-        np.maximum(columns["comm_high_ns"], comm), columns["waiting_ns"], columns["transfer_ns"],
-        columns["software_ns"], why, tuple(notes),
-        Followed().with_unmatched(head.get("unmatched") or {}))
+        name,
+        n,
+        phases,
+        comm,
+        np.minimum(columns["comm_low_ns"], comm),
+        np.maximum(columns["comm_high_ns"], comm),
+        columns["waiting_ns"],
+        columns["transfer_ns"],
+        columns["software_ns"],
+        why,
+        tuple(notes),
+        Followed().with_unmatched(head.get("unmatched") or {}),
+    )
 
 
 def _table(path: Path, n: int, phases: tuple[int, ...]) -> dict[str, FloatArray]:
@@ -83,8 +112,9 @@ def _table(path: Path, n: int, phases: tuple[int, ...]) -> dict[str, FloatArray]
         raise P3SError(f"{path}: damaged ({why}); {again}") from err
     slot = {number: i for i, number in enumerate(phases)}
     if len(rank) and (rank.min() < 0 or rank.max() >= n or not set(phase.tolist()) <= set(slot)):
-        raise P3SError(f"{path}: damaged: a row has a rank or phase that is not in scaled.json; "
-                       f"{again}")
+        raise P3SError(
+            f"{path}: damaged: a row has a rank or phase that is not in scaled.json; {again}"
+        )
     width = max(len(phases), 1)
     where = rank * width + np.array([slot[p] for p in phase.tolist()], dtype=np.int64)
     found = {}
@@ -92,5 +122,5 @@ def _table(path: Path, n: int, phases: tuple[int, ...]) -> dict[str, FloatArray]
         if not np.isfinite(column).all() or (column < 0).any():
             raise P3SError(f"{path}: damaged: {name} is negative or no number; {again}")
         summed = np.bincount(where, weights=column, minlength=n * width)
-        found[name] = np.asarray(summed.reshape(n, width)[:, :len(phases)] / _NS_PER_S)
+        found[name] = np.asarray(summed.reshape(n, width)[:, : len(phases)] / _NS_PER_S)
     return found

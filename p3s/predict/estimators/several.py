@@ -33,9 +33,17 @@ def _nothing(_: object) -> None:
     """Say nothing."""
 
 
-def estimate_many(name: str, study: Study, counts: Sequence[int], *, machine: Path | None = None,
-                  jobs: int = 0, say: Say | None = None, setting: Setting | None = None,
-                  done: Callable[[int], None] | None = None) -> dict[int, Communication]:
+def estimate_many(
+    name: str,
+    study: Study,
+    counts: Sequence[int],
+    *,
+    machine: Path | None = None,
+    jobs: int = 0,
+    say: Say | None = None,
+    setting: Setting | None = None,
+    done: Callable[[int], None] | None = None,
+) -> dict[int, Communication]:
     """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used).
 
     ``done`` is told every count that is ready. The result does not depend on ``jobs``; the largest
@@ -48,9 +56,13 @@ def estimate_many(name: str, study: Study, counts: Sequence[int], *, machine: Pa
     mine, *others = dealt([n for n in wanted if n > 1], 1 if name in _READ else workers)
     found: dict[int, Communication] = {}
     with tempfile.TemporaryDirectory(prefix="p3s-") as work:
-        order = {"name": name, "study": str(study.root.absolute()), "setting": _plain(setting),
-                 "machine": None if machine is None else str(Path(machine).absolute()),
-                 "into": work}
+        order = {
+            "name": name,
+            "study": str(study.root.absolute()),
+            "setting": _plain(setting),
+            "machine": None if machine is None else str(Path(machine).absolute()),
+            "into": work,
+        }
         processes: list[tuple[list[int], subprocess.Popen[str]]] = []
         try:
             processes = [(them, _started({**order, "counts": them})) for them in others]
@@ -88,14 +100,24 @@ def _started(order: Mapping[str, Any]) -> subprocess.Popen[str]:
     """Start a process that makes the estimates of some counts."""
     package = str(Path(__file__).resolve().parents[3])
     inherited = os.environ.get("PYTHONPATH")
-    env = {**os.environ,
-           "PYTHONPATH": package if not inherited else os.pathsep.join((package, inherited))}
+    env = {
+        **os.environ,
+        "PYTHONPATH": package if not inherited else os.pathsep.join((package, inherited)),
+    }
     (Path(order["into"]) / f"{order['counts'][0]}.json").write_text(json.dumps(order))
     return subprocess.Popen(
-        [sys.executable, "-m", "p3s.predict.estimators.worker",
-         str(Path(order["into"]) / f"{order['counts'][0]}.json")],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=env)
+        [
+            sys.executable,
+            "-m",
+            "p3s.predict.estimators.worker",
+            str(Path(order["into"]) / f"{order['counts'][0]}.json"),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
 
 
 def _ended(process: subprocess.Popen[str], counts: Sequence[int]) -> str:
@@ -106,10 +128,15 @@ def _ended(process: subprocess.Popen[str], counts: Sequence[int]) -> str:
     lines = [line for line in complaints.splitlines() if line.strip()] or ["no message"]
     if process.returncode == FAILED and lines[-1].startswith("error: "):
         raise P3SError(lines[-1].removeprefix("error: "))
-    how = f"signal {-process.returncode}" if process.returncode < 0 \
+    how = (
+        f"signal {-process.returncode}"
+        if process.returncode < 0
         else f"exit code {process.returncode}"
-    raise P3SError(f"the process that simulated {', '.join(map(str, counts))} processes ended with "
-                   f"{how}: {lines[-1][:160]}; estimate one count at a time")
+    )
+    raise P3SError(
+        f"the process that simulated {', '.join(map(str, counts))} processes ended with "
+        f"{how}: {lines[-1][:160]}; estimate one count at a time"
+    )
 
 
 def to_bytes(made: Communication) -> bytes:
@@ -117,8 +144,14 @@ def to_bytes(made: Communication) -> bytes:
     import numpy as np
 
     sink = io.BytesIO()
-    head = {"estimator": made.estimator, "n": made.n, "phases": made.phases,
-            "why_not": made.why_not, "notes": made.notes, "followed": asdict(made.followed)}
+    head = {
+        "estimator": made.estimator,
+        "n": made.n,
+        "phases": made.phases,
+        "why_not": made.why_not,
+        "notes": made.notes,
+        "followed": asdict(made.followed),
+    }
     arrays: dict[str, Any] = {name: getattr(made, name) for name in _ARRAYS}
     arrays["head"] = np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8)
     np.savez(sink, **arrays)
@@ -132,13 +165,19 @@ def from_bytes(data: bytes) -> Communication:
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
         head = json.loads(file["head"].tobytes().decode("utf-8", "surrogateescape"))
         return Communication(
-            head["estimator"], int(head["n"]), tuple(head["phases"]),
-            **{name: file[name] for name in _ARRAYS}, why_not=head["why_not"],
+            head["estimator"],
+            int(head["n"]),
+            tuple(head["phases"]),
+            **{name: file[name] for name in _ARRAYS},
+            why_not=head["why_not"],
             notes=tuple(head["notes"]),
-            followed=Followed(**{**head["followed"], "calls": tuple(head["followed"]["calls"])}))
+            followed=Followed(**{**head["followed"], "calls": tuple(head["followed"]["calls"])}),
+        )
 
 
 def _plain(setting: Setting) -> dict[str, Any]:
     """Return a setting as plain data, with whole paths."""
-    return {key: str(value.absolute()) if isinstance(value, Path) else value
-            for key, value in asdict(setting).items()}
+    return {
+        key: str(value.absolute()) if isinstance(value, Path) else value
+        for key, value in asdict(setting).items()
+    }

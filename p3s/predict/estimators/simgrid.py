@@ -36,8 +36,9 @@ def why_not(study: Study, n: int, machine: Path | None) -> str:
     return no_costs(study, machine)
 
 
-def communication(study: Study, n: int, machine: Path | None, setting: Setting,
-                  say: Callable[[str], None]) -> Communication:
+def communication(
+    study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
+) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate.
 
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
@@ -60,16 +61,33 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     number = {phase: i for i, phase in enumerate(ready.phases)}
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     order = [number[phase] for phase in phases]
-    comm, low, high = (part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S
-                       for part in (typical, np.minimum(low, typical), np.maximum(high, typical)))
+    comm, low, high = (
+        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S
+        for part in (typical, np.minimum(low, typical), np.maximum(high, typical))
+    )
     unknown = np.full_like(comm, np.nan)
     one_host = len(set((found.network or {}).get("hosts", ()))) == 1
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
-    said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}",
-            "computation does not vary", *_not_in_simgrid(costs[0], ready)]
-    return Communication("simgrid", n, phases, comm, low, high, unknown, unknown.copy(),
-                         unknown.copy(), why, (*said, *ready.notes, *dict.fromkeys(notes)),
-                         followed=settling.into(ready.followed))
+    said = [
+        f"costs of messages: {costs[0].source}",
+        f"collectives as in {library}",
+        "computation does not vary",
+        *_not_in_simgrid(costs[0], ready),
+    ]
+    return Communication(
+        "simgrid",
+        n,
+        phases,
+        comm,
+        low,
+        high,
+        unknown,
+        unknown.copy(),
+        unknown.copy(),
+        why,
+        (*said, *ready.notes, *dict.fromkeys(notes)),
+        followed=settling.into(ready.followed),
+    )
 
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:
@@ -84,16 +102,16 @@ def _total(ready: Prepared, network: Network, notes: list[str], settling: Settli
     return total
 
 
-def _runner(ready: Prepared, loop: Loop, network: Network,
-            notes: list[str]) -> Callable[..., Any]:
+def _runner(ready: Prepared, loop: Loop, network: Network, notes: list[str]) -> Callable[..., Any]:
     from p3s.simgrid.smpirun import replay
 
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
         found = replay(steps, ready.node_of, network, first_ns=first)
         written = found.written
         notes.extend(sorted(written.changed))
-        notes.extend(f"{loop.section.name}: {call} left out: {why}"
-                     for call, why in sorted(written.left_out))
+        notes.extend(
+            f"{loop.section.name}: {call} left out: {why}" for call, why in sorted(written.left_out)
+        )
         return found
 
     return run

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from p3s.study import Study
 
 
-def communication(study: Study, n: int, setting: Setting,
-                  say: Callable[[str], None]) -> Communication:
+def communication(
+    study: Study, n: int, setting: Setting, say: Callable[[str], None]
+) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate.
 
     Ranks are dealt to nodes in blocks of the cluster's cores, nodes to switches in a row; the
@@ -32,10 +33,14 @@ def communication(study: Study, n: int, setting: Setting,
     nodes = int(ready.node_of.max()) + 1
     if ready.distance is None and nodes > 1:
         ready = replace(ready, distance=cluster_distances(cluster, nodes))
-    usual, fast, slow = (network_from_cluster(cluster, nodes, end)
-                         for end in ("typical", "low", "high"))
-    said = [f"costs of messages: {usual.source}, {cluster.cores_per_node} cores a node, from "
-            "published figures", f"collectives as in {library}",
-            "computation is that of the machine of the runs; their run times, on another network, "
-            "are not compared"]
+    usual, fast, slow = (
+        network_from_cluster(cluster, nodes, end) for end in ("typical", "low", "high")
+    )
+    said = [
+        f"costs of messages: {usual.source}, {cluster.cores_per_node} cores a node, from "
+        "published figures",
+        f"collectives as in {library}",
+        "computation is that of the machine of the runs; their run times, on another network, "
+        "are not compared",
+    ]
     return told(TYPICAL, study, ready, (usual, fast, slow), setting, said, say)

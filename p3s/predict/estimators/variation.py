@@ -59,12 +59,14 @@ class Variation:
 
     def ranks(self, n: int, rng: np.random.Generator) -> Floats:
         """Return the lasting factor of every cell, mean 1; drawn by rank and phase."""
-        columns = [np.ones(n) if one.ranks == EVEN else one.ranks.sample(rng, n)
-                   for one in self.spreads]
+        columns = [
+            np.ones(n) if one.ranks == EVEN else one.ranks.sample(rng, n) for one in self.spreads
+        ]
         return np.stack(columns, axis=1).reshape(-1)
 
-    def computing(self, work_ns: Floats, cell: Ints, lasting: Floats | None,
-                  rng: np.random.Generator) -> Floats:
+    def computing(
+        self, work_ns: Floats, cell: Ints, lasting: Floats | None, rng: np.random.Generator
+    ) -> Floats:
         """Return the computation before each step, drawn anew.
 
         ``lasting``: of :meth:`ranks`. ``cell``: of each step.
@@ -90,8 +92,11 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
     if not study.compute_path.exists():
         return None
     content = read_json(study.compute_path, "p3s.compute")
-    known = {int(phase["phase"]): Spread.from_json(phase["spread"])
-             for phase in content.get("phases", ()) if "phase" in phase and "spread" in phase}
+    known = {
+        int(phase["phase"]): Spread.from_json(phase["spread"])
+        for phase in content.get("phases", ())
+        if "phase" in phase and "spread" in phase
+    }
     if not known:
         return None
     return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study))
@@ -102,13 +107,19 @@ def _own(study: Study) -> float:
     from p3s.trace import read_run
 
     unused = study.left_out()
-    runs = [run for run in (study.timed_runs() or study.runs())
-            if run.status == "complete" and run.np > 1 and run.np not in unused]
-    sizes = {run.path: sum(file.stat().st_size for file in Path(run.path).iterdir()
-                           if file.is_file()) for run in runs}
+    runs = [
+        run
+        for run in (study.timed_runs() or study.runs())
+        if run.status == "complete" and run.np > 1 and run.np not in unused
+    ]
+    sizes = {
+        run.path: sum(file.stat().st_size for file in Path(run.path).iterdir() if file.is_file())
+        for run in runs
+    }
     small = [run for run in runs if sizes[run.path] <= _MOST_BYTES]
-    chosen = max(small, key=lambda run: (run.np, -run.rep), default=None) or \
-        min(runs, key=lambda run: sizes[run.path], default=None)
+    chosen = max(small, key=lambda run: (run.np, -run.rep), default=None) or min(
+        runs, key=lambda run: sizes[run.path], default=None
+    )
     return math.inf if chosen is None else own_deviation(read_run(chosen.path))
 
 
@@ -124,8 +135,10 @@ def own_deviation(run: Any) -> float:
         return math.inf
     # Calls of one place in the program, to whatever partner.
     number_of: dict[tuple[str, int], int] = {}
-    place_of = np.array([number_of.setdefault((call.op, call.site), len(number_of))
-                         for call in run.calls], dtype=np.int64)
+    place_of = np.array(
+        [number_of.setdefault((call.op, call.site), len(number_of)) for call in run.calls],
+        dtype=np.int64,
+    )
     parts: dict[tuple[int, int], list[Floats]] = {}
     for rank in run.ranks:
         if len(rank.call) < _LEAST_OCCURRENCES:
@@ -134,9 +147,10 @@ def own_deviation(run: Any) -> float:
         stretch = place[:-1] * len(number_of) + place[1:]
         order = np.argsort(stretch, kind="stable")
         values, first, count = np.unique(stretch[order], return_index=True, return_counts=True)
-        for which, begin, number in zip(values.tolist(), first.tolist(), count.tolist(),
-                                        strict=True):
-            times = work[1:][order[begin:begin + number]]
+        for which, begin, number in zip(
+            values.tolist(), first.tolist(), count.tolist(), strict=True
+        ):
+            times = work[1:][order[begin : begin + number]]
             if number >= _LEAST_OCCURRENCES and times.mean() > 0:
                 parts.setdefault((which, number), []).append(times)
     whole = own = 0.0

@@ -21,8 +21,9 @@ from p3s.study import Study
 
 
 def _setting(data: Mapping[str, Any]) -> Setting:
-    paths = {key: None if data[key] is None else Path(data[key])
-             for key in ("rank_file", "topology")}
+    paths = {
+        key: None if data[key] is None else Path(data[key]) for key in ("rank_file", "topology")
+    }
     return Setting(**{**data, **paths})
 
 
@@ -32,8 +33,14 @@ def main() -> None:
     machine = None if order["machine"] is None else Path(order["machine"])
     try:
         for n in order["counts"]:
-            made = estimate(order["name"], Study.open(Path(order["study"])), n, machine=machine,
-                            say=print, setting=_setting(order["setting"]))
+            made = estimate(
+                order["name"],
+                Study.open(Path(order["study"])),
+                n,
+                machine=machine,
+                say=print,
+                setting=_setting(order["setting"]),
+            )
             (Path(order["into"]) / f"{n}.npz").write_bytes(to_bytes(made))
     except P3SError as err:
         print(f"error: {' '.join(str(err).split())}", file=sys.stderr)

@@ -27,82 +27,134 @@ from p3s.simulate.steps import Ints
 Algorithm = Callable[[Writer, Job], None]
 
 _ALLTOALL: dict[str, Algorithm] = {
-    "linear": ex.alltoall_linear, "pairwise": ex.alltoall_pairwise,
-    "pairwise_xor": ex.alltoall_pairwise_xor, "bruck": ex.alltoall_bruck,
-    "linear_sync": ex.alltoall_linear_sync, "scattered": ex.alltoall_scattered}
+    "linear": ex.alltoall_linear,
+    "pairwise": ex.alltoall_pairwise,
+    "pairwise_xor": ex.alltoall_pairwise_xor,
+    "bruck": ex.alltoall_bruck,
+    "linear_sync": ex.alltoall_linear_sync,
+    "scattered": ex.alltoall_scattered,
+}
 _ALLTOALLV: dict[str, Algorithm] = {
-    "linear": ex.alltoallv_linear, "pairwise": ex.alltoall_pairwise,
-    "scattered": ex.alltoallv_scattered, "linear_nonempty": ex.alltoallw_linear}
+    "linear": ex.alltoallv_linear,
+    "pairwise": ex.alltoall_pairwise,
+    "scattered": ex.alltoallv_scattered,
+    "linear_nonempty": ex.alltoallw_linear,
+}
 _ALLGATHER: dict[str, Algorithm] = {
-    "linear": ex.allgather_linear, "bruck": ex.allgather_bruck,
-    "recursive_doubling": ex.allgather_recursive_doubling, "ring": ex.allgather_ring,
-    "neighbor": ex.allgather_neighbor, "pairwise": ex.allgather_ring,
-    "posted": nb.allgather_posted}
+    "linear": ex.allgather_linear,
+    "bruck": ex.allgather_bruck,
+    "recursive_doubling": ex.allgather_recursive_doubling,
+    "ring": ex.allgather_ring,
+    "neighbor": ex.allgather_neighbor,
+    "pairwise": ex.allgather_ring,
+    "posted": nb.allgather_posted,
+}
 _REDUCE_SCATTER: dict[str, Algorithm] = {
     "nonoverlapping": red.reduce_scatter_nonoverlapping,
-    "linear": red.reduce_scatter_block_linear, "halving": red.reduce_scatter_halving,
-    "doubling": red.reduce_scatter_doubling, "ring": red.reduce_scatter_ring,
-    "butterfly": red.reduce_scatter_butterfly, "pairwise": red.reduce_scatter_pairwise,
-    "tree": nb.reduce_scatter_tree}
-_SCAN: dict[str, Algorithm] = {
-    "linear": red.scan_linear, "recursive_doubling": red.scan_doubling}
+    "linear": red.reduce_scatter_block_linear,
+    "halving": red.reduce_scatter_halving,
+    "doubling": red.reduce_scatter_doubling,
+    "ring": red.reduce_scatter_ring,
+    "butterfly": red.reduce_scatter_butterfly,
+    "pairwise": red.reduce_scatter_pairwise,
+    "tree": nb.reduce_scatter_tree,
+}
+_SCAN: dict[str, Algorithm] = {"linear": red.scan_linear, "recursive_doubling": red.scan_doubling}
 
 #: Algorithms by call and name.
 ALGORITHMS: dict[str, dict[str, Algorithm]] = {
     "barrier": {
-        "linear": ex.barrier_linear, "double_ring": ex.barrier_double_ring,
+        "linear": ex.barrier_linear,
+        "double_ring": ex.barrier_double_ring,
         "recursive_doubling": ex.barrier_recursive_doubling,
-        "dissemination": ex.barrier_dissemination, "tree": ex.barrier_tree},
+        "dissemination": ex.barrier_dissemination,
+        "tree": ex.barrier_tree,
+    },
     "bcast": {
-        "linear": rooted.bcast_linear, "pipeline": rooted.bcast_pipeline,
-        "binary": rooted.bcast_binary, "binomial": rooted.bcast_binomial,
-        "binomial_far": rooted.bcast_binomial_far, "knomial": rooted.bcast_knomial,
+        "linear": rooted.bcast_linear,
+        "pipeline": rooted.bcast_pipeline,
+        "binary": rooted.bcast_binary,
+        "binomial": rooted.bcast_binomial,
+        "binomial_far": rooted.bcast_binomial_far,
+        "knomial": rooted.bcast_knomial,
         "split_binary": rooted.bcast_split_binary,
         "scatter_doubling": rooted.bcast_scatter_doubling,
         "scatter_ring": rooted.bcast_scatter_ring,
-        "swapped_binomial": nb.bcast_swapped_binomial, "swapped_chain": nb.bcast_swapped_chain},
+        "swapped_binomial": nb.bcast_swapped_binomial,
+        "swapped_chain": nb.bcast_swapped_chain,
+    },
     "reduce": {
-        "linear": rooted.reduce_linear, "pipeline": rooted.reduce_pipeline,
-        "binary": rooted.reduce_binary, "binomial": rooted.reduce_binomial,
+        "linear": rooted.reduce_linear,
+        "pipeline": rooted.reduce_pipeline,
+        "binary": rooted.reduce_binary,
+        "binomial": rooted.reduce_binomial,
         "binomial_blocking": rooted.reduce_binomial_blocking,
         "in_order_binary": rooted.reduce_in_order_binary,
         "rabenseifner": rooted.reduce_rabenseifner,
         "rabenseifner_blocks": rooted.reduce_rabenseifner_blocks,
         "swapped_binomial": nb.reduce_swapped_binomial,
-        "swapped_chain": nb.reduce_swapped_chain},
+        "swapped_chain": nb.reduce_swapped_chain,
+    },
     "allreduce": {
-        "linear": red.allreduce_linear, "nonoverlapping": red.allreduce_nonoverlapping,
-        "recursive_doubling": red.allreduce_recursive_doubling, "ring": red.allreduce_ring,
-        "ring_segmented": red.allreduce_ring, "rabenseifner": red.allreduce_rabenseifner,
-        "rabenseifner_blocks": red.allreduce_rabenseifner_blocks, "trees": nb.allreduce_trees},
+        "linear": red.allreduce_linear,
+        "nonoverlapping": red.allreduce_nonoverlapping,
+        "recursive_doubling": red.allreduce_recursive_doubling,
+        "ring": red.allreduce_ring,
+        "ring_segmented": red.allreduce_ring,
+        "rabenseifner": red.allreduce_rabenseifner,
+        "rabenseifner_blocks": red.allreduce_rabenseifner_blocks,
+        "trees": nb.allreduce_trees,
+    },
     "gather": {
-        "linear": rooted.gather_linear, "binomial": rooted.gather_binomial,
-        "linear_sync": rooted.gather_linear_sync, "linear_posted": rooted.gather_linear_posted},
+        "linear": rooted.gather_linear,
+        "binomial": rooted.gather_binomial,
+        "linear_sync": rooted.gather_linear_sync,
+        "linear_posted": rooted.gather_linear_posted,
+    },
     "gatherv": {
-        "linear": rooted.gatherv_linear, "linear_posted": rooted.gatherv_linear_posted,
-        "linear_posted_all": rooted.gather_linear_posted},
+        "linear": rooted.gatherv_linear,
+        "linear_posted": rooted.gatherv_linear_posted,
+        "linear_posted_all": rooted.gather_linear_posted,
+    },
     "scatter": {
-        "linear": rooted.scatter_linear, "binomial": rooted.scatter_binomial,
-        "linear_posted": rooted.scatter_linear_posted},
+        "linear": rooted.scatter_linear,
+        "binomial": rooted.scatter_binomial,
+        "linear_posted": rooted.scatter_linear_posted,
+    },
     "scatterv": {
-        "linear": rooted.scatterv_linear, "linear_posted": rooted.scatterv_linear_posted,
-        "linear_posted_all": rooted.scatter_linear_posted},
+        "linear": rooted.scatterv_linear,
+        "linear_posted": rooted.scatterv_linear_posted,
+        "linear_posted_all": rooted.scatter_linear_posted,
+    },
     "allgather": _ALLGATHER,
-    "allgatherv": {**_ALLGATHER, "default": ex.allgatherv_default,
-                   "ring_cut": ex.allgatherv_ring_cut},
+    "allgatherv": {
+        **_ALLGATHER,
+        "default": ex.allgatherv_default,
+        "ring_cut": ex.allgatherv_ring_cut,
+    },
     "alltoall": _ALLTOALL,
     "alltoallv": _ALLTOALLV,
     "alltoallw": _ALLTOALLV,
     "reduce_scatter": _REDUCE_SCATTER,
-    "reduce_scatter_block": {
-        **_REDUCE_SCATTER, "butterfly": red.reduce_scatter_block_butterfly},
+    "reduce_scatter_block": {**_REDUCE_SCATTER, "butterfly": red.reduce_scatter_block_butterfly},
     "scan": _SCAN,
     "exscan": _SCAN,
 }
 
 #: Calls whose vector is one block for each member.
-BLOCKS = frozenset({"gather", "gatherv", "scatter", "scatterv", "allgather", "allgatherv",
-                    "alltoall", "alltoallv", "alltoallw"})
+BLOCKS = frozenset(
+    {
+        "gather",
+        "gatherv",
+        "scatter",
+        "scatterv",
+        "allgather",
+        "allgatherv",
+        "alltoall",
+        "alltoallv",
+        "alltoallw",
+    }
+)
 #: Calls whose members may have different sizes.
 VARYING = frozenset({"gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw"})
 #: Calls whose vector is divided evenly among the members.
@@ -130,14 +182,16 @@ def size_for_choice(call: str, at: Ints) -> int:
     return total
 
 
-def choose(library: Library, call: str, at: Ints, element: int,
-           blocking: bool = True) -> Choice:
+def choose(library: Library, call: str, at: Ints, element: int, blocking: bool = True) -> Choice:
     """Return the algorithm of a library for ``len(at) - 1`` members and a vector cut at ``at``."""
     p = len(at) - 1
     size = size_for_choice(call, at)
     for rule in library.rules:
-        if (rule.call == call and (rule.members_below is None or p < rule.members_below)
-                and (rule.bytes_below is None or size < rule.bytes_below)):
+        if (
+            rule.call == call
+            and (rule.members_below is None or p < rule.members_below)
+            and (rule.bytes_below is None or size < rule.bytes_below)
+        ):
             return Choice(rule.algorithm, rule.segment)
     if library.family == MPICH:
         name = _mpich(call, p, int(at[-1]), size, element)
@@ -172,9 +226,13 @@ def _mpich(call: str, p: int, total: int, size: int, element: int) -> str:
         if size <= 256 and p > 8:
             return "bruck"
         return "scattered" if size <= 32768 else "pairwise_xor"
-    return {"barrier": "dissemination", "gather": "binomial", "scatter": "binomial",
-            "gatherv": "linear_posted", "scatterv": "linear_posted"}.get(
-        call, "recursive_doubling" if call in ("scan", "exscan") else "scattered")
+    return {
+        "barrier": "dissemination",
+        "gather": "binomial",
+        "scatter": "binomial",
+        "gatherv": "linear_posted",
+        "scatterv": "linear_posted",
+    }.get(call, "recursive_doubling" if call in ("scan", "exscan") else "scattered")
 
 
 def division(call: str, p: int, sizes: Ints, element: int) -> Ints:
@@ -218,8 +276,11 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
     p = len(at) - 1
     if p < 2 or (int(at[-1]) == 0 and call != "barrier"):
         return
-    if setting.nodes is not None and len(setting.nodes) == p and by_nodes(w, setting, call, at,
-                                                                          root):
+    if (
+        setting.nodes is not None
+        and len(setting.nodes) == p
+        and by_nodes(w, setting, call, at, root)
+    ):
         return
 
     def perform(inner: Writer, name: str, inner_at: Ints, inner_root: int) -> None:
@@ -247,15 +308,16 @@ def by_nodes(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> boo
     return new and nodes.han(levels, call, at, root, element)
 
 
-def _setting(library: Library, call: str, sizes: Ints, node: Ints | None,
-             blocking: bool) -> tuple[Setting, Ints]:
+def _setting(
+    library: Library, call: str, sizes: Ints, node: Ints | None, blocking: bool
+) -> tuple[Setting, Ints]:
     element = element_of(call, library, most_common(sizes))
-    return (Setting(library, element, blocking, node),
-            division(call, len(sizes), sizes, element))
+    return (Setting(library, element, blocking, node), division(call, len(sizes), sizes, element))
 
 
-def chosen_name(library: Library, call: str, sizes: Ints, *, node: Ints | None = None,
-                blocking: bool = True) -> str:
+def chosen_name(
+    library: Library, call: str, sizes: Ints, *, node: Ints | None = None, blocking: bool = True
+) -> str:
     """Return the name of the algorithm of a call, for people."""
     setting, at = _setting(library, call, sizes, node, blocking)
     if node is not None and by_nodes(Writer(len(sizes)), setting, call, at, 0):
@@ -263,8 +325,16 @@ def chosen_name(library: Library, call: str, sizes: Ints, *, node: Ints | None =
     return choose(library, call, at, setting.element, blocking).algorithm
 
 
-def schedule(library: Library, call: str, sizes: Ints, root: int = 0, *,
-             node: Ints | None = None, blocking: bool = True, proof: bool = False) -> Schedule:
+def schedule(
+    library: Library,
+    call: str,
+    sizes: Ints,
+    root: int = 0,
+    *,
+    node: Ints | None = None,
+    blocking: bool = True,
+    proof: bool = False,
+) -> Schedule:
     """Return the messages of a call; ``sizes``: bytes of each member as in a scaled trace.
 
     ``node``: of every member, where the library's choice depends on it.

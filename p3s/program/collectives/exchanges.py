@@ -153,8 +153,9 @@ def allgatherv_ring_cut(w: Writer, job: Job) -> None:
                 w.send(me, right, *goes)
 
 
-def _passing(member: int, p: int, first: Ints, n: Ints, pieces: Ints,
-             cut: int) -> list[tuple[int, int]]:
+def _passing(
+    member: int, p: int, first: Ints, n: Ints, pieces: Ints, cut: int
+) -> list[tuple[int, int]]:
     """Return (first byte, bytes) of all that a member passes on: all blocks but the next one's."""
     told = []
     for i in range(p - 1):
@@ -201,8 +202,7 @@ class _Matrix:
         """Return (first byte, bytes) in the vector of all blocks."""
         total = self.own[source]
         share, more = total // self.p, total % self.p
-        return (self.at[source] + to * share + np.minimum(to, more),
-                share + (to < more))
+        return (self.at[source] + to * share + np.minimum(to, more), share + (to < more))
 
 
 def alltoall_linear(w: Writer, job: Job) -> None:
@@ -250,8 +250,11 @@ def alltoall_linear_sync(w: Writer, job: Job) -> None:
             return w.isend(r, other, *blocks.block(r, other))
         return w.irecv(r, other, blocks.block(other, r)[1])
 
-    handles = {(i, sending): posted(i, sending) for sending in (False, True)
-               for i in range(1, OUTSTANDING + 1)}
+    handles = {
+        (i, sending): posted(i, sending)
+        for sending in (False, True)
+        for i in range(1, OUTSTANDING + 1)
+    }
     for i in range(OUTSTANDING + 1, p):
         for sending in (False, True):
             w.wait(r, handles.pop((i - OUTSTANDING, sending)))

@@ -27,8 +27,15 @@ FIRST_TAG = 1 << 20
 MOST_STEPS = 4_000_000
 
 #: Name of the MPI call by which a message of a collective is told.
-CALLS = {Op.SEND: "MPI_Send", Op.SSEND: "MPI_Ssend", Op.ISEND: "MPI_Isend", Op.RECV: "MPI_Recv",
-         Op.IRECV: "MPI_Irecv", Op.SENDRECV: "MPI_Sendrecv", Op.WAIT: "MPI_Waitall"}
+CALLS = {
+    Op.SEND: "MPI_Send",
+    Op.SSEND: "MPI_Ssend",
+    Op.ISEND: "MPI_Isend",
+    Op.RECV: "MPI_Recv",
+    Op.IRECV: "MPI_Irecv",
+    Op.SENDRECV: "MPI_Sendrecv",
+    Op.WAIT: "MPI_Waitall",
+}
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,14 @@ class _Call:
     plan: Schedule | None = None
 
 
-def expand(steps: Steps, library: Library, which: Bools | None = None, *,
-           node_of: Ints | None = None, most_steps: int = MOST_STEPS) -> Expanded:
+def expand(
+    steps: Steps,
+    library: Library,
+    which: Bools | None = None,
+    *,
+    node_of: Ints | None = None,
+    most_steps: int = MOST_STEPS,
+) -> Expanded:
     """Return steps in which collectives (those of ``which``) are point-to-point messages.
 
     ``node_of``: node of every world rank, for libraries whose algorithms depend on it. The
@@ -130,17 +143,27 @@ def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator
         elif len(names) > 1 or len(np.unique(steps.op[mine])) > 1:
             _note(notes, f"communicator {c}: members make different calls: {', '.join(names)}")
         elif len(mine) != present:
-            _note(notes, f"{names[0]} on communicator {c}: {present - len(mine)} of its members"
-                         " do not make the call")
+            _note(
+                notes,
+                f"{names[0]} on communicator {c}: {present - len(mine)} of its members"
+                " do not make the call",
+            )
         elif name in ROOTED and (len(roots) > 1 or roots[0] not in members):
             _note(notes, f"{names[0]} on communicator {c}: its root is not clear")
         else:
             if c not in places:
                 places[c] = _places(members)
             root = int(places[c](roots[:1])[0]) if name in ROOTED else 0
-            yield _Call(name, bool(steps.op[mine[0]] == int(Op.COLLECTIVE)), c,
-                        int(number[group[0]]), mine, places[c](rank[group]), steps.bytes[mine],
-                        root)
+            yield _Call(
+                name,
+                bool(steps.op[mine[0]] == int(Op.COLLECTIVE)),
+                c,
+                int(number[group[0]]),
+                mine,
+                places[c](rank[group]),
+                steps.bytes[mine],
+                root,
+            )
 
 
 def _places(members: Ints) -> Callable[[Ints], Ints]:
@@ -152,8 +175,14 @@ def _note(notes: dict[str, int], text: str) -> None:
     notes[text] = notes.get(text, 0) + 1
 
 
-def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Steps,
-          most_steps: int, notes: dict[str, int]) -> tuple[Used, ...]:
+def _plan(
+    calls: list[_Call],
+    library: Library,
+    node_of: Ints | None,
+    steps: Steps,
+    most_steps: int,
+    notes: dict[str, int],
+) -> tuple[Used, ...]:
     """Give every call its schedule; equal calls share one."""
     known: dict[tuple[Any, ...], Schedule] = {}
     names: dict[tuple[Any, ...], str] = {}
@@ -167,34 +196,52 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
             sizes[call.member] = call.sizes
         node = None if node_of is None else node_of[members]
         amount = sizes.tobytes() if call.name in VARYING else int(sizes[0])
-        key = (call.name, call.blocking, p, amount, call.root,
-               None if node is None else node.tobytes())
+        key = (
+            call.name,
+            call.blocking,
+            p,
+            amount,
+            call.root,
+            None if node is None else node.tobytes(),
+        )
         if key not in names:
-            names[key] = chosen_name(library, call.name, sizes, node=node,
-                                     blocking=call.blocking)
+            names[key] = chosen_name(library, call.name, sizes, node=node, blocking=call.blocking)
         algorithm = names[key]
         size = len(known[key]) if key in known else records_expected(call.name, algorithm, p)
         if size > left:
-            _note(notes, f"MPI_{call.name.capitalize()} on {p} members: {size:,} steps would be"
-                         " too many; it stays one call")
+            _note(
+                notes,
+                f"MPI_{call.name.capitalize()} on {p} members: {size:,} steps would be"
+                " too many; it stays one call",
+            )
             continue
         if key not in known:
-            known[key] = schedule(library, call.name, sizes, call.root, node=node,
-                                  blocking=call.blocking)
+            known[key] = schedule(
+                library, call.name, sizes, call.root, node=node, blocking=call.blocking
+            )
         call.plan = known[key]
         left -= len(call.plan)
         label = (call.name, p, int(sizes.max()), algorithm)
         used[label] = used.get(label, 0) + 1
-    return tuple(Used(f"MPI_{name.capitalize()}", p, nbytes, algorithm, times)
-                 for (name, p, nbytes, algorithm), times in used.items())
+    return tuple(
+        Used(f"MPI_{name.capitalize()}", p, nbytes, algorithm, times)
+        for (name, p, nbytes, algorithm), times in used.items()
+    )
 
 
 def records_expected(call: str, algorithm: str, p: int) -> int:
     """Return about how many records a schedule will have, before it is made."""
     if (call.startswith("alltoall") and algorithm != "bruck") or algorithm == "posted":
         return 2 * p * p
-    if algorithm in ("ring", "ring_cut", "ring_segmented", "neighbor", "pairwise",
-                                   "pairwise_xor", "scatter_ring"):
+    if algorithm in (
+        "ring",
+        "ring_cut",
+        "ring_segmented",
+        "neighbor",
+        "pairwise",
+        "pairwise_xor",
+        "scatter_ring",
+    ):
         return (3 if call == "allreduce" else 1) * p * p
     return 4 * p * max(p.bit_length(), 1)
 
@@ -247,11 +294,23 @@ class _Assembly:
         self.start = np.concatenate(([0], ends))[steps.start]
         self.origin = np.repeat(np.arange(n), before + own + after)
         self.first = begins  # first record of a step in the output: gets its computation
-        self.parts = [self._part(call, *head, begins, last, after, ends)
-                      for call, head in zip(calls, heads, strict=True)]
+        self.parts = [
+            self._part(call, *head, begins, last, after, ends)
+            for call, head in zip(calls, heads, strict=True)
+        ]
 
-    def _part(self, call: _Call, head: Ints, tail: Ints, goal: Ints, offset: Ints, begins: Ints,
-              last: Ints, after: Ints, ends: Ints) -> _Part:
+    def _part(
+        self,
+        call: _Call,
+        head: Ints,
+        tail: Ints,
+        goal: Ints,
+        offset: Ints,
+        begins: Ints,
+        last: Ints,
+        after: Ints,
+        ends: Ints,
+    ) -> _Part:
         plan = call.plan
         assert plan is not None
         p = plan.members
@@ -266,8 +325,11 @@ class _Assembly:
         step[call.member] = call.steps
         member = np.repeat(np.arange(p), np.diff(plan.start))
         inside = np.arange(len(plan)) - plan.start[member]
-        place = np.where(inside < heads[member], at_head[member] + inside,
-                         at_tail[member] + inside - heads[member])
+        place = np.where(
+            inside < heads[member],
+            at_head[member] + inside,
+            at_tail[member] + inside - heads[member],
+        )
         place[at_head[member] < 0] = -1
         origin = step[member]
         here = place >= 0
@@ -284,9 +346,21 @@ class _Assembly:
                 calls.append(name)
             number_of[int(kind)] = calls.index(name)
         kept = ~self.replaced
-        new: dict[str, Any] = {name: self._moved(getattr(old, name), fill) for name, fill in
-               (("op", int(Op.WAIT)), ("peer", -1), ("tag", -1), ("comm", 0), ("bytes", 0),
-                ("peer2", -1), ("tag2", -1), ("bytes2", 0), ("call", 0), ("number", 0))}
+        new: dict[str, Any] = {
+            name: self._moved(getattr(old, name), fill)
+            for name, fill in (
+                ("op", int(Op.WAIT)),
+                ("peer", -1),
+                ("tag", -1),
+                ("comm", 0),
+                ("bytes", 0),
+                ("peer2", -1),
+                ("tag2", -1),
+                ("bytes2", 0),
+                ("call", 0),
+                ("number", 0),
+            )
+        }
         for name in ("comm", "row", "weight", "turn"):
             new[name] = getattr(old, name)[self.origin]
         empty = self.own[self.empty]  # no message here: only computation is left
@@ -336,9 +410,18 @@ class _Assembly:
         order = np.argsort(waiting, kind="stable")
         done_start = np.concatenate(([0], np.cumsum(np.bincount(waiting, minlength=self.total))))
         return Steps(
-            n=old.n, ranks=old.ranks, start=self.start, **new, work_ns=work,
-            done_start=done_start, done=request[order], to=to, source=source, calls=tuple(calls),
-            members=old.members)
+            n=old.n,
+            ranks=old.ranks,
+            start=self.start,
+            **new,
+            work_ns=work,
+            done_start=done_start,
+            done=request[order],
+            to=to,
+            source=source,
+            calls=tuple(calls),
+            members=old.members,
+        )
 
     def _moved(self, column: Ints, fill: int) -> Ints:
         moved = np.full(self.total, fill, dtype=column.dtype)

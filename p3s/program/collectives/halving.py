@@ -106,13 +106,19 @@ def windows_of(job: Job, power: int, *, blocks: bool) -> Windows:
 def merged_blocks(job: Job, folded: Folded) -> Windows:
     """Return the members' own blocks as units, those of a folded pair together."""
     power = len(folded.real)
-    first = np.concatenate((2 * np.arange(folded.rest),
-                            np.arange(2 * folded.rest, job.p), [job.p]))
+    first = np.concatenate((2 * np.arange(folded.rest), np.arange(2 * folded.rest, job.p), [job.p]))
     return Windows(power, job.at[first], 0)
 
 
-def halve(w: Writer, job: Job, folded: Folded, windows: Windows, *, far_first: bool = False,
-          skip_empty: bool = False) -> Halved:
+def halve(
+    w: Writer,
+    job: Job,
+    folded: Folded,
+    windows: Windows,
+    *,
+    far_first: bool = False,
+    skip_empty: bool = False,
+) -> Halved:
     """Exchange halves until every member that goes on has one share of the reduced vector.
 
     Near partners first (the vector's halves by the lowest bit) or far ones (by the highest).
@@ -135,17 +141,22 @@ def halve(w: Writer, job: Job, folded: Folded, windows: Windows, *, far_first: b
         n, n2 = windows.byte(gone[1]) - first, windows.byte(high) - windows.byte(low)
         partner = folded.real[v ^ mask]
         both = (n > 0) & (n2 > 0) if skip_empty else np.ones(power, dtype=bool)
-        w.exchange(folded.real[both], partner[both], first[both], n[both], partner[both],
-                   n2[both], ADD)
-        w.send(folded.real[~both & (n > 0)], partner[~both & (n > 0)], first[~both & (n > 0)],
-               n[~both & (n > 0)])
-        w.recv(folded.real[~both & (n2 > 0)], partner[~both & (n2 > 0)],
-               n2[~both & (n2 > 0)], ADD)
+        w.exchange(
+            folded.real[both], partner[both], first[both], n[both], partner[both], n2[both], ADD
+        )
+        w.send(
+            folded.real[~both & (n > 0)],
+            partner[~both & (n > 0)],
+            first[~both & (n > 0)],
+            n[~both & (n > 0)],
+        )
+        w.recv(folded.real[~both & (n2 > 0)], partner[~both & (n2 > 0)], n2[~both & (n2 > 0)], ADD)
     return _in_bytes(windows, masks, sent, kept)
 
 
-def _in_bytes(windows: Windows, masks: list[int], sent: list[tuple[Ints, Ints]],
-              kept: list[tuple[Ints, Ints]]) -> Halved:
+def _in_bytes(
+    windows: Windows, masks: list[int], sent: list[tuple[Ints, Ints]], kept: list[tuple[Ints, Ints]]
+) -> Halved:
     def sizes(pieces: list[tuple[Ints, Ints]]) -> tuple[tuple[Ints, Ints], ...]:
         return tuple((windows.byte(a), windows.byte(b) - windows.byte(a)) for a, b in pieces)
 

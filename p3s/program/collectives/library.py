@@ -23,12 +23,15 @@ def library_of(family: str, version: str, overrides: str | Path = "") -> Library
     ``overrides``: "allreduce=ring,bcast=pipeline:65536", or a TOML or JSON file. Raises P3SError.
     """
     if family not in (OPENMPI, MPICH):
-        raise P3SError(f"no table of collective algorithms for the MPI library {family!r}; known:"
-                       f" {OPENMPI}, {MPICH}")
+        raise P3SError(
+            f"no table of collective algorithms for the MPI library {family!r}; known:"
+            f" {OPENMPI}, {MPICH}"
+        )
     found = re.match(r"(\d+)(?:\.(\d+))?", version)
     if found is None:
-        raise P3SError(f"version {version!r} of {family} has no number in front; say for example"
-                       " 4.1")
+        raise P3SError(
+            f"version {version!r} of {family} has no number in front; say for example 4.1"
+        )
     return Library(family, (int(found[1]), int(found[2] or 0)), rules_of(overrides))
 
 
@@ -46,8 +49,10 @@ def _rule_of_word(word: str) -> Rule:
     call, _, rest = word.strip().partition("=")
     name, _, segment = rest.partition(":")
     if segment and not segment.isdigit():
-        raise P3SError(f"collectives: {word.strip()!r}: the segment size {segment!r} is no number"
-                       " of bytes; write for example bcast=pipeline:65536")
+        raise P3SError(
+            f"collectives: {word.strip()!r}: the segment size {segment!r} is no number"
+            " of bytes; write for example bcast=pipeline:65536"
+        )
     return checked(Rule(call.strip().lower(), name.strip().lower(), int(segment or 0)))
 
 
@@ -63,7 +68,7 @@ def _rules_of_file(path: Path) -> tuple[Rule, ...]:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: not {path.suffix.lstrip('.') or 'TOML'}: {why}") from err
     if not isinstance(told, Mapping):
-        raise P3SError(f"{path}: not a table of calls; write for example allreduce = \"ring\"")
+        raise P3SError(f'{path}: not a table of calls; write for example allreduce = "ring"')
     rules = []
     for call, value in told.items():
         for entry in value if isinstance(value, list) else [value]:
@@ -76,15 +81,24 @@ def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
         entry = {"algorithm": entry}
     known = {"algorithm", "segment", "members_below", "bytes_below"}
     if not isinstance(entry, Mapping) or not isinstance(entry.get("algorithm"), str):
-        raise P3SError(f"{path}: {call}: no algorithm; write for example {call} = \"ring\"")
+        raise P3SError(f'{path}: {call}: no algorithm; write for example {call} = "ring"')
     for key, value in entry.items():
         if key not in known:
             raise P3SError(f"{path}: {call}: unknown key {key!r}; known: {', '.join(known)}")
-        if key != "algorithm" and (not isinstance(value, int) or isinstance(value, bool)
-                                   or value < 0):
+        if key != "algorithm" and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 0
+        ):
             raise P3SError(f"{path}: {call}: {key} is {value!r}; it must be a number >= 0")
-    return checked(Rule(call, entry["algorithm"].lower(), entry.get("segment", 0),
-                        entry.get("members_below"), entry.get("bytes_below")), f"{path}: ")
+    return checked(
+        Rule(
+            call,
+            entry["algorithm"].lower(),
+            entry.get("segment", 0),
+            entry.get("members_below"),
+            entry.get("bytes_below"),
+        ),
+        f"{path}: ",
+    )
 
 
 def checked(rule: Rule, where: str = "collectives: ") -> Rule:
@@ -93,6 +107,8 @@ def checked(rule: Rule, where: str = "collectives: ") -> Rule:
     if call not in ALGORITHMS:
         raise P3SError(f"{where}no collective {rule.call!r}; known: {', '.join(ALGORITHMS)}")
     if rule.algorithm not in ALGORITHMS[call]:
-        raise P3SError(f"{where}{call} has no algorithm {rule.algorithm!r}; known:"
-                       f" {', '.join(ALGORITHMS[call])}")
+        raise P3SError(
+            f"{where}{call} has no algorithm {rule.algorithm!r}; known:"
+            f" {', '.join(ALGORITHMS[call])}"
+        )
     return Rule(call, rule.algorithm, rule.segment, rule.members_below, rule.bytes_below)

@@ -82,22 +82,36 @@ class Levels:
     part: Part
     blocking: bool = True
 
-    def inside(self, call: str, nbytes: int, root: int = 0, *, first: int = 0,
-               of: tuple[int, ...] | None = None) -> None:
+    def inside(
+        self,
+        call: str,
+        nbytes: int,
+        root: int = 0,
+        *,
+        first: int = 0,
+        of: tuple[int, ...] | None = None,
+    ) -> None:
         """Write a call in every node (or those of ``of``) that has several members."""
         for number, group in enumerate(self.layout.groups):
             if len(group) > 1 and (of is None or number in of):
                 view = self.w.among(group, [(first, nbytes)])
                 self.part(view, call, whole(len(group), nbytes), root, self.blocking)
 
-    def among(self, call: str, nbytes: int, root: int = 0, *, place: int = 0, first: int = 0,
-              blocking: bool = True) -> None:
+    def among(
+        self,
+        call: str,
+        nbytes: int,
+        root: int = 0,
+        *,
+        place: int = 0,
+        first: int = 0,
+        blocking: bool = True,
+    ) -> None:
         """Write a call of the members with the same place on all nodes."""
         members = self.layout.across(place)
         if len(members) > 1:
             view = self.w.among(members, [(first, nbytes)])
-            self.part(view, call, whole(len(members), nbytes), root,
-                      blocking and self.blocking)
+            self.part(view, call, whole(len(members), nbytes), root, blocking and self.blocking)
 
 
 def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
@@ -141,8 +155,9 @@ def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
     if place:
         levels.inside("bcast", n, place, of=(home,))
     levels.among("bcast", n, home)
-    levels.inside("bcast", n, of=tuple(
-        i for i in range(len(layout.groups)) if not (place and i == home)))
+    levels.inside(
+        "bcast", n, of=tuple(i for i in range(len(layout.groups)) if not (place and i == home))
+    )
     return True
 
 
@@ -209,16 +224,23 @@ def han(levels: Levels, call: str, at: Ints, root: int, element: int) -> bool:
     if call == "bcast":
         for turn in range(len(cuts) + 1):
             if turn < len(cuts):
-                levels.among("bcast", cuts[turn][1], home, place=place, first=cuts[turn][0],
-                             blocking=False)
+                levels.among(
+                    "bcast", cuts[turn][1], home, place=place, first=cuts[turn][0], blocking=False
+                )
             if turn:
                 levels.inside("bcast", cuts[turn - 1][1], place, first=cuts[turn - 1][0])
         return True
     if call == "reduce":
         for turn in range(len(cuts) + 1):
             if turn:
-                levels.among("reduce", cuts[turn - 1][1], home, place=place,
-                             first=cuts[turn - 1][0], blocking=False)
+                levels.among(
+                    "reduce",
+                    cuts[turn - 1][1],
+                    home,
+                    place=place,
+                    first=cuts[turn - 1][0],
+                    blocking=False,
+                )
             if turn < len(cuts):
                 levels.inside("reduce", cuts[turn][1], place, first=cuts[turn][0])
         return True
@@ -255,7 +277,12 @@ def _blocks(levels: Levels, call: str, at: Ints, home: int, place: int) -> None:
         inner("scatter", place)
         return
     inner("gather", place if call == "gather" else 0)
-    levels.part(levels.w.among(across, everything), call, cut, home if call == "gather" else 0,
-                call == "gather")
+    levels.part(
+        levels.w.among(across, everything),
+        call,
+        cut,
+        home if call == "gather" else 0,
+        call == "gather",
+    )
     if call == "allgather":
         levels.inside("bcast", int(at[-1]))

@@ -88,11 +88,20 @@ def libnbc(call: str, p: int, total: int, element: int) -> str:
         return "swapped_binomial" if p > 4 or total < 65536 else "swapped_chain"
     if call == "allreduce":
         return "trees" if p < 4 or total < 65536 else "rabenseifner"
-    return {"barrier": "dissemination", "reduce_scatter": "tree", "reduce_scatter_block": "tree",
-            "scan": "linear", "exscan": "linear", "alltoall": "linear", "alltoallv": "linear",
-            "alltoallw": "linear_nonempty", "allgather": "posted",
-            "allgatherv": "posted", "gather": "linear_posted",
-            "scatter": "linear_posted"}.get(call, "linear_posted_all")
+    return {
+        "barrier": "dissemination",
+        "reduce_scatter": "tree",
+        "reduce_scatter_block": "tree",
+        "scan": "linear",
+        "exscan": "linear",
+        "alltoall": "linear",
+        "alltoallv": "linear",
+        "alltoallw": "linear_nonempty",
+        "allgather": "posted",
+        "allgatherv": "posted",
+        "gather": "linear_posted",
+        "scatter": "linear_posted",
+    }.get(call, "linear_posted_all")
 
 
 def mpich(call: str, p: int, total: int, size: int, blocking: str) -> str:

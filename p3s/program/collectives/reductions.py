@@ -12,13 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from p3s.program.collectives.halving import (
-    Folded,
-    double_back,
-    halve,
-    merged_blocks,
-    windows_of,
-)
+from p3s.program.collectives.halving import Folded, double_back, halve, merged_blocks, windows_of
 from p3s.program.collectives.job import Job, power_below, shares, whole
 from p3s.program.collectives.rooted import bcast_linear, reduce_linear
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
@@ -78,8 +72,7 @@ def allreduce_ring(w: Writer, job: Job) -> None:
     if job.count < job.p:
         allreduce_recursive_doubling(w, job)
         return
-    divided = Job(job.p, 0, shares(job.p, job.nbytes, job.element), job.element, 0, 0,
-                  job.perform)
+    divided = Job(job.p, 0, shares(job.p, job.nbytes, job.element), job.element, 0, 0, job.perform)
     _reduce_around(w, divided, 0)
     first, n = divided.blocks(job.everyone, 1)
     r = job.everyone
@@ -146,8 +139,14 @@ def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
     w.send(folded.real[pair], 2 * mirror[pair], first, n)
     first, n = job.blocks(folded.real, 1)  # a share's second block, or its only one
     moves = mirror != v
-    w.exchange(folded.real[moves], folded.real[mirror[moves]], first[mirror[moves]],
-               n[mirror[moves]], folded.real[mirror[moves]], n[moves])
+    w.exchange(
+        folded.real[moves],
+        folded.real[mirror[moves]],
+        first[mirror[moves]],
+        n[mirror[moves]],
+        folded.real[mirror[moves]],
+        n[moves],
+    )
     out = np.arange(folded.rest)
     first, n = job.blocks(folded.out, 1)
     w.recv(folded.out, folded.real[mirror[out]], n)
@@ -242,6 +241,7 @@ def scan_doubling(w: Writer, job: Job) -> None:
         other = r ^ mask
         for lower in (True, False):
             who = r[(other < job.p) & ((other < r) == lower)]
-            w.exchange(who, who ^ mask, 0, job.nbytes, who ^ mask, job.nbytes,
-                       ADD_BOTH if lower else ADD)
+            w.exchange(
+                who, who ^ mask, 0, job.nbytes, who ^ mask, job.nbytes, ADD_BOTH if lower else ADD
+            )
         mask <<= 1

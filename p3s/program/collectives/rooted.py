@@ -34,8 +34,9 @@ def _down(w: Writer, job: Job, tree: trees.Tree, *, blocking: bool = False) -> N
         _give(w, inner, kids, first, n, blocking)
 
 
-def _give(w: Writer, inner: np.ndarray, kids: np.ndarray, first: int, n: int,
-          blocking: bool) -> None:
+def _give(
+    w: Writer, inner: np.ndarray, kids: np.ndarray, first: int, n: int, blocking: bool
+) -> None:
     single = (kids[inner] >= 0).sum(axis=1) == 1
     handles = []
     for column in range(kids.shape[1]):
@@ -105,8 +106,7 @@ def bcast_split_binary(w: Writer, job: Job) -> None:
         w.send(real[inner[has]], real[to[has]], first[inner[has]], n[inner[has]])
     pair = np.where(side == 0, away + 1, away - 1)
     swap = away[1:] if p % 2 else away[1:-1]
-    w.exchange(real[swap], real[pair[swap]], first[swap], n[swap], real[pair[swap]],
-               n[pair[swap]])
+    w.exchange(real[swap], real[pair[swap]], first[swap], n[swap], real[pair[swap]], n[pair[swap]])
     if p % 2 == 0:
         w.send([root], real[p - 1], half, job.nbytes - half)
         w.recv([real[p - 1]], root, job.nbytes - half)
@@ -145,8 +145,9 @@ def bcast_scatter_ring(w: Writer, job: Job) -> None:
     real = (v + job.root) % p
     for i in range(1, p):
         mine, theirs = (v - i + 1) % p, (v - i) % p
-        w.exchange(real, real[(v + 1) % p], first[mine], held[mine], real[(v - 1) % p],
-                   held[theirs])
+        w.exchange(
+            real, real[(v + 1) % p], first[mine], held[mine], real[(v - 1) % p], held[theirs]
+        )
 
 
 def bcast_scatter_doubling(w: Writer, job: Job) -> None:
@@ -169,8 +170,14 @@ def bcast_scatter_doubling(w: Writer, job: Job) -> None:
         other = v ^ mask
         tree, far = v & ~(mask - 1), other & ~(mask - 1)
         pair = other < p
-        w.exchange(real[pair], real[other[pair]], tree[pair] * share, owned(tree, mask)[pair],
-                   real[other[pair]], owned(far, mask)[pair])
+        w.exchange(
+            real[pair],
+            real[other[pair]],
+            tree[pair] * share,
+            owned(tree, mask)[pair],
+            real[other[pair]],
+            owned(far, mask)[pair],
+        )
         # Those without a partner get what the others of their subtree have received.
         complete = p - tree - mask
         half = mask >> 1

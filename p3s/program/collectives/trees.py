@@ -113,5 +113,7 @@ def turned(tree: Tree, root: int) -> Tree:
     p = len(parent)
     away = (np.arange(p) - root) % p
     parent, kids = parent[away], kids[away]
-    return (np.where(parent >= 0, (parent + root) % p, -1),
-            np.where(kids >= 0, (kids + root) % p, -1))
+    return (
+        np.where(parent >= 0, (parent + root) % p, -1),
+        np.where(kids >= 0, (kids + root) % p, -1),
+    )

@@ -92,31 +92,50 @@ class Writer:
         view.names = some if self.names is None else self.names[some]
         return view
 
-    def send(self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike, n: npt.ArrayLike,
-             *, op: Op = Op.SEND, pieces: Callable[[], Pieces] | None = None) -> Handle:
+    def send(
+        self,
+        who: npt.ArrayLike,
+        to: npt.ArrayLike,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        *,
+        op: Op = Op.SEND,
+        pieces: Callable[[], Pieces] | None = None,
+    ) -> Handle:
         """Send ``n`` bytes of the vector from ``first`` on (or ``pieces``, of ``n`` in all)."""
         handle = self._add(who, op, to, n, -1, 0, STORE)
         self._carry(handle, first, n, pieces)
         return handle
 
-    def isend(self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike,
-              n: npt.ArrayLike) -> Handle:
+    def isend(
+        self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike, n: npt.ArrayLike
+    ) -> Handle:
         """Send without waiting."""
         return self.send(who, to, first, n, op=Op.ISEND)
 
-    def recv(self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike,
-             how: int = STORE) -> Handle:
+    def recv(
+        self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike, how: int = STORE
+    ) -> Handle:
         """Receive ``n`` bytes."""
         return self._add(who, Op.RECV, source, n, -1, 0, how)
 
-    def irecv(self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike,
-              how: int = STORE) -> Handle:
+    def irecv(
+        self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike, how: int = STORE
+    ) -> Handle:
         """Receive without waiting."""
         return self._add(who, Op.IRECV, source, n, -1, 0, how)
 
-    def exchange(self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike,
-                 n: npt.ArrayLike, source: npt.ArrayLike, n2: npt.ArrayLike, how: int = STORE,
-                 pieces: Callable[[], Pieces] | None = None) -> Handle:
+    def exchange(
+        self,
+        who: npt.ArrayLike,
+        to: npt.ArrayLike,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        source: npt.ArrayLike,
+        n2: npt.ArrayLike,
+        how: int = STORE,
+        pieces: Callable[[], Pieces] | None = None,
+    ) -> Handle:
         """Send to one and receive from another member at once."""
         handle = self._add(who, Op.SENDRECV, to, n, source, n2, how)
         self._carry(handle, first, n, pieces)
@@ -134,11 +153,21 @@ class Writer:
             mine = sorted_members[at] == handle.member
             self.notes.explicit.append((made.record[order[at[mine]]], handle.record[mine]))
 
-    def _add(self, who: npt.ArrayLike, op: Op, peer: npt.ArrayLike, n: npt.ArrayLike,
-             peer2: npt.ArrayLike, n2: npt.ArrayLike, how: int) -> Handle:
+    def _add(
+        self,
+        who: npt.ArrayLike,
+        op: Op,
+        peer: npt.ArrayLike,
+        n: npt.ArrayLike,
+        peer2: npt.ArrayLike,
+        n2: npt.ArrayLike,
+        how: int,
+    ) -> Handle:
         members: Ints = np.atleast_1d(np.asarray(who, dtype=np.int64))
-        columns = [np.broadcast_to(np.asarray(c, dtype=np.int64), members.shape)
-                   for c in (peer, n, peer2, n2)]
+        columns = [
+            np.broadcast_to(np.asarray(c, dtype=np.int64), members.shape)
+            for c in (peer, n, peer2, n2)
+        ]
         if self.names is not None:
             members = self.names[members]
             for i in (0, 2):
@@ -152,17 +181,27 @@ class Writer:
         notes.records += len(members)
         return Handle(members, records)
 
-    def _carry(self, handle: Handle, first: npt.ArrayLike, n: npt.ArrayLike,
-               pieces: Callable[[], Pieces] | None) -> None:
+    def _carry(
+        self,
+        handle: Handle,
+        first: npt.ArrayLike,
+        n: npt.ArrayLike,
+        pieces: Callable[[], Pieces] | None,
+    ) -> None:
         if not self.notes.proof:
             return
         told = pieces() if pieces is not None else [(first, n)]
-        columns = [[np.broadcast_to(np.asarray(c), handle.record.shape).tolist() for c in piece]
-                   for piece in told]
+        columns = [
+            [np.broadcast_to(np.asarray(c), handle.record.shape).tolist() for c in piece]
+            for piece in told
+        ]
         for i, record in enumerate(handle.record.tolist()):
             self.notes.carried[record] = tuple(
-                piece for a, b in columns if b[i] > 0
-                for piece in self._in_vector(int(a[i]), int(b[i])))
+                piece
+                for a, b in columns
+                if b[i] > 0
+                for piece in self._in_vector(int(a[i]), int(b[i]))
+            )
 
     def _in_vector(self, first: int, n: int) -> list[tuple[int, int]]:
         """Return the pieces of the whole vector that a stretch of the view's is."""
@@ -191,14 +230,16 @@ class Writer:
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         member, op, peer, n, peer2, n2, how = (
-            c[order] for c in (member, op, peer, n, peer2, n2, how))
+            c[order] for c in (member, op, peer, n, peer2, n2, how)
+        )
         start = np.searchsorted(member, np.arange(self.members + 1))
         done_start, done = self._requests(member, op, how, place)
         how = np.where(op == int(Op.WAIT), STORE, how)
         to, source = partners(member, op, peer, peer2)
         carried = {int(place[record]): told for record, told in self.notes.carried.items()}
-        return Schedule(self.members, start, op, peer, n, peer2, n2, done_start, done, to, source,
-                        how, carried)
+        return Schedule(
+            self.members, start, op, peer, n, peer2, n2, done_start, done, to, source, how, carried
+        )
 
     def _requests(self, member: Ints, op: Ints, how: Ints, place: Ints) -> tuple[Ints, Ints]:
         """Return the done lists: those told, and for waits for all what is outstanding."""
@@ -234,7 +275,8 @@ def partners(member: Ints, op: Ints, peer: Ints, peer2: Ints) -> tuple[Ints, Int
     received_order = np.lexsort((member[receives], giver))
     received = receives[received_order]
     same = len(sent) == len(received) and bool(
-        (member[sent] == giver[received_order]).all() and (peer[sent] == member[received]).all())
+        (member[sent] == giver[received_order]).all() and (peer[sent] == member[received]).all()
+    )
     if not same:
         raise AssertionError("a send without its receive in a collective")
     to[sent] = received

@@ -85,8 +85,9 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
     to, source = pair_channels(out, into, *known)
     lonely = ((out >= 0) & (to < 0) | (into >= 0) & (source < 0)) & ~rows.alone[row]
-    reason = np.where(lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER),
-                      reason)
+    reason = np.where(
+        lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER), reason
+    )
     apart = _not_by_all(rows, flat, reason == Reason.EXECUTED)
     reason = np.where(apart, Reason.NO_PARTNER, reason)
     # Completions whose requests are all left out.
@@ -102,8 +103,19 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     weight, assigned, fate = _weights(piece, kinds, rows, flat, reason)
     second = _second_halves(trace, flat, kept)
     kept &= ~second
-    steps = _steps(rows, flat, kept, second, to, source, number, weight,
-                   by[live], flat.done[live], piece.entries)
+    steps = _steps(
+        rows,
+        flat,
+        kept,
+        second,
+        to,
+        source,
+        number,
+        weight,
+        by[live],
+        flat.done[live],
+        piece.entries,
+    )
     phases = tuple(np.unique(trace.phase[row]).tolist())
     return Assembled(steps, phases, assigned, fate)
 
@@ -128,16 +140,22 @@ def _not_by_all(rows: Rows, flat: _Flat, runs: Bools) -> Bools:
     _, which, number = np.unique(instance, return_inverse=True, return_counts=True)
     present = np.unique(rows.trace.rank)
     comms, inverse = np.unique(comm[order], return_inverse=True)
-    size = np.asarray([np.isin(rows.trace.members[c], present).sum()
-                       if c in rows.trace.members else 0 for c in comms.tolist()])
+    size = np.asarray(
+        [
+            np.isin(rows.trace.members[c], present).sum() if c in rows.trace.members else 0
+            for c in comms.tolist()
+        ]
+    )
     found[at[order]] = number[which.reshape(-1)] < size[inverse.reshape(-1)]
     return found
 
 
 def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) -> _Flat:
     parts = [part for part in piece.parts if len(part.events)]
-    owner = np.concatenate([np.full(len(kinds[p.kind].ranks), i) for i, p in enumerate(parts)]
-                           or [np.zeros(0, dtype=np.int64)])
+    owner = np.concatenate(
+        [np.full(len(kinds[p.kind].ranks), i) for i, p in enumerate(parts)]
+        or [np.zeros(0, dtype=np.int64)]
+    )
     ranks = np.concatenate([kinds[p.kind].ranks for p in parts] or [np.zeros(0, dtype=np.int64)])
     order = np.argsort(ranks, kind="stable")
     ranks, owner = ranks[order], owner[order]
@@ -147,9 +165,20 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
     done_start = _sums(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
     total = int(start[-1])
     row, turn, sort, chunk, sent, received, op, number = np.zeros((8, total), dtype=np.int64)
-    flat = _Flat(ranks, start, row, turn, sort, chunk, sent, received, op, number,
-                 np.zeros(total + 1, dtype=np.int64),
-                 np.zeros(int(done_start[-1]), dtype=np.int64))
+    flat = _Flat(
+        ranks,
+        start,
+        row,
+        turn,
+        sort,
+        chunk,
+        sent,
+        received,
+        op,
+        number,
+        np.zeros(total + 1, dtype=np.int64),
+        np.zeros(int(done_start[-1]), dtype=np.int64),
+    )
     for i, (part, link) in enumerate(zip(parts, linked, strict=True)):
         kind = kinds[part.kind]
         mine = np.flatnonzero(owner == i)
@@ -158,8 +187,13 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
         flat.row[at] = (kind.first[:, None] + local).ravel()
         chunk = np.zeros(len(local), dtype=np.int64)
         chunk[1:] = np.cumsum(np.diff(part.events) != 1)
-        for column, values in ((flat.turn, part.turn), (flat.sort, part.sort), (flat.op, link.op),
-                               (flat.chunk, chunk), (flat.number, link.number)):
+        for column, values in (
+            (flat.turn, part.turn),
+            (flat.sort, part.sort),
+            (flat.op, link.op),
+            (flat.chunk, chunk),
+            (flat.number, link.number),
+        ):
             column[at] = np.tile(values, len(mine))
         if in_order:
             flat.sent[at], flat.received[at] = _before(kind, part.events, chunk, rows)
@@ -189,8 +223,11 @@ def links(kind: Kind, part: Part, rows: Rows) -> Links:
     begin, end = kind.begin[events], kind.end[events]
     counts = end - begin
     by = np.repeat(np.arange(len(events)), counts)
-    request = np.arange(len(by)) - np.repeat(np.cumsum(counts) - counts, counts) \
+    request = (
+        np.arange(len(by))
+        - np.repeat(np.cumsum(counts) - counts, counts)
         + np.repeat(begin, counts)
+    )
     posted, half = kind.posted[request], kind.half[request]
     both = np.flatnonzero(half >= 0)
     by, posted = np.concatenate((by, by[both])), np.concatenate((posted, half[both]))
@@ -219,7 +256,8 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
             open_.post(i, (i,) if send is None else (send, i), what in receives)
         elif wants[i]:
             new, number[i], found = open_.complete(
-                Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None)
+                Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None
+            )
             ops[i], many[i] = int(new), len(found)
             done += found
     return Links(ops, number, many, np.asarray(done, dtype=np.int64))
@@ -248,16 +286,18 @@ def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows) -> tuple[Ints, In
             event = int(events[a])
             counts += np.bincount(kind.row[at:event], minlength=kind.rows)
             at = event
-            sums = np.bincount(inverse, weights=np.tile(counts[has], number),
-                               minlength=len(codes))[inverse].reshape(used.shape)
+            sums = np.bincount(inverse, weights=np.tile(counts[has], number), minlength=len(codes))[
+                inverse
+            ].reshape(used.shape)
             where = column[local[a:b]]
             here = np.flatnonzero(where >= 0)
             found[:, a + here] = sums[:, where[here]].astype(np.int64)
     return sent.ravel(), received.ravel()
 
 
-def _weights(piece: Piece, kinds: Sequence[Kind], rows: Rows, flat: _Flat, reason: Ints,
-             ) -> tuple[Floats, Floats, Ints]:
+def _weights(
+    piece: Piece, kinds: Sequence[Kind], rows: Rows, flat: _Flat, reason: Ints
+) -> tuple[Floats, Floats, Ints]:
     """Return the weight of every event, the events assigned to each row, and its fate.
 
     What a row does in turns of one sort is shared by its steps in turns of that sort; where there
@@ -296,8 +336,9 @@ def _weights(piece: Piece, kinds: Sequence[Kind], rows: Rows, flat: _Flat, reaso
 
 def _second_halves(trace: ScaledTrace, flat: _Flat, kept: Bools) -> Bools:
     """Return which events are the receive half of the MPI_Sendrecv right before them."""
-    code = np.asarray([name in ("MPI_Sendrecv", "MPI_Sendrecv_replace") for name in trace.ops]
-                      + [False])
+    code = np.asarray(
+        [name in ("MPI_Sendrecv", "MPI_Sendrecv_replace") for name in trace.ops] + [False]
+    )
     then = np.asarray([name == "MPI_Sendrecv_recv" for name in trace.ops] + [False])
     op = trace.op[flat.row]
     second = then[op] & kept
@@ -308,8 +349,19 @@ def _second_halves(trace: ScaledTrace, flat: _Flat, kept: Bools) -> Bools:
     return second
 
 
-def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source: Ints,
-           number: Ints, weight: Floats, by: Ints, done: Ints, entries: float) -> Steps:
+def _steps(
+    rows: Rows,
+    flat: _Flat,
+    kept: Bools,
+    second: Bools,
+    to: Ints,
+    source: Ints,
+    number: Ints,
+    weight: Floats,
+    by: Ints,
+    done: Ints,
+    entries: float,
+) -> Steps:
     """Return the steps that are kept; computation before the others goes to the next one."""
     trace = rows.trace
     calls = tuple(trace.ops)
@@ -347,8 +399,9 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     at = new[where]
     tail = start[1:][resting] - 1
 
-    def column(values: Ints | Floats, nothing: float,
-               rest_value: float | Ints | Floats) -> np.ndarray:
+    def column(
+        values: Ints | Floats, nothing: float, rest_value: float | Ints | Floats
+    ) -> np.ndarray:
         if count == len(where):
             return values[where]
         made = np.full(count, nothing, dtype=values.dtype)
@@ -368,15 +421,30 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     order = np.argsort(new[by], kind="stable")
     names, call = _names(calls, trace.op[row])
     return Steps(
-        n=trace.n, ranks=flat.ranks, start=start, op=column(op, 0, int(Op.REST)),
-        peer=column(peer, -1, -1), tag=column(rows.tag[row], -1, -1),
-        comm=column(trace.comm[row], 0, 0), bytes=column(nbytes, 0, 0),
-        peer2=column(peer2, -1, -1), tag2=column(tag2, -1, -1), bytes2=column(bytes2, 0, 0),
-        call=column(call, 0, len(names) - 1), work_ns=column(sums, 0.0, rest[resting]),
-        number=column(np.where(np.isin(op, _WAITS), number, 0), 0, 0), row=column(row, -1, -1),
-        weight=column(weight, 0.0, entries), turn=column(flat.turn, 0, _last_turn(flat, resting)),
-        done_start=_sums(many), done=new[done][order], to=column(partner[0], -1, -1),
-        source=column(partner[1], -1, -1), calls=names, members=dict(trace.members))
+        n=trace.n,
+        ranks=flat.ranks,
+        start=start,
+        op=column(op, 0, int(Op.REST)),
+        peer=column(peer, -1, -1),
+        tag=column(rows.tag[row], -1, -1),
+        comm=column(trace.comm[row], 0, 0),
+        bytes=column(nbytes, 0, 0),
+        peer2=column(peer2, -1, -1),
+        tag2=column(tag2, -1, -1),
+        bytes2=column(bytes2, 0, 0),
+        call=column(call, 0, len(names) - 1),
+        work_ns=column(sums, 0.0, rest[resting]),
+        number=column(np.where(np.isin(op, _WAITS), number, 0), 0, 0),
+        row=column(row, -1, -1),
+        weight=column(weight, 0.0, entries),
+        turn=column(flat.turn, 0, _last_turn(flat, resting)),
+        done_start=_sums(many),
+        done=new[done][order],
+        to=column(partner[0], -1, -1),
+        source=column(partner[1], -1, -1),
+        calls=names,
+        members=dict(trace.members),
+    )
 
 
 def _last_turn(flat: _Flat, ranks: Ints) -> Ints:

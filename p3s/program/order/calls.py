@@ -64,6 +64,13 @@ def requests_of(call: str) -> int:
     if call in AT_ONCE:
         return 1
     op = op_of(call)
-    leaves = op in (Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV, Op.START_RECV,
-                    Op.ICOLLECTIVE)
+    leaves = op in (
+        Op.ISEND,
+        Op.ISSEND,
+        Op.START_SEND,
+        Op.START_SSEND,
+        Op.IRECV,
+        Op.START_RECV,
+        Op.ICOLLECTIVE,
+    )
     return int(leaves and call not in HALF_OF_ONE)

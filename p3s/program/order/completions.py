@@ -53,11 +53,12 @@ def wanted(posts: Ints, wants: Ints, many: Ints) -> Ints:
         done += int(singles[at[a]]) - before
         before = int(singles[at[a]])
         free = max(int(after[a]) - done, 0)
-        hints = np.cumsum(wants[at[a:a + k]])
+        hints = np.cumsum(wants[at[a : a + k]])
         ends = np.rint(free * hints / hints[-1]).astype(np.int64)
-        found[at[a:a + k]] = np.diff(ends, prepend=0)
+        found[at[a : a + k]] = np.diff(ends, prepend=0)
         done += free
     return found
+
 
 #: Kinds of requests posted, how many are completed then, by which rule.
 _Batch = tuple[Sequence[int], int, int]
@@ -86,8 +87,11 @@ def preferences(samples: Iterable[Sample]) -> dict[int, int]:
         batches.append(_batches(sample))
         _vote(batches[-1], votes)
         call |= dict(zip(sample.slot.tolist(), sample.call.tolist(), strict=True))
-    found = {slot: SENDS if sends else RECEIVES for slot, (sends, receives, all_) in votes.items()
-             if sends != receives and not all_}
+    found = {
+        slot: SENDS if sends else RECEIVES
+        for slot, (sends, receives, all_) in votes.items()
+        if sends != receives and not all_
+    }
     alike: dict[int, set[int]] = defaultdict(set)
     for slot, what in found.items():
         alike[call[slot]].add(what)
@@ -97,13 +101,13 @@ def preferences(samples: Iterable[Sample]) -> dict[int, int]:
     return found if any(_differs(them, found) for them in batches) else {}
 
 
-
 def _batches(sample: Sample) -> list[_Batch]:
     """Return (kinds of requests posted, how many are completed then, rule), in order."""
     out: list[_Batch] = []
     posted: list[int] = []
-    for kind, many, slot in zip(sample.posted.tolist(), sample.wants.tolist(),
-                                sample.slot.tolist(), strict=True):
+    for kind, many, slot in zip(
+        sample.posted.tolist(), sample.wants.tolist(), sample.slot.tolist(), strict=True
+    ):
         if kind:
             posted.append(kind)
         elif many and out and not posted and out[-1][2] == slot:

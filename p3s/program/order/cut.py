@@ -70,9 +70,15 @@ class Piece:
     sorts: int
 
 
-def cut(kinds: Sequence[Kind], loops: Sequence[Mapping[str, Any]], *, turns: int,
-        most_steps: int, most_total: int = MOST_TOTAL,
-        whole: frozenset[int] = frozenset()) -> list[Piece]:
+def cut(
+    kinds: Sequence[Kind],
+    loops: Sequence[Mapping[str, Any]],
+    *,
+    turns: int,
+    most_steps: int,
+    most_total: int = MOST_TOTAL,
+    whole: frozenset[int] = frozenset(),
+) -> list[Piece]:
     """Return the stretches of a run, in program order; loops: those of order.json.
 
     whole: loops that are executed with all their turns, unless these are far too many.
@@ -83,9 +89,14 @@ def cut(kinds: Sequence[Kind], loops: Sequence[Mapping[str, Any]], *, turns: int
     return cutter.pieces
 
 
-def by_phase(kinds: Sequence[Kind], events: Sequence[Mapping[int, Ints]], repeat: Ints,
-             names: Mapping[int, str], weights: Mapping[int, float],
-             together: Sequence[frozenset[int]] = ()) -> list[Piece]:
+def by_phase(
+    kinds: Sequence[Kind],
+    events: Sequence[Mapping[int, Ints]],
+    repeat: Ints,
+    names: Mapping[int, str],
+    weights: Mapping[int, float],
+    together: Sequence[frozenset[int]] = (),
+) -> list[Piece]:
     """Return one stretch per phase, where the order of events is not known.
 
     events: per kind the events of each phase; repeat: of all rows; weights: iterations of the
@@ -132,8 +143,15 @@ class _Shape:
 
 
 class _Cutter:
-    def __init__(self, kinds: Sequence[Kind], loops: Sequence[Mapping[str, Any]], turns: int,
-                 most_steps: int, most_total: int, whole: frozenset[int]) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        loops: Sequence[Mapping[str, Any]],
+        turns: int,
+        most_steps: int,
+        most_total: int,
+        whole: frozenset[int],
+    ) -> None:
         self.kinds, self.turns, self.whole = kinds, turns, whole
         self.most_steps, self.most_total = most_steps, most_total
         self.loops = {int(loop["loop"]): loop for loop in loops}
@@ -182,8 +200,12 @@ class _Cutter:
         for k, events in inside.items():
             mine = tuple(self.kinds[k].turns[events[0], :level].tolist())
             first = mine if first is None or mine < first else first
-        return _some({k: events[(self.kinds[k].turns[events, :level] == first).all(axis=1)]
-                      for k, events in inside.items()})
+        return _some(
+            {
+                k: events[(self.kinds[k].turns[events, :level] == first).all(axis=1)]
+                for k, events in inside.items()
+            }
+        )
 
     def _shape(self, once: Events, level: int, loop: int) -> _Shape:
         turn = {k: self.kinds[k].turns[events, level] for k, events in once.items()}
@@ -201,8 +223,15 @@ class _Cutter:
             np.add.at(like, at, _mixed(_mixed(what + (k << 32)) + _mixed(count)))
         rules = self.loops[loop]["trips"] if loop in self.loops else []
         one_rule = len(rules) == 1 and rules[0].get("law") is not None
-        return _Shape(turn, trips, most, max(len(t) for t in turn.values()), total, like,
-                      one_rule or len(set(ends.values())) == 1)
+        return _Shape(
+            turn,
+            trips,
+            most,
+            max(len(t) for t in turn.values()),
+            total,
+            like,
+            one_rule or len(set(ends.values())) == 1,
+        )
 
     def _whole(self, loop: int, shape: _Shape) -> bool:
         """Tell whether a loop is executed with all its turns, inside of what is around it."""
@@ -233,10 +262,14 @@ class _Cutter:
                 most = max(most, int(change.sum()) + 1)
         return float(most)
 
-    def _loop(self, loop: int, level: int, once: Events, scope: Events, shape: _Shape,
-              where: str) -> None:
-        inner = any((self.kinds[k].path[self.kinds[k].row[events], level + 1] >= 0).any()
-                    for k, events in once.items() if level + 1 < self.kinds[k].path.shape[1])
+    def _loop(
+        self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
+    ) -> None:
+        inner = any(
+            (self.kinds[k].path[self.kinds[k].row[events], level + 1] >= 0).any()
+            for k, events in once.items()
+            if level + 1 < self.kinds[k].path.shape[1]
+        )
         one = int(np.sort(shape.total)[len(shape.total) // 2])
         if inner and (shape.most > self.most_steps or one > self.most_total):
             self._take_apart(loop, level, once, scope, shape, where)
@@ -246,19 +279,24 @@ class _Cutter:
             self._share(loop, level, once, scope, shape, where)
 
     # ---- windows -----------------------------------------------------------------------
-    def _window(self, loop: int, level: int, once: Events, scope: Events, shape: _Shape,
-                where: str) -> None:
+    def _window(
+        self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
+    ) -> None:
         like = shape.like.copy()
         like[0] = like[0] ^ np.uint64(1) if (like[1:] == like[0]).any() else like[0]
         sorts, first, of_turn, number = np.unique(
-            like, return_index=True, return_inverse=True, return_counts=True)
+            like, return_index=True, return_inverse=True, return_counts=True
+        )
         of_turn = of_turn.reshape(-1)
         later = np.where(sorts == like[0], 0, number)
         common = int(np.argmax(later)) if len(sorts) > 1 else 0
         chosen = self._chosen(shape, of_turn, common, once)
         seen = np.unique(of_turn[chosen])
-        sort_of = np.searchsorted(seen, common) * np.ones(len(sorts), dtype=np.int64) \
-            if common in seen else np.zeros(len(sorts), dtype=np.int64)
+        sort_of = (
+            np.searchsorted(seen, common) * np.ones(len(sorts), dtype=np.int64)
+            if common in seen
+            else np.zeros(len(sorts), dtype=np.int64)
+        )
         sort_of[seen] = np.arange(len(seen))
         of_turn = sort_of[of_turn]
         usual = int(sort_of[common])
@@ -273,10 +311,12 @@ class _Cutter:
             mine = once.get(k, np.zeros(0, dtype=np.int64))
             at = place[kind.turns[mine, level]]
             pick = at >= 0
-            parts.append(Part(k, mine[pick], at[pick],
-                              of_turn[kind.turns[mine[pick], level]], counts))
-        self._add_window(loop, level, parts, len(chosen), int(chosen[0]), shape, scope, where,
-                         len(seen))
+            parts.append(
+                Part(k, mine[pick], at[pick], of_turn[kind.turns[mine[pick], level]], counts)
+            )
+        self._add_window(
+            loop, level, parts, len(chosen), int(chosen[0]), shape, scope, where, len(seen)
+        )
 
     def _chosen(self, shape: _Shape, of_turn: Ints, common: int, once: Events) -> Ints:
         """Return the turns of a window, ascending."""
@@ -300,11 +340,16 @@ class _Cutter:
             if not chosen or int(shape.total[[*chosen, turn]].sum()) <= budget:
                 chosen.append(turn)
         # Calls that are in none of them.
-        covered = {k: np.isin(self.kinds[k].row[events], self.kinds[k].row[events[
-            np.isin(shape.turn[k], chosen)]]) for k, events in once.items()}
+        covered = {
+            k: np.isin(
+                self.kinds[k].row[events], self.kinds[k].row[events[np.isin(shape.turn[k], chosen)]]
+            )
+            for k, events in once.items()
+        }
         for _ in range(_MORE_TURNS):
-            missing = [int(shape.turn[k][np.argmin(ok)]) for k, ok in covered.items()
-                       if not ok.all()]
+            missing = [
+                int(shape.turn[k][np.argmin(ok)]) for k, ok in covered.items() if not ok.all()
+            ]
             if not missing or int(shape.total[[*chosen, min(missing)]].sum()) > budget:
                 break
             chosen.append(min(missing))
@@ -313,8 +358,9 @@ class _Cutter:
                 covered[k] |= np.isin(row, row[shape.turn[k] == chosen[-1]])
         return np.asarray(sorted(chosen), dtype=np.int64)
 
-    def _share(self, loop: int, level: int, once: Events, scope: Events, shape: _Shape,
-               where: str) -> None:
+    def _share(
+        self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
+    ) -> None:
         """Take the same share of everybody's turns, where ranks turn differently often."""
         share = min(self.most_steps / shape.entry, self.most_total / int(shape.total.sum()), 1.0)
         parts = []
@@ -326,20 +372,40 @@ class _Cutter:
             pick = turn < np.ceil(share * (int(turn.max(initial=0)) + 1))
             turns = max(turns, int(turn[pick].max(initial=0)) + 1)
             counts = np.bincount(kind.row[events], minlength=kind.rows)[:, None]
-            parts.append(Part(k, mine[pick], turn[pick], np.zeros(int(pick.sum()), np.int64),
-                              counts))
+            parts.append(
+                Part(k, mine[pick], turn[pick], np.zeros(int(pick.sum()), np.int64), counts)
+            )
         self._add_window(loop, level, parts, turns, 0, shape, scope, where, 1)
 
-    def _add_window(self, loop: int, level: int, parts: list[Part], turns: int, first: int,
-                    shape: _Shape, scope: Events, where: str, sorts: int) -> None:
+    def _add_window(
+        self,
+        loop: int,
+        level: int,
+        parts: list[Part],
+        turns: int,
+        first: int,
+        shape: _Shape,
+        scope: Events,
+        where: str,
+        sorts: int,
+    ) -> None:
         name = f"loop {loop}, {turns} of {shape.trips} iterations"
-        self.pieces.append(Piece(
-            f"{where}, {name}" if where else name, tuple(parts), turns, first, shape.trips,
-            self._entries(scope, level), sorts))
+        self.pieces.append(
+            Piece(
+                f"{where}, {name}" if where else name,
+                tuple(parts),
+                turns,
+                first,
+                shape.trips,
+                self._entries(scope, level),
+                sorts,
+            )
+        )
 
     # ---- loops with long turns ---------------------------------------------------------
-    def _take_apart(self, loop: int, level: int, once: Events, scope: Events, shape: _Shape,
-                    where: str) -> None:
+    def _take_apart(
+        self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
+    ) -> None:
         """Cut one turn of each sort again; the others count to the most frequent sort."""
         sorts, of_turn, number = np.unique(shape.like, return_inverse=True, return_counts=True)
         of_turn = of_turn.reshape(-1)
@@ -354,8 +420,11 @@ class _Cutter:
             mine = {}
             for k, events in scope.items():
                 t = self.kinds[k].turns[events, level]
-                mine[k] = events[np.where(t < shape.trips, stands[np.minimum(t, shape.trips - 1)],
-                                          sort == chosen[0])]
+                mine[k] = events[
+                    np.where(
+                        t < shape.trips, stands[np.minimum(t, shape.trips - 1)], sort == chosen[0]
+                    )
+                ]
                 here.setdefault(k, np.zeros(0, dtype=np.int64))
             name = f"loop {loop}, turn {turn} of {shape.trips}"
             self.body(level + 1, here, mine, f"{where}, {name}" if where else name)
@@ -366,8 +435,9 @@ def _some(events: Events) -> Events:
 
 
 def _table(kind: Kind, events: Ints, sort: Ints, sorts: int) -> Ints:
-    return np.bincount(kind.row[events] * sorts + sort,
-                       minlength=kind.rows * sorts).reshape(kind.rows, sorts)
+    return np.bincount(kind.row[events] * sorts + sort, minlength=kind.rows * sorts).reshape(
+        kind.rows, sorts
+    )
 
 
 def _mixed(x: Any) -> np.ndarray:

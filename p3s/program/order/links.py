@@ -60,8 +60,9 @@ class Outstanding:
         """Return how many are outstanding."""
         return len(self.free) + (self.pool.left if self.pool else 0)
 
-    def complete(self, op: Op, number: int, prefer: bool | None = None,
-                 ) -> tuple[Op, int, list[int]]:
+    def complete(
+        self, op: Op, number: int, prefer: bool | None = None
+    ) -> tuple[Op, int, list[int]]:
         """Return the operation, number and steps of a completion of at most ``number`` requests.
 
         prefer: receives first (True), or sends first (False).
@@ -99,7 +100,7 @@ class Outstanding:
             for request in mine:
                 pool.members += self._pop(request)[-1:]  # of MPI_Isendrecv the receive
                 pool.left += 1
-            del pool.members[:max(len(pool.members) - pool.left - _SPARE, 0)]
+            del pool.members[: max(len(pool.members) - pool.left - _SPARE, 0)]
             self.pool = pool
         pool = self.pool
         assert pool is not None

@@ -27,17 +27,31 @@ def pair(steps: Steps) -> tuple[Ints, Ints]:
     return pair_channels(out, into)
 
 
-def channels_of(rank: Ints, target: Ints, comm: Ints, tag: Ints, sends: Bools, source: Ints,
-                tag2: Ints, receives: Bools) -> tuple[Ints, Ints]:
+def channels_of(
+    rank: Ints,
+    target: Ints,
+    comm: Ints,
+    tag: Ints,
+    sends: Bools,
+    source: Ints,
+    tag2: Ints,
+    receives: Bools,
+) -> tuple[Ints, Ints]:
     """Number the channels (source, target, communicator, tag): where each entry sends, receives.
 
     An entry may do both; -1 where it does not. tag2: the tag of what is received from source.
     """
     s, r = np.flatnonzero(sends), np.flatnonzero(receives)
-    code = _codes((np.concatenate((rank[s], source[r])), np.concatenate((target[s], rank[r])),
-                   np.concatenate((comm[s], comm[r])), np.concatenate((tag[s], tag2[r]))))
+    code = _codes(
+        (
+            np.concatenate((rank[s], source[r])),
+            np.concatenate((target[s], rank[r])),
+            np.concatenate((comm[s], comm[r])),
+            np.concatenate((tag[s], tag2[r])),
+        )
+    )
     out, into = (np.full(len(rank), -1, dtype=np.int64) for _ in range(2))
-    out[s], into[r] = code[:len(s)], code[len(s):]
+    out[s], into[r] = code[: len(s)], code[len(s) :]
     return out, into
 
 
@@ -47,8 +61,9 @@ def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Int
     A tag that is not known, or known on one side of a pair of ranks only, tells nothing: messages
     of that kind meet by their size instead, and get a tag that the pair does not use.
     """
-    out, into = channels_of(trace.rank, trace.peer, trace.comm, trace.tag, sends, trace.peer,
-                            trace.tag, receives)
+    out, into = channels_of(
+        trace.rank, trace.peer, trace.comm, trace.tag, sends, trace.peer, trace.tag, receives
+    )
     number = int(max(out.max(initial=-1), into.max(initial=-1))) + 1
     used, met = np.zeros(number + 1, dtype=bool), np.zeros(number + 1, dtype=bool)
     used[out], met[into] = True, True
@@ -57,8 +72,9 @@ def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Int
     if not blind.any():
         return out, into, trace.tag
     code = np.where(blind, -2 - trace.bytes, trace.tag)
-    out, into = channels_of(trace.rank, trace.peer, trace.comm, code, sends, trace.peer, code,
-                            receives)
+    out, into = channels_of(
+        trace.rank, trace.peer, trace.comm, code, sends, trace.peer, code, receives
+    )
     made = _MADE_TAG + np.maximum(out, into) % _MADE_TAG
     return out, into, np.where(blind, made, trace.tag)
 
@@ -78,8 +94,13 @@ def _codes(keys: tuple[Ints, ...]) -> Ints:
     return np.unique(code, return_inverse=True)[1].reshape(-1)
 
 
-def pair_channels(out: Ints, into: Ints, chunk: Ints | None = None, sent: Ints | None = None,
-                  received: Ints | None = None) -> tuple[Ints, Ints]:
+def pair_channels(
+    out: Ints,
+    into: Ints,
+    chunk: Ints | None = None,
+    sent: Ints | None = None,
+    received: Ints | None = None,
+) -> tuple[Ints, Ints]:
     """Return the partners of steps that send into a channel and receive from one (-1: neither).
 
     chunk: steps of a rank that follow each other in the run have one number; sent, received: how
@@ -105,8 +126,9 @@ def pair_channels(out: Ints, into: Ints, chunk: Ints | None = None, sent: Ints |
     return to, source
 
 
-def _places(channel: Ints, chunk: Ints | None = None, before: Ints | None = None,
-            ) -> tuple[Ints, Ints]:
+def _places(
+    channel: Ints, chunk: Ints | None = None, before: Ints | None = None
+) -> tuple[Ints, Ints]:
     """Return steps sorted by channel, and each one's place in its channel."""
     order = np.argsort(channel, kind="stable")
     new = np.ones(len(order), dtype=bool)
@@ -118,8 +140,9 @@ def _places(channel: Ints, chunk: Ints | None = None, before: Ints | None = None
     return order, place if before is None else place + before[order]
 
 
-def _meet(to: Ints, source: Ints, send: Ints, out: Ints, j: Ints, receive: Ints, into: Ints,
-          k: Ints) -> None:
+def _meet(
+    to: Ints, source: Ints, send: Ints, out: Ints, j: Ints, receive: Ints, into: Ints, k: Ints
+) -> None:
     """Link sends and receives, sorted by channel and place, where both are equal."""
     width = int(max(j.max(), k.max())) + 1
     mine, theirs = out * width + j, into * width + k

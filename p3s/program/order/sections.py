@@ -30,9 +30,14 @@ TURNS = 3
 MOST_STEPS = 4096
 
 
-def read_sections(scaled_dir: Path, *, ranks: Ints | None = None, turns: int = TURNS,
-                  most_steps: int = MOST_STEPS, trace: ScaledTrace | None = None
-                  ) -> tuple[Section, ...]:
+def read_sections(
+    scaled_dir: Path,
+    *,
+    ranks: Ints | None = None,
+    turns: int = TURNS,
+    most_steps: int = MOST_STEPS,
+    trace: ScaledTrace | None = None,
+) -> tuple[Section, ...]:
     """Return the sections of a scaled trace on disk (``trace``: read before); see sections_of.
 
     Raises P3SError, in one line, when something is missing or damaged.
@@ -46,13 +51,18 @@ def read_sections(scaled_dir: Path, *, ranks: Ints | None = None, turns: int = T
         return sections_of(trace, order, ranks=ranks, turns=turns, most_steps=most_steps)
     except (KeyError, TypeError, IndexError, AttributeError) as err:
         why = " ".join(repr(err).split())[:120]
-        raise P3SError(
-            f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err
+        raise P3SError(f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err
 
 
-def sections_of(scaled: ScaledTrace, order: Mapping[str, Any] | None, *,
-                ranks: Ints | None = None, turns: int = TURNS, most_steps: int = MOST_STEPS,
-                most_total: int = MOST_TOTAL) -> tuple[Section, ...]:
+def sections_of(
+    scaled: ScaledTrace,
+    order: Mapping[str, Any] | None,
+    *,
+    ranks: Ints | None = None,
+    turns: int = TURNS,
+    most_steps: int = MOST_STEPS,
+    most_total: int = MOST_TOTAL,
+) -> tuple[Section, ...]:
     """Cut a scaled trace into sections; order: order.json.
 
     ranks: steps of these only. turns: how many turns a window of a loop has; most_steps: of one
@@ -66,8 +76,15 @@ def sections_of(scaled: ScaledTrace, order: Mapping[str, Any] | None, *,
     sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
     out, into, tag = row_channels(scaled, sends, receives)
     absent = ~np.isin(np.arange(scaled.n), scaled.rank)
-    rows = Rows(scaled, calls, reason, out, into, tag,
-                (sends | receives) & absent[np.maximum(scaled.peer, 0)])
+    rows = Rows(
+        scaled,
+        calls,
+        reason,
+        out,
+        into,
+        tag,
+        (sends | receives) & absent[np.maximum(scaled.peer, 0)],
+    )
     if order is not None and order["loops"] is not None:
         pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total)
     else:
@@ -75,19 +92,27 @@ def sections_of(scaled: ScaledTrace, order: Mapping[str, Any] | None, *,
     return tuple(_finish(scaled, reason, pieces, made, ranks))
 
 
-def _in_order(rows: Rows, order: Mapping[str, Any], turns: int, most_steps: int,
-              most_total: int) -> tuple[list[Piece], list[Kind], list[Assembled]]:
+def _in_order(
+    rows: Rows, order: Mapping[str, Any], turns: int, most_steps: int, most_total: int
+) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Cut, assemble, and cut again where calls meet only calls of another stretch."""
     kinds, calls = with_preferences(
-        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls)
+        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls
+    )
     rows = replace(rows, calls=calls)
     path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
     for kind in kinds:
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
     whole: frozenset[int] = frozenset()
     while True:
-        pieces = cut(kinds, order["loops"], turns=turns, most_steps=most_steps,
-                     most_total=most_total, whole=whole)
+        pieces = cut(
+            kinds,
+            order["loops"],
+            turns=turns,
+            most_steps=most_steps,
+            most_total=most_total,
+            whole=whole,
+        )
         made = [assemble(piece, kinds, rows, in_order=True) for piece in pieces]
         found: set[int] = set()
         for send, receive in _crossing(rows, made):
@@ -139,8 +164,13 @@ def _crossing(rows: Rows, made: Sequence[Assembled]) -> list[tuple[int, int]]:
     return list(zip(sends[first[a]].tolist(), receives[second[b]].tolist(), strict=True))
 
 
-def _finish(trace: ScaledTrace, reason: Ints, pieces: Sequence[Piece],
-            made: Sequence[Assembled], ranks: Ints | None) -> list[Section]:
+def _finish(
+    trace: ScaledTrace,
+    reason: Ints,
+    pieces: Sequence[Piece],
+    made: Sequence[Assembled],
+    ranks: Ints | None,
+) -> list[Section]:
     """Make the weights of every row sum up to its repeat, and list what is left out."""
     assigned = np.zeros(trace.rows)
     fate = np.full(trace.rows, -1, dtype=np.int64)
@@ -163,8 +193,19 @@ def _finish(trace: ScaledTrace, reason: Ints, pieces: Sequence[Piece],
         left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
         if ranks is not None:
             steps = take(steps, ranks)
-        sections.append(Section(piece.name, one.phases, steps, piece.turns, piece.first_turn,
-                                piece.run_turns, piece.entries, left, notes))
+        sections.append(
+            Section(
+                piece.name,
+                one.phases,
+                steps,
+                piece.turns,
+                piece.first_turn,
+                piece.run_turns,
+                piece.entries,
+                left,
+                notes,
+            )
+        )
     return sections
 
 
@@ -176,8 +217,9 @@ def _left_out(trace: ScaledTrace, rows: Ints, fate: Ints) -> tuple[LeftOut, ...]
     found = []
     for k, (op, why) in enumerate(what.T.tolist()):
         mine = rows[which == k]
-        found.append(LeftOut(trace.ops[op], REASON_TEXT[Reason(why)],
-                             float(trace.repeat[mine].sum()), mine))
+        found.append(
+            LeftOut(trace.ops[op], REASON_TEXT[Reason(why)], float(trace.repeat[mine].sum()), mine)
+        )
     return tuple(found)
 
 
@@ -191,14 +233,34 @@ def take(steps: Steps, ranks: Ints) -> Steps:
     counts = np.diff(steps.done_start)
     columns: dict[str, Any] = {
         name: getattr(steps, name)[kept]
-        for name in ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call",
-                     "work_ns", "number", "row", "weight", "turn")}
+        for name in (
+            "op",
+            "peer",
+            "tag",
+            "comm",
+            "bytes",
+            "peer2",
+            "tag2",
+            "bytes2",
+            "call",
+            "work_ns",
+            "number",
+            "row",
+            "weight",
+            "turn",
+        )
+    }
     for name in ("to", "source"):
         link = getattr(steps, name)[kept]
         columns[name] = np.where(link >= 0, new[link], -1)
     return replace(
-        steps, ranks=steps.ranks[keep], start=_sums(lengths[keep]),
-        done_start=_sums(counts[kept]), done=new[steps.done[np.repeat(kept, counts)]], **columns)
+        steps,
+        ranks=steps.ranks[keep],
+        start=_sums(lengths[keep]),
+        done_start=_sums(counts[kept]),
+        done=new[steps.done[np.repeat(kept, counts)]],
+        **columns,
+    )
 
 
 def _sums(counts: Ints | Floats) -> Ints:

@@ -71,35 +71,51 @@ def calls_of(trace: ScaledTrace) -> Calls:
     many = trace.is_op(*MANY)
     completes = trace.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
     wants = np.where(completes, np.where(many, np.maximum(trace.bytes, 1), 1), 0)
-    return Calls(op, posts, wants, (completes & many).astype(np.int64),
-                 trace.is_op(*HALF_OF_ONE).astype(np.int64), np.zeros(len(op), dtype=np.int64))
+    return Calls(
+        op,
+        posts,
+        wants,
+        (completes & many).astype(np.int64),
+        trace.is_op(*HALF_OF_ONE).astype(np.int64),
+        np.zeros(len(op), dtype=np.int64),
+    )
 
 
 def request_kinds(calls: Calls) -> Ints:
     """Return what request each row leaves behind: 1 a send's, 2 a receive's, 3 a collective's."""
-    kind = np.where(np.isin(calls.op, [int(o) for o in RECEIVE_OPS]), 2,
-                    np.where(calls.op == Op.ICOLLECTIVE, 3, 1))
+    kind = np.where(
+        np.isin(calls.op, [int(o) for o in RECEIVE_OPS]),
+        2,
+        np.where(calls.op == Op.ICOLLECTIVE, 3, 1),
+    )
     return np.asarray(kind * (calls.posts > 0))
 
 
-def with_preferences(trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls,
-                     ) -> tuple[list[Kind], Calls]:
+def with_preferences(
+    trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls
+) -> tuple[list[Kind], Calls]:
     """Find out which completions complete sends only, or receives only (see completions)."""
     kind_of_request = request_kinds(calls)
     samples = []
     for kind in kinds:
         row = kind.row[:EVENTS] + int(kind.first[0])
-        samples.append(Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row],
-                              trace.op[row]))
+        samples.append(
+            Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row], trace.op[row])
+        )
     found = preferences(samples)
     if not found:
         return list(kinds), calls
     prefer = np.zeros(len(calls.op), dtype=np.int64)
     for slot, what in found.items():
         prefer[(trace.slot == slot) & (calls.wants > 0)] = what
-    return [replace(kind, some=kind.some or bool(prefer[
-        int(kind.first[0]):int(kind.first[0]) + kind.rows].any())) for kind in kinds], \
-        replace(calls, prefer=prefer)
+    return [
+        replace(
+            kind,
+            some=kind.some
+            or bool(prefer[int(kind.first[0]) : int(kind.first[0]) + kind.rows].any()),
+        )
+        for kind in kinds
+    ], replace(calls, prefer=prefer)
 
 
 def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -> Iterator[Kind]:
@@ -109,17 +125,25 @@ def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -
     written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
     slot = trace.slot[written]
     if trace.rows and (slot.min() < 0 or slot.max() >= base[-1]):
-        raise P3SError("order.json: rows of the scaled trace have rules that it does not hold; "
-                       "run p3s scale again")
+        raise P3SError(
+            "order.json: rows of the scaled trace have rules that it does not hold; "
+            "run p3s scale again"
+        )
     item = np.searchsorted(base, slot, side="right") - 1
     rows = SimpleNamespace(
-        rank=trace.rank[written], item=item, slot=slot - base[item], stage=trace.stage[written],
-        turn=trace.turn[written], repeat=trace.repeat[written], peer=trace.peer[written],
-        grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])))
+        rank=trace.rank[written],
+        item=item,
+        slot=slot - base[item],
+        stage=trace.stage[written],
+        turn=trace.turn[written],
+        repeat=trace.repeat[written],
+        peer=trace.peer[written],
+        grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])),
+    )
     levels = max((len(it["loops"] or ()) for it in items), default=0)
     paths = np.full((len(items), levels), -1, dtype=np.int64)
     for k, it in enumerate(items):
-        paths[k, :len(it["loops"] or ())] = it["loops"] or ()
+        paths[k, : len(it["loops"] or ())] = it["loops"] or ()
     model = {"items": items, "order": {"loops": order["loops"]}}
     for ranks, first, local, turns in Unfolder(model, rows).kinds():
         a = int(first[0])
@@ -128,7 +152,7 @@ def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -
         path[written[a:b] - a] = paths[item[a:b]]
         row = (written[a:b] - a)[local]
         wide = np.full((len(row), levels), -1, dtype=np.int64)
-        wide[:, :turns.shape[1]] = turns[:, :levels]
+        wide[:, : turns.shape[1]] = turns[:, :levels]
         for some in _alike(calls, first, b - a):
             yield _kind(calls, ranks[some], first[some], b - a, row, wide, path, [len(row)])
 
@@ -144,8 +168,9 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
     alike: dict[bytes, list[int]] = {}
     for k in range(len(ranks)):
         a, b = int(bounds[k]), int(bounds[k + 1])
-        key = b"".join(column[a:b].tobytes() for column in (
-            trace.op, trace.phase, trace.repeat, calls.wants))
+        key = b"".join(
+            column[a:b].tobytes() for column in (trace.op, trace.phase, trace.repeat, calls.wants)
+        )
         alike.setdefault(key, []).append(k)
     for them in alike.values():
         a, b = int(bounds[them[0]]), int(bounds[them[0] + 1])
@@ -164,8 +189,19 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
             ends.append(at)
         row = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
         nothing = np.full((max(b - a, len(row)), 0), -1, dtype=np.int64)
-        yield _kind(calls, ranks[them], first[them], b - a, row, nothing[:len(row)],
-                    nothing[:b - a], ends), events
+        yield (
+            _kind(
+                calls,
+                ranks[them],
+                first[them],
+                b - a,
+                row,
+                nothing[: len(row)],
+                nothing[: b - a],
+                ends,
+            ),
+            events,
+        )
 
 
 def _alike(calls: Calls, first: Ints, rows: int) -> list[Ints]:
@@ -178,8 +214,16 @@ def _alike(calls: Calls, first: Ints, rows: int) -> list[Ints]:
     return [np.flatnonzero(which == k) for k in range(int(which.max()) + 1)]
 
 
-def _kind(calls: Calls, ranks: Ints, first: Ints, rows: int, row: Ints, turns: Ints, path: Ints,
-          ends: Sequence[int]) -> Kind:
+def _kind(
+    calls: Calls,
+    ranks: Ints,
+    first: Ints,
+    rows: int,
+    row: Ints,
+    turns: Ints,
+    path: Ints,
+    ends: Sequence[int],
+) -> Kind:
     """Return a kind with its requests; ends: events where what is outstanding is forgotten."""
     mine = slice(int(first[0]), int(first[0]) + rows)
     posts, wants, half = (column[mine][row] for column in (calls.posts, calls.wants, calls.half))

@@ -27,8 +27,10 @@ _MOST = 100_000
 
 def moved_earlier(number: int) -> str:
     """Say how many sends were moved so that all ranks come to their end."""
-    return (f"{plural(number, 'send')} {'is' if number == 1 else 'are'} made earlier than in the "
-            "order of the trace, in which ranks would wait for each other for ever")
+    return (
+        f"{plural(number, 'send')} {'is' if number == 1 else 'are'} made earlier than in the "
+        "order of the trace, in which ranks would wait for each other for ever"
+    )
 
 
 def unstuck(steps: Steps) -> tuple[Steps, int]:
@@ -51,8 +53,13 @@ def ends(steps: Steps) -> bool:
     from p3s.simulate.simulate import simulate
 
     network = rough_network()
-    network = replace(network, paths={
-        distance: replace(path, eager_bytes=math.inf) for distance, path in network.paths.items()})
+    network = replace(
+        network,
+        paths={
+            distance: replace(path, eager_bytes=math.inf)
+            for distance, path in network.paths.items()
+        },
+    )
     try:
         simulate(steps, np.zeros(steps.n, dtype=np.int64), network)
     except P3SError:
@@ -74,8 +81,10 @@ class _Execution:
         self.waiting: dict[int, list[int]] = defaultdict(list)
         self.before: dict[int, int] = {}
         index = {rank: i for i, rank in enumerate(self.ranks)}
-        self.members = {comm: [index[r] for r in them.tolist() if r in index]
-                        for comm, them in steps.members.items()}
+        self.members = {
+            comm: [index[r] for r in them.tolist() if r in index]
+            for comm, them in steps.members.items()
+        }
         self.come: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.calls: dict[tuple[int, int], int] = defaultdict(int)
         self.instance: dict[int, tuple[int, int]] = {}
@@ -139,7 +148,7 @@ class _Execution:
         """Return what must happen before a blocking step is over; empty: nothing."""
         if self.op[step] not in _WAITS:
             return self._open(step)
-        listed = self.done[self.done_start[step]:self.done_start[step + 1]]
+        listed = self.done[self.done_start[step] : self.done_start[step + 1]]
         missing = [one for request in listed for one in self._open(request)]
         if self.op[step] == Op.WAIT:
             return missing
@@ -159,13 +168,14 @@ class _Execution:
                 path.append((i, send))
                 i = self.rank[send]
                 continue
-            others = [j for one in missing if one < 0 for j in self._absent(-1 - one)] \
-                or [self.rank[one] for one in missing if one >= 0]
+            others = [j for one in missing if one < 0 for j in self._absent(-1 - one)] or [
+                self.rank[one] for one in missing if one >= 0
+            ]
             if not others:
                 return None
             path.append((i, -1))
             i = others[0]
-        found = [send for _, send in path[seen[i]:] if send >= 0]
+        found = [send for _, send in path[seen[i] :] if send >= 0]
         return min(found, key=lambda s: s - self.at[self.rank[s]]) if found else None
 
     def _absent(self, step: int) -> list[int]:
@@ -182,15 +192,39 @@ def _reordered(steps: Steps, moves: list[tuple[int, int]]) -> Steps:
     new = np.empty(len(order), dtype=np.int64)
     new[order] = np.arange(len(order))
     counts = np.diff(steps.done_start)[order]
-    at = np.repeat(steps.done_start[:-1][order], counts) + np.arange(int(counts.sum())) \
+    at = (
+        np.repeat(steps.done_start[:-1][order], counts)
+        + np.arange(int(counts.sum()))
         - np.repeat(np.cumsum(counts) - counts, counts)
-    columns = {name: getattr(steps, name)[order] for name in (
-        "op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call", "work_ns",
-        "number", "row", "weight", "turn")}
+    )
+    columns = {
+        name: getattr(steps, name)[order]
+        for name in (
+            "op",
+            "peer",
+            "tag",
+            "comm",
+            "bytes",
+            "peer2",
+            "tag2",
+            "bytes2",
+            "call",
+            "work_ns",
+            "number",
+            "row",
+            "weight",
+            "turn",
+        )
+    }
 
     def renamed(link: Ints) -> Ints:
         return np.where(link >= 0, new[link], -1)[order]
 
-    return replace(steps, **columns, done=new[steps.done[at]],
-                   done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-                   to=renamed(steps.to), source=renamed(steps.source))
+    return replace(
+        steps,
+        **columns,
+        done=new[steps.done[at]],
+        done_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        to=renamed(steps.to),
+        source=renamed(steps.source),
+    )

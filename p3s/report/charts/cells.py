@@ -30,9 +30,12 @@ def matrix_chart(matrix: CommMatrix, what: str) -> str:
     levels, _ = shaded(square, LEVELS)
     side = len(square)
     cell = SIDE / side
-    svg = Svg(LEFT + SIDE + 12, TOP + SIDE + 64,
-              f"Communication matrix of {processes(matrix.np)}: {what} from each rank (rows) to "
-              "each rank (columns)")
+    svg = Svg(
+        LEFT + SIDE + 12,
+        TOP + SIDE + 64,
+        f"Communication matrix of {processes(matrix.np)}: {what} from each rank (rows) to "
+        "each rank (columns)",
+    )
     svg.rect(LEFT, TOP, SIDE, SIDE, "ground")
     for level in range(1, LEVELS + 1):
         steps = []
@@ -47,11 +50,14 @@ def matrix_chart(matrix: CommMatrix, what: str) -> str:
                 while column < side and line[column] == level:
                     column += 1
                 wide, high = at2((column - start) * cell), at2(cell)
-                steps.append(f"M{at2(LEFT + start * cell)} {at2(TOP + row * cell)}"
-                             f"h{wide}v{high}h-{wide}z")
+                steps.append(
+                    f"M{at2(LEFT + start * cell)} {at2(TOP + row * cell)}h{wide}v{high}h-{wide}z"
+                )
         svg.path(steps, f"cell m-{level}")
-    svg.parts.append(f'<rect class="border" x="{at(LEFT)}" y="{at(TOP)}" width="{at(SIDE)}" '
-                     f'height="{at(SIDE)}"/>')
+    svg.parts.append(
+        f'<rect class="border" x="{at(LEFT)}" y="{at(TOP)}" width="{at(SIDE)}" '
+        f'height="{at(SIDE)}"/>'
+    )
     step = max(int(nice_step(matrix.np / 6)), 1)
     scale = SIDE / (side * ranks)
     for rank in range(0, matrix.np, step):

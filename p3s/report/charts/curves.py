@@ -32,8 +32,12 @@ def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = Non
     shown += [value for _, value in _mid(points, prediction, beside)]
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
-    svg = Svg(WIDTH, HEIGHT, f"Speedup over the number of processes, relative to "
-                             f"{_base(prediction)}; {_SEE}", above=_warning(prediction))
+    svg = Svg(
+        WIDTH,
+        HEIGHT,
+        f"Speedup over the number of processes, relative to {_base(prediction)}; {_SEE}",
+        above=_warning(prediction),
+    )
     x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
     y = Log(low, high, HEIGHT - BOTTOM, TOP)
     _frame(svg, prediction, points, x, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
@@ -54,15 +58,25 @@ def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = 
     def efficiency(point: Point, value: float) -> float:
         return value * base / point.n
 
-    shown = [efficiency(p, v) for p in points for v in (p.speedup, p.high, p.model)
-             if v is not None]
+    shown = [
+        efficiency(p, v) for p in points for v in (p.speedup, p.high, p.model) if v is not None
+    ]
     top = min(nice_top(max(1.0, *shown)), 4.0)
-    svg = Svg(WIDTH, HEIGHT, f"Efficiency over the number of processes, relative to {base}; {_SEE}",
-              above=_warning(prediction))
+    svg = Svg(
+        WIDTH,
+        HEIGHT,
+        f"Efficiency over the number of processes, relative to {base}; {_SEE}",
+        above=_warning(prediction),
+    )
     x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
     y = Linear(0.0, top, HEIGHT - BOTTOM, TOP)
-    _frame(svg, prediction, points, x,
-           [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()])
+    _frame(
+        svg,
+        prediction,
+        points,
+        x,
+        [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()],
+    )
     svg.line((x(points[0].n), y(1.0)), (x(points[-1].n), y(1.0)), "ideal")
     limit = amount(prediction.get("knee_efficiency"))
     if limit is not None and 0 < limit < top:
@@ -83,15 +97,26 @@ def _base(prediction: Mapping[str, Any]) -> int:
     return int(base_of(prediction, checked_rows(prediction))["n"])
 
 
-def _frame(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale,
-           y_ticks: Sequence[tuple[float, str]]) -> None:
+def _frame(
+    svg: Svg,
+    prediction: Mapping[str, Any],
+    points: Sequence[Point],
+    x: Scale,
+    y_ticks: Sequence[tuple[float, str]],
+) -> None:
     """Draw what is behind the curve: what was traced, grid lines and their labels."""
     bottom = HEIGHT - BOTTOM
     traced = [n for n in map(count, prediction.get("traced_counts") or ()) if n]
     if traced and points[0].n <= max(traced) < points[-1].n:
         edge = x(max(traced))
-        svg.rect(LEFT, TOP, edge - LEFT, bottom - TOP, "traced",
-                 f"traced, up to {processes(max(traced))}")
+        svg.rect(
+            LEFT,
+            TOP,
+            edge - LEFT,
+            bottom - TOP,
+            "traced",
+            f"traced, up to {processes(max(traced))}",
+        )
         if edge - LEFT > 56:
             svg.text(edge - 6, TOP + 15, "traced", "note", "end")
         if WIDTH - RIGHT - edge > 90:
@@ -109,46 +134,81 @@ def _frame(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: 
     svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "processes", "name", "middle")
 
 
-def _mid(points: Sequence[Point], prediction: Mapping[str, Any], beside: Regression | None
-         ) -> list[tuple[int, float]]:
+def _mid(
+    points: Sequence[Point], prediction: Mapping[str, Any], beside: Regression | None
+) -> list[tuple[int, float]]:
     """Return the speedups of a regression, within the counts of the curve."""
     if beside is None:
         return []
     base = float(base_of(prediction, checked_rows(prediction))["time_s"])
-    return [(n, base / mid) for n, mid in zip(beside.counts, beside.mid, strict=True)
-            if points[0].n <= n <= points[-1].n and mid > 0]
+    return [
+        (n, base / mid)
+        for n, mid in zip(beside.counts, beside.mid, strict=True)
+        if points[0].n <= n <= points[-1].n and mid > 0
+    ]
 
 
-def _regression(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point],
-                beside: Regression | None, x: Scale, y: Callable[[int, float], float]) -> None:
+def _regression(
+    svg: Svg,
+    prediction: Mapping[str, Any],
+    points: Sequence[Point],
+    beside: Regression | None,
+    x: Scale,
+    y: Callable[[int, float], float],
+) -> None:
     """Draw what a regression of the run times says, behind the curve."""
     middle = _mid(points, prediction, beside)
     if beside is None or len(middle) < 2:
         return
     base = float(base_of(prediction, checked_rows(prediction))["time_s"])
-    ends = [(n, base / high, base / low) for n, low, high in
-            zip(beside.counts, beside.low, beside.high, strict=True) if low > 0]
-    svg.polygon([*((x(n), y(n, top)) for n, _, top in ends),
-                 *((x(n), y(n, bottom)) for n, bottom, _ in reversed(ends))], "otherband")
+    ends = [
+        (n, base / high, base / low)
+        for n, low, high in zip(beside.counts, beside.low, beside.high, strict=True)
+        if low > 0
+    ]
+    svg.polygon(
+        [
+            *((x(n), y(n, top)) for n, _, top in ends),
+            *((x(n), y(n, bottom)) for n, bottom, _ in reversed(ends)),
+        ],
+        "otherband",
+    )
     svg.polyline([(x(n), y(n, value)) for n, value in middle], "otherline")
 
 
-def _series(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale, y: Scale,
-            value_of: Callable[[Point, float], float], rising: bool) -> None:
+def _series(
+    svg: Svg,
+    prediction: Mapping[str, Any],
+    points: Sequence[Point],
+    x: Scale,
+    y: Scale,
+    value_of: Callable[[Point, float], float],
+    rising: bool,
+) -> None:
     """Draw interval, curve, marks, and a box of numbers for each count."""
     bounded = [p for p in points if p.low is not None and p.high is not None]
     if len(bounded) > 1:
-        svg.polygon([*((x(p.n), y(value_of(p, p.high or 0.0))) for p in bounded),
-                     *((x(p.n), y(value_of(p, p.low or 0.0))) for p in reversed(bounded))], "band")
+        svg.polygon(
+            [
+                *((x(p.n), y(value_of(p, p.high or 0.0))) for p in bounded),
+                *((x(p.n), y(value_of(p, p.low or 0.0))) for p in reversed(bounded)),
+            ],
+            "band",
+        )
     elif bounded and bounded[0].low != bounded[0].high:
         only = bounded[0]
-        svg.line((x(only.n), y(value_of(only, only.low or 0.0))),
-                 (x(only.n), y(value_of(only, only.high or 0.0))), "whisker")
+        svg.line(
+            (x(only.n), y(value_of(only, only.low or 0.0))),
+            (x(only.n), y(value_of(only, only.high or 0.0))),
+            "whisker",
+        )
     warning = warning_of(prediction)
     if warning:
         svg.path(hatching(edges_of(points, x, lambda p, value: y(value_of(p, value)))), "hatch")
-    svg.polyline([(x(p.n), y(value_of(p, p.speedup))) for p in points],
-                 "curve untrusted" if warning else "curve")
+    svg.polyline(
+        [(x(p.n), y(value_of(p, p.speedup))) for p in points],
+        "curve untrusted" if warning else "curve",
+    )
     best = None if warning else count(mapping(prediction.get("recommended")).get("n"))
     for point in points:
         place = x(point.n), y(value_of(point, point.speedup))
@@ -170,12 +230,22 @@ def _best(svg: Svg, x: float, y: float, rising: bool) -> None:
     """Name the recommended count on the side where no curve is."""
     right = x < WIDTH - RIGHT - 90
     below = rising == right
-    svg.text(x + 12 if right else x - 12, y + 24 if below else y - 14, "worth using",
-             "bestname", "start" if right else "end")
+    svg.text(
+        x + 12 if right else x - 12,
+        y + 24 if below else y - 14,
+        "worth using",
+        "bestname",
+        "start" if right else "end",
+    )
 
 
-def _hits(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale,
-          y: Callable[[Point], float]) -> None:
+def _hits(
+    svg: Svg,
+    prediction: Mapping[str, Any],
+    points: Sequence[Point],
+    x: Scale,
+    y: Callable[[Point], float],
+) -> None:
     """Make each count a column that shows its numbers when the pointer is there."""
     rows = checked_rows(prediction)
     places = [x(point.n) for point in points]
@@ -193,13 +263,14 @@ def _hits(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: S
 
 def _tip(point: Point, row: Mapping[str, Any]) -> list[str]:
     ends = interval_of(row)
-    told = [f"{processes(point.n)}, {'measured' if point.measured else 'predicted'}",
-            f"time {seconds(row['time_s'])}" + ("" if ends == NOT_KNOWN else f"  ({ends})"),
-            f"speedup {factor(point.speedup)}", f"efficiency {percent(row['efficiency'])}"]
+    told = [
+        f"{processes(point.n)}, {'measured' if point.measured else 'predicted'}",
+        f"time {seconds(row['time_s'])}" + ("" if ends == NOT_KNOWN else f"  ({ends})"),
+        f"speedup {factor(point.speedup)}",
+        f"efficiency {percent(row['efficiency'])}",
+    ]
     if point.low is not None and point.high is not None and point.low != point.high:
         told[2] += f"  ({factor(point.low)} to {factor(point.high)})"
     if point.measured and point.model is not None:
         told.append(f"by the model {factor(point.model)}")
     return told
-
-

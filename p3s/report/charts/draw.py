@@ -28,12 +28,20 @@ class Svg:
     ``above``: lines of a warning that stand above the picture, which is as high as without.
     """
 
-    def __init__(self, width: float, height: float, label: str, kind: str = "chart",
-                 above: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        width: float,
+        height: float,
+        label: str,
+        kind: str = "chart",
+        above: Sequence[str] = (),
+    ) -> None:
         self.width, self.height = width, height
         top = LINE * len(above)
-        self.parts = [f'<svg class="{kind}" viewBox="0 {at(-top)} {at(width)} {at(height + top)}" '
-                      f'role="img" aria-label="{escape(label)}">']
+        self.parts = [
+            f'<svg class="{kind}" viewBox="0 {at(-top)} {at(width)} {at(height + top)}" '
+            f'role="img" aria-label="{escape(label)}">'
+        ]
         for k, line in enumerate(above):
             self.text(4.0, LINE * (k + 0.75) - top, line, "warning")
 
@@ -52,16 +60,20 @@ class Svg:
     def line(self, start: tuple[float, float], stop: tuple[float, float], kind: str) -> None:
         """Draw a straight line."""
         (x1, y1), (x2, y2) = start, stop
-        self.parts.append(f'<line class="{kind}" x1="{at(x1)}" y1="{at(y1)}" x2="{at(x2)}" '
-                          f'y2="{at(y2)}"/>')
+        self.parts.append(
+            f'<line class="{kind}" x1="{at(x1)}" y1="{at(y1)}" x2="{at(x2)}" y2="{at(y2)}"/>'
+        )
 
-    def rect(self, x: float, y: float, width: float, height: float, kind: str,
-             title: str = "") -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, kind: str, title: str = ""
+    ) -> None:
         """Draw a rectangle; one without an area is left out."""
         if width <= 0 or height <= 0:
             return
-        head = (f'<rect class="{kind}" x="{at(x)}" y="{at(y)}" width="{at(max(width, 0.1))}" '
-                f'height="{at(max(height, 0.1))}"')
+        head = (
+            f'<rect class="{kind}" x="{at(x)}" y="{at(y)}" width="{at(max(width, 0.1))}" '
+            f'height="{at(max(height, 0.1))}"'
+        )
         self.parts.append(f"{head}>{_title(title)}</rect>" if title else f"{head}/>")
 
     def circle(self, x: float, y: float, radius: float, kind: str, title: str = "") -> None:
@@ -101,8 +113,10 @@ class Svg:
         x0 = max(min(x0, right - wide), left)
         y0 = min(max(y - high / 2, 2), self.height - high - 2)
         self.group("tip")
-        self.parts.append(f'<rect class="tipbox" x="{at(x0)}" y="{at(y0)}" width="{at(wide)}" '
-                          f'height="{at(high)}" rx="5"/>')
+        self.parts.append(
+            f'<rect class="tipbox" x="{at(x0)}" y="{at(y0)}" width="{at(wide)}" '
+            f'height="{at(high)}" rx="5"/>'
+        )
         for k, line in enumerate(texts):
             self.text(x0 + 9, y0 + 18 + 17 * k, line, "tiphead" if k == 0 else "tiptext")
         self.end()

@@ -43,8 +43,12 @@ def interval_chart(parts: Sequence[IntervalPart], whole: tuple[float, float] | N
     if whole is not None:
         shown.append(("all together", *whole, "chosen"))
     ends = [100 * (v - 1) for _, low, high, _ in shown for v in (low, high)]
-    svg, x = _lines([name for name, *_ in shown], min(0.0, *ends), max(0.0, *ends),
-                    "How much each part widens the interval of the run time")
+    svg, x = _lines(
+        [name for name, *_ in shown],
+        min(0.0, *ends),
+        max(0.0, *ends),
+        "How much each part widens the interval of the run time",
+    )
     for tick in x.ticks(6):
         _tick(svg, x(tick), len(shown), _signed(tick))
     svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(shown)), "axis")
@@ -52,8 +56,14 @@ def interval_chart(parts: Sequence[IntervalPart], whole: tuple[float, float] | N
         place = TOP + LINE * (k + 0.5)
         _name(svg, name, place, kind)
         left, right = x(100 * (low - 1)), x(100 * (high - 1))
-        svg.rect(left, place - 7, max(right - left, 1.5), 14, f"widen {kind}",
-                 f"{name}: {100 * (low - 1):+.1f} % to {100 * (high - 1):+.1f} %")
+        svg.rect(
+            left,
+            place - 7,
+            max(right - left, 1.5),
+            14,
+            f"widen {kind}",
+            f"{name}: {100 * (low - 1):+.1f} % to {100 * (high - 1):+.1f} %",
+        )
     return svg.markup()
 
 
@@ -76,8 +86,14 @@ def residual_chart(residuals: Sequence[Residual]) -> str:
         _name(svg, names[k], place, "other")
         kind = "measured" if each.representative else "model"
         svg.line((x(0.0), place), (x(by), place), "range other")
-        svg.rect(x(by) - 4.5, place - 4.5, 9, 9, kind,
-                 f"{processes(each.n)}, {each.what}: {by:+.1f} % of the model")
+        svg.rect(
+            x(by) - 4.5,
+            place - 4.5,
+            9,
+            9,
+            kind,
+            f"{processes(each.n)}, {each.what}: {by:+.1f} % of the model",
+        )
     return svg.markup()
 
 
@@ -94,8 +110,14 @@ def shares_chart(shares: Shares) -> str:
         at, whole = left, sum(values)
         for k in range(len(shares.names)):
             wide = (WIDTH - left - 4) * values[k] / whole
-            svg.rect(at, top, wide, 20, f"bar {verdict_class(shares.names[k])}",
-                     f"{shares.names[k]}: {percent(values[k])} of the {kind}")
+            svg.rect(
+                at,
+                top,
+                wide,
+                20,
+                f"bar {verdict_class(shares.names[k])}",
+                f"{shares.names[k]}: {percent(values[k])} of the {kind}",
+            )
             if wide > (len(shares.names[k]) + 9) * LETTER:
                 svg.text(at + 8, top + 14.5, f"{shares.names[k]} {percent(values[k])}", "onbar")
             at += wide
@@ -105,8 +127,9 @@ def shares_chart(shares: Shares) -> str:
 def verdict_class(name: str) -> str:
     """Return the class of a verdict's colour."""
     at = verdict_order(name)[0]
-    return ("v-exact", "v-fitted", "v-fitted", "v-stat", "v-doubt", "v-none", "v-none",
-            "v-doubt")[at]
+    return ("v-exact", "v-fitted", "v-fitted", "v-stat", "v-doubt", "v-none", "v-none", "v-doubt")[
+        at
+    ]
 
 
 def _signed(value: float) -> str:

@@ -72,8 +72,9 @@ def nice_top(value: float, most: int = 6) -> float:
     return step * math.ceil(value / step - 1e-9)
 
 
-def log_ends(values: Sequence[float], base: float = 2.0, decades: float = 16.0
-             ) -> tuple[float, float]:
+def log_ends(
+    values: Sequence[float], base: float = 2.0, decades: float = 16.0
+) -> tuple[float, float]:
     """Return powers of ``base`` around all values above zero, at most 2**decades apart."""
     some = [value for value in values if value > 0 and math.isfinite(value)]
     if not some:
@@ -85,8 +86,9 @@ def log_ends(values: Sequence[float], base: float = 2.0, decades: float = 16.0
     return (low, high) if high > low else (low / base, high * base)
 
 
-def spaced(places: Sequence[float], texts: Sequence[str], gap: float = 8.0,
-           letter: float = 6.6) -> list[bool]:
+def spaced(
+    places: Sequence[float], texts: Sequence[str], gap: float = 8.0, letter: float = 6.6
+) -> list[bool]:
     """Tell which labels have room beside each other; the last one always stays."""
     keep = [False] * len(places)
     if not places:

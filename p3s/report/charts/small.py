@@ -37,16 +37,25 @@ def phase_chart(curves: PhaseCurves) -> str:
             run = []
         for n, value in zip(curves.counts, part, strict=True):
             if value is not None and value >= low:
-                svg.circle(x(n), y(value), 2.8, "dot",
-                           f"{processes(n)}, {KIND_NAMES[kind]}: {seconds(value)}")
+                svg.circle(
+                    x(n),
+                    y(value),
+                    2.8,
+                    "dot",
+                    f"{processes(n)}, {KIND_NAMES[kind]}: {seconds(value)}",
+                )
         svg.end()
     return svg.markup()
 
 
 def _power(value: float) -> str:
     """Return a power of ten seconds as short as it can be."""
-    for limit, by, unit in ((0.9e-6, 1e9, "ns"), (0.9e-3, 1e6, "µs"), (0.9, 1e3, "ms"),
-                            (0.9e4, 1.0, "s")):
+    for limit, by, unit in (
+        (0.9e-6, 1e9, "ns"),
+        (0.9e-3, 1e6, "µs"),
+        (0.9, 1e3, "ms"),
+        (0.9e4, 1.0, "s"),
+    ):
         if value < limit or unit == "s" and value < 0.9e7:
             return f"{value * by:,.0f} {unit}"
     return f"{value:.0e} s".replace("e+0", "e").replace("e+", "e")

@@ -15,8 +15,11 @@ LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
 
 #: Names of the measures in the order of the page, and what the bars are.
 MEASURES = {
-    "core": ("core time", "processes x run time: bars as high as the first one would be perfect "
-                          "scaling, what is above its dashed line is lost"),
+    "core": (
+        "core time",
+        "processes x run time: bars as high as the first one would be perfect "
+        "scaling, what is above its dashed line is lost",
+    ),
     "time": ("run time", "of the model; the thin line is its interval"),
     "share": ("share", "of the run time"),
 }
@@ -32,8 +35,11 @@ class Legend:
 
 def kind_legend(stacks: Stacks) -> list[Legend]:
     """Return the parts of the time that occur."""
-    return [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in KINDS
-            if any(kind in row.kinds for row in stacks.rows)]
+    return [
+        Legend(f"k-{kind}", KIND_NAMES[kind])
+        for kind in KINDS
+        if any(kind in row.kinds for row in stacks.rows)
+    ]
 
 
 def phase_legend(stacks: Stacks) -> list[Legend]:
@@ -52,8 +58,11 @@ def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
     bars = [_segments(stacks, row, by_phase) for row in stacks.rows]
     factors = [_factor(row, bar, measure) for row, bar in zip(stacks.rows, bars, strict=True)]
     tops = [sum(value for _, _, value in bar) * by for bar, by in zip(bars, factors, strict=True)]
-    ends = [row.high * by for row, by in zip(stacks.rows, factors, strict=True)
-            if row.high is not None and measure == "time"]
+    ends = [
+        row.high * by
+        for row, by in zip(stacks.rows, factors, strict=True)
+        if row.high is not None and measure == "time"
+    ]
     high = 1.0 if measure == "share" else nice_top(max([*tops, *ends], default=0.0))
     y = Linear(0.0, high, HEIGHT - BOTTOM, TOP)
     for tick in y.ticks():
@@ -69,12 +78,22 @@ def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
         below = 0.0
         for kind, name, value in bar:
             upper = below + value * by
-            svg.rect(centres[k] - width / 2, y(upper), width, y(below) - y(upper), f"bar {kind}",
-                     f"{processes(row.n)}, {name}: {_title(row, value, bar, measure)}")
+            svg.rect(
+                centres[k] - width / 2,
+                y(upper),
+                width,
+                y(below) - y(upper),
+                f"bar {kind}",
+                f"{processes(row.n)}, {name}: {_title(row, value, bar, measure)}",
+            )
             below = upper
         edge = y(below)
-        if measure == "time" and row.low is not None and row.high is not None \
-                and row.high > row.low:
+        if (
+            measure == "time"
+            and row.low is not None
+            and row.high is not None
+            and row.high > row.low
+        ):
             svg.line((centres[k], y(row.low)), (centres[k], y(row.high)), "whisker")
             edge = min(edge, y(row.high))
         if measure != "share" and keep[k]:
@@ -96,8 +115,10 @@ Segments = Sequence[tuple[str, str, float]]
 def _segments(stacks: Stacks, row: Stack, by_phase: bool) -> Segments:
     """Return (class, name, seconds) of a bar from the bottom up."""
     if by_phase:
-        return [(_colour(k, stacks), name, value)
-                for k, (name, value) in enumerate(zip(stacks.names, row.phases, strict=True))]
+        return [
+            (_colour(k, stacks), name, value)
+            for k, (name, value) in enumerate(zip(stacks.names, row.phases, strict=True))
+        ]
     return [(f"k-{kind}", KIND_NAMES[kind], value) for kind, value in row.kinds.items()]
 
 
