@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 from p3s.version import __version__
 
 if TYPE_CHECKING:
-    from p3s.report.notebook import Prediction
+    from p3s.api import Prediction, Study
+    from p3s.api import open_study as open
 
-__all__ = ["Prediction", "__version__"]
+__all__ = ["Prediction", "Study", "__version__", "open"]
 
 
 def __getattr__(name: str) -> Any:
     """Return what is public here when it is asked for; ``import p3s`` alone imports nothing."""
-    if name != "Prediction":
+    if name not in ("Prediction", "Study", "open"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from p3s.report.notebook import Prediction
+    from p3s import api
 
-    return Prediction
+    return api.open_study if name == "open" else getattr(api, name)

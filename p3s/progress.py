@@ -15,5 +15,5 @@ class Progress:
     def done(self, text: str) -> None:
         """Say that a step has ended."""
 
-    def note(self, text: str) -> None:
-        """Say something that the user should know."""
+    def say(self, text: str) -> None:
+        """Say something that the user should know, in one line."""

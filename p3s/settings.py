@@ -10,7 +10,7 @@ from pathlib import Path
 
 from p3s.errors import P3SError, UsageError
 from p3s.host.placeholders import EXTENTS
-from p3s.study import Study
+from p3s.study import Study, read_json
 
 #: Value of every parameter, by name.
 Setting = Mapping[str, Fraction]
@@ -191,3 +191,12 @@ def sources(study: Study) -> list[Study]:
     if found is None or not study.manifest().get("derived"):
         return []
     return [at for _, at in settings_in(found[0])]
+
+
+def counts_behind(study: Study) -> list[int]:
+    """Return the counts a study's model rests on: its own, or those of the values it is from."""
+    own = study.signature_counts()
+    if not sources(study):
+        return own
+    behind = read_json(study.model_path, "p3s.model")["counts"]
+    return sorted({*own, *(int(n) for n in behind)})

@@ -21,7 +21,7 @@ from p3s.characterize.store import VERSION
 from p3s.cli.main import run
 from p3s.cli.report import _say_outdated
 from p3s.errors import P3SError
-from p3s.pipeline import is_stale
+from p3s.pipeline.stages import is_stale
 from p3s.predict.saved import Prediction
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
@@ -162,9 +162,9 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
 
     monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
     monkeypatch.setattr("p3s.host.command.parse", stand_in.parse)
-    monkeypatch.setattr("replay.run", stand_in.replay)
+    monkeypatch.setattr("p3s.replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
-    monkeypatch.setattr("p3s.cli.before.scaled_bytes", lambda *_: 0)
+    monkeypatch.setattr("p3s.pipeline.room.scaled_bytes", lambda *_: 0)
     monkeypatch.setattr("p3s.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)

@@ -18,10 +18,10 @@ from test_reasons import run_of
 import p3s
 from p3s.artefacts import write_json
 from p3s.cli.common import progress
-from p3s.cli.costs import Request, basis_of
 from p3s.cli.main import run
 from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
-from p3s.pipeline import too_few
+from p3s.pipeline.basis import Request, basis_of
+from p3s.pipeline.stages import too_few
 from p3s.predict import compose
 from p3s.predict.reasons import reasons_in
 from p3s.replay.settings import ReplaySettings

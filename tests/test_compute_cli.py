@@ -15,7 +15,7 @@ import timed_study as ts
 from p3s.characterize.times import _save
 from p3s.cli.common import Progress
 from p3s.cli.main import run
-from p3s.pipeline import ensure_compute, ensure_model, ensure_scaled
+from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 from p3s.study import Study, read_json
 
 CELLS = 1 << 20

@@ -205,7 +205,7 @@ LAUNCH = ["mpiexec", "-n", "{np}", "./my app", "--nx=97"]
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     made = Study.create(tmp_path / "a study", LAUNCH)
-    monkeypatch.setattr("p3s.pipeline.ensure_model", lambda *_, **__: None)
+    monkeypatch.setattr("p3s.pipeline.stages.ensure_model", lambda *_, **__: None)
     write_json(made.model_path, models.built("halo3d"))
     return made
 

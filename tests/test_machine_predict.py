@@ -77,7 +77,7 @@ def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
         rows = [(r, p["phase"], 1e3, 0.9e3, 1.1e3) for r in range(n) for p in phases]
         put_replay(study, n, rows, nodes=["node0", "node0"])
 
-    monkeypatch.setattr("p3s.pipeline.run_replay", replayed)
+    monkeypatch.setattr("p3s.pipeline.stages.run_replay", replayed)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     found = made["study"]
     assert isinstance(found, Study)
@@ -147,7 +147,7 @@ def test_what_is_missing_is_said_before_anything_is_measured(
     def never(*_: Any) -> None:
         raise AssertionError("replayed")
 
-    monkeypatch.setattr("p3s.pipeline.run_replay", never)
+    monkeypatch.setattr("p3s.pipeline.stages.run_replay", never)
     target = made["root"] / "slow.json"
     args = ["predict", str(study.root), "-n", "1000", "--machine"]
     own = study.root / "machine.json"

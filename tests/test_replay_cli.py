@@ -32,7 +32,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     collectives(8).write(made.scaled_dir(8))
     ring(4, work=1e6).write(made.scaled_dir(4))
     for stage in ("model", "compute", "scaled"):
-        monkeypatch.setattr(f"p3s.pipeline.ensure_{stage}", lambda *_, **__: None)
+        monkeypatch.setattr(f"p3s.pipeline.stages.ensure_{stage}", lambda *_, **__: None)
     monkeypatch.setattr("p3s.replay.launch.launcher.find_mpi", no_mpi)
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
         monkeypatch.delenv(name, raising=False)

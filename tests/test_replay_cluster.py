@@ -211,8 +211,8 @@ def test_clusters_live_side_by_side_and_leave_nothing(tmp_path: Path) -> None:
             assert one.hosts[0] in said
             left = subprocess.Popen(one.command(1, "sleep", "1000"), start_new_session=True)
             deadline = time.monotonic() + TIMEOUT_S
-            while not one.processes() and time.monotonic() < deadline:
-                time.sleep(0.02)
+            while one.processes() != [left.pid] and time.monotonic() < deadline:
+                time.sleep(0.02)  # what starts it may still be there
             assert one.processes() == [left.pid]
             one.stop()
             assert left.wait(TIMEOUT_S) != 0

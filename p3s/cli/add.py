@@ -35,7 +35,7 @@ def add(
     """
     from p3s.characterize import characterize
     from p3s.gather import check_runs, put_runs
-    from p3s.pipeline import MIN_COUNTS
+    from p3s.pipeline.stages import MIN_COUNTS
 
     found = check_runs(study_dir, list(run_dirs), launcher_words(ctx) or None)
     study = put_runs(study_dir, found, force=force)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from p3s.cli.common import check_template
-from p3s.cli.costs import AUTO, REPLAYED, Request, several_nodes
 from p3s.cli.runs import check_counts, program_of
 from p3s.errors import P3SError, UsageError
-from p3s.pipeline import MIN_COUNTS
+from p3s.pipeline.basis import AUTO, REPLAYED, Request, several_nodes
+from p3s.pipeline.room import check_room
+from p3s.pipeline.stages import MIN_COUNTS
 from p3s.study import Study
 
 #: Free space below which nothing is begun: signatures, model and scaled traces of small programs.
 LEAST_FREE = 16 << 20
-#: Bytes of a row of a scaled trace; packed they are fewer.
-ROW_BYTES = 32
-#: Ranks whose rows are counted to tell how many all have.
-_SAMPLE = 64
 
 
 def check_request(
@@ -37,7 +32,7 @@ def check_request(
         raise UsageError(f"-n {counts[-1]}: more than {MOST_RANKS:,} processes cannot be predicted")
     rules_of(request.settings.collectives)
     if request.network:
-        from p3s.cli.costs import measured_file
+        from p3s.pipeline.basis import measured_file
 
         if measured_file(request.network) is None:
             cluster_of(request.network)
@@ -102,7 +97,7 @@ def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> N
 def check_study(study: Study) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
     from p3s.cli.params import has_parameters
-    from p3s.pipeline import too_few
+    from p3s.pipeline.stages import too_few
     from p3s.settings import sources
 
     if has_parameters(study.root):
@@ -110,41 +105,3 @@ def check_study(study: Study) -> None:
     there = sorted({*study.counts(), *study.signature_counts()})
     if len(there) < MIN_COUNTS and not study.model_path.exists() and not sources(study):
         raise P3SError(too_few(study, there))
-
-
-def check_room(root: Path, needed: int, what: str = "a study") -> None:
-    """Raise P3SError where a directory cannot be written or has no room."""
-    place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise P3SError(f"{root}: {place} cannot be written; name another study directory")
-    free = shutil.disk_usage(place).free
-    if free < needed:
-        raise P3SError(
-            f"{root}: {_size(free)} are free, {what} needs {_size(needed)}; make room, "
-            "or name a directory on another disk"
-        )
-
-
-def check_scaled_room(study: Study, counts: Sequence[int]) -> None:
-    """Raise P3SError where the scaled traces of ``counts`` do not fit on the disk."""
-    needed = sum(scaled_bytes(study, n) for n in counts)
-    named = ", ".join(map(str, counts))
-    check_room(study.root, max(needed, 1), f"the scaled trace of {named} processes")
-
-
-def scaled_bytes(study: Study, n: int) -> int:
-    """Return how large the scaled trace of ``n`` processes becomes at most, from some ranks."""
-    import numpy as np
-
-    from p3s.model.evaluate import Evaluator
-    from p3s.model.stage import load
-
-    some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
-    rows = len(Evaluator(load(study.root), n).rows(some).rank)
-    return int(rows / len(some) * n * ROW_BYTES)
-
-
-def _size(nbytes: float) -> str:
-    from p3s.machine.show import size_text
-
-    return size_text(nbytes)

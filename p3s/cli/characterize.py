@@ -98,7 +98,7 @@ def characterize(
     from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
-    from p3s.pipeline import MIN_COUNTS
+    from p3s.pipeline.stages import MIN_COUNTS
     from p3s.signature_runner.recording import recording
     from p3s.study import Study
 

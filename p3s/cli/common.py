@@ -73,7 +73,7 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
 
 def say_doubts(study: Study, counts: Sequence[int]) -> None:
     """Say which counts the program may not run at, where what it was traced at tells."""
-    from p3s.pipeline import doubted
+    from p3s.pipeline.stages import doubted
 
     for n, why in doubted(study, counts).items():
         say(f"n={n}: {why}")
@@ -220,9 +220,9 @@ class Progress(progress_.Progress):
         else:
             say(text)
 
-    def note(self, text: str) -> None:
-        """Say something that the user should know."""
-        say(f"note: {text}")
+    def say(self, text: str) -> None:
+        """Say something that the user should know, in one line."""
+        say(text)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def explain(
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
     from p3s.model.stage import load
-    from p3s.pipeline import ensure_model
+    from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
     from p3s.study import Study
     from p3s.trace.sites import resolve_sites

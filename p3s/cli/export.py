@@ -173,7 +173,7 @@ def _turns(text: str) -> int | None:
 
 def _ensure_scaled(study: Any, n: int, bar: Any) -> None:
     """Make what the scaled trace rests on, and it, where they are missing or out of date."""
-    from p3s.pipeline import ensure_compute, ensure_model, ensure_scaled
+    from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled
 
     if study.signature_counts() or study.gone_counts():
         ensure_model(study, bar)

@@ -254,7 +254,7 @@ def _matched(study: Study) -> dict[str, Any] | None:
     The runs are in place by now: what is wrong with the model is said, and is no failure.
     """
     from p3s.model.stage import load
-    from p3s.pipeline import is_stale
+    from p3s.pipeline.stages import is_stale
     from p3s.small_runs.summary import write
 
     signatures = [study.signature_path(np) for np in study.signature_counts()]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, Progress, emit_json, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    pass
 
 EPILOG = """\b
 Example:
@@ -225,27 +224,3 @@ def compare(
     else:
         out(render(result))
     return 0
-
-
-def prepare(study: Study, machine: Path, base: Path | None) -> Study:
-    """Return the study of another machine, with its moved laws; what is missing ends it here."""
-    from p3s.predict.other_machine import prepare as write
-
-    return write(study, machine, base)
-
-
-def elsewhere(
-    study: Study, made: Study, counts: Sequence[int], bar: Progress, told: dict[str, Any]
-) -> dict[str, Any]:
-    """Predict on another machine, whose study ``made`` is.
-
-    ``told``: as p3s.predict.predict is told. Replays of ``study``, where there are any, count for
-    the other machine too.
-    """
-    from p3s.pipeline import ensure_scaled
-    from p3s.predict.other_machine import compose, widen
-
-    for n in counts:
-        ensure_scaled(made, n, bar)
-        widen(made, n)
-    return compose(study, made, counts, told)

@@ -88,7 +88,7 @@ def model(
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.commands import Commands, count_to_predict
-    from p3s.pipeline import ensure_compute, ensure_model
+    from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.predict.doubts import missed
     from p3s.study import Study, read_json
 
@@ -190,7 +190,7 @@ def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
 
 def stated_without(study: Study, without: str, back: str) -> list[int]:
     """Return the counts that are left out once --without and --with are obeyed."""
-    from p3s.pipeline import MIN_COUNTS
+    from p3s.pipeline.stages import MIN_COUNTS
 
     have, before = study.complete_counts(), study.left_out()
     gone = parse_counts(without, "--without") if without else []
@@ -222,7 +222,7 @@ def _show_compute(
 ) -> None:
     """Print the compute model as a page, as CSV or as it is."""
     from p3s.costs.stage import load
-    from p3s.pipeline import check_times
+    from p3s.pipeline.stages import check_times
     from p3s.report import compute as page
 
     found = load(study.root)

@@ -33,7 +33,7 @@ def next_(
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s import commands
     from p3s.model.stage import load
-    from p3s.pipeline import ensure_model
+    from p3s.pipeline.stages import ensure_model
     from p3s.small_runs.propose import default_target, propose
 
     wanted_n = _target(target)

@@ -27,9 +27,9 @@ from p3s.study import Study
 from p3s.text import table
 
 if TYPE_CHECKING:
-    from p3s.cli.costs import Request
     from p3s.cli.counts import Asked
     from p3s.model.grid.stated import Extents
+    from p3s.pipeline.basis import Request
     from p3s.signature_runner.recording import Recording
 
 VALUES = typer.Option(
@@ -305,7 +305,7 @@ def has_parameters(root: Path) -> bool:
 def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[str, Any]:
     """Fit the models of all values and the laws of the parameters where missing or out of date."""
     from p3s.parameters import build, family_path, load
-    from p3s.pipeline import ensure_model, ensure_signatures, is_stale
+    from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
     from p3s.settings import MIN_COUNTS, setting_name, settings_in
 
     inputs = []
@@ -404,11 +404,11 @@ def weak(
     only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
-    from p3s import pipeline
-    from p3s.cli.costs import basis_of, told_of
     from p3s.commands import Commands
     from p3s.parameters import instantiate
     from p3s.parameters.weak import parse_laws, settings_along
+    from p3s.pipeline import stages as pipeline
+    from p3s.pipeline.basis import basis_of, told_of
     from p3s.predict.estimates import choose, estimates
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
@@ -543,15 +543,3 @@ def _base(
     return {
         name: given[name][0] if name in given else min(s[name] for s in traced) for name in names
     }
-
-
-def counts_behind(study: Study) -> list[int]:
-    """Return the counts a study's model rests on: its own, or those of the values it is from."""
-    from p3s.settings import sources
-    from p3s.study import read_json
-
-    own = study.signature_counts()
-    if not sources(study):
-        return own
-    behind = read_json(study.model_path, "p3s.model")["counts"]
-    return sorted({*own, *(int(n) for n in behind)})

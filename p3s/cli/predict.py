@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,7 +19,6 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
-    say_doubts,
     say_reasons,
 )
 from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY
@@ -30,10 +29,8 @@ from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
-    from p3s.cli.costs import Request
     from p3s.cli.counts import Asked, Grids
     from p3s.model.grid.stated import Extents
-    from p3s.study import Study
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
 
@@ -86,7 +83,8 @@ def predict(
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import params
     from p3s.cli.before import check_launcher, check_request, check_study
-    from p3s.cli.costs import request_of
+    from p3s.pipeline.basis import request_of
+    from p3s.pipeline.predicting import predicted
     from p3s.predict.reasons import reasons_in
     from p3s.report.places import places_of
     from p3s.report.terminal import render
@@ -127,70 +125,22 @@ def predict(
             keep_dims(
                 outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
             )
-        study, result = _predicted(study_dir, wanted, request, machine, base, knee, only, bar)
+        study, result = predicted(
+            Study.open(study_dir),
+            wanted,
+            request,
+            bar,
+            machine=machine,
+            base=base,
+            knee=knee,
+            only=only,
+        )
     if json_:
         emit_json(result)
     else:
         out(render(result, places_of(study)))
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(reasons_in(result), told=not json_) or (3 if partial else 0)
-
-
-def _predicted(
-    root: Path,
-    wanted: list[int],
-    request: Request,
-    machine: Path | None,
-    base: Path | None,
-    knee: float,
-    only: bool,
-    bar: Progress,
-) -> tuple[Study, dict[str, Any]]:
-    """Make what is missing and predict; return the study that holds the prediction, and it."""
-    from p3s import pipeline
-    from p3s.cli import params
-    from p3s.cli.before import check_scaled_room
-    from p3s.cli.costs import basis_of, told_of
-    from p3s.cli.machine import elsewhere, prepare
-    from p3s.predict import predict as make_prediction
-    from p3s.study import Study
-
-    study = Study.open(root)
-    pipeline.ensure_model(study, bar)
-    pipeline.ensure_compute(study, bar)
-    pipeline.check_times(study)
-    made = None if machine is None else prepare(study, machine, base)
-    before = [] if only else pipeline.earlier_counts(made or study, bar)
-    earlier = sorted({*before} - {*wanted})
-    if earlier:
-        say(f"predicted again with them: {', '.join(map(str, earlier))} (--only leaves them out)")
-    say_doubts(study, wanted)
-    asked = sorted({*wanted, *earlier})
-    every = sorted({*asked, *params.counts_behind(study)})
-    unwritten = [n for n in every if pipeline.scaled_is_missing(study, n)]
-    check_scaled_room(study, unwritten)
-    bar.expect(len(unwritten) + len(every))
-    for n in unwritten:
-        pipeline.ensure_scaled(study, n, bar)
-    file = pipeline.machine_file(made or study)
-    basis = basis_of(request, dict.fromkeys(every, study), asked, file)
-    if told_of(basis):
-        say(told_of(basis))
-    if basis.replay:
-        pipeline.ensure_replays(study, every, request.settings, bar)
-    told: dict[str, Any] = {
-        "threshold": knee,
-        "estimator": basis.estimator,
-        "machine": basis.machine or file,
-        "setting": pipeline.setting_of(request.settings, basis.network),
-        "stale": pipeline.stale_replays(study, every),
-        "say": lambda text: bar.start(f"predicting: {text}"),
-        "done": lambda name, n: bar.done(f"n={n}: simulated ({name})"),
-    }
-    bar.start("predicting")
-    if made is not None:
-        return made, elsewhere(study, made, every, bar, told)
-    return study, make_prediction(study, every, **told)
 
 
 @dataclass(frozen=True)
@@ -210,7 +160,7 @@ class _Plan:
 def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
     """Return which counts are to be traced: those that the study lacks."""
     from p3s.cli.counts import Asked, chosen, grids_of, parse_asked
-    from p3s.pipeline import MIN_COUNTS
+    from p3s.pipeline.stages import MIN_COUNTS
     from p3s.study import Study
 
     existing = Study.find(root)
@@ -229,7 +179,7 @@ def _trace_missing(
     """Trace the counts that the study lacks; tells whether a count failed."""
     from p3s.cli.counts import trace_asked, warn
     from p3s.cli.runs import reasons, trace_counts
-    from p3s.pipeline import MIN_COUNTS
+    from p3s.pipeline.stages import MIN_COUNTS
     from p3s.study import Study
 
     existing = Study.find(root)

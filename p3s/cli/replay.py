@@ -169,7 +169,7 @@ def replay(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
-    from p3s.pipeline import ensure_compute, ensure_model, ensure_scaled, run_replay
+    from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, run_replay
     from p3s.study import Study
 
     wanted = parse_counts(counts)

@@ -42,8 +42,9 @@ def scale(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
-    from p3s.cli.before import check_scaled_room, check_study
-    from p3s.pipeline import ensure_compute, ensure_model
+    from p3s.cli.before import check_study
+    from p3s.pipeline.room import check_scaled_room
+    from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.program import scaled_dir, write_scaled
     from p3s.study import Study
 

@@ -62,7 +62,7 @@ def validate(
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
-    from p3s.pipeline import ensure_model
+    from p3s.pipeline.stages import ensure_model
     from p3s.predict.reasons import reasons_in
 
     wanted = parse_counts(count)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from p3s.commands import Commands, count_to_predict
 from p3s.errors import Damaged, P3SError
@@ -78,7 +78,7 @@ class Prediction:
     source: Path | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any], source: Path | None = None) -> Prediction:
+    def of(cls, data: Mapping[str, Any], source: Path | None = None) -> Self:
         """Return a prediction made of a file's content; raises Damaged where it makes no sense."""
         wrong = first_problem(data, load_schema("prediction-3")) or _disorder(data)
         if wrong:
@@ -86,7 +86,7 @@ class Prediction:
         return cls(data, source)
 
     @classmethod
-    def load(cls, path: Path | str) -> Prediction:
+    def load(cls, path: Path | str) -> Self:
         """Read the prediction of a study directory, or a prediction.json.
 
         Raises P3SError, in one line, when there is none, when it is damaged or of another version.

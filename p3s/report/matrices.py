@@ -43,9 +43,9 @@ def matrices_of(study: Study, largest: int) -> list[MatrixView]:
     found = []
     counts = study.signature_counts()
     if counts:
-        found.append(_view(f"Traced, {processes(max(counts))}", _traced(study, max(counts))))
+        found.append(_view(f"Traced, {processes(max(counts))}", traced_matrix(study, max(counts))))
     if largest not in counts:
-        found.append(_view(f"Predicted, {processes(largest)}", _scaled(study, largest)))
+        found.append(_view(f"Predicted, {processes(largest)}", scaled_matrix(study, largest)))
     return [view for view in found if view is not None]
 
 
@@ -61,7 +61,7 @@ def _view(title: str, found: CommMatrix | str | None) -> MatrixView | None:
     return MatrixView(title, found, what, [*said, *found.notes])
 
 
-def _traced(study: Study, n: int) -> CommMatrix | str | None:
+def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
     """Return the matrix of the signature at ``n``, None where its tables cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -96,7 +96,7 @@ def _groups(path: Path) -> list[tuple[Any, Any]]:
     return [(group[1], group[3]) for group in head["groups"]]
 
 
-def _scaled(study: Study, n: int) -> CommMatrix | str | None:
+def scaled_matrix(study: Study, n: int) -> CommMatrix | str | None:
     """Return the matrix of the scaled trace at ``n``, a sentence where it is too large."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -105,9 +105,9 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 
                 write_far(study, load(study.root))
             for other in made["refused"]:
-                bar.note(f"{other['name']} is not used: {other['why']}")
+                bar.say(f"note: {other['name']} is not used: {other['why']}")
             for line in unknown_costs(made):
-                bar.note(line)
+                bar.say(f"note: {line}")
 
 
 def _repair_times(study: Study, bar: Progress) -> bool:
@@ -184,8 +184,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
         if len(counts) < MIN_COUNTS:
             raise P3SError(too_few(study, counts))
         if gone:
-            bar.note(
-                f"{study.root}: the runs at {processes(gone)} were deleted; the model "
+            bar.say(
+                f"note: {study.root}: the runs at {processes(gone)} were deleted; the model "
                 "no longer rests on them"
             )
         from p3s.characterize import load_phases
@@ -351,7 +351,7 @@ def earlier_counts(study: Study, bar: Progress) -> list[int]:
     try:
         data = read_prediction(study.prediction_path)
     except P3SError as err:
-        bar.note(f"{err}; its counts are not predicted again")
+        bar.say(f"note: {err}; its counts are not predicted again")
         return []
     return [row["n"] for row in data["counts"] if row["n"] not in data["traced_counts"]]
 

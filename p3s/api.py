@@ -1,0 +1,313 @@
+"""What ``import p3s`` offers: a study with its runs, phases, model, traces and predictions.
+
+    study = p3s.open("study")
+    study.runs                     # what was traced
+    study.model.equations          # who talks to whom, how many bytes, how often
+    study.predict([64, 128])       # run times with intervals; shown as a curve in a notebook
+
+What is missing or out of date is made when it is asked for, as the commands do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.errors import P3SError, UsageError
+from p3s.pipeline.basis import AUTO, Request, request_of
+from p3s.pipeline.predicting import predicted
+from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
+from p3s.predict import KNEE_EFFICIENCY
+from p3s.progress import Progress
+from p3s.replay.settings import ReplaySettings
+from p3s.report.notebook import Prediction
+from p3s.study import Study as Directory
+from p3s.text import plural, processes
+
+if TYPE_CHECKING:
+    import pandas
+    from scipy.sparse import coo_array
+
+    from p3s.characterize.matrix import CommMatrix
+
+__all__ = ["Matrix", "Model", "Prediction", "ScaledTrace", "Study", "Table", "open_study"]
+
+#: Rows of a table that a notebook shows.
+_SHOWN = 20
+
+
+def open_study(path: Path | str) -> Study:
+    """Return the study in a directory; raises P3SError where there is none."""
+    return Study(Directory.open(Path(path)))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length; a notebook shows the first rows.
+
+    columns: name -> values, in the order they are shown in.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        """Return a column; raises KeyError."""
+        return self.columns[name]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return it as a data frame; needs pandas."""
+        import pandas
+
+        return pandas.DataFrame({name: list(values) for name, values in self.columns.items()})
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as static HTML."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        rows = list(zip(*self.columns.values(), strict=True))
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>"
+            for row in rows[:_SHOWN]
+        )
+        more = f"<p>{_SHOWN} of {plural(len(rows), 'row')}.</p>" if len(rows) > _SHOWN else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+@dataclass(frozen=True)
+class Model:
+    """The laws of a program.
+
+    counts: process counts that it was fitted to. rules: call, call site, destination, bytes, work
+    and verdict of each. equations: all of it as text.
+    """
+
+    counts: tuple[int, ...]
+    grid: str
+    rules: Table
+    equations: str
+
+    def __repr__(self) -> str:
+        """Return counts and grid as one line."""
+        return f"Model({processes(self.counts)}, {self.grid}, {plural(len(self.rules), 'rule')})"
+
+    def _repr_html_(self) -> str:
+        """Return the equations as static HTML."""
+        return f"<pre>{escape(self.equations)}</pre>"
+
+
+@dataclass(frozen=True)
+class ScaledTrace:
+    """What the model says that n processes do: one row per call and rank, as Parquet files.
+
+    grid: extents of the process grid, empty where there is none.
+    """
+
+    n: int
+    path: Path
+    grid: tuple[int, ...]
+    rows: int
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return all rows as a data frame; needs pandas."""
+        import pyarrow.parquet as pq
+
+        parts = sorted(self.path.glob("part-*.parquet"))
+        return pq.ParquetDataset(parts).read().to_pandas()
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Who sends how much to whom, point to point; traced where the count was traced.
+
+    source, destination, messages and bytes (int64, equal length) are the pairs that occur.
+    """
+
+    n: int
+    traced: bool
+    pairs: CommMatrix
+
+    def array(self, what: str = "bytes") -> coo_array:
+        """Return "messages" or "bytes" as a sparse matrix of shape (n, n), rows send."""
+        from scipy.sparse import coo_array
+
+        if what not in ("messages", "bytes"):
+            raise UsageError(f"matrix: {what!r} is neither messages nor bytes")
+        at = (self.pairs.source, self.pairs.destination)
+        return coo_array((self.pairs.values(what), at), shape=(self.n, self.n))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the pairs as a data frame; needs pandas."""
+        return self._table().to_frame()
+
+    def __repr__(self) -> str:
+        """Return what it holds as one line."""
+        origin = "traced" if self.traced else "predicted"
+        return f"Matrix({processes(self.n)}, {origin}, {plural(len(self.pairs.source), 'pair')})"
+
+    def _table(self) -> Table:
+        found = self.pairs
+        return Table(
+            {
+                "source": found.source.tolist(),
+                "destination": found.destination.tolist(),
+                "messages": found.messages.tolist(),
+                "bytes": found.bytes.tolist(),
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the first pairs as static HTML."""
+        return f"<p>{escape(repr(self))}</p>{self._table()._repr_html_()}"
+
+
+class Study:
+    """All that is known of one program and input, in one directory."""
+
+    def __init__(self, directory: Directory, progress: Progress | None = None) -> None:
+        """Take a directory; ``progress`` is told what is being done."""
+        self._directory = directory
+        self._progress = progress or Progress()
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self._directory.root
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Process counts that were traced completely, ascending."""
+        return tuple(self._directory.counts())
+
+    @property
+    def runs(self) -> Table:
+        """The traced runs: count, repeat, status, unit of work, directory."""
+        runs = self._directory.runs()
+        return Table(
+            {
+                "processes": [run.np for run in runs],
+                "repeat": [run.rep for run in runs],
+                "status": [run.status for run in runs],
+                "work": [str(run.info.get("work_unit", "")) for run in runs],
+                "path": [str(run.path) for run in runs],
+            }
+        )
+
+    @property
+    def phases(self) -> Table:
+        """The phases at the traced counts: how often, events, bytes, share of the time."""
+        from p3s.characterize import load_phases
+        from p3s.report import phases
+
+        ensure_signatures(self._directory, self._progress)
+        load_phases(self.path)
+        found = phases.load(self._directory.phases_path)
+        each = [(p, n, p.costs[n]) for p in found.phases for n in found.counts if n in p.costs]
+        return Table(
+            {
+                "phase": [phase.phase for phase, _, _ in each],
+                "name": [phase.name for phase, _, _ in each],
+                "processes": [n for _, n, _ in each],
+                "iterations": [cost.weight for _, _, cost in each],
+                "events": [cost.events for _, _, cost in each],
+                "bytes": [cost.bytes for _, _, cost in each],
+                "share": [cost.share for _, _, cost in each],
+            }
+        )
+
+    @property
+    def model(self) -> Model:
+        """The laws, fitted where they are missing or older than the runs."""
+        from p3s.model.stage import load
+        from p3s.report.equations import render
+        from p3s.report.rules import phase_rules
+        from p3s.trace.sites import resolve_sites
+
+        ensure_model(self._directory, self._progress)
+        model = load(self.path)
+        places, _ = resolve_sites(self._directory, model.get("sites", {}))
+        rules = [rule for phase in phase_rules(model, places) for rule in phase.rules]
+        table = Table(
+            {
+                "call": [rule.call for rule in rules],
+                "site": [rule.place for rule in rules],
+                "destination": [rule.destination for rule in rules],
+                "bytes": [rule.volume for rule in rules],
+                "work": [rule.work for rule in rules],
+                "verdict": [rule.verdict for rule in rules],
+            }
+        )
+        text = render(model, places)
+        return Model(tuple(model["counts"]), str(model["grid"]["text"]), table, text)
+
+    def matrix(self, n: int) -> Matrix:
+        """Return who sends how much to whom with ``n`` processes."""
+        from p3s.report.matrices import scaled_matrix, traced_matrix
+
+        traced = n in ensure_signatures(self._directory, self._progress)
+        if not traced:
+            self.scale(n)
+        found = (traced_matrix if traced else scaled_matrix)(self._directory, n)
+        if found is None or isinstance(found, str):
+            raise P3SError(f"{self.path}: no matrix of {processes(n)}: {found or 'damaged'}")
+        return Matrix(n, traced, found)
+
+    def scale(self, n: int) -> ScaledTrace:
+        """Return the trace of ``n`` processes, written where it is missing or out of date."""
+        from p3s.study import read_json
+
+        ensure_model(self._directory, self._progress)
+        ensure_compute(self._directory, self._progress)
+        ensure_scaled(self._directory, n, self._progress)
+        head = read_json(self._directory.scaled_path(n), "p3s.scaled")
+        grid = tuple(head.get("grid") or ())
+        return ScaledTrace(n, self._directory.scaled_dir(n), grid, int(head["rows"]))
+
+    def predict(
+        self,
+        counts: Iterable[int] | int,
+        *,
+        network: str = "",
+        estimator: str = AUTO,
+        knee: float = KNEE_EFFICIENCY,
+        machine: Path | str | None = None,
+        only: bool = False,
+        settings: ReplaySettings | None = None,
+    ) -> Prediction:
+        """Predict run times at ``counts``; nothing is replayed unless ``settings`` say how.
+
+        ``network``: a cluster of p3s machine list or a file. ``knee``: efficiency below which more
+        processes are not worth it. ``machine``: file of another machine to predict for. Counts that
+        were predicted before stay, unless ``only``. Raises P3SError, in one line.
+        """
+        wanted = sorted({counts} if isinstance(counts, int) else set(counts))
+        if not wanted or wanted[0] < 1:
+            raise UsageError("predict: give process counts of at least 1")
+        file = None if machine is None else Path(machine)
+        study, result = predicted(
+            self._directory,
+            wanted,
+            self._request(estimator, network, settings),
+            self._progress,
+            machine=file,
+            knee=knee,
+            only=only,
+        )
+        return Prediction.of(result, study.prediction_path)
+
+    def _request(self, estimator: str, network: str, settings: ReplaySettings | None) -> Request:
+        return request_of(estimator, network, settings is None, settings or ReplaySettings())
+
+    def __repr__(self) -> str:
+        """Return path and counts as one line."""
+        traced = processes(self.counts) if self.counts else "nothing traced"
+        return f"Study({str(self.path)!r}, {traced})"
+
+    def _repr_html_(self) -> str:
+        """Return the traced runs as static HTML."""
+        return f"<p>{escape(repr(self))}</p>{self.runs._repr_html_()}"

@@ -1,0 +1,1 @@
+"""From runs to a prediction: what is missing or out of date, and making it."""

@@ -1,0 +1,157 @@
+"""Where a prediction takes the costs of messages from, and what of it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.errors import P3SError, UsageError
+from p3s.replay.settings import ReplaySettings
+from p3s.study import Study, read_json
+
+#: Any estimator: the one that says most.
+AUTO = "auto"
+#: Estimators that rest on a replay.
+REPLAYED = ("simulation", "thesis")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options ask for: ``estimator``, ``network`` ("": none named), how to replay."""
+
+    estimator: str
+    network: str
+    no_replay: bool
+    settings: ReplaySettings
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What costs of messages are taken: ``estimator``; ``network``: of a typical cluster, "": none.
+
+    ``machine``: file of costs between two ranks; ``replay``: replays that are missing are made.
+    """
+
+    estimator: str
+    network: str = ""
+    machine: Path | None = None
+    replay: bool = False
+
+
+def request_of(estimator: str, network: str, no_replay: bool, settings: ReplaySettings) -> Request:
+    """Return what options ask for; raises UsageError where they contradict each other."""
+    from p3s.predict.estimated import ESTIMATORS, TYPICAL
+
+    known = [AUTO, *ESTIMATORS]
+    if estimator not in known:
+        raise UsageError(
+            f"--estimator {estimator}: there are {', '.join(known[:-1])} and {known[-1]}"
+        )
+    if no_replay and estimator in REPLAYED:
+        raise UsageError(f"--estimator {estimator} rests on a replay: leave --no-replay out")
+    if network and estimator not in (AUTO, TYPICAL):
+        raise UsageError(
+            f"--estimator {estimator} does not take the costs of --network {network}: "
+            "leave one of them out"
+        )
+    if network and settings.hosts:
+        raise UsageError(
+            "--network names costs of messages, --hosts nodes to measure them on: "
+            "leave one of them out"
+        )
+    return Request(estimator, network, no_replay, settings)
+
+
+def basis_of(
+    request: Request, studies: Mapping[int, Study], asked: Sequence[int], machine: Path | None
+) -> Basis:
+    """Return what costs of messages are taken.
+
+    ``studies``: of every count. ``machine``: the file of costs between two ranks, None without
+    one. What was measured on several nodes comes first, or what can be measured on them now; where
+    there is neither, a typical cluster stands for it.
+    """
+    from p3s.predict.estimated import TYPICAL
+
+    if request.network or request.estimator == TYPICAL:
+        file = measured_file(request.network)
+        if file is not None:
+            return Basis("machine", machine=file)
+        return Basis(TYPICAL, request.network or usual(), machine)
+    if request.estimator != AUTO:
+        return Basis(request.estimator, machine=machine, replay=request.estimator in REPLAYED)
+    several = [n for n in asked if n > 1]  # one process has nobody to talk to
+    if several and not request.no_replay and several_nodes(request.settings):
+        return Basis(AUTO, machine=machine, replay=True)
+    if machine is not None and between_hosts(machine):
+        return Basis("machine" if request.no_replay else AUTO, machine=machine)
+    if not request.no_replay and several and all(representative(studies[n], n) for n in several):
+        return Basis(AUTO, machine=machine, replay=True)
+    return Basis(AUTO, usual(), machine)
+
+
+def usual() -> str:
+    """Return the name of the typical cluster that is taken where none is named."""
+    from p3s.machine.cluster import DEFAULT
+
+    return DEFAULT
+
+
+def measured_file(network: str) -> Path | None:
+    """Return the machine file that --network names, None where it names a cluster.
+
+    Raises P3SError where its messages were measured inside of one host, or not at all.
+    """
+    from p3s.machine.cluster import names
+    from p3s.machine.machinefile import MACHINE_SCHEMA
+
+    path = Path(network)
+    if not network or network in names() or not path.is_file():
+        return None
+    try:
+        read_json(path, MACHINE_SCHEMA)
+    except P3SError:
+        return None  # read as a cluster it says what is wrong
+    if not between_hosts(path):
+        raise P3SError(
+            f"--network {network}: no messages between two hosts were measured for it; "
+            "run p3s machine measure with a --launcher that puts the two ranks on two"
+        )
+    return path
+
+
+def between_hosts(machine: Path) -> bool:
+    """Tell whether messages of a machine file were measured between two hosts."""
+    from p3s.machine.machinefile import Machine
+
+    network = Machine.load(machine).network if machine.exists() else None
+    return len(set((network or {}).get("hosts", ()))) > 1
+
+
+def several_nodes(settings: ReplaySettings) -> bool:
+    """Tell whether there are nodes to replay on: named ones, a launcher's, or those of a job."""
+    from p3s.host.hosts import allocated_hosts
+
+    return bool(settings.hosts or settings.launcher) or len(set(allocated_hosts())) > 1
+
+
+def representative(study: Study, n: int) -> bool:
+    """Tell whether there is a replay at a count that tells how fast the program is."""
+    from p3s.pipeline.stages import replay_is_missing
+
+    return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
+
+
+def told_of(basis: Basis) -> str:
+    """Return what is said of a basis before anything is simulated, "" if nothing."""
+    if not basis.network:
+        return ""
+    from p3s.machine.cluster import cluster_of
+
+    cluster = cluster_of(basis.network)
+    which = "typical " if cluster.typical else ""
+    return (
+        f"network: a {which}{cluster.label} ({basis.network}); --network takes another one, "
+        "p3s machine list shows them"
+    )

@@ -1,0 +1,105 @@
+"""Everything that a prediction needs, made where it is missing, and the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from p3s.pipeline.basis import Basis, Request, basis_of, told_of
+from p3s.pipeline.room import check_scaled_room
+from p3s.pipeline.stages import (
+    check_times,
+    doubted,
+    earlier_counts,
+    ensure_compute,
+    ensure_model,
+    ensure_replays,
+    ensure_scaled,
+    machine_file,
+    scaled_is_missing,
+    setting_of,
+    stale_replays,
+)
+from p3s.predict import KNEE_EFFICIENCY, predict
+from p3s.progress import Progress
+from p3s.settings import counts_behind
+from p3s.study import Study
+
+
+def predicted(
+    study: Study,
+    wanted: Sequence[int],
+    request: Request,
+    progress: Progress,
+    *,
+    machine: Path | None = None,
+    base: Path | None = None,
+    knee: float = KNEE_EFFICIENCY,
+    only: bool = False,
+) -> tuple[Study, dict[str, Any]]:
+    """Make what is missing and predict; return the study that holds the prediction, and it.
+
+    ``wanted``: process counts, ascending; those predicted before stay beside them unless ``only``.
+    ``machine``: file of another machine to predict for, ``base`` that of the runs; the study
+    returned is then the one of that machine. Errors: P3SError, in one line.
+    """
+    from p3s.predict import other_machine
+
+    ensure_model(study, progress)
+    ensure_compute(study, progress)
+    check_times(study)
+    made = None if machine is None else other_machine.prepare(study, machine, base)
+    before = [] if only else earlier_counts(made or study, progress)
+    earlier = sorted({*before} - {*wanted})
+    if earlier:
+        listed = ", ".join(map(str, earlier))
+        progress.say(f"predicted again with them: {listed} (--only leaves them out)")
+    for n, why in doubted(study, wanted).items():
+        progress.say(f"n={n}: {why}")
+    asked = sorted({*wanted, *earlier})
+    every = sorted({*asked, *counts_behind(study)})
+    _scale(study, every, progress)
+    file = machine_file(made or study)
+    basis = basis_of(request, dict.fromkeys(every, study), asked, file)
+    if told_of(basis):
+        progress.say(told_of(basis))
+    if basis.replay:
+        ensure_replays(study, every, request.settings, progress)
+    told = _told(study, every, request, basis, file, knee, progress)
+    progress.start("predicting")
+    if made is None:
+        return study, predict(study, every, **told)
+    for n in every:
+        ensure_scaled(made, n, progress)
+        other_machine.widen(made, n)
+    return made, other_machine.compose(study, made, every, told)
+
+
+def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
+    unwritten = [n for n in counts if scaled_is_missing(study, n)]
+    check_scaled_room(study, unwritten)
+    progress.expect(len(unwritten) + len(counts))
+    for n in unwritten:
+        ensure_scaled(study, n, progress)
+
+
+def _told(
+    study: Study,
+    counts: Sequence[int],
+    request: Request,
+    basis: Basis,
+    file: Path | None,
+    knee: float,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Return the arguments of p3s.predict.predict."""
+    return {
+        "threshold": knee,
+        "estimator": basis.estimator,
+        "machine": basis.machine or file,
+        "setting": setting_of(request.settings, basis.network),
+        "stale": stale_replays(study, counts),
+        "say": lambda text: progress.start(f"predicting: {text}"),
+        "done": lambda name, n: progress.done(f"n={n}: simulated ({name})"),
+    }
