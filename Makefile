@@ -1,5 +1,6 @@
 # make demo      sets everything up and runs the main job
-# make test      sets everything up and passes the tests
+# make test      sets everything up and runs the tests that belong before a commit
+# make test-mpi  the other tests that start MPI, one at a time
 # make lint      ruff and mypy
 # make test-all  the slow and optional tests too
 # make clean     removes everything these made
@@ -26,7 +27,7 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-all lint clean setup examples
+.PHONY: all demo test test-mpi test-all lint clean setup examples
 
 all: setup
 
@@ -62,9 +63,15 @@ demo: examples
 	@$(RUN) p3s report $(STUDY)
 	@echo "open $(CURDIR)/$(STUDY)/report.html"
 
+# Each stage on real MPI, from tracing to the report.
+PROOF := tests/e2e/test_cli_mpi.py tests/e2e/test_first_run.py
+
 test: $(MPI)
-	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi"
-	$(RUN) python -m pytest -q -m "not slow and mpi"
+	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" tests/unit tests/cli
+	$(RUN) python -m pytest -q -m "not slow" $(PROOF)
+
+test-mpi: $(MPI)
+	$(RUN) python -m pytest -q -m "not slow and mpi" $(PROOF:%=--ignore=%) tests
 
 test-all: $(MPI)
 	$(RUN) python -m pytest -q

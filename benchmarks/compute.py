@@ -26,7 +26,7 @@ import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "tests" / "programs" / "compute"
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests" / "helpers")]
 
 #: Counts of the study, of each smaller input, and the one that is predicted.
 COUNTS = (2, 4, 8, 16)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ROOT)]
 
 from cluster import truth as real  # noqa: E402
 from cluster.network import RATE, Cluster, Trunk, missing, openmpi_words  # noqa: E402

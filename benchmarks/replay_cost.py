@@ -24,7 +24,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 # Not this folder: its replay.py is another benchmark, not the package.
-sys.path[0] = str(HERE.parent / "tests")
+sys.path[0] = str(HERE.parent / "tests" / "helpers")
 
 from replay_jobs import Mpi, Script, mpis, program_of, run_job, settings_of, world_of  # noqa: E402
 

@@ -2,14 +2,13 @@
 
     python benchmarks/replay_plan.py [--counts 512,1024,4096] [--cores 32] [--only NAME] [--json]
 
-The programs are event lists (tests/corpus.py), modelled at small counts and scaled; beside them
-stand the loops of programs in the thesis (ch. 9), made here with their partners, bytes, turns and
-computation. Each line is planned in a process of its own: reading the scaled trace (not for the
+The programs are event lists (tests/helpers/corpus.py), modelled at small counts and scaled; beside
+them stand the loops of programs in the thesis (ch. 9), made here with their partners, bytes, turns
+and computation. Each line is planned in a process of its own: reading the scaled trace (not for the
 loops of the thesis), sections, collectives as messages, one simulation of all ranks, classes,
-pairs, programs with their proof, estimate. Nothing here passes or fails; what is aimed at:
-planning for 4,096 ranks under 10 s, processes at most 25 % of the ranks and time at most 5 % of
-the run at 512 and 1,024.
-"""
+pairs, programs with their proof, estimate. Nothing here passes or fails; what is aimed at: planning
+for 4,096 ranks under 10 s, processes at most 25 % of the ranks and time at most 5 % of the run at
+512 and 1,024."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 sys.path = [
     *(path for path in sys.path if Path(path).resolve() != HERE),
     str(HERE.parent),
-    str(HERE.parent / "tests"),
+    str(HERE.parent / "tests" / "helpers"),
     str(HERE),
 ]
 

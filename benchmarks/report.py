@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # This directory has a replay.py, which must not be taken for the package.
-sys.path[0:1] = [str(HERE.parent), str(HERE.parent / "tests")]
+sys.path[0:1] = [str(HERE.parent), str(HERE.parent / "tests" / "helpers")]
 
 from made_predictions import made_prediction  # noqa: E402
 from report_studies import put_study  # noqa: E402

@@ -3,11 +3,10 @@
     python benchmarks/scale.py [--counts 4096,32768] [--million 1000000] [--only NAME] [--timed]
                                [--json]
 
-The programs are event lists (tests/corpus.py), modelled at small counts. Each line is measured in
-a process of its own, which does what `p3s scale` does from reading the model on. With --timed the
-study has laws of computation time (every unit of work costs 1 ns), which the trace then holds too.
-Nothing here passes or fails.
-"""
+The programs are event lists (tests/helpers/corpus.py), modelled at small counts. Each line is
+measured in a process of its own, which does what `p3s scale` does from reading the model on. With
+--timed the study has laws of computation time (every unit of work costs 1 ns), which the trace then
+holds too. Nothing here passes or fails."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 
 TIMEOUT_S = 1800.0
 #: Ranks asked for of the largest count.

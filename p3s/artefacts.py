@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 def _plain(value: Any) -> Any:
-    """Turn numpy scalars, arrays and paths into what JSON knows."""
+    """Iteration numpy scalars, arrays and paths into what JSON knows."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Path):

@@ -109,9 +109,9 @@ def disagreements(prediction: Mapping[str, Any], found: Band) -> list[Disagreeme
     """Return where prediction and band differ by more than 25 %, by count, and why.
 
     Only counts above the fitted ones that both have. Reasons are read from the prediction: phases
-    whose share of the time changes, waiting, a turn that the form cannot make or makes by itself,
-    computation whose core time changes; if none of them, how far the regression reaches out.
-    """
+    whose share of the time changes, waiting, an iteration that the form cannot make or makes by
+    itself, computation whose core time changes; if none of them, how far the regression reaches
+    out."""
     rows = {int(row["n"]): row for row in prediction.get("counts", ())}
     last = max(found.trained)
     base = max((n for n in rows if n <= last), default=None)

@@ -50,7 +50,7 @@ def collect(
     given = tuple(sorted((inputs or {}).items()))
     before = {n: sum(run.n == n and run.inputs == given for run in runs) for n in counts}
     new: list[RunTime] = []
-    # Turn by turn: what disturbs the machine for a while disturbs all counts, not one.
+    # Iteration by iteration: what disturbs the machine for a while disturbs all counts, not one.
     for turn in range(repeats):
         for n in counts:
             name = f"np={n} run {turn + 1}/{repeats}"

@@ -1,6 +1,6 @@
 """Folding: the loop nest of a program from the graph of transitions between its nodes.
 
-Nothing is matched approximately: loops are the cycles of the graph, turns are counts of
+Nothing is matched approximately: loops are the cycles of the graph, iterations are counts of
 transitions. Ranks with the same set of transitions form a class; one tree is built for all
 classes (of all ranks and process counts). The rules for shared headers and several entries
 are those of the design notes on structure (natural loops, one header per class).
@@ -17,14 +17,15 @@ from p3s.characterize.order import least_backward
 
 START, END = -1, -2
 Edge = tuple[int, int]
-#: Turns of a loop without inner ones may differ this much, relative, between ranks: where a turn
-#: of a corner rank only receives and its next one only sends, the two look like one.
+#: Iterations of a loop without inner ones may differ this much, relative, between ranks: where an
+#: iteration of a corner rank only receives and its next one only sends, the two look like one.
 _EQUAL_TURNS = 0.1
 
 
 @dataclass
 class Loop:
-    """A loop (or, as the root, the whole program): ordered children, turns, entries per member."""
+    """A loop (or, as the root, the whole program): ordered children, iterations, entries per
+    member."""
 
     children: list[int | Loop] = field(default_factory=list)
     turns: dict[Any, int] = field(default_factory=dict)
@@ -150,11 +151,10 @@ def fold(members: Mapping[Any, Mapping[Edge, int]], position: Mapping[int, float
 
 
 def count_turns(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> None:
-    """Set turns and entries of every loop of a tree for all members from their transitions.
+    """Set iterations and entries of every loop of a tree for all members from their transitions.
 
-    A transition to an earlier place, or the same, begins a turn of the innermost loop that holds
-    both ends; every loop further inside that holds its target is entered.
-    """
+    A transition to an earlier place, or the same, begins an iteration of the innermost loop that
+    holds both ends; every loop further inside that holds its target is entered."""
     path: dict[int, tuple[tuple[int, ...], list[Loop]]] = {}
 
     def walk(loop: Loop, places: tuple[int, ...], around: list[Loop]) -> None:
@@ -169,7 +169,7 @@ def count_turns(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> None:
     begun: dict[Edge, tuple[Loop | None, list[Loop]]] = {}
 
     def begins(edge: Edge) -> tuple[Loop | None, list[Loop]]:
-        """Return the loop that goes on to its next turn, and those that are entered."""
+        """Return the loop that goes on to its next iteration, and those that are entered."""
         u, v = edge
         if v < 0:
             return None, []
@@ -233,10 +233,10 @@ def _nest(
 
 
 def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
-    """Take out inner loops that turn less than twice per entry on every rank.
+    """Take out inner loops that run less than twice per entry on every rank.
 
-    They are no loops: two ways through a turn (either this or that) end at one call and look so.
-    """
+    They are no loops: two ways through an iteration (either this or that) end at one call and look
+    so."""
     if not any(isinstance(c, Loop) for c in loop.children):
         return
     inside = _local_members(comp, classes)
@@ -262,7 +262,7 @@ def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None
                 if a in owner and b in owner and owner[a] != owner[b]:
                     edge = (owner[a], owner[b])
                     weight[edge] = weight.get(edge, 0) + k * len(units)
-        # Among equals: what all turns have ends them.
+        # Among equals: what all iterations have ends them.
         reached = [sum(k for e, k in weight.items() if e[1] == u) for u in range(len(units))]
         last = reached.index(max(reached))
         for u in range(len(units)):
@@ -313,10 +313,10 @@ def _better_flat(
     before: Sequence[set[Edge]],
     position: Mapping[int, float],
 ) -> Loop | None:
-    """Return one loop without inner ones if that makes the turns of all ranks nearly equal.
+    """Return one loop without inner ones if that makes the iterations of all ranks nearly equal.
 
-    Ranks that leave out different parts of each turn (the corners of a sweep whose direction
-    changes) show cycles that are no loops: their numbers of turns differ from rank to rank.
+    Ranks that leave out different parts of each iteration (the corners of a sweep whose direction
+    changes) show cycles that are no loops: their numbers of iterations differ from rank to rank.
     """
     inside = _local_members(comp, classes)
     nested = _spread(Loop([loop]), inside)
@@ -335,7 +335,7 @@ def _inside(edge: Edge, comp: set[int]) -> Edge:
 
 
 def _spread(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> float:
-    """Return how much the turns differ between ranks, relative, summed over loops and counts.
+    """Return how much the iterations differ between ranks, relative, summed over loops and counts.
 
     A rank that executes nothing directly in a loop says nothing about its turns.
     """
@@ -397,7 +397,7 @@ def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
 
 
 def _closer(comp: set[int], classes: Sequence[_Class]) -> int | None:
-    """Return the node that ends every turn of a loop that ranks enter at different places.
+    """Return the node that ends every iteration of a loop that ranks enter at different places.
 
     All ranks execute it, those of one process count equally often, and it leads to nothing in
     the component but its entries: the Allreduce at the end of a step. Where several do, the one
@@ -450,7 +450,7 @@ def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]
     turns = sum(entry.values()) + sum(cls.total[(a, header)] for a in outer)
     for a in sorted(set(tails) - outer, key=lambda a: -len(natural[a])):
         inner = natural[a] < widest and cls.total[(a, header)] >= turns
-        if not inner:  # taken less than once per turn: the outer loop with a guard
+        if not inner:  # taken less than once per iteration: the outer loop with a guard
             outer.add(a)
             turns += cls.total[(a, header)]
     return {(a, header) for a in outer}

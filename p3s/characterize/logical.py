@@ -212,7 +212,7 @@ def logical_time(run: RunTrace, matching: Matching | None = None) -> LogicalTime
 
 
 class _Build:
-    """Turns the ranks, one after the other, into the nodes of their lanes."""
+    """Iterations the ranks, one after the other, into the nodes of their lanes."""
 
     def __init__(self, matching: Matching, table: CallTable) -> None:
         sends = matching.all_sends

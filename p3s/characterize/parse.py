@@ -1,9 +1,8 @@
 """Where each event is in the loop nest: loop indices, trips per entry, which turns have a call.
 
-The second pass over a rank's events. Every transition between two nodes says which loops begin
-a turn (fold.count_turns); everything here are sums over these marks, a few array operations per
-level of the nest, nothing is searched for.
-"""
+The second pass over a rank's events. Every transition between two nodes says which loops begin an
+iteration (fold.count_turns); everything here are sums over these marks, a few array operations per
+level of the nest, nothing is searched for."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class Parsed:
     """One rank's events in a nest; columns of one entry per event.
 
     common: level of the innermost loop that holds this event and the one before it; turned:
-    whether that loop begins a turn here.
+    whether that loop begins an iteration here.
     """
 
     nest: Nest
@@ -79,7 +78,7 @@ class Parsed:
     turned: NDArray[np.bool_]
 
     def begins(self, level: int) -> NDArray[np.bool_]:
-        """Tell which events begin a turn of their loop at a level (1: outermost loops)."""
+        """Tell which events begin an iteration of their loop at a level (1: outermost loops)."""
         deep = self.nest.depth[self.node] >= level
         closes = (self.common < level) | ((self.common == level) & self.turned)
         return np.asarray(deep & closes)
@@ -116,7 +115,7 @@ def parse(nest: Nest, node: Sequence[int] | Ints) -> Parsed:
 
 
 def loop_indices(parsed: Parsed) -> Ints:
-    """Return the turn of every loop around each event, counted from 0 in each entry.
+    """Return the iteration of every loop around each event, counted from 0 in each entry.
 
     Shape (events, levels), outermost loop first; -1 where an event is in fewer loops.
     """
@@ -131,14 +130,14 @@ def loop_indices(parsed: Parsed) -> Ints:
 
 
 def trips(parsed: Parsed) -> dict[int, Ints]:
-    """Return loop number -> turns of each entry, in program order, of the loops entered."""
+    """Return loop number -> iterations of each entry, in program order, of the loops entered."""
     found: dict[int, Ints] = {}
     for level in range(1, parsed.nest.levels + 1):
         entered = np.flatnonzero(parsed.enters(level))
         if not len(entered):
             continue
         begun = np.flatnonzero(parsed.begins(level))
-        # Turns of other loops of this level lie between the entries of this one.
+        # Iterations of other loops of this level lie between the entries of this one.
         upto = np.searchsorted(begun, entered)
         number = np.diff(np.append(upto, len(begun)))
         loop = parsed.nest.around[parsed.node[entered], level]
@@ -148,9 +147,9 @@ def trips(parsed: Parsed) -> dict[int, Ints]:
 
 
 def turns_with(parsed: Parsed) -> dict[int, tuple[Ints, Ints]]:
-    """Return node -> (turn in its entry, turns of that entry) of each of its events.
+    """Return node -> (iteration in its entry, iterations of that entry) of each of its events.
 
-    Only nodes inside loops; the turn counts from 0.
+    Only nodes inside loops; the iteration counts from 0.
     """
     out: dict[int, tuple[Ints, Ints]] = {}
     for level in range(1, parsed.nest.levels + 1):

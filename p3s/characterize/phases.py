@@ -295,9 +295,8 @@ class _Leaves:
 def when(found: list[Turns]) -> str:
     """Say in which turns of its loop a call is made: always, first, last, every k or some.
 
-    found: per rank, the turn in its entry and the turns of that entry, one per event, and the
-    turns of all entries of the loop. A call is at most once in a turn.
-    """
+    found: per rank, the iteration in its entry and the iterations of that entry, one per event, and
+    the iterations of all entries of the loop. A call is at most once in a turn."""
     if not found:
         return "always"
     if all(len(turn) == each.sum() for turn, _, each in found):

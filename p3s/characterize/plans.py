@@ -25,7 +25,7 @@ class Weights:
     fewest: tuple[float, ...]
 
     def of_rank(self, turns: np.ndarray, most: np.ndarray) -> np.ndarray:
-        """Return one rank's weights, from its turns so far and those of the busiest rank.
+        """Return one rank's weights, from its iterations so far and those of the busiest rank.
 
         Where the ranks differ, they are taken to keep the proportion they have.
         """

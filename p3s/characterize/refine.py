@@ -1,6 +1,6 @@
 """What the graph of transitions leaves open, decided by the order of events of some ranks.
 
-"Every tenth step" and a nest of ten turns have the same transitions; two loops of different
+"Every tenth step" and a nest of ten iterations have the same transitions; two loops of different
 ranks can be the branches of one.
 """
 
@@ -73,18 +73,17 @@ def _guarded(
 
 
 def _every_kth(rows: Sequence[tuple[Ints, Ints, int | None]], before: bool) -> bool:
-    """Tell whether inner loops turn k times in all turns of the outer but its first and last.
+    """Tell whether inner loops run k times in all iterations of the outer but its first and last.
 
     rows: trips per entry of the outer and of the inner loop, and how often a call of the outer
     loop's own is made, one per rank; before: it comes before the inner loop. A nest whose inner
-    trips are all equal stays a nest, and so does one with the call in a turn that is too short
-    for it.
-    """
+    trips are all equal stays a nest, and so does one with the call in an iteration that is too
+    short for it."""
     steps: set[int] = set()
     uneven = False
     for outer, inner, _ in rows:
         if int(outer.sum()) != len(inner):
-            return False  # some turns lack the inner loop
+            return False  # some iterations lack the inner loop
         ends = np.cumsum(outer)
         for stop, turns in zip(ends.tolist(), outer.tolist(), strict=True):
             each = inner[stop - turns : stop]
@@ -109,7 +108,8 @@ def _every_kth(rows: Sequence[tuple[Ints, Ints, int | None]], before: bool) -> b
 
 
 def _join(root: Loop) -> bool:
-    """Join one pair of neighbouring loops of different ranks with the same turns everywhere."""
+    """Join one pair of neighbouring loops of different ranks with the same iterations
+    everywhere."""
     for parent in root.loops():
         for k in range(len(parent.children) - 1):
             a, b = parent.children[k : k + 2]
@@ -126,7 +126,7 @@ def _join(root: Loop) -> bool:
 
 
 def _per_count(loop: Loop) -> dict[Any, int] | None:
-    """Return the turns at each count if they are the same on all ranks that take part."""
+    """Return the iterations at each count if they are the same on all ranks that take part."""
     out: dict[Any, int] = {}
     for member, turns in loop.turns.items():
         if out.setdefault(member[0] if isinstance(member, tuple) else None, turns) != turns:

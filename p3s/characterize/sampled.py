@@ -1,9 +1,9 @@
 """A signature that was run: what its phases cost, and the run time that follows.
 
-Each relevant phase was recorded until the mean time of its turns was known well enough; the run
-time is the sum of mean times and weights (Eq. 8.1), plus what lies outside of the loops. Turns that
-were only counted are timed too; what the turns in full detail alone would have told is kept apart.
-"""
+Each relevant phase was recorded until the mean time of its iterations was known well enough; the
+run time is the sum of mean times and weights (Eq. 8.1), plus what lies outside of the loops.
+Iterations that were only counted are timed too; what the iterations in full detail alone would have
+told is kept apart."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from p3s.trace import RankTrace, RunTrace
 
 SCHEMA, VERSION = "p3s.sampled", 1
-_STATES = {0: "open", 1: "tight", 2: "most turns", 3: "enough"}
+_STATES = {0: "open", 1: "tight", 2: "most iterations", 3: "enough"}
 
 
 @dataclass
 class _Sums:
-    """What all ranks add up to: by phase (cost; from_detail: cost by the turns in full detail
+    """What all ranks add up to: by phase (cost; from_detail: cost by the iterations in full detail
     alone; widest: largest relative half width), the ranks' tables, and totals."""
 
     cost: np.ndarray

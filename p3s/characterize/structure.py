@@ -25,10 +25,9 @@ Member = tuple[int, int]
 class Structure:
     """One tree for all ranks and counts.
 
-    nodes: (site, operation); nest.loops[0] is the whole program; walks: loop number ->
-    "partners" (every turn goes to one other partner) or "requests" (completions only); parents:
-    loop number -> number of the loop around; samples: (np, rank) -> its events in the nest.
-    """
+    nodes: (site, operation); nest.loops[0] is the whole program; walks: loop number -> "partners"
+    (every iteration goes to one other partner) or "requests" (completions only); parents: loop
+    number -> number of the loop around; samples: (np, rank) -> its events in the nest."""
 
     tables: tuple[PointTable, ...]
     nodes: list[Node]
@@ -101,18 +100,17 @@ def structure(tables: Sequence[PointTable]) -> Structure:
 
 
 def total_turns(s: Structure) -> int:
-    """Return the turns of all loops on the ranks that have most of each, summed."""
+    """Return the iterations of all loops on the ranks that have most of each, summed."""
     return sum(max(loop.turns.values(), default=0) for loop in s.nest.loops[1:])
 
 
 def undecided(s: Structure) -> frozenset[str]:
     """Return the sites that stand for several places of a program.
 
-    Those from which calls of different kinds are made (the halves of a call and what
-    MPI_Startall starts are one kind), and all sites of a loop that holds everything between
-    MPI_Init and MPI_Finalize and turns but twice: its calls before and behind the program's own
-    loops are made through the line of those inside.
-    """
+    Those from which calls of different kinds are made (the halves of a call and what MPI_Startall
+    starts are one kind), and all sites of a loop that holds everything between MPI_Init and
+    MPI_Finalize and iterations but twice: its calls before and behind the program's own loops are
+    made through the line of those inside."""
     made: dict[str, set[str]] = {}
     for site, op in s.nodes:
         one = "MPI_Start" if op.endswith("_init") else op.removesuffix("_recv")
@@ -162,7 +160,8 @@ def _walks(
 
 
 def _one_at_a_time(p2p: Sequence[Node], t: PointTable) -> bool:
-    """Tell whether a turn sends to one partner and receives from one: all calls have the same."""
+    """Tell whether an iteration sends to one partner and receives from one: all calls have the
+    same."""
     partners: dict[tuple[int, str], dict[Node, set[int]]] = {}
     wanted = set(p2p)
     for rank, group in zip(t.rank.tolist(), t.group.tolist(), strict=True):

@@ -7,8 +7,8 @@ do not tell one place from another.
 - The run is a table of events by rank and tick (logical time). An event carries the computation
   *after* it, up to the next one of its rank: a phase begins with communication.
 - A segment ends before a tick that looks like one that it already has: the same operations, with
-  the same partners and tags, on all ranks. What hangs on the first and the last turn of a loop
-  is cut off where the next or the last segment tells how long a turn is.
+  the same partners and tags, on all ranks. What hangs on the first and the last iteration of a loop
+  is cut off where the next or the last segment tells how long an iteration is.
 - A segment is compared with the phases known so far, in their order: the same number of ticks,
   and enough events that agree in operation, volume and computation. It is another occurrence of
   the first one that it is similar to, else a new phase.
@@ -98,7 +98,7 @@ class ThesisPhase:
 class _Table:
     """All events between MPI_Init and MPI_Finalize, by tick, rank and program order.
 
-    ``turn``: events of the same rank and tick before it; ``after``: computation after it;
+    ``iteration``: events of the same rank and tick before it; ``after``: computation after it;
     ``total_time``: of the run, with what lies before the first of these events.
     """
 
@@ -243,11 +243,11 @@ def _cut_at_repeats(labels: list[int]) -> list[int]:
 
 
 def _refined(labels: list[int], starts: list[int]) -> list[int]:
-    """Cut the first and the last turn of a loop off what is before and after the loop.
+    """Cut the first and the last iteration of a loop off what is before and after the loop.
 
     They hang on it, as nothing repeats there: a segment that begins with all of the segment
     before it is cut behind that, one that ends with all of the next one before that; not if it
-    is itself a turn that is repeated.
+    is itself an iteration that is repeated.
     """
     bounds = [*starts, len(labels)]
     parts = [labels[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
@@ -273,7 +273,7 @@ class _Segments:
         self.count = np.diff(np.append(self.first, len(table.tick)))
         number = np.repeat(np.arange(len(self.first)), self.count)
         offset = table.tick - self.first_tick[number]
-        # One number for a place in a segment: ranks and turns are far below these limits.
+        # One number for a place in a segment: ranks and iterations are far below these limits.
         self.place = _mixed(offset, table.rank, table.turn, op)
         looks = np.add.reduceat(self.place, self.first)
         shapes = np.stack([self.ticks.astype(np.uint64), self.count.astype(np.uint64), looks])

@@ -53,7 +53,7 @@ def export(
         "--turns",
         show_default=False,
         metavar="K",
-        help="Turns of each loop, section by section [default: the whole run; perfetto: 3].",
+        help="Iterations of each loop, section by section [default: the whole run; perfetto: 3].",
     ),
     messages: bool = typer.Option(
         False, "--messages", help="Write all collectives as messages, also where calls exist."
@@ -167,7 +167,9 @@ def _turns(text: str) -> int | None:
     if not text or text == "all":
         return None
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= 10**6:
-        raise UsageError(f"--turns {text}: give a number of turns, for example --turns 3, or all")
+        raise UsageError(
+            f"--turns {text}: give a number of iterations, for example --turns 3, or all"
+        )
     return int(text)
 
 

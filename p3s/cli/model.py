@@ -58,7 +58,7 @@ def model(
         [],
         "--trips",
         metavar="SITE=COUNT",
-        help="State a loop's turns: by phase number, call site or function; SITE= takes it back.",
+        help="State a loop's iterations, by phase number, call site or function; SITE= undoes it.",
     ),
     without: str = typer.Option(
         "", "--without", metavar="COUNTS", help="Leave these traced counts out; the runs stay."
@@ -70,7 +70,9 @@ def model(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
     compute: bool = typer.Option(
-        False, "--compute", help="Print times of one process in one turn, and what they rest on."
+        False,
+        "--compute",
+        help="Print times of one process in one iteration, and what they rest on.",
     ),
     counts: str = typer.Option(
         "", "-n", "--counts", metavar="COUNTS", help="With --scic, --compute: where to predict."
@@ -171,7 +173,7 @@ def _stated(
 
 
 def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
-    """Return the turns of loops that are stated, those of ``before`` included."""
+    """Return the iterations of loops that are stated, those of ``before`` included."""
     from p3s.model.tripcounts import MAX_TRIPS
 
     out = dict(before)
@@ -182,7 +184,7 @@ def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
         if not count:
             out.pop(where, None)
         elif not (count.isascii() and count.isdigit()) or not 0 < int(count[:20]) <= MAX_TRIPS:
-            raise UsageError(f"--trips {word}: {count!r} is not a number of turns")
+            raise UsageError(f"--trips {word}: {count!r} is not a number of iterations")
         else:
             out[where] = int(count)
     return out

@@ -92,7 +92,8 @@ def _target(text: str) -> int:
 
 
 def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
-    """Return what compute.json has of each phase: the work per turn from least to most that was
+    """Return what compute.json has of each phase: the work per iteration from least to most that
+    was
     measured, or, where work is time, the largest count that was."""
     from p3s.study import read_json
 

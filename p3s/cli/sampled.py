@@ -33,7 +33,10 @@ CONFIDENCE = typer.Option(
     "95%", "--confidence", metavar="PERCENT", help="Confidence of that interval."
 )
 TURNS = typer.Option(
-    "20-1000", "--turns", metavar="RANGE", help="Fewest and most turns of a phase in full detail."
+    "20-1000",
+    "--turns",
+    metavar="RANGE",
+    help="Fewest and most iterations of a phase in full detail.",
 )
 
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)")
@@ -192,7 +195,7 @@ def text(result: Mapping[str, Any]) -> str:
                 f"{100 * row['share']:.1f} %",
             ]
         )
-    head = ["phase", "name", "turns", "in detail", "one turn", "within", "state", "share"]
+    head = ["phase", "name", "turns", "in detail", "one iteration", "within", "state", "share"]
     lines = [processes(result["np"]), table(rows, head, 2)]
     events, saved = result["events"], result["saved"]
     of_run = events["run"]
@@ -208,13 +211,13 @@ def text(result: Mapping[str, Any]) -> str:
         f"predicted {unit.what}: {unit.one(result['predicted'])}{error} "
         f"(weights from {result['weights_from']}{unknown})"
     )
-    lines.append(f"by the turns in full detail alone: {unit.one(result['from_detail'])}")
+    lines.append(f"by the iterations in full detail alone: {unit.one(result['from_detail'])}")
     for key, name in (("of_this_run", "this run, all of it"), ("of_full_run", "the full run")):
         row = result[key]
         if row is not None and row["difference"] is not None:
             lines.append(
                 f"{name}: {unit.one(row['time'])}, predicted {100 * row['difference']:+.2f} %,"
-                f" by the turns in full detail alone {100 * row['from_detail']:+.2f} %"
+                f" by the iterations in full detail alone {100 * row['from_detail']:+.2f} %"
             )
     if saved["full_wall_s"]:
         lines.append(

@@ -78,7 +78,7 @@ class Costs:
         return self.of_place.get((phase, tuple(place)), self.of_phase.get(phase, self.last))
 
     def weights(self, grid: Any) -> np.ndarray:
-        """Return the turns of every phase at the grid's count, at least 1."""
+        """Return the iterations of every phase at the grid's count, at least 1."""
         return np.array([max(float(phase_weight(p, grid)), 1.0) for p in self.model["phases"]])
 
     def of(self, grid: Any, found: RankWork) -> Timed:
@@ -157,7 +157,7 @@ class Costs:
 class PhaseSums:
     """Sums over the ranks of a scaled trace, some ranks at a time, per phase.
 
-    ns: computation of all ranks; x: sum of their work per turn; ranks: how many have any.
+    ns: computation of all ranks; x: sum of their work per iteration; ranks: how many have any.
     """
 
     def __init__(self, costs: Costs) -> None:

@@ -2,8 +2,8 @@
 
 Every curve is a sum of columns with coefficients that are not negative: one, steps that rise by
 one (logistic in log2 x, or "capacity": what misses a cache that holds a part of randomly accessed
-data, 1 - size/x), powers of x, what fixed overheads per turn add. A design is the choice
-of one to four columns. x is the work of a rank per turn of the phase (thesis, chapter 6: with
+data, 1 - size/x), powers of x, what fixed overheads per iteration add. A design is the choice
+of one to four columns. x is the work of a rank per iteration of the phase (thesis, chapter 6: with
 more processes the same code finds its data in a faster memory); u = log2 x.
 """
 
@@ -44,7 +44,7 @@ PAIR_WIDTHS, PAIR_EACH = (0.2, 0.65, 0.0), 2
 #: Exponents of pure powers: how many around the slope of the points, apart by how much between the
 #: first and last point, and the width of the range in which all are as likely beforehand.
 POWERS, POWER_EACH, POWER_RANGE = 33, 0.006, 1.2
-#: Exponents of what overheads add to a constant: per turn, per surface.
+#: Exponents of what overheads add to a constant: per iteration, per surface.
 OVERHEADS = (-1.0, -0.5)
 #: Locations of steps: distance between them in doublings, how far outside the points they may be.
 EACH, BEYOND, MOST_LOCATIONS = 0.3, 1.0, 36

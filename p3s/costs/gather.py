@@ -35,11 +35,10 @@ class Measured:
     """The computation at one traced count, by place and rank of a model.
 
     n: count; places, phase: place and phase of each row; work, least, typical, most: (places,
-    ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks),
-    work of a rank per turn; weight: turns of each phase. Rows of MPI_Init hold 0. outside: time
-    (typical, ns) before calls that are no place of the model. repeats: runs. segments: (phase of
-    each row of the times, its quantile_ns, least_ns and count), rows of the run only.
-    """
+    ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks), work
+    of a rank per iteration; weight: iterations of each phase. Rows of MPI_Init hold 0. outside:
+    time (typical, ns) before calls that are no place of the model. repeats: runs. segments: (phase
+    of each row of the times, its quantile_ns, least_ns and count), rows of the run only."""
 
     n: int
     places: Sequence[Place]
@@ -78,7 +77,8 @@ def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
 
 
 def weights_at(model: Model, n: int, grid: Any) -> np.ndarray:
-    """Return the turns of every phase in a run at ``n``: those traced there, else by the law."""
+    """Return the iterations of every phase in a run at ``n``: those traced there, else by the
+    law."""
     out = []
     for phase in model["phases"]:
         traced = {int(m): float(w) for m, w in phase["weight_points"]}
@@ -210,7 +210,7 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
-    """Return (phase, source, traced count) -> turns of the phase in a run: work over x."""
+    """Return (phase, source, traced count) -> iterations of the phase in a run: work over x."""
     work: dict[tuple[int, str, int], float] = {}
     x: dict[tuple[int, str, int], float] = {}
     whole = pooled(points, {p.place: WHOLE for p in points})
@@ -222,7 +222,7 @@ def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
 
 
 def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
-    """Return n times the mean work of a rank per turn of each phase at the smallest of
+    """Return n times the mean work of a rank per iteration of each phase at the smallest of
     ``counts`` at which the phase computes.
 
     Where work is time, x is this over the count: what a law says of time has constants and costs of

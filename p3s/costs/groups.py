@@ -20,7 +20,7 @@ def groups_json(
 
     Groups are those of the instruction table, known by the order of their work: there are none
     where their number is not the same at all traced counts. found, far: with x as it was measured;
-    a run of another workload counts where it has as many groups. weight: turns of the phase in
+    a run of another workload counts where it has as many groups. weight: iterations of the phase in
     each run.
     """
     k = int(phase["phase"])
@@ -58,7 +58,7 @@ def groups_json(
 
 
 def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
-    """Return work and time of one process of a group in one turn of an own run."""
+    """Return work and time of one process of a group in one iteration of an own run."""
     ranks = np.concatenate([np.arange(a, b + 1) for a, b in parts])
     once = 1.0 / float(m.weight[k])
 

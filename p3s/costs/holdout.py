@@ -77,7 +77,8 @@ def hold_out(
 def _of_phase(
     k: int, share: float, laws: Laws, last: Measured, held_out: Measured
 ) -> dict[str, Any]:
-    """Return a phase's time in one turn as it was measured and as the laws say, with the error.
+    """Return a phase's time in one iteration as it was measured and as the laws say, with the
+    error.
 
     Where nothing can be said, ``predicted_ns`` and ``error`` are None and ``unknown`` is the code.
     """

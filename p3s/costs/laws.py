@@ -41,7 +41,7 @@ NEAR = 0.7
 
 @dataclass(frozen=True)
 class CostLaw:
-    """Nanoseconds per unit of work as a function of x, a rank's work per turn of the phase.
+    """Nanoseconds per unit of work as a function of x, a rank's work per iteration of the phase.
 
     unit: of the work. kind: the likeliest family (families.py). columns, coefficients: its curve.
     at, middle, usual, low, high: log2 x ascending, and there the least cost, the typical one, and
@@ -260,7 +260,7 @@ def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
     Going away from the points a step is met after an exponentially distributed distance, UNSEEN
     per doubling, and another one after it; it lowers the cost towards small x and raises it
     towards large x by a share between LOWEST and HIGHEST, all magnitudes as likely. Towards small
-    x an overhead per turn may show that was too small before.
+    x an overhead per iteration may show that was too small before.
     """
     random = _uniform(number)
     out = np.ones((number, len(at)))

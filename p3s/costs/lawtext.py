@@ -35,7 +35,7 @@ def text(law: CostLaw) -> str:
         edges = [low, *steps, high]
         between = [(a * b) ** 0.5 for a, b in zip(edges[1:-2], edges[2:-1], strict=True)]
         costs = law.cost(np.array([low, *between, high]))
-        words = [f"{number(costs[0])} below {number(steps[0])} per turn"]
+        words = [f"{number(costs[0])} below {number(steps[0])} per iteration"]
         words += [
             f"{number(c)} up to {number(x)}" for c, x in zip(costs[1:-1], steps[1:], strict=True)
         ]
@@ -45,12 +45,14 @@ def text(law: CostLaw) -> str:
         level = sum(a for c, a in shape if c.kind == "one")
         parts = [number(level)] if level else []
         parts += [f"{number(_at_one(c, a))} x**{c.first:.3g}" for c, a in powers]
-        return f"{' + '.join(parts)} ns {per}, x the work per turn"
+        return f"{' + '.join(parts)} ns {per}, x the work per iteration"
     first, middle, last = law.cost(np.array([low, (low * high) ** 0.5, high])).tolist()
     ends = (
         ""
         if abs(last - first) < TELLING * middle
-        else (f" ({number(first)} at {number(low)} per turn, {number(last)} at {number(high)})")
+        else (
+            f" ({number(first)} at {number(low)} per iteration, {number(last)} at {number(high)})"
+        )
     )
     return f"{number(middle)} ns {per}{ends}"
 

@@ -142,12 +142,12 @@ def _program(points: Sequence[Point]) -> list[Point]:
 
 
 def turns(points: Sequence[Point], weight: Mapping[tuple[int, str, int], float]) -> list[Point]:
-    """Return a phase's points per run as the time of one process in one turn, mean over its ranks.
+    """Return a phase's points per run as the time of one process in one iteration, mean over its
+    ranks.
 
-    points: of the phase as a whole; weight: turns in each run (of ``turned``). The time of one
-    process in one turn is what the thesis models (section 6.1); work, least_ns and typical_ns of
-    the points returned are of one turn.
-    """
+    points: of the phase as a whole; weight: iterations in each run (of ``turned``). The time of one
+    process in one iteration is what the thesis models (section 6.1); work, least_ns and typical_ns
+    of the points returned are of one turn."""
     out = []
     for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
         mine = [p for p in points if (p.source, p.traced) == (source, traced)]
@@ -179,7 +179,7 @@ def turns(points: Sequence[Point], weight: Mapping[tuple[int, str, int], float])
 
 
 def predicted_turn(laws: Laws, found: Measured, phase: int) -> float:
-    """Return the time of one process in one turn by the laws, mean over ranks, in ns.
+    """Return the time of one process in one iteration by the laws, mean over ranks, in ns.
 
     found: the work and x of all ranks.
     """
@@ -200,7 +200,7 @@ def expected_ns(laws: Laws, found: Measured, phase: int) -> np.ndarray:
 
 
 def measured_turn(found: Measured, phase: int, values: np.ndarray) -> float:
-    """Return the measured time of one process in one turn, mean over ranks, in ns."""
+    """Return the measured time of one process in one iteration, mean over ranks, in ns."""
     there = found.x[phase] > 0
     if not there.any():
         return 0.0

@@ -1,4 +1,5 @@
-"""What compute.json says of a phase: time of one turn, the thesis's power laws, ranges, spread."""
+"""What compute.json says of a phase: time of one iteration, the thesis's power laws, ranges,
+spread."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def share_of(of_phase: np.ndarray, k: int) -> float:
 
 
 def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight) -> dict[str, Any]:
-    """Return a run's time of one process in one turn, measured and by the laws."""
+    """Return a run's time of one process in one iteration, measured and by the laws."""
     k = point.phase
     own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
     return {
@@ -95,7 +96,7 @@ def _told(laws: Laws, point: Point, weight: Weight) -> float:
 def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
     """Return how the time of a phase varies between ranks and between turns.
 
-    Ranks: least time of the repeats over what the laws say of the rank's work. Turns: single
+    Ranks: least time of the repeats over what the laws say of the rank's work. Iterations: single
     occurrences of segments, as far as ranks differ in them.
     """
     ns, expected, run = [], [], []
@@ -120,12 +121,11 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
 def alternatives(points: Sequence[Point]) -> dict[str, Any]:
     """Return the laws of the thesis for a phase's time of one process in one turn.
 
-    points: of one turn, of :func:`turns`. crm_i: a n^b through the own runs (section 6.2); crm_c:
-    with the far point, the run of another workload whose cost is least; far: which that is, and
-    whether the cost had stopped to fall there (reached); crm_why: why there is none. That the total
-    work of the phase is constant is not asked for: the count that a far run stands for was looked
-    up in the work of the phase itself.
-    """
+    points: of one iteration, of :func:`turns`. crm_i: a n^b through the own runs (section 6.2);
+    crm_c: with the far point, the run of another workload whose cost is least; far: which that is,
+    and whether the cost had stopped to fall there (reached); crm_why: why there is none. That the
+    total work of the phase is constant is not asked for: the count that a far run stands for was
+    looked up in the work of the phase itself."""
     found = crm(points)
     far = found.far
     return {

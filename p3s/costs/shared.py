@@ -29,7 +29,7 @@ _SAMPLE = 128
 
 def shared_work(model: Model) -> dict[Place, float]:
     """Return the places whose work is shared out among all ranks alike, and n times the mean work
-    of a rank per turn there, in ns, at the smallest traced count.
+    of a rank per iteration there, in ns, at the smallest traced count.
     """
     first, last = min(model["counts"]), max(model["counts"])
     places, phase = places_of(model)
@@ -53,11 +53,11 @@ def shared_work(model: Model) -> dict[Place, float]:
 
 
 def steady(shared: Mapping[Place, float], found: Sequence[Measured]) -> dict[Place, float]:
-    """Return those places that a rank comes to equally often per turn at all measured counts.
+    """Return those places that a rank comes to equally often per iteration at all measured counts.
 
     Where it comes there more often (stages of a reduction along a growing dimension), the work of
-    a turn has parts that go with 1/n and others that do not, and the model's law tells them apart.
-    """
+    an iteration has parts that go with 1/n and others that do not, and the model's law tells them
+    apart."""
     calls: dict[Place, list[float]] = {}
     for m in found:
         for k, mean in enumerate(mean_of(m.calls)):
@@ -84,7 +84,7 @@ def factors(
 ) -> np.ndarray:
     """Return what the modelled work of each place is multiplied with, to be its shared work.
 
-    mean: modelled work of a rank in the run; weight: turns, both by place. 1 where not shared.
+    mean: modelled work of a rank in the run; weight: iterations, both by place. 1 where not shared.
     """
     out = np.ones(len(places))
     for k, place in enumerate(places):
@@ -101,7 +101,7 @@ def share_points(
 ) -> tuple[list[Measured], list[Point]]:
     """Return own runs and points of other workloads with shared work where it is shared.
 
-    weight: turns of the phases in each run (of ``turned``).
+    weight: iterations of the phases in each run (of ``turned``).
     """
     own = [
         replace(

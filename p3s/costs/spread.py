@@ -1,4 +1,4 @@
-"""Variability of computation: between the ranks of a run, and between the turns of a rank.
+"""Variability of computation: between the ranks of a run, and between the iterations of a rank.
 
 Who waits for the slowest of N ranks waits for the tail, so both are kept as distributions of the
 ratio to the mean. A distribution is a quantile function: straight between the measured levels;
@@ -152,7 +152,7 @@ EVEN = Distribution((0.5,), (1.0,), 0.0)
 
 @dataclass(frozen=True)
 class Spread:
-    """Variability of a phase: ranks, lasting factors of ranks; turns, single occurrences.
+    """Variability of a phase: ranks, lasting factors of ranks; iterations, single occurrences.
 
     ranks_seen, rows_seen: how many ranks (over all runs) and segments it was taken from.
     """
@@ -233,14 +233,13 @@ def between_turns(
 
 
 def apart(turns: Distribution, ranks: Distribution, occurrences: float) -> Distribution:
-    """Return what of the spread between turns may be each rank's own.
+    """Return what of the spread between iterations may be each rank's own.
 
     Were the ratios of single occurrences drawn for every rank by itself, the sums of ranks would
-    differ by their deviation over the square root of ``occurrences`` (how many are in a sum).
-    Where sums differ by less, occurrences differ in the same way on all ranks (the first step of
-    a loop, a larger block that comes round): nobody waits for that. So the deviation of ``turns``
-    is taken to be at most MARGIN times what ``ranks``, the ratios of sums, allow.
-    """
+    differ by their deviation over the square root of ``occurrences`` (how many are in a sum). Where
+    sums differ by less, occurrences differ in the same way on all ranks (the first step of a loop,
+    a larger block that comes round): nobody waits for that. So the deviation of ``iterations`` is
+    taken to be at most MARGIN times what ``ranks``, the ratios of sums, allow."""
     own, sums = _deviation(turns), _deviation(ranks)
     most = MARGIN * sums * np.sqrt(max(occurrences, 1.0))
     if ranks == EVEN or own <= most:

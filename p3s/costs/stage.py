@@ -21,10 +21,9 @@ _KEYS = ("work_unit", "time_unit", "counts", "laws", "rest", "phases", "runs", "
 def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | None:
     """Fit the cost of computation from all times of a study and write compute.json; return it.
 
-    points: of runs that are in no study inside this one; x is work per turn, n the count of this
-    study's workload. None, and nothing is there, where there are no times at any count of its
-    model and no points.
-    """
+    points: of runs that are in no study inside this one; x is work per iteration, n the count of
+    this study's workload. None, and nothing is there, where there are no times at any count of its
+    model and no points."""
     from p3s.characterize.times import load_times
     from p3s.costs.gather import measured_at
     from p3s.model.stage import load as load_model

@@ -1,4 +1,4 @@
-"""The compute table: time of one process in one turn of each phase, measured and predicted."""
+"""The compute table: time of one process in one iteration of each phase, measured and predicted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _RANKS = 1024
 
 @dataclass(frozen=True)
 class Row:
-    """One phase at one count: the time of one process in one turn, mean over its ranks, in ns.
+    """One phase at one count: the time of one process in one iteration, mean over its ranks, in ns.
 
     source: "own", the name of another workload, or "predicted"; traced: count of the run itself.
-    n: count of the original workload, None where none has as much work per turn (x). measured:
+    n: count of the original workload, None where none has as much work per iteration (x). measured:
     typical (median) of the repeats; predicted, low, high: by the laws with the 90 % interval;
     outside: how far x is outside of what was measured, as a ratio. crm_i, crm_c: by the power laws
     of the thesis.

@@ -24,7 +24,7 @@ STOPPED_FALLING = 0.01
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """y = a * n**b (thesis, Table 6.5: y in ns, of one process in one turn of the phase)."""
+    """y = a * n**b (thesis, Table 6.5: y in ns, of one process in one iteration of the phase)."""
 
     a: float
     b: float

@@ -1,8 +1,7 @@
 """The simulated run as a timeline: Chrome's trace event format, which ui.perfetto.dev opens.
 
-Sections of the run (some turns of each loop, and what is outside) stand one after the other; each
-begins when the one before has ended on all ranks.
-"""
+Sections of the run (some iterations of each loop, and what is outside) stand one after the other;
+each begins when the one before has ended on all ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from p3s.program.collectives.expand import Expanded
     from p3s.study import Study
 
-#: Turns of a loop that are drawn unless it is said otherwise.
+#: Iterations of a loop that are drawn unless it is said otherwise.
 TURNS = 3
 _NS_PER_US = 1e3
 
@@ -107,8 +106,8 @@ def _write_section(
     args = {
         "phases": list(section.phases),
         "turns": section.turns,
-        "first turn": section.first_turn,
-        "turns of the run": section.run_turns,
+        "first iteration": section.first_turn,
+        "iterations of the run": section.run_turns,
         "entries": section.entries,
     }
     file.write(

@@ -33,7 +33,7 @@ MOST_EVENTS = 300_000_000
 _WHY = {
     REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
     REASON_TEXT[Reason.NOT_REPLAYED]: "there is no model of what it sends",
-    REASON_TEXT[Reason.NOT_SEEN]: "it occurs only in turns of its loop that are not written",
+    REASON_TEXT[Reason.NOT_SEEN]: "it occurs only in iterations of its loop that are not written",
 }
 
 Say = Callable[[str], None]
@@ -43,11 +43,10 @@ Say = Callable[[str], None]
 class Options:
     """How a scaled trace is exported.
 
-    ``turns``: turns of each loop, None: the whole run. ``messages``: all collectives as messages,
-    also where the format has calls. ``collectives``: algorithms instead of the library's.
+    ``iterations``: iterations of each loop, None: the whole run. ``messages``: all collectives as
+    messages, also where the format has calls. ``collectives``: algorithms instead of the library's.
     ``ranks_per_node``: on one host. ``machine``: costs of messages, default STUDY/machine.json.
-    ``ranks``: of a timeline, None: all.
-    """
+    ``ranks``: of a timeline, None: all."""
 
     turns: int | None = None
     messages: bool = False
@@ -258,7 +257,7 @@ def _whole(
     if run.events > MOST_EVENTS:
         raise UsageError(
             f"{study.scaled_dir(n)}: the whole run has {run.events:,} events, more "
-            f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3"
+            f"than {MOST_EVENTS:,}; write some iterations of each loop: --turns 3"
         )
     say(f"{processes(n)}: {plural(run.events, 'event')}")
     done.events = float(run.events)

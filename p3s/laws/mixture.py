@@ -286,7 +286,7 @@ def _drawn(
 
 
 def _window(models: list[Model], larger_by: float) -> list[Model]:
-    """Turn logarithms into weights and leave out what is clearly worse than the best."""
+    """Iteration logarithms into weights and leave out what is clearly worse than the best."""
     if not models:
         return []
     best = max(models, key=lambda m: m.weight)

@@ -1,9 +1,8 @@
 """Which mixtures of a machine's kernels cost as a place does: what its time is made of.
 
-The cost of a place over x (work per turn) is a sum of a constant, for whatever touches no memory,
-and of costs of memory kernels at the working set that belongs to x; no part is negative. Usually
-several mixtures explain a curve as well: all of them are kept.
-"""
+The cost of a place over x (work per iteration) is a sum of a constant, for whatever touches no
+memory, and of costs of memory kernels at the working set that belongs to x; no part is negative.
+Usually several mixtures explain a curve as well: all of them are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ UNEXPLAINED = 0.25
 #: Working sets in the middle of the points where nothing is known: from, to, steps per doubling.
 SMALLEST, LARGEST, EACH = 12.0, 31.0, 3
 #: Exponents of the working set over the work: all data is touched a fixed number of times per
-#: turn; matrices are multiplied; all pairs meet.
+#: iteration; matrices are multiplied; all pairs meet.
 EXPONENTS = (1.0, 2.0 / 3.0, 0.5)
 #: Shares of the filled memory that a place may work on, in powers of two; most work on most of it.
 SHARES, SHARE_WIDTH = np.arange(0.0, -6.5, -0.5), 2.0

@@ -249,7 +249,7 @@ def _spreads(kernels: list[Kernel], w: FloatArray) -> FloatArray:
 def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:
     """Return what a place waits for, by the shares of time beyond the innermost cache.
 
-    waiting: (explanations, 2), at the smallest and at the largest work per turn measured.
+    waiting: (explanations, 2), at the smallest and at the largest work per iteration measured.
     """
     from p3s.machine.show import size_text
 
@@ -265,7 +265,7 @@ def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:
         )
     text = (
         f"{100 * first:.0f} % of its time waits for caches or memory at the smallest work per "
-        f"turn measured, {100 * last:.0f} % at the largest ({near})"
+        f"iteration measured, {100 * last:.0f} % at the largest ({near})"
     )
     return "memory" if min(first, last) >= 0.5 else "both", text
 

@@ -27,7 +27,7 @@ Model = dict[str, Any]
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """The scaled trace as arrays, one entry per (rank, slot, stage, turn), by rank and phase.
+    """The scaled trace as arrays, one entry per (rank, slot, stage, iteration), by rank and phase.
 
     item, slot index the model's items and the item's slots; comm indexes ``members``.
     """

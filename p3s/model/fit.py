@@ -62,7 +62,7 @@ def fit_model(
     """Fit the model to all tables given (no hold-out).
 
     typed: numbers among the program's arguments, a hint to extents where sizes leave them open;
-    failed: counts at which the program did not run; trips: turns of loops as the user states
+    failed: counts at which the program did not run; trips: iterations of loops as the user states
     them, by phase number, call site or function; known: what is known of the process grid.
     """
     tables = sorted(tables, key=lambda t: t.np)
@@ -303,7 +303,8 @@ def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:
 
 
 def _state_trips(model: Model, work: Sequence[tuple[Entry, Item]], k: int, trips: int) -> None:
-    """Give a loop the number of turns that the user states, and all inside it in proportion."""
+    """Give a loop the number of iterations that the user states, and all inside it in
+    proportion."""
     phases, turns = model["phases"], dict(model["phases"][k]["weight_points"])
     grids = {n: item.grids[n] for _, item in work[:1] for n in item.grids}
     for i in subtree_items(phases, k):
@@ -474,9 +475,9 @@ def build_model(
 ) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
 
-    typed, failed, trips, known: as of :func:`fit_model`; held out, a loop with stated turns gets
-    those it had at that count. Raises Contradiction where the traces do not allow what the user
-    says of the grid.
+    typed, failed, trips, known: as of :func:`fit_model`; held out, a loop with stated iterations
+    gets those it had at that count. Raises Contradiction where the traces do not allow what the
+    user says of the grid.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
@@ -512,7 +513,8 @@ def build_model(
 
 
 def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:
-    """Return the turns that loops with stated turns had at the largest count, by their names."""
+    """Return the iterations that loops with stated iterations had at the largest count, by their
+    names."""
     last = max(model["counts"])
     return {
         where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)

@@ -260,13 +260,13 @@ def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> 
         return often
     first, number, step = expression(turns["first"]), expression(turns["number"]), turns["step"]
     walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
-    return (f"{often}, " if often else "") + f"in {number} turns t = {walk}"
+    return (f"{often}, " if often else "") + f"in {number} iterations t = {walk}"
 
 
 def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:
     ratio = _per_turn(model, phase["weight"], law)
     if ratio is not None:
-        return "" if ratio == 1 else f"{ratio} times in every turn"
+        return "" if ratio == 1 else f"{ratio} times in every iteration"
     if "follows" in law:
         return law_text(law)
     words = law_text(law)
@@ -274,7 +274,8 @@ def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> st
 
 
 def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -> int | None:
-    """Return the whole number of calls per turn, where it is the same at every traced count."""
+    """Return the whole number of calls per iteration, where it is the same at every traced
+    count."""
     if "expr" not in law or "expr" not in weight:
         return None
     if law["expr"] == weight["expr"]:

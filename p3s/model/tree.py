@@ -81,7 +81,7 @@ def assign(
                 }
                 hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]
                 same = np.array([here[g.comm][1] for g in table.groups])[table.group[mine]]
-                found[hit & same & (fits > 0)] = i  # of several, the one made in the same turn
+                found[hit & same & (fits > 0)] = i  # of several, the one made in the same iteration
             else:
                 hit = np.full(len(mine), kind not in (SEND, RECV))
             found[hit & (found < 0)] = i
@@ -226,7 +226,7 @@ class _Placing:
                 self.visit(child, phase, self.counter if staged else start)
                 continue
             # A loop over stages that is entered less often than it starts over is the
-            # perfect nest of two: its turns are those of the outer one times the stages.
+            # perfect nest of two: its iterations are those of the outer one times the stages.
             inner = len(self.phases)
             self.phases.append(
                 {
@@ -290,9 +290,8 @@ def weight_law(
 ) -> dict[str, Any]:
     """Return the law of a weight: exact if there is one, else a statistical one.
 
-    Few ranks do not make all calls of a turn, and a turn without a call is not seen: the
-    smallest count may be left out, the law then says from which count on it holds.
-    """
+    Few ranks do not make all calls of an iteration, and an iteration without a call is not seen:
+    the smallest count may be left out, the law then says from which count on it holds."""
     envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
     ndims = len(grids[ns[0]].dims) if ns else 1
     for skip in range(2 if len(ns) > 2 else min(len(ns), 1)):
@@ -306,7 +305,7 @@ def weight_law(
 
 
 def phase_stages(phase: Mapping[str, Any], items: Sequence[dict[str, Any]], grid: GridAt) -> int:
-    """Return by how many stages the turns of a phase's loop are to be divided (1: none)."""
+    """Return by how many stages the iterations of a phase's loop are to be divided (1: none)."""
     if not phase.get("fused_stages"):
         return 1
     rels = [items[i]["relation"] for i in phase["items"] if items[i]["relation"] is not None]

@@ -1,6 +1,7 @@
-"""Loops whose number of turns is no law of the process count, and numbers that the user states.
+"""Loops whose number of iterations is no law of the process count, and numbers that the user
+states.
 
-A loop that runs until it converges, until time is up or as long as there is work turns as often
+A loop that runs until it converges, until time is up or as long as there is work runs as often
 as the data, the machine or chance want. Such a loop is refused a law, with the reason; its user
 may know the number (``p3s model STUDY --trips SITE=COUNT``).
 """
@@ -22,7 +23,7 @@ from p3s.model.tree import assign
 
 #: Relative spread over counts up to which the time of a loop counts as the same.
 SAME_TIME = 0.08
-#: Turns have to differ this much before a time that does not is a sign.
+#: Iterations have to differ this much before a time that does not is a sign.
 _TURNS_DIFFER = 1.25
 MAX_TRIPS = 1 << 40
 
@@ -37,7 +38,7 @@ def judge_trips(
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
 ) -> None:
-    """Give phases whose turns are no law of the count "trips": {kind, reason}.
+    """Give phases whose iterations are no law of the count "trips": {kind, reason}.
 
     kind: "repeats" (differs between runs at one count), "time" (ends when a time is over) or
     "data" (differs over the counts without a rule). The first takes away a law that seemed to
@@ -169,9 +170,9 @@ def _is_at(model: Mapping[str, Any], site: str, where: str) -> bool:
 
 
 def per_turn(item: Item, turns: Mapping[int, int]) -> Item | None:
-    """Return the item as it is in one turn of a loop, None where its calls do not divide.
+    """Return the item as it is in one iteration of a loop, None where its calls do not divide.
 
-    turns: of the loop, per count.
+    iterations: of the loop, per count.
     """
     rows = {}
     for n, r in item.rows.items():
@@ -192,7 +193,7 @@ def per_turn(item: Item, turns: Mapping[int, int]) -> Item | None:
 
 
 def stated(slots: Sequence[dict[str, Any]], trips: int) -> list[dict[str, Any]]:
-    """Return slots fitted to one turn for ``trips`` turns."""
+    """Return slots fitted to one iteration for ``trips`` turns."""
     out = []
     for slot in slots:
         law = slot["count"]
@@ -211,7 +212,7 @@ def stated(slots: Sequence[dict[str, Any]], trips: int) -> list[dict[str, Any]]:
 
 
 def as_traced(model: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """Return the model with the turns that stated loops had at a traced count."""
+    """Return the model with the iterations that stated loops had at a traced count."""
     told = {
         k: {int(m): int(v) for m, v in p["weight_points"]}.get(n)
         for p in model["phases"]
@@ -240,7 +241,7 @@ def subtree_items(phases: Sequence[Phase], k: int) -> list[int]:
 
 
 def state(phase: Phase, trips: int) -> None:
-    """Give a phase the number of turns that the user states."""
+    """Give a phase the number of iterations that the user states."""
     phase["weight"] = {
         "expr": num(trips),
         "points": len(phase["weight_points"]),
@@ -250,7 +251,7 @@ def state(phase: Phase, trips: int) -> None:
 
 
 def follow_counts(model: Mapping[str, Any]) -> None:
-    """Let the order of events take the turns of refused and stated loops from their calls."""
+    """Let the order of events take the iterations of refused and stated loops from their calls."""
     if not model.get("order"):
         return
     loops = {loop["loop"]: loop for loop in model["order"]["loops"]}

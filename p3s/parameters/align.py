@@ -95,7 +95,7 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
 def _joinable(members: list[Member]) -> list[Member]:
     """Return the members as trees that can be joined; raises Differs.
 
-    Where they differ in the order of events alone (turns listed one by one), that is left out.
+    Where they differ in the order of events alone (iterations listed one by one), that is left out.
     """
     whole = _same_shapes(members)
     known = all(each.tree["order"] is not None for each in whole)
@@ -140,7 +140,7 @@ def _what(path: str, model: Mapping[str, Any]) -> str:
             "relation": "other partners",
             "place": "another communicator",
             "phase": "another loop",
-            "when": "other turns",
+            "when": "other iterations",
         }.get(key)
         inner = {
             "guard": "other ranks",
@@ -148,7 +148,7 @@ def _what(path: str, model: Mapping[str, Any]) -> str:
             "expr": "another rule",
             "elements": "another rule of sizes",
             "relation": "other partners",
-            "when": "other turns",
+            "when": "other iterations",
             "slots": "other sizes",
         }.get(more, "another rule")
         return f"{what or inner} ({name})"

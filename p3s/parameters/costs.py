@@ -58,7 +58,7 @@ def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
 
 
 def _held(model: Model) -> list[np.ndarray]:
-    """Return n times the mean work of a rank per turn of each place, by phase, at the smallest
+    """Return n times the mean work of a rank per iteration of each place, by phase, at the smallest
     count."""
     n = min(model["counts"])
     work, grid = modelled_work(model, n)

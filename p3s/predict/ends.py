@@ -52,7 +52,7 @@ class Ends:
 def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
     """Return where the rows of the phase without a parent belong; None where nothing says it.
 
-    From order.json: an item's first position against those of the outermost loops that turn
+    From order.json: an item's first position against those of the outermost loops that iteration
     (walks from partner to partner are none). None without an order, and without loops.
     """
     import numpy as np

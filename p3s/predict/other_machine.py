@@ -123,7 +123,7 @@ def common_error(
 ) -> tuple[float, float] | None:
     """Return what a phase's computation may be a multiple of by its factors; None: unknown.
 
-    The errors of its laws' factors at the phase's work per turn, by their shares of the time.
+    The errors of its laws' factors at the phase's work per iteration, by their shares of the time.
     """
     import numpy as np
 
@@ -184,7 +184,7 @@ def sentences(about: Mapping[str, Any]) -> list[str]:
         ends = [min(place["low"] for place in places), max(place["high"] for place in places)]
         span = f"{low} to {high}" if low != high else low
         text += (
-            f" by factors of {span} at the measured work per turn (90 % interval over all "
+            f" by factors of {span} at the measured work per iteration (90 % interval over all "
             f"places {ends[0]:.2f} to {ends[1]:.2f})"
         )
     said = [text]

@@ -38,7 +38,7 @@ def ratio_text(phase: Mapping[str, Any]) -> str:
 
 
 def notes(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[str]:
-    """Say where each process computes less, or more, per turn than was measured anywhere."""
+    """Say where each process computes less, or more, per iteration than was measured anywhere."""
     return [
         f"at {processes(row['n'])} each process computes {_texts(found)}: its"
         f" time is extrapolated ({commands.next(row['n'])} proposes runs that cover it)"

@@ -59,7 +59,7 @@ class WholeRun:
         if order is None or order["loops"] is None:
             raise P3SError(
                 f"{scaled_dir}: the order of events is not known, so there is no whole "
-                "run to write; write a few turns of each loop: --turns 1"
+                "run to write; write a few iterations of each loop: --turns 1"
             )
         if len(np.unique(self.trace.rank)) != self.trace.n:
             raise P3SError(

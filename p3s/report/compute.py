@@ -1,4 +1,5 @@
-"""The compute model as text and as CSV: time of one process in one turn, and what it rests on."""
+"""The compute model as text and as CSV: time of one process in one iteration, and what it rests
+on."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def table(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()
     share = shares(compute)
     phases = sorted(compute["phases"], key=lambda p: (-share.get(p["phase"], 0.0), p["phase"]))
     shown = [p for p in phases if share.get(p["phase"], 0.0) >= SHOWN] or phases[:1]
-    out = [f"Time of one process in one turn of each phase; work in {_unit(compute)}.", ""]
+    out = [f"Time of one process in one iteration of each phase; work in {_unit(compute)}.", ""]
     for phase in shown:
         mine = [r for r in rows if r.phase == phase["phase"]]
         out += [*phase_lines(compute, phase, share.get(phase["phase"], 0.0), mine), ""]
@@ -86,7 +87,7 @@ def phase_lines(
     if phase["x"]:
         low, high = phase["x"]
         out.append(
-            f"  measured: {number(low)} to {number(high)} of work per turn"
+            f"  measured: {number(low)} to {number(high)} of work per iteration"
             + (
                 f", as at {number(phase['n'][0])} to {number(phase['n'][1])} processes"
                 if phase["n"]
@@ -243,7 +244,7 @@ def _cells(rows: Sequence[Row]) -> list[list[str]]:
     head = [
         "processes",
         *(["run"] if far else []),
-        "work per turn",
+        "work per iteration",
         "measured",
         "predicted",
         "",
@@ -300,7 +301,7 @@ def csv(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) 
 
     Columns: phase, name, source (own, a workload's name, predicted), processes (of the original
     workload), run_processes, work_per_turn, measured_ns, predicted_ns, low_ns, high_ns, outside,
-    crm_i_ns, crm_c_ns: time of one process in one turn; unit of the work.
+    crm_i_ns, crm_c_ns: time of one process in one iteration; unit of the work.
     """
     names = {p["phase"]: p["name"] for p in compute["phases"]}
     sink = io.StringIO()

@@ -127,7 +127,7 @@ def _phase(
             if phase.weight_verdict == "stated"
             else f"--trips {phase.phase}=NUMBER of p3s model states a number; "
         )
-        lines += _indented(f"turns: {told}{visible(str(refused['reason']), 400)}", 2)
+        lines += _indented(f"iterations: {told}{visible(str(refused['reason']), 400)}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)
     lines += _indented(phase.no_trend, 4) if phase.no_trend else []
     lines += _table(rules)

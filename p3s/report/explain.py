@@ -77,7 +77,7 @@ def _phase(model: Mapping[str, Any], number: int, places: Places) -> list[str]:
     lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
     lines += _wrapped(_weight_reason(model, phase), 4)
     if phase.get("trips"):
-        lines += _wrapped(f"turns: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
+        lines += _wrapped(f"iterations: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
     rows = [
         [str(n), f"{traced:,}", _weight_at(model, phase, n)] for n, traced in phase["weight_points"]
     ]
@@ -170,7 +170,7 @@ def _slot(
         )
         lines += _wrapped(_why_chosen(law), 15)
         lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
-    times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every turn"
+    times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
     lines += _named("how often", visible(times))
     lines += _wrapped(_why_chosen(slot["count"]), 15)
     lines += [line for rival in rivals(model, slot["count"]) for line in _wrapped(rival, 15)]

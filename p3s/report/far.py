@@ -73,7 +73,7 @@ def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
         "",
         "processes",
         "ranks",
-        "work per turn",
+        "work per iteration",
         cost,
         "stands for",
         "nearest",
@@ -122,7 +122,7 @@ def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
     lines: list[str] = []
     for (phase, name), each in whys.items():
         if "" not in each:
-            what = "work per turn" if counted else "number of bytes per turn"
+            what = "work per iteration" if counted else "number of bytes per iteration"
             told = " and ".join(
                 w if w.startswith(("there", "cannot")) else f"its {what} {w}" for w in each
             )

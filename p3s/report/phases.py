@@ -26,7 +26,7 @@ _WRONG = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, R
 
 @dataclass(frozen=True)
 class Trips:
-    """Turns of a loop at one count: of the rank with most and with fewest, and per entry."""
+    """Iterations of a loop at one count: of the rank with most and with fewest, and per entry."""
 
     turns: int
     turns_min: int
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop, its turns by process count, and what is in it in program order."""
+    """A loop, its iterations by process count, and what is in it in program order."""
 
     loop: int
     walk: str | None

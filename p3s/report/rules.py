@@ -288,7 +288,9 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
         if names:
             meanings.append((" ".join(names), what))
     meanings += [
-        (name, what) for name, what in (("s", "stage"), ("t", "turn of the loop")) if name in words
+        (name, what)
+        for name, what in (("s", "stage"), ("t", "iteration of the loop"))
+        if name in words
     ]
     meanings += [
         (name, what)

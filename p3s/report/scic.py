@@ -56,7 +56,7 @@ def table(model: Model, counts: Iterable[int] = ()) -> str:
 def _part(rows: Sequence[Row], unit: str, grouped: bool) -> list[str]:
     """Return one part of the table: measured above predicted."""
     head = [
-        f"{unit} per process and turn",
+        f"{unit} per process and iteration",
         "processes",
         *(["of them"] if grouped else []),
         "weight",
@@ -122,8 +122,8 @@ def csv(model: Model, counts: Iterable[int] = ()) -> str:
     """Return the instruction table as CSV: a line per phase, group and count.
 
     Columns: phase, name, group (from 1), where (ranks), part (measured or predicted), processes,
-    ranks (of the group), weight (turns of the phase in the run), work (of one process in one
-    turn), total (of the group in the run), half_width (of the total's 90 % interval), unit.
+    ranks (of the group), weight (iterations of the phase in the run), work (of one process in one
+    iteration), total (of the group in the run), half_width (of the total's 90 % interval), unit.
     """
     found = _table(model, counts)
     sink = io.StringIO()

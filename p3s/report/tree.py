@@ -164,7 +164,7 @@ def turns(trips: Trips, nested: bool) -> str:
     text = span(*trips.per_entry)
     if trips.per_entry[0] != trips.per_entry[1]:
         return text + (" by rank" if trips.turns_min != trips.turns else " from entry to entry")
-    return text + (" per turn" if nested else "")
+    return text + (" per iteration" if nested else "")
 
 
 def _size(loop: Loop) -> int:

@@ -1,19 +1,19 @@
-"""Times of a loop of any number of turns, from as many simulated turns as it needs to settle.
+"""Times of a loop of any number of iterations, from as many simulated iterations as it needs to
+settle.
 
-The turns of a section that are alike are simulated one window after the other: each rank goes on
-when it has ended the window before. Once windows repeat, all that are left are multiplied. What
-comes before - the fill of a pipeline, a delay that spreads from rank to rank - counts once for
-each entry of the loop. The cost does not grow with the number of turns.
+The iterations of a section that are alike are simulated one window after the other: each rank goes
+on when it has ended the window before. Once windows repeat, all that are left are multiplied. What
+comes before - the fill of a pipeline, a delay that spreads from rank to rank - counts once for each
+entry of the loop. The cost does not grow with the number of turns.
 
 The links of nodes are idle when a window begins and no rank goes on when it ends. Where links
-matter, windows therefore overlap: the first third of the turns, which fills the links, and the last
-two, which nobody disturbs that is ahead, are counted in the windows before and after. Queues need
-not repeat exactly; there it is enough that means of several windows do.
+matter, windows therefore overlap: the first third of the iterations, which fills the links, and the
+last two, which nobody disturbs that is ahead, are counted in the windows before and after. Queues
+need not repeat exactly; there it is enough that means of several windows do.
 
-Where messages cross the border between two turns (requests that are completed a turn later),
-windows cannot be strung together, and the turns of the one window are weighed anew: its last ones
-stand for all that are left.
-"""
+Where messages cross the border between two iterations (requests that are completed an iteration
+later), windows cannot be strung together, and the iterations of the one window are weighed anew:
+its last ones stand for all that are left."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MEANS, MEAN_TOLERANCE = (2, 4, 8), 5e-3
 #: Simulated steps of one loop, at most, beyond the first windows.
 MOST_STEPS = 10_000_000
 _FEWEST_WINDOWS = 4
-#: Windows of fewer turns overlap by one only.
+#: Windows of fewer iterations overlap by one only.
 _FEW = 6
 
 #: (steps, cell of each, when each rank starts) -> what dependency.simulate says of them.
@@ -53,9 +53,8 @@ class Folded:
     """Weighted sums of the times of a section's steps.
 
     ``sums``: shape (PARTS, cells), in ns over the whole run. ``windows``: how many were simulated,
-    ``settled``: whether they repeat (or all turns there are were simulated). ``change``: largest
-    change of a rank from the last window to the one before, as a share of its time.
-    """
+    ``settled``: whether they repeat (or all iterations there are were simulated). ``change``:
+    largest change of a rank from the last window to the one before, as a share of its time."""
 
     sums: Floats
     windows: int = 1
@@ -103,7 +102,7 @@ class Settling:
 class Loop:
     """A section ready to be simulated: expanded steps, their cells and weights.
 
-    ``full``: steps whose ``turn`` is that of the section. ``cell``, ``weight``: of each step.
+    ``full``: steps whose ``iteration`` is that of the section. ``cell``, ``weight``: of each step.
     ``repeated``: as in ``alike``.
     """
 
@@ -119,13 +118,13 @@ class Loop:
     kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     def __post_init__(self) -> None:
-        """Find the turns that are alike and whether windows of them can be strung together."""
+        """Find the iterations that are alike and whether windows of them can be strung together."""
         self.group = alike(self.section, repeated=self.repeated)
         if self.group is None or not self.group.folded:
             self.group = None
             return
         self.kept = np.isin(self.full.turn, self.group.turns)
-        if not self.repeated:  # computation behind the last call of all turns: no turn's
+        if not self.repeated:  # computation behind the last call of all iterations: no turn's
             self.kept[self.full.row < 0] = False
         self.chained = closed(self.full, self.kept) and bool(self.kept.any())
         if self.chained:
@@ -136,7 +135,7 @@ class Loop:
         return _sums(self.cell, weight, result, self.cells)
 
     def once(self) -> Floats:
-        """Return the weights with which every turn counts once for each entry of the loop."""
+        """Return the weights with which every iteration counts once for each entry of the loop."""
         assert self.group is not None
         share = len(self.group.turns) / self.group.stands_for
         return np.where(self.kept, self.weight * share, self.weight)
@@ -173,7 +172,7 @@ def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> 
 def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Folded:
     group, window = loop.group, loop.window
     assert group is not None and window is not None
-    place = np.searchsorted(group.turns, window.turn)  # which of the alike turns
+    place = np.searchsorted(group.turns, window.turn)  # which of the alike iterations
     head, tail = _margins(len(group.turns)) if overlap else (0, 0)
     end = len(group.turns) - tail
     turns = end - head
@@ -181,7 +180,7 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
     counted, weight = (place >= head) & (place < end), once[loop.kept]
     once[loop.kept] = np.where(place < end, weight, 0.0)
     total = loop.sums(first, once)
-    left = group.stands_for - end  # turns of an entry that are not counted yet
+    left = group.stands_for - end  # iterations of an entry that are not counted yet
     cell, weight = loop.cell[loop.kept], np.where(counted, weight, 0.0)
     work = by_rank(window, np.where(counted, window.work_ns, 0.0))
     at = last_of(window, place < turns)  # where the next window begins
@@ -227,7 +226,8 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
 
 
 def _margins(turns: int) -> tuple[int, int]:
-    """Return how many turns of a window are counted in the one before, and in the one after."""
+    """Return how many iterations of a window are counted in the one before, and in the one
+    after."""
     if turns < _FEW:
         return (1, 0) if turns > 1 else (0, 0)
     return turns // 3, 2
@@ -240,7 +240,7 @@ def _at(last: Ints, end_ns: Floats, before: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Window:
-    """Sums of a window with every turn counted once, and time in calls per rank."""
+    """Sums of a window with every iteration counted once, and time in calls per rank."""
 
     sums: Floats
     long: Floats
@@ -259,9 +259,8 @@ def _change(history: list[_Window], period: int, work: Floats) -> float:
 def _period(history: list[_Window], work: Floats, window: Steps) -> int:
     """Return after how many windows all is the same again, 0: it is not yet.
 
-    Ranks whose turns take longer must not send to such as have shorter ones: these would have to
-    wait for them as soon as what they are ahead is used up.
-    """
+    Ranks whose iterations take longer must not send to such as have shorter ones: these would have
+    to wait for them as soon as what they are ahead is used up."""
     for period in PERIODS:
         if len(history) < 2 * period:
             return 0
@@ -305,11 +304,10 @@ def _lasts(
 
 
 def _weighed_anew(loop: Loop, first: Any) -> Folded:
-    """Return the sums with the alike turns but their last quarter counted once for each entry.
+    """Return the sums with the alike iterations but their last quarter counted once for each entry.
 
-    The last quarter, where what is in the way of the first turns should be over, stands for the
-    rest; it is settled if it took the ranks as long as the quarter before.
-    """
+    The last quarter, where what is in the way of the first iterations should be over, stands for
+    the rest; it is settled if it took the ranks as long as the quarter before."""
     group = loop.group
     assert group is not None
     turns, quarter = len(group.turns), max(len(group.turns) // 4, 1)

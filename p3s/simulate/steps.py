@@ -52,14 +52,14 @@ class Steps:
     """Steps of some ranks, rank after rank; every column but ``start`` has one entry per step.
 
     ``ranks`` are world ranks, ascending; those of ``ranks[i]`` are ``start[i]:start[i + 1]``.
-    ``peer``: destination of a send, source of a receive, root of a collective, as a world rank
-    (-1: none). ``bytes``: of the message; of a collective as in a scaled trace (docs/formats.md).
+    ``peer``: destination of a send, source of a receive, root of a collective, as a world rank (-1:
+    none). ``bytes``: of the message; of a collective as in a scaled trace (docs/formats.md).
     ``peer2``, ``tag2``, ``bytes2``: the receive half of a SENDRECV, else -1, -1, 0. ``comm`` is a
     key of ``members`` (world ranks in the order of the communicator). ``call`` is an index into
     ``calls``, the names of MPI calls. ``work_ns``: computation before the step. ``number``: how
-    many requests a WAITANY or WAITSOME completes; of a WAIT all that are listed.
-    ``row``: the row of the scaled trace it comes from, -1 if none. ``weight``: how many calls of
-    the whole run the step stands for. ``turn``: which turn of the section's loop it is in.
+    many requests a WAITANY or WAITSOME completes; of a WAIT all that are listed. ``row``: the row
+    of the scaled trace it comes from, -1 if none. ``weight``: how many calls of the whole run the
+    step stands for. ``iteration``: which iteration of the section's loop it is in.
 
     The requests of step i are those left behind by steps ``done[done_start[i]:done_start[i+1]]``
     (numbers of steps of the same rank, before i). ``to``: the step that receives what step i
@@ -124,13 +124,13 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Section:
-    """A stretch of the program that is executed as one: a few turns of a loop, or what is outside.
+    """A stretch of the program that is executed as one: a few iterations of a loop, or what is
+    outside.
 
-    ``name`` is for people; ``phases``: numbers of the phases its steps belong to. ``turns`` turns
-    are in the steps, from turn ``first_turn`` on, of ``run_turns`` turns that one entry of the
-    loop has; 1, 0, 1 outside loops. ``entries``: how often the stretch is entered in the run.
-    ``notes``: what was changed so that it can be executed, for people.
-    """
+    ``name`` is for people; ``phases``: numbers of the phases its steps belong to. ``iterations``
+    iterations are in the steps, from iteration ``first_turn`` on, of ``run_turns`` iterations that
+    one entry of the loop has; 1, 0, 1 outside loops. ``entries``: how often the stretch is entered
+    in the run. ``notes``: what was changed so that it can be executed, for people."""
 
     name: str
     phases: tuple[int, ...]

@@ -1,4 +1,5 @@
-"""Turns of a loop in the steps of a section: which are alike, and steps of some turns alone."""
+"""Iterations of a loop in the steps of a section: which are alike, and steps of some iterations
+alone."""
 
 from __future__ import annotations
 
@@ -32,11 +33,10 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class Alike:
-    """Turns of a section in which the same is done, and for how many they stand.
+    """Iterations of a section in which the same is done, and for how many they stand.
 
-    ``turns``: ascending. ``stands_for``: turns of one entry of the loop (a mean over the entries,
-    not always a whole number). ``entries``: how often the loop is entered.
-    """
+    ``iterations``: ascending. ``stands_for``: iterations of one entry of the loop (a mean over the
+    entries, not always a whole number). ``entries``: how often the loop is entered."""
 
     turns: Ints
     stands_for: float
@@ -44,15 +44,15 @@ class Alike:
 
     @property
     def folded(self) -> bool:
-        """Whether they stand for more turns than they are."""
+        """Whether they stand for more iterations than they are."""
         return self.stands_for > len(self.turns) * (1.0 + 1e-6)
 
 
 def alike(section: Section, *, repeated: bool = False) -> Alike | None:
-    """Return the sort of turns that stands for most calls; None where there are no turns.
+    """Return the sort of iterations that stands for most calls; None where there are no turns.
 
-    ``repeated``: the section is a turn of a loop that makes as many turns as it has entries.
-    """
+    ``repeated``: the section is an iteration of a loop that makes as many iterations as it has
+    entries."""
     steps = section.steps
     if not len(steps) or not section.entries > 0:
         return None
@@ -61,13 +61,13 @@ def alike(section: Section, *, repeated: bool = False) -> Alike | None:
     if section.turns < 2:
         return None
     number = int(steps.turn.max()) + 1
-    # What a turn is: the rows of the trace that are its calls, and what they stand for.
+    # What an iteration is: the rows of the trace that are its calls, and what they stand for.
     like = np.zeros(number, dtype=np.uint64)
     weight = np.round(np.log(np.maximum(steps.weight, 1e-300)) / _EQUAL / 10).astype(np.int64)
     code = _mixed(
         _mixed(_mixed(steps.rank) + steps.row.astype(np.uint64)) + weight.astype(np.uint64)
     )
-    rows = steps.row >= 0  # computation after the last call is in the last turn alone
+    rows = steps.row >= 0  # computation after the last call is in the last iteration alone
     np.add.at(like, steps.turn[rows], code[rows])
     used = np.flatnonzero(np.bincount(steps.turn[rows], minlength=number))
     if not len(used):

@@ -27,7 +27,7 @@ class Cells:
 
     work, calls, nbytes: (places, ranks), sums over a run; ``work`` before the calls (0 before
     MPI_Init, see :func:`counted`), ``nbytes`` of messages (completions move nothing). weight:
-    turns per phase, NaN where unknown.
+    iterations per phase, NaN where unknown.
     """
 
     n: int
@@ -59,7 +59,7 @@ def _mask(places: Sequence[tuple[Place, int]]) -> np.ndarray:
 
 
 def measured(table: PointTable, places: Sequence[tuple[Place, int]], weight: np.ndarray) -> Cells:
-    """Return what the ranks of a run did; weight: turns of each phase in it."""
+    """Return what the ranks of a run did; weight: iterations of each phase in it."""
     number = {place: k for k, (place, _) in enumerate(places)}
     of_group = np.array([number.get((g.site, g.op), -1) for g in table.groups] or [-1])
     moves = np.array([g.kind != COMPLETION for g in table.groups] or [False])

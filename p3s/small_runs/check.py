@@ -1,8 +1,7 @@
 """What a run must be to give a far point: the same program and phases, with less to do.
 
-Nothing here needs a model: the runs are folded together with those of the study, and compared
-phase by phase, per turn, so that another number of time steps is no larger or smaller workload.
-"""
+Nothing here needs a model: the runs are folded together with those of the study, and compared phase
+by phase, per iteration, so that another number of time steps is no larger or smaller workload."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Sums:
-    """Totals over all ranks of one phase in a run; turns: the mean of the ranks that make any.
+    """Totals over all ranks of one phase in a run; iterations: the mean of the ranks that make any.
 
     Where ranks take their work as they get to it the most of a rank changes from run to run.
     """
@@ -79,7 +78,7 @@ def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
         raise P3SError(
             f"{where}: calls that are made through one line of the program cannot be "
             f"told apart as they are in the study ({_named(apart, far)}); choose an "
-            "input with more turns"
+            "input with more iterations"
         )
     if len(unknown) > FOREIGN * len(here):
         raise P3SError(
@@ -170,7 +169,7 @@ def _percent(of: dict[int, Sums], phases: Sequence[int]) -> str:
 
 
 def _size(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) -> None:
-    """Refuse a workload that is not smaller, per process and turn of the phases."""
+    """Refuse a workload that is not smaller, per process and iteration of the phases."""
     work, nbytes = ratios(s, own, far)
     exact = far.work_unit == INSTRUCTIONS
     if exact:
@@ -185,23 +184,22 @@ def _size(s: Structure, own: Sequence[PointTable], far: PointTable, where: str) 
         told += f" and {nbytes:.3g} times its bytes"
     if larger:
         raise P3SError(
-            f"{where}: a larger workload: {told} per process and turn of the phases, "
+            f"{where}: a larger workload: {told} per process and iteration of the phases, "
             "compared with the study's own; give a smaller input"
         )
     if equal:
         raise P3SError(
             f"{where}: no smaller workload than the study's own ({told} per process "
-            "and turn of the phases); give a smaller input"
+            "and iteration of the phases); give a smaller input"
         )
 
 
 def ratios(s: Structure, own: Sequence[PointTable], far: PointTable) -> tuple[float, float]:
     """Return work and bytes of a run as parts of the study's at as many processes.
 
-    Compared are the relevant phases, each with as many turns as the study makes; what the study
-    has at a count between its own is interpolated, totals being nearly constant in strong
-    scaling. Bytes are NaN where the study moves none.
-    """
+    Compared are the relevant phases, each with as many iterations as the study makes; what the
+    study has at a count between its own is interpolated, totals being nearly constant in strong
+    scaling. Bytes are NaN where the study moves none."""
     tables = {t.np: sums(s, t, t.np) for t in own}
     here = sums(s, far, -far.np)
     nearest = min(tables, key=lambda n: (abs(math.log(n / far.np)), n))

@@ -34,7 +34,7 @@ _LONGER = 2.0
 
 @dataclass(frozen=True)
 class Role:
-    """Ranks that make the same calls: how often each in a turn, and their share of a group.
+    """Ranks that make the same calls: how often each in an iteration, and their share of a group.
 
     calls: per place of the phase; most: the same for the ranks that make it most often. low, high:
     where they stand among all ranks with these calls, from most work (0) to least (1). index of
@@ -132,7 +132,7 @@ def ranks_like(role: Role, level: np.ndarray, calls: np.ndarray) -> np.ndarray:
 
 
 class Curve:
-    """What one process of a group does in one turn of a phase, as the model predicts it.
+    """What one process of a group does in one iteration of a phase, as the model predicts it.
 
     by_work: ranks are put in order by their work, else by the bytes of their messages.
     """
@@ -144,7 +144,8 @@ class Curve:
         self.mine = np.array([k == phase for _, k in predicted.places], dtype=bool)
 
     def value(self, n: int, of: Callable[[Cells], np.ndarray]) -> float | None:
-        """Return ``of`` (per rank) per turn at a count, the mean over the group; None without."""
+        """Return ``of`` (per rank) per iteration at a count, the mean over the group; None
+        without."""
         cells = self.predicted.at(n)
         if cells is None:
             return None

@@ -40,11 +40,10 @@ _FOREIGN = 0.5
 class Found:
     """A group of ranks of a phase at one count of another workload.
 
-    x: work per turn (NaN: unknown); turns: of the phase; nbytes: per process and turn; by_work,
-    by_bytes: where the original workload has as much; n: what holds (by work where work is
-    counted, by bytes where it is time); points: one per place, empty where no time is known;
-    work, least_ns: of one rank in the run.
-    """
+    x: work per iteration (NaN: unknown); iterations: of the phase; nbytes: per process and
+    iteration; by_work, by_bytes: where the original workload has as much; n: what holds (by work
+    where work is counted, by bytes where it is time); points: one per place, empty where no time is
+    known; work, least_ns: of one rank in the run."""
 
     phase: int
     ranks: np.ndarray
@@ -245,7 +244,7 @@ class _Matching:
         self.phase_of = np.array([k for _, k in predicted.places], dtype=np.int64)
 
     def found(self) -> list[Found]:
-        """Return the groups of all phases that turn in this run."""
+        """Return the groups of all phases that run in this run."""
         parts = [
             (k, mine, roles)
             for k in range(len(self.cells.weight))

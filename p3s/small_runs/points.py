@@ -12,12 +12,11 @@ class Point:
     place: (site, operation); phase: number in the model. n: process count of the original workload
     that has this much work per process: the traced count itself, or for another workload what it
     was matched to (``matched``), a real number, NaN where no count has it. work: of one rank in the
-    run, mean over the group; x: the rank's work per turn of the phase, what stands for its working
-    set. least_ns, typical_ns: time of the same rank in the run, the least over the repeats and
-    their median. spread: relative, of the repeats (largest over least, less 1; 0 for one repeat).
-    ranks: in the group. repeats: runs. source: "own", or the name of the other workload ("far/w1",
-    "at/size=2000"); traced: process count of the run itself.
-    """
+    run, mean over the group; x: the rank's work per iteration of the phase, what stands for its
+    working set. least_ns, typical_ns: time of the same rank in the run, the least over the repeats
+    and their median. spread: relative, of the repeats (largest over least, less 1; 0 for one
+    repeat). ranks: in the group. repeats: runs. source: "own", or the name of the other workload
+    ("far/w1", "at/size=2000"); traced: process count of the run itself."""
 
     place: tuple[str, str]
     phase: int

@@ -19,7 +19,7 @@ from p3s.small_runs.lookup import ladder
 
 #: The target when none is given: so many times the largest traced count.
 TIMES = 16
-#: Less work per turn than measured, by more than this, relative, is outside of what is known.
+#: Less work per iteration than measured, by more than this, relative, is outside of what is known.
 _OUTSIDE = 0.05
 #: Messages whose size changes by less, relative, between the traced counts and the target.
 _SAME_SIZE = 0.01
@@ -41,21 +41,19 @@ def propose(
 ) -> dict[str, Any]:
     """Return which phases lack a far point for ``target`` processes, and what would give it.
 
-    known: phase -> least and most work per turn of a process that was measured; where a phase is
-    missing, what the model says of the traced counts. up_to: the same where work is time, as the
+    known: phase -> least and most work per iteration of a process that was measured; where a phase
+    is missing, what the model says of the traced counts. up_to: the same where work is time, as the
     largest count that was measured or that a far point stands for.
 
     Keys of the result: target; at (the largest traced count); input (the part of the input's size
     that gives each of ``at`` processes what it has at the target, where the work is shared out
-    evenly); counts; stands_for (with that input,
-    one for each of ``counts``); phases (those with more than 1 % of the work that compute on less
-    than ever measured: phase, name, work (per turn, the least of the ranks), measured, outside
-    (ratio), of_largest (work per turn as part of that at ``at`` processes, None where none is done
-    there), even (the total work is the same at both)); above (names of phases with more work per
-    turn than measured: no smaller workload shows that); unmatched (work is time, and no size of a
-    message tells the count).
-    Raises P3SError where the program's process grid has no form at the target.
-    """
+    evenly); counts; stands_for (with that input, one for each of ``counts``); phases (those with
+    more than 1 % of the work that compute on less than ever measured: phase, name, work (per
+    iteration, the least of the ranks), measured, outside (ratio), of_largest (work per iteration as
+    part of that at ``at`` processes, None where none is done there), even (the total work is the
+    same at both)); above (names of phases with more work per iteration than measured: no smaller
+    workload shows that); unmatched (work is time, and no size of a message tells the count). Raises
+    P3SError where the program's process grid has no form at the target."""
     from p3s.model.evaluate import model_grid
 
     model_grid(dict(model), target)  # says which counts there are
@@ -110,7 +108,7 @@ def _mine(predicted: Predicted, k: int) -> np.ndarray:
 
 
 def _per_turn(predicted: Predicted, cells: Cells, k: int) -> np.ndarray:
-    """Return the work per turn of every rank that takes part in a phase."""
+    """Return the work per iteration of every rank that takes part in a phase."""
     mine = _mine(predicted, k)
     work = cells.work[mine].sum(axis=0)[(cells.calls[mine] > 0).any(axis=0)]
     return (work if len(work) else np.zeros(1)) / max(float(cells.weight[k]), 1.0)
@@ -135,7 +133,7 @@ def _relevant(predicted: Predicted, *cells: Cells) -> list[int]:
 
 
 def _sizes_tell(predicted: Predicted, own: Cells, there: Cells) -> bool:
-    """Tell whether the bytes per turn of some phase are others at the target."""
+    """Tell whether the bytes per iteration of some phase are others at the target."""
     for k in range(len(own.weight)):
         mine = _mine(predicted, k)
         a, b = (

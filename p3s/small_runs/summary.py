@@ -45,9 +45,8 @@ def load(study: Study) -> Json | None:
 def summary(study: Study, model: Mapping[str, Any]) -> Json:
     """Return per workload, count, phase and group of ranks what it was matched to, and its cost.
 
-    Work and bytes are of one process in one turn of the phase, times in ns; numbers that are not
-    known are null. A workload that cannot be compared has its reason in "error".
-    """
+    Work and bytes are of one process in one iteration of the phase, times in ns; numbers that are
+    not known are null. A workload that cannot be compared has its reason in "error"."""
     before = _own_cost(study, model)
     found = matched_all(study, model)
     workloads = [_workload(study, other, model, before, found) for other in study.others()]

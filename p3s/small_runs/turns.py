@@ -1,9 +1,8 @@
-"""How often the phases of a model turn in runs with another workload.
+"""How often the phases of a model run in runs with another workload.
 
-The model's laws of weights hold for its own workload. Another one's turns are counted in its own
-runs: they are folded together with those of the study, so that a loop that turns but once there is
-still the loop that it is in the study.
-"""
+The model's laws of weights hold for its own workload. Another one's iterations are counted in its
+own runs: they are folded together with those of the study, so that a loop that turns but once there
+is still the loop that it is in the study."""
 
 from __future__ import annotations
 
@@ -32,11 +31,12 @@ def together(own: Sequence[PointTable], other: Sequence[PointTable]) -> Structur
 def phase_turns(
     own: Sequence[PointTable], other: Sequence[PointTable], model: Mapping[str, Any]
 ) -> Turns:
-    """Return (phase of the model, count) -> turns in the other workload's runs, on the rank with
+    """Return (phase of the model, count) -> iterations in the other workload's runs, on the rank
+    with
     most of them; what cannot be told is left out.
 
     The loop of a phase is the innermost one around its calls that turns, at every count of the
-    study, as often as the model says. Where there is none the calls of a turn tell.
+    study, as often as the model says. Where there is none the calls of an iteration tell.
     """
     s = together(own, other)
     number = {node: k for k, node in enumerate(s.nodes)}
@@ -97,7 +97,8 @@ def _stages(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> int:
 def _by_calls(
     own: Sequence[PointTable], other: PointTable, phase: Mapping[str, Any], model: Mapping[str, Any]
 ) -> float | None:
-    """Return the turns by the calls that a rank makes in each, where that number is always one."""
+    """Return the iterations by the calls that a rank makes in each, where that number is always
+    one."""
     weights = {n: v for n, v in phase["weight_points"] if v}
     votes = []
     for place in {(model["items"][i]["site"], model["items"][i]["op"]) for i in phase["items"]}:

@@ -51,10 +51,9 @@ def counts_upward(known: Mapping[str, Any], traced: Sequence[int], up_to: int) -
 class PhaseCost:
     """Cost per unit of work of one phase at ascending counts, and whether its least was reached.
 
-    cost: ns per instruction; where work is time, its time per turn over all ranks, which falls as
-    its cost does as long as the work of all ranks together stays the same. at: the count of the
-    least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN.
-    """
+    cost: ns per instruction; where work is time, its time per iteration over all ranks, which falls
+    as its cost does as long as the work of all ranks together stays the same. at: the count of the
+    least cost; status: one of REACHED, FALLING, STEADY (it has not fallen at all), UNKNOWN."""
 
     name: str
     counts: tuple[int, ...]
@@ -124,7 +123,7 @@ def costs(
             for t in sorted(far, key=lambda t: t.np)
             if (c := cost(t, -t.np, loop, far_times.get(t.np)))
         ]
-        # times per turn of another workload are no costs that can be compared with it
+        # times per iteration of another workload are no costs that can be compared with it
         before = [c for t in own if exact and (c := cost(t, t.np, loop, own_times.get(t.np)))]
         counts, values = tuple(n for n, _ in found), tuple(c for _, c in found)
         status, at = minimum(counts, values, max(before, default=0.0))

@@ -123,7 +123,7 @@ def _phase_lines(rank: RankTrace) -> list[str]:
     if rank.phases is None:
         return []
     return [
-        f"phase {row['phase']}: {row['turns']} turns, {row['detailed']} in detail, mean"
+        f"phase {row['phase']}: {row['turns']} iterations, {row['detailed']} in detail, mean"
         f" {row['mean']:.0f}, {row['left_out']} events only counted"
         for row in rank.phases
         if row["turns"]

@@ -21,11 +21,10 @@ _LEAST_SHARE = 1e-4
 class Enough:
     """When a phase has been seen often enough.
 
-    The mean time of its turns is known to ``width`` (relative half width of the confidence
-    interval), or it had ``largest`` turns; never before ``smallest``. The ``early`` turns before
-    these are taken as they are: memory is touched first, caches are cold, connections are made.
-    ``measure``: TIME or WORK.
-    """
+    The mean time of its iterations is known to ``width`` (relative half width of the confidence
+    interval), or it had ``largest`` iterations; never before ``smallest``. The ``early`` iterations
+    before these are taken as they are: memory is touched first, caches are cold, connections are
+    made. ``measure``: TIME or WORK."""
 
     width: float = 0.02
     confidence: float = 0.95
@@ -36,7 +35,7 @@ class Enough:
 
     @property
     def turns(self) -> int:
-        """How many turns must have ended before a phase can have been seen often enough."""
+        """How many iterations must have ended before a phase can have been seen often enough."""
         return self.early + self.smallest
 
     def quantile(self, batches: int) -> float:

@@ -26,12 +26,11 @@ class Call:
     """One distinct MPI call: everything about an event except its times.
 
     ``site`` and ``comm`` index RunTrace.sites and .comms (comm -1: none, as in MPI_Waitall);
-    ``peer`` and ``root`` are world ranks (-1 none, -2 unresolved MPI_ANY_SOURCE,
-    -3 MPI_PROC_NULL); ``tag`` is -1 if there is none or MPI_ANY_TAG was never resolved;
-    ``count`` are elements of the datatype passed (MPI_Type_size = bytes / count), ``elem_bytes``
-    the size of the basic element; ``depth`` the turns of recursion taken out of the site's stack;
-    ``window`` indexes RunTrace.windows or is -1.
-    """
+    ``peer`` and ``root`` are world ranks (-1 none, -2 unresolved MPI_ANY_SOURCE, -3 MPI_PROC_NULL);
+    ``tag`` is -1 if there is none or MPI_ANY_TAG was never resolved; ``count`` are elements of the
+    datatype passed (MPI_Type_size = bytes / count), ``elem_bytes`` the size of the basic element;
+    ``depth`` the iterations of recursion taken out of the site's stack; ``window`` indexes
+    RunTrace.windows or is -1."""
 
     op: str
     site: int

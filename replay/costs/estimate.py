@@ -95,7 +95,7 @@ def _origins(origin: Ints) -> Ints:
 def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
     """Return the computation of the whole run after MPI_Init, (ranks, phases) in ns.
 
-    From the rows, not the steps: at the edges of a loop's turns that are executed, computation
+    From the rows, not the steps: at the edges of a loop's iterations that are executed, computation
     stands in two steps.
     """
     column = np.searchsorted(np.asarray(phases, dtype=np.int64), trace.phase)

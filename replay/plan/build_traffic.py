@@ -248,7 +248,7 @@ def _tags(
     np.minimum.at(first, pair, channel)
     number = channel - first[pair]
     if number.max(initial=0) > _MAX_TAGS:
-        raise P3SError("replay: two ranks use more tags than MPI allows; take fewer turns")
+        raise P3SError("replay: two ranks use more tags than MPI allows; take fewer iterations")
     send_tag = np.full(len(steps), -1, dtype=np.int64)
     receive_tag = send_tag.copy()
     send_tag[s] = FIRST_TAG + number[: len(s)]

@@ -133,7 +133,7 @@ def load(
 
 
 def _without_foreign(steps: Steps, stays: Bools) -> Steps:
-    """Turn collectives that neither stay nor were expanded into computation."""
+    """Iteration collectives that neither stay nor were expanded into computation."""
     foreign = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE) & ~stays
     if not foreign.any():
         return steps

@@ -1,9 +1,8 @@
 """Finding guards: the simplest predicate equal to who was seen to take part, at all counts.
 
-All atoms are evaluated for all ranks, stages and turns of all counts at once; a conjunction is a
-set of atoms that together leave out everybody who does not take part. Geometric atoms come first,
-and a guard must need fewer words than the list of those who take part.
-"""
+All atoms are evaluated for all ranks, stages and iterations of all counts at once; a conjunction is
+a set of atoms that together leave out everybody who does not take part. Geometric atoms come first,
+and a guard must need fewer words than the list of those who take part."""
 
 from __future__ import annotations
 
@@ -124,7 +123,7 @@ def fit_guard(
 ) -> list[Atom] | None:
     """Return the simplest guard equal to the observed sets at every count, or None.
 
-    grids: one per count, stage and turn (GridAt.at); sets: a bool array over ranks for each;
+    grids: one per count, stage and iteration (GridAt.at); sets: a bool array over ranks for each;
     peers: the partner per rank (-1 outside); care: ranks whose membership is known (others are
     left out of the comparison).
     """

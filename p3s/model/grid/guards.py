@@ -2,7 +2,7 @@
 
 A guard is a list of atoms (a conjunction); an atom is a list whose first element names it, and
 ["not", atom, ...] holds where the conjunction of its atoms does not. All atoms are evaluated for
-all ranks of a count at once, at one stage of a family of partners or turn of a loop.
+all ranks of a count at once, at one stage of a family of partners or iteration of a loop.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ class GridAt:
     """The process grid at one count: n, extents, coordinates (ndims, n).
 
     order: rank at each place of the grid in row-major order (None: the place itself); ranks that
-    are not on the grid have coordinates of -1. stage of how many stages, turn: where guards are
-    evaluated. Rules are evaluated for all ranks, or for some (``only``): then coords are those of
-    the ``ranks``, and ``whole`` is the grid of all.
-    """
+    are not on the grid have coordinates of -1. stage of how many stages, iteration: where guards
+    are evaluated. Rules are evaluated for all ranks, or for some (``only``): then coords are those
+    of the ``ranks``, and ``whole`` is the grid of all."""
 
     n: int
     dims: tuple[int, ...]
@@ -73,7 +72,7 @@ class GridAt:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells grids apart, stages and turns left out."""
+        """What tells grids apart, stages and iterations left out."""
         return (self.n, self.dims, self.layout)
 
 

@@ -1,12 +1,11 @@
 """The order of events inside each rank: which turns of its loops every call is made in.
 
-The tree of loops gives the order of calls in a turn. What is fitted here: how many turns a loop
-has each time it is entered, in which turns of the loops around it it is entered, and in which
-turns each rule (slot) of the model is carried out (p3s.model.order.patterns). Loops that go from
-partner to partner are *walks*: they have one turn for each of the rank's partners, in an order
-of stages, of rules or of ranks that is the same for all ranks. p3s.model.order.unfold makes the
-events of any rank at any count of it.
-"""
+The tree of loops gives the order of calls in a turn. What is fitted here: how many iterations a
+loop has each time it is entered, in which turns of the loops around it it is entered, and in which
+iterations each rule (slot) of the model is carried out (p3s.model.order.patterns). Loops that go
+from partner to partner are *walks*: they have one iteration for each of the rank's partners, in an
+order of stages, of rules or of ranks that is the same for all ranks. p3s.model.order.unfold makes
+the events of any rank at any count of it."""
 
 from __future__ import annotations
 
@@ -89,7 +88,7 @@ def _when(
     """Return in which turns a rule (item, slot) is carried out, as rules of its own.
 
     One for all ranks; else one per set of items that a rank has in the loop (``items``): where a
-    rank leaves out parts of its turns, two of them may look like one.
+    rank leaves out parts of its iterations, two of them may look like one.
     """
     loops = items[rule[0]]["loops"]
     if not loops:
@@ -132,7 +131,7 @@ def _occurrences(
     walks: Mapping[int, Walk],
     items: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[Turns, Bools]]:
-    """Yield the turns of every cell given of a kind of rank, and which of them have it."""
+    """Yield the iterations of every cell given of a kind of rank, and which of them have it."""
     turns = seen.turns[loops[-1]]
     m, levels = turns.index.shape
     places = {
@@ -156,7 +155,7 @@ def _occurrences(
 
 
 def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
-    """Return the numbers of the turns with given indices."""
+    """Return the numbers of the iterations with given indices."""
     radix = turns.index.max(axis=0, initial=0) + 1
     code = np.zeros(len(turns.index), dtype=np.int64)
     wanted = np.zeros(len(index), dtype=np.int64)
@@ -180,7 +179,7 @@ def known_cells(
 def _walk(
     loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]]
 ) -> Walk | None:
-    """Return the order of a loop's turns if it goes from partner to partner, else None.
+    """Return the order of a loop's iterations if it goes from partner to partner, else None.
 
     A loop that holds nothing but such a loop is one with it: it goes round several times.
     """
@@ -258,7 +257,7 @@ def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> list[list
 
 
 def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
-    """Return at which turn of a walk each of a rank's cells is; cells: with their partners."""
+    """Return at which iteration of a walk each of a rank's cells is; cells: with their partners."""
     place = {i: x for x, mine in enumerate(walk.get("order", ())) for i in mine}
     keys: dict[Cell, tuple[int, ...]] = {}
     for cell, peer in cells:
@@ -281,7 +280,7 @@ def _trips(
     items: Sequence[Mapping[str, Any]],
     grids: Mapping[int, GridAt],
 ) -> list[dict[str, Any]]:
-    """Return the rules for how often a loop turns: one, or one per set of items of a rank."""
+    """Return the rules for how often a loop iterations: one, or one per set of items of a rank."""
     k, level = loop["loop"], len(loop["at"])
     groups: dict[tuple[int, ...], list[Seen]] = {}
     for seen in kinds:
@@ -334,7 +333,7 @@ def _trip_rule(
 
 
 def plain_turns(turns: LoopTurns) -> Turns:
-    """Return the turns of a loop for rules that depend on no row."""
+    """Return the iterations of a loop for rules that depend on no row."""
     none = np.zeros(len(turns.index), dtype=np.int64)
     return Turns(
         turns.index,

@@ -1,6 +1,6 @@
-"""What ranks were seen to do, in the turns of their loops: the ground of the order of events.
+"""What ranks were seen to do, in the iterations of their loops: the ground of the order of events.
 
-A *cell* is (item, slot, stage, turn): a rule of the model as one rank carries it out.
+A *cell* is (item, slot, stage, iteration): a rule of the model as one rank carries it out.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _KINDS, _ALIKE = 48, 3
 
 @dataclass(frozen=True)
 class LoopTurns:
-    """The turns of one loop of one rank; index and trips: shape (turns, levels).
+    """The iterations of one loop of one rank; index and trips: shape (iterations, levels).
 
-    within: for each turn, the number of the turn of the loop around.
+    within: for each iteration, the number of the iteration of the loop around.
     """
 
     index: Ints
@@ -44,7 +44,7 @@ class Seen:
 
     loop: shape (events, levels + 1), loops around each event, -1 below its own; index: shape
     (events, levels). cell: per event the number of its cell in ``cells``, -1 unknown, -2 moves
-    nothing. peer: per cell its partner at the first of the ranks. turns: of each loop entered.
+    nothing. peer: per cell its partner at the first of the ranks. iterations: of each loop entered.
     events: of each cell; rules: (item, slot) -> its cells.
     """
 
@@ -79,7 +79,7 @@ class Seen:
 
 
 def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
-    """Return the turns of every loop that a rank enters, from its events."""
+    """Return the iterations of every loop that a rank enters, from its events."""
     radix = index.max(axis=0, initial=0) + 1
     code = np.zeros(len(node), dtype=np.int64)
     none = np.zeros((1, 0), dtype=np.int64)
@@ -231,6 +231,7 @@ _ON_COMM = ("collective", "comm")
 
 
 def turn_of(table: Any) -> Ints:
-    """Return the column ``turn`` of a table or of evaluated rows, zeros where there is none."""
+    """Return the column ``iteration`` of a table or of evaluated rows, zeros where there is
+    none."""
     turn: Ints | None = getattr(table, "turn", None)
     return np.zeros(len(table.rank), dtype=np.int64) if turn is None else turn

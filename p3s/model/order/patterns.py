@@ -1,17 +1,16 @@
 """Patterns: in which turns of the loops around it a call is made, as data.
 
-A pattern is a list whose first element names it; x is the index of a turn (0-based, counted in
-each entry of the loop), T the number of turns of that entry, s the stage and t the turn of the
-row:
+A pattern is a list whose first element names it; x is the index of an iteration (0-based, counted
+in each entry of the loop), T the number of iterations of that entry, s the stage and t the
+iteration of the row:
 
     ["all"]  ["is", k]: x == k  ["from end", k]: x == T - 1 - k  ["not", k]  ["not from end", k]
-    ["every", k, f]: x mod k == f  ["stage", a]: x == s + a  ["turn", a]: x == t + a
-    ["back"]: x == T - 1 - s  ["before", a]: x < s + a  ["upto", a]: x < t + a
-    ["walk"]: x, modulo the number of keys, is the place of the row's key among those of its rank
-    (p3s.model.order.fit)
-    ["runs", [[first, number], ...]]: turns listed, where T is the same at every count
-    ["turns", [[index of each loop around..., first, number], ...]]: the same for turns of all
-    loops together (innermost loop only)
+    ["every", k, f]: x mod k == f  ["stage", a]: x == s + a  ["iteration", a]: x == t + a ["back"]:
+    x == T - 1 - s  ["before", a]: x < s + a  ["upto", a]: x < t + a ["walk"]: x, modulo the number
+    of keys, is the place of the row's key among those of its rank (p3s.model.order.fit) ["runs",
+    [[first, number], ...]]: iterations listed, where T is the same at every count ["iterations",
+    [[index of each loop around..., first, number], ...]]: the same for iterations of all loops
+    together (innermost loop only)
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from p3s.errors import P3SError
 Pattern = list[Any]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-#: Longest list of turns that is kept, as runs.
+#: Longest list of iterations that is kept, as runs.
 _MOST_RUNS = 256
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Turns of a loop of one rank, one entry each, with those of the loops around it.
+    """Iterations of a loop of one rank, one entry each, with those of the loops around it.
 
-    index, trips: shape (turns, levels), outermost first; stage, turn: of the row, per entry or
-    for all; walk: shape (turns, levels), the place of the row's key at each level.
+    index, trips: shape (iterations, levels), outermost first; stage, iteration: of the row, per
+    entry or for all; walk: shape (iterations, levels), the place of the row's key at each level.
     """
 
     index: Ints
@@ -50,7 +49,7 @@ class Turns:
 
     @classmethod
     def joined(cls, parts: Sequence[Turns]) -> Turns:
-        """Return the turns of several ranks after each other."""
+        """Return the iterations of several ranks after each other."""
         return cls(
             *(np.concatenate([getattr(p, f) for p in parts]) for f in cls.__dataclass_fields__)
         )
@@ -89,7 +88,9 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
             same = np.all(at.index[:, :level] == np.array(around, dtype=np.int64), axis=1)
             hit |= same & (x >= first) & (x < first + number)
         return hit
-    raise P3SError(f"model: unknown pattern of turns {op!r}; the file was made by another version")
+    raise P3SError(
+        f"model: unknown pattern of iterations {op!r}; the file was made by another version"
+    )
 
 
 def all_hold(when: Sequence[Pattern], at: Turns) -> Bools:
@@ -104,7 +105,7 @@ def all_hold(when: Sequence[Pattern], at: Turns) -> Bools:
 def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
     """Return the simplest patterns, one per level, that hold exactly where ``made``; or None.
 
-    at: turns of all ranks and counts after each other.
+    at: iterations of all ranks and counts after each other.
     """
     levels = at.index.shape[1]
     everywhere: list[Pattern] = [["all"] for _ in range(levels)]
@@ -152,7 +153,7 @@ def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
 
 
 def _listed(index: Ints) -> Pattern | None:
-    """Return the pattern that lists turns, None if there are too many."""
+    """Return the pattern that lists iterations, None if there are too many."""
     turns = np.unique(index, axis=0)
     new = np.any(turns[1:, :-1] != turns[:-1, :-1], axis=1) | (np.diff(turns[:, -1]) > 1)
     parts = np.split(turns, np.flatnonzero(new) + 1)
@@ -214,9 +215,9 @@ def check(when: Any) -> list[Pattern]:
     }
     for pattern in when:
         if lengths.get(pattern[0]) != len(pattern):
-            raise ValueError(f"the pattern of turns {pattern[0]!r} is malformed")
+            raise ValueError(f"the pattern of iterations {pattern[0]!r} is malformed")
         if pattern[0] == "every" and pattern[1] < 1:
-            raise ValueError("a pattern repeats after no turn")
+            raise ValueError("a pattern repeats after no iteration")
     return list(when)
 
 
@@ -224,17 +225,17 @@ def text(pattern: Pattern) -> str:
     """Return a pattern for people."""
     op, args = pattern[0], pattern[1:]
     if op == "turns":
-        return f"{sum(run[-1] for run in args[0])} turns, listed"
+        return f"{sum(run[-1] for run in args[0])} iterations, listed"
     if op == "runs":
         return "turns " + ", ".join(str(a) if k == 1 else f"{a}-{a + k - 1}" for a, k in args[0])
     names = {
-        ("is", 0): "first turn",
-        ("from end", 0): "last turn",
-        ("not", 0): "not first turn",
-        ("not from end", 0): "not last turn",
+        ("is", 0): "first iteration",
+        ("from end", 0): "last iteration",
+        ("not", 0): "not first iteration",
+        ("not from end", 0): "not last iteration",
         ("stage", 0): "its stage",
         ("turn", 0): "its turn",
     }
     if op == "every":
-        return f"every {args[0]} turns from {args[1]}"
+        return f"every {args[0]} iterations from {args[1]}"
     return names.get((op, *args), " ".join([op, *(f"{a:+d}" for a in args)]))

@@ -1,10 +1,10 @@
-"""Turns: which turn of a loop each row of the tables belongs to, where that tells rows apart.
+"""Iterations: which iteration of a loop each row of the tables belongs to, where that tells rows
+apart.
 
-A call in a loop may have another partner, size or root in every turn. Where these are a function
-of the index of one loop around it, on every rank and at every count, its rows get that index (0
-based, counted in each entry of the loop); a row that occurs in several turns is split. All other
-rows have turn 0.
-"""
+A call in a loop may have another partner, size or root in every turn. Where these are a function of
+the index of one loop around it, on every rank and at every count, its rows get that index (0 based,
+counted in each entry of the loop); a row that occurs in several iterations is split. All other rows
+have turn 0."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import PointTable, first_rows, node_of_row
 
 Ints = NDArray[np.int64]
-#: A loop of more turns than this is none that numbers the blocks or stages of an exchange.
+#: A loop of more iterations than this is none that numbers the blocks or stages of an exchange.
 MAX_TURNS = 1024
 
 
@@ -46,10 +46,10 @@ class _Alike:
 
 
 def with_turns(tables: Sequence[PointTable], s: Structure | None = None) -> list[PointTable]:
-    """Return the tables with the column ``turn`` and rows split by it.
+    """Return the tables with the column ``iteration`` and rows split by it.
 
     s: the structure of exactly these tables, made if none is given. Without the sequences of all
-    ranks (too many events) every turn is 0.
+    ranks (too many events) every iteration is 0.
     """
     plain = [replace(t, turn=np.zeros(len(t.rank), dtype=np.int64)) for t in tables]
     if any(set(np.unique(t.rank).tolist()) - set(t.sequences) for t in tables):
@@ -77,7 +77,7 @@ def _alike(t: PointTable, s: Structure) -> Iterator[_Alike]:
     shared: dict[tuple[int, bytes], list[int]] = {}
     for rank, codes in t.sequences.items():
         a, b = bounds.get(rank, (0, 0))
-        # What the turns say depends on nodes and groups, these only on which are equal.
+        # What the iterations say depends on nodes and groups, these only on which are equal.
         _, same = np.unique(t.group[a:b], return_inverse=True)
         shared.setdefault((id(codes), of_row[a:b].tobytes() + same.tobytes()), []).append(rank)
     for ranks in shared.values():
@@ -133,10 +133,11 @@ def _levels(classes: Sequence[_Alike], nodes: int, levels: int) -> Ints:
 
 
 def _periods(seen: Sequence[Sequence[tuple[Ints, Ints]]]) -> list[int]:
-    """Return per count after how many turns a node's rows repeat; seen: index and row of events.
+    """Return per count after how many iterations a node's rows repeat; seen: index and row of
+    events.
 
     Loops that hold nothing but another loop are one with it (structure.md: 12 = 4 * 3). The
-    period is the number of turns over a number that is the same at all counts, or itself the
+    period is the number of iterations over a number that is the same at all counts, or itself the
     same; else it is the number of turns.
     """
     content = [[_content(i, r) for i, r in each if len(i)] for each in seen]
@@ -186,7 +187,7 @@ def _function(of: Ints, value: Ints) -> bool:
 
 
 def _split(t: PointTable, classes: Sequence[_Alike], level: Ints, period: Ints) -> PointTable:
-    """Return a table with its rows split by turn, and its sequences in the new rows."""
+    """Return a table with its rows split by iteration, and its sequences in the new rows."""
     parts: dict[int, tuple[Ints, Ints, Ints, Ints]] = {}
     sequences: dict[int, np.ndarray] = {}
     for c in classes:

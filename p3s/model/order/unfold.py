@@ -41,9 +41,8 @@ class Unfolder:
         """Yield ranks that have one order, each one's first row, and that order.
 
         ranks and first rows: one entry per rank. The order is rows, counted from the first one of
-        the rank, and turns, shape (events, levels): the index in each loop around, -1 for none.
-        All turns of a walk over partners count as one.
-        """
+        the rank, and iterations, shape (events, levels): the index in each loop around, -1 for
+        none. All iterations of a walk over partners count as one."""
         ranks, first = np.unique(self.rows.rank, return_index=True)
         bounds = [*first.tolist(), len(self.rows.rank)]
         alike: dict[bytes, list[int]] = {}
@@ -76,7 +75,7 @@ def grid_env(grid: GridAt) -> dict[str, int]:
 
 
 class _Rank:
-    """One rank: the turns of its loops, then its events."""
+    """One rank: the iterations of its loops, then its events."""
 
     def __init__(self, all_: Unfolder, columns: Ints, peer: Ints) -> None:
         self.all = all_
@@ -146,7 +145,7 @@ class _Rank:
         entered: Bools,
     ) -> Ints:
         m = len(entered)
-        if law is None:  # what is done in every turn says how many there are
+        if law is None:  # what is done in every iteration says how many there are
             entries = max(int(entered.sum()), 1)
             most = max(
                 (
@@ -169,7 +168,8 @@ class _Rank:
         return np.full(m, base, dtype=np.int64)
 
     def order(self) -> tuple[Ints, Ints]:
-        """Return the row of every event in program order, and the places and turns that sort them.
+        """Return the row of every event in program order, and the places and iterations that sort
+        them.
 
         The second has the shape (events, 2 * levels + 1): place, index of the loop there, ...
         """
@@ -226,7 +226,7 @@ class _Rank:
         pick = (
             np.flatnonzero(all_hold(when, at)) if when is not None else np.zeros(0, dtype=np.int64)
         )
-        if len(pick) != total:  # the pattern does not say it: spread evenly over the turns
+        if len(pick) != total:  # the pattern does not say it: spread evenly over the iterations
             pick = np.arange(total) * m // max(total, 1) if m else np.zeros(total, dtype=np.int64)
         key = np.full((total, width), -1, dtype=np.int64)
         for level, place in enumerate(item["at"]):

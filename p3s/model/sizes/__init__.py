@@ -1,1 +1,1 @@
-"""How much and how often: elements, counts and turns of every slot."""
+"""How much and how often: elements, counts and iterations of every slot."""

@@ -238,7 +238,7 @@ def _combined(
 ) -> list[Candidate]:
     """Return the products of blocks along the directions that, times a scalar, fit."""
     n = obs.env["n"]
-    # what is not a function of the position alone may be one of the turn as well
+    # what is not a function of the position alone may be one of the iteration as well
     turning = np.zeros(len(n), dtype=np.int64)
     if len(used) == 1 and not decides(obs, axes):
         for u in ("t", "s"):

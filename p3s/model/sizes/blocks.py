@@ -75,7 +75,7 @@ class Observations:
 
     env: symbol -> int64 array (n, r, p0.., c0.., q0.., s, t); value: int64 array of elements;
     across: for a shift, the dimensions it does not move along (a halo's face), tried first;
-    whole: whether every rank is there at every count, stage and turn that is there at all.
+    whole: whether every rank is there at every count, stage and iteration that is there at all.
     """
 
     env: dict[str, np.ndarray]

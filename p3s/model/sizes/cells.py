@@ -43,7 +43,8 @@ def with_third(
 
 
 def swept(dims: int) -> list[Coordinate]:
-    """Return what the coordinate along a sweep may be: the turn, from either end, one later."""
+    """Return what the coordinate along a sweep may be: the iteration, from either end, one
+    later."""
     return [(s, (0,) * dims, o - (s < 0)) for s, o in product((1, -1), (0, 1, -1))]
 
 

@@ -1,4 +1,4 @@
-"""Element counts as laws of grid extents, coordinates, stages and turns, simplest first."""
+"""Element counts as laws of grid extents, coordinates, stages and iterations, simplest first."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ MAX_ALIKE = 24
 def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     """Return the simplest exact law for the element counts, or None.
 
-    obs: every (count, rank, stage, turn) at which the slot was seen. A constant first, then laws
-    without a factor (one block, a law of n and the extents alone, products of blocks), then with
-    a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
-    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of
-    the law found are noted in ``pool``.
-    """
+    obs: every (count, rank, stage, iteration) at which the slot was seen. A constant first, then
+    laws without a factor (one block, a law of n and the extents alone, products of blocks), then
+    with a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
+    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of the
+    law found are noted in ``pool``."""
     obs = _without_idle(obs).unique()
     if len(obs.value) == 0:
         return None
@@ -60,7 +59,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
 
 
 def _without_idle(obs: Observations) -> Observations:
-    """Forget turns and stages that tell no sizes apart."""
+    """Forget iterations and stages that tell no sizes apart."""
     for u in moving(obs):
         rest = [obs.env[v] for v in ("t", "s") if v in obs.env and v != u]
         ranks = Axis(sym("n"), sym("r"), obs.env["n"], obs.env["r"])

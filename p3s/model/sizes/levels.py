@@ -1,6 +1,6 @@
-"""Sizes that follow the stage of an exchange or the turn of a loop: levels, halves, chunks.
+"""Sizes that follow the stage of an exchange or the iteration of a loop: levels, halves, chunks.
 
-A scalar law in the turn alone first; then what the finest level obeys, halved (or grouped in
+A scalar law in the iteration alone first; then what the finest level obeys, halved (or grouped in
 pairs) from level to level; then a fixed chunk with a short last one.
 """
 
@@ -21,7 +21,7 @@ Recurse = Callable[[Observations, ExtentPool], SizeLaw | None]
 
 
 def _last(obs: Observations, u: str) -> Expr | None:
-    """Return the law of the largest turn (or stage) of each count: their number less one."""
+    """Return the law of the largest iteration (or stage) of each count: their number less one."""
     envs, values = [], []
     for n in np.unique(obs.env["n"]):
         rows = obs.env["n"] == n
@@ -41,7 +41,8 @@ def _exponents(obs: Observations, u: str) -> Iterator[Expr]:
 
 
 def scalar_law(obs: Observations) -> tuple[Expr, int] | None:
-    """Return (law, free numbers) of sizes that all ranks share at each count and turn, or None."""
+    """Return (law, free numbers) of sizes that all ranks share at each count and iteration, or
+    None."""
     value = obs.value
     if np.all(value == value[0]):
         return num(int(value[0])), int(value[0] != 1)
@@ -172,7 +173,7 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
 def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:
     """Tell whether the coarsest level is smaller or larger by about a power of 2**e at all.
 
-    Sizes that depend on the data are of one magnitude at all turns; this is seen at once.
+    Sizes that depend on the data are of one magnitude at all iterations; this is seen at once.
     """
     level = np.asarray(evaluate(e, obs.env), dtype=float) + np.zeros(len(obs.value))
     top = float(level.max(initial=0.0))
@@ -243,7 +244,7 @@ def replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
 def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw | None:
     """Return the law of a message cut into chunks of one size, the last one short, or None.
 
-    The first turn is 0 on every rank and none is left out.
+    The first iteration is 0 on every rank and none is left out.
     """
     if moving(obs) != ["t"]:
         return None

@@ -1,7 +1,7 @@
 """Axes: the ways in which blocks may be numbered, by grid coordinates, partners, stages, turns.
 
 An axis says how many blocks there are and which one a row has. Plain axes take a coordinate as
-it is; affine ones a sum of coordinates and the turn, mod the extent, as the cells of a
+it is; affine ones a sum of coordinates and the iteration, mod the extent, as the cells of a
 multi-partition and blocks that travel around a ring are numbered.
 """
 
@@ -62,13 +62,14 @@ def composite_axes(obs: Observations) -> list[Axis]:
 
 
 def moving(obs: Observations) -> list[str]:
-    """Return the symbols of turn and stage that change within the observations."""
+    """Return the symbols of iteration and stage that change within the observations."""
     return [u for u in ("t", "s") if u in obs.env and np.any(obs.env[u] != obs.env[u][0])]
 
 
 @dataclass(frozen=True)
 class Direction:
-    """A sum of coordinates and turn with coefficients -1, 0 and 1, counted mod symbol ``p``."""
+    """A sum of coordinates and iteration with coefficients -1, 0 and 1, counted mod symbol
+    ``p``."""
 
     p: str
     terms: tuple[tuple[str, int], ...]
@@ -86,7 +87,7 @@ class Direction:
         return axis_of(obs, sym(self.p), ["mod", add(*parts, num(offset)), sym(self.p)])
 
     def coordinate(self, sign: int, offset: int, ndims: int) -> tuple[int, tuple[int, ...], int]:
-        """Return (coefficient of the turn, coefficients of the coordinates, offset)."""
+        """Return (coefficient of the iteration, coefficients of the coordinates, offset)."""
         k = dict(self.terms)
         return (sign * k.get("t", 0), tuple(sign * k.get(f"c{d}", 0) for d in range(ndims)), offset)
 

@@ -11,7 +11,7 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.blocks import differs
 
-#: Turns that are compared.
+#: Iterations that are compared.
 _TURNS = 8
 
 

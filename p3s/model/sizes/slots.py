@@ -38,9 +38,8 @@ Slot = dict[str, Any]
 class Rows:
     """What one node did at one count; arrays of equal length, one row per rank, group, size, turn.
 
-    turn: index of the turn in the loop whose turns differ in partner, size or root, 0 where it
-    does not matter (p3s.model.order.turns).
-    """
+    iteration: index of the iteration in the loop whose iterations differ in partner, size or root,
+    0 where it does not matter (p3s.model.order.iterations)."""
 
     rank: np.ndarray
     group: np.ndarray
@@ -143,7 +142,8 @@ def _variants(item: Item, counts: list[int]) -> dict[int, np.ndarray] | None:
 
 
 def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
-    """Return the slots of an item: one, by turn where turns tell sizes or roots apart; else one
+    """Return the slots of an item: one, by turn where iterations tell sizes or roots apart; else
+    one
     per size in order of appearance, or one with statistical sizes.
 
     counts: all process counts of the study, also those at which the item was not seen.
@@ -182,7 +182,8 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
 
 
 def _by_turn(item: Item, n: int) -> bool:
-    """Tell whether the turns of the cells that are known tell sizes or roots apart at ``n``."""
+    """Tell whether the iterations of the cells that are known tell sizes or roots apart at
+    ``n``."""
     rows, stage = item.rows[n], item.stage[n]
     keep = item.sized(n)[stage, rows.rank]
     mine = rows.take(keep)
@@ -415,7 +416,7 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
 
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
-    """Tell whether every rank is there at every count, stage and turn at which any is."""
+    """Tell whether every rank is there at every count, stage and iteration at which any is."""
     cells = np.unique(np.stack([env[k] for k in ("n", "s", "t", "r")]), axis=1)
     _, first, ranks = np.unique(cells[:3], axis=1, return_index=True, return_counts=True)
     return bool(np.all(ranks == cells[0][first]))

@@ -1,6 +1,6 @@
 """Slots whose size or root changes from turn to turn: which turns a rank has, and what it sends.
 
-A cell is one stage of one rank. Its turns are ``first``, ``first + step``, ..., as many as the
+A cell is one stage of one rank. Its iterations are ``first``, ``first + step``, ..., as many as the
 law of their number says; the slot's count is that of all turns together.
 """
 
@@ -21,9 +21,9 @@ Env = dict[str, np.ndarray]
 
 
 def turns_matter(cell: np.ndarray, turn: np.ndarray, what: Sequence[np.ndarray]) -> bool:
-    """Tell whether some cell has several sizes or roots and each of its turns has one.
+    """Tell whether some cell has several sizes or roots and each of its iterations has one.
 
-    cell, turn and the columns of ``what``: one entry per row of one count.
+    cell, iteration and the columns of ``what``: one entry per row of one count.
     """
     order = np.lexsort((turn, cell))
     same_cell = cell[order][1:] == cell[order][:-1]
@@ -37,10 +37,10 @@ def turns_matter(cell: np.ndarray, turn: np.ndarray, what: Sequence[np.ndarray])
 def fit_turns(
     parts: Sequence[tuple[Env, np.ndarray, np.ndarray]], ndims: int
 ) -> dict[str, Any] | None:
-    """Return {first, number, step} as laws of the turns of every cell, or None.
+    """Return {first, number, step} as laws of the iterations of every cell, or None.
 
     parts: per count the symbols of each row, the number of its cell and how often it was made. All
-    turns of a cell have to be made equally often.
+    iterations of a cell have to be made equally often.
     """
     firsts, numbers, envs = [], [], []
     steps: set[int] = set()
@@ -73,7 +73,7 @@ def fit_turns(
 def turns_at(
     law: dict[str, Any] | None, env: Env, m: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield (turn, which of m ranks have it, the how-manieth of how many) for every turn."""
+    """Yield (iteration, which of m ranks have it, the how-manieth of how many) for every turn."""
     if law is None:
         yield 0, np.arange(m), np.stack([np.zeros(m, dtype=np.int64), np.ones(m, dtype=np.int64)])
         return
@@ -90,13 +90,15 @@ def turns_at(
 
 
 def share(total: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return how many of ``total`` calls are made in one turn (place: from :func:`turns_at`)."""
+    """Return how many of ``total`` calls are made in one iteration (place: from
+    :func:`turns_at`)."""
     out: np.ndarray = total // place[1] + (place[0] < total % place[1])
     return out
 
 
 def fit_root(env: Env, root: np.ndarray, ndims: int) -> Expr | None:
-    """Return the law of a root (its place in the communicator) in turns, coordinates, counts."""
+    """Return the law of a root (its place in the communicator) in iterations, coordinates,
+    counts."""
 
     def ring(e: Expr, p: str) -> Expr:
         return ["mod", e, sym(p)]

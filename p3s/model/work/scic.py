@@ -21,8 +21,8 @@ class Row:
     """One group of one phase at one count.
 
     group: from 0, most work first; where: which ranks, as text; ranks: how many of them; weight:
-    turns of the phase in the run; work: of one process in one turn; total: of all ranks of the
-    group in the run; half_width: of the 90 % interval of ``total``, 0 where it was measured.
+    iterations of the phase in the run; work: of one process in one iteration; total: of all ranks
+    of the group in the run; half_width: of the 90 % interval of ``total``, 0 where it was measured.
     """
 
     phase: int
@@ -52,12 +52,12 @@ class InstructionTable:
 
 
 def group_total(work: float, ranks: int, weight: float) -> float:
-    """Return the work of a group in the run from that of one process in one turn (Eq. 5.5)."""
+    """Return the work of a group in the run from that of one process in one iteration (Eq. 5.5)."""
     return work * ranks * weight
 
 
 def work_per_process(total: float, ranks: int, weight: float) -> float:
-    """Return the work of one process in one turn from its group's in the run (Eq. 5.6)."""
+    """Return the work of one process in one iteration from its group's in the run (Eq. 5.6)."""
     return total / (ranks * weight) if ranks and weight else 0.0
 
 

@@ -160,7 +160,7 @@ def fit_sparse(
 
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
     of each column, for choosing between columns that do equally well; nest: columns that belong
-    together (a nest of loops costs something per turn of each loop), all tried at once; falls:
+    together (a nest of loops costs something per iteration of each loop), all tried at once; falls:
     columns that are powers of the count, which with one that grows can bend through any points
     and are not taken with it; like: sets of terms that similar code has, taken where the samples
     are noisy and they do about as well. Every count weighs the same, whatever its samples.

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
 
-#: Turns of a loop that are put into one window, at least and at most, and steps of all ranks in it,
-#: as far as the rows of the trace tell: where that is not many, and where turns are not
+#: Iterations of a loop that are put into one window, at least and at most, and steps of all ranks
+#: in it, as far as the rows of the trace tell: where that is not many, and where turns are not
 #: independent (queues at links, messages from one turn to the next).
 TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
 FEW_STEPS, MANY_STEPS = 100_000, 1_000_000
@@ -172,7 +172,7 @@ def prepare(
     trace = read_scaled(directory)
     many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
     turns = many if queues else min(max(FEW_STEPS // max(trace.rows, 1), TURNS), many)
-    repeated = not _in_order(directory)  # each section is a phase, its steps those of one turn
+    repeated = not _in_order(directory)  # each section is a phase, its steps those of one iteration
     sections = read_sections(directory, turns=turns, trace=trace)
     if turns < many and any(_crosses(section) for section in sections):
         sections = read_sections(directory, turns=many, trace=trace)
@@ -215,7 +215,7 @@ def _in_order(directory: Path) -> bool:
 
 
 def _crosses(section: Section) -> bool:
-    """Tell whether messages or requests reach from one turn of a folded loop into another."""
+    """Tell whether messages or requests reach from one iteration of a folded loop into another."""
     group = alike(section)
     if group is None or not group.folded:
         return False

@@ -1,6 +1,6 @@
 """SimGrid's replay of the scaled trace, on a platform with the costs measured between two ranks.
 
-What is replayed, the turns that stand for all of a loop, the network and the algorithms of
+What is replayed, the iterations that stand for all of a loop, the network and the algorithms of
 collectives are those of the estimator ``machine``; only the simulator is another one.
 """
 

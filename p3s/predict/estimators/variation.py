@@ -1,8 +1,7 @@
 """How computation varies in the traced runs, for simulations.
 
-Only what differs between ranks makes them wait. Turns that are longer for all ranks at once (every
-seventh, say) vary as well, so a traced run tells how much of it is each rank's own.
-"""
+Only what differs between ranks makes them wait. Iterations that are longer for all ranks at once
+(every seventh, say) vary as well, so a traced run tells how much of it is each rank's own."""
 
 from __future__ import annotations
 
@@ -35,16 +34,15 @@ _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 class Variation:
     """Variability of each phase, in the order of the columns of the cells (rank x phases).
 
-    ``own``: deviation of single turns (standard, of the ratio to the mean) that ranks do not have
-    in common; what is drawn deviates by no more.
-    """
+    ``own``: deviation of single iterations (standard, of the ratio to the mean) that ranks do not
+    have in common; what is drawn deviates by no more."""
 
     spreads: tuple[Spread, ...]
     own: float = math.inf
 
     @cached_property
     def shares(self) -> tuple[float, ...]:
-        """What is drawn of the deviations of the turns of each phase, 0 to 1."""
+        """What is drawn of the deviations of the iterations of each phase, 0 to 1."""
         grid = (np.arange(_GRID) + 0.5) / _GRID
         found = []
         for one in self.spreads:
@@ -124,13 +122,13 @@ def _own(study: Study) -> float:
 
 
 def own_deviation(run: Any) -> float:
-    """Return by how much single turns deviate on each rank for itself.
+    """Return by how much single iterations deviate on each rank for itself.
 
-    ``run``: a RunTrace. A turn is the k-th time that a rank computes between the same two places;
-    its deviation is its time over the rank's mean of these, less one. What ranks with as many of
-    them have in common is the mean of their k-th deviations. The result is the root of the mean
-    square about that, weighted by time; inf where no two ranks can be compared or work is no time.
-    """
+    ``run``: a RunTrace. An iteration is the k-th time that a rank computes between the same two
+    places; its deviation is its time over the rank's mean of these, less one. What ranks with as
+    many of them have in common is the mean of their k-th deviations. The result is the root of the
+    mean square about that, weighted by time; inf where no two ranks can be compared or work is no
+    time."""
     if run.work_unit not in _NS_UNITS:
         return math.inf
     # Calls of one place in the program, to whatever partner.

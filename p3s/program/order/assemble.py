@@ -300,9 +300,8 @@ def _weights(
 ) -> tuple[Floats, Floats, Ints]:
     """Return the weight of every event, the events assigned to each row, and its fate.
 
-    What a row does in turns of one sort is shared by its steps in turns of that sort; where there
-    are none, by all its steps.
-    """
+    What a row does in iterations of one sort is shared by its steps in iterations of that sort;
+    where there are none, by all its steps."""
     total = rows.trace.rows
     assigned = np.zeros(total)
     fate = np.full(total, -1, dtype=np.int64)

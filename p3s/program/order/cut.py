@@ -1,15 +1,17 @@
-"""Cut a run into stretches: some turns of each loop, and what is outside of loops.
+"""Cut a run into stretches: some iterations of each loop, and what is outside of loops.
 
-A loop whose turn is short enough gives a window of some of its turns; a loop with longer turns is
-taken apart: what is in one turn of it is cut again. What stands for what:
+A loop whose iteration is short enough gives a window of some of its iterations; a loop with longer
+iterations is taken apart: what is in one iteration of it is cut again. What stands for what:
 
-- The turns of a loop are sorted by what is done in them (by all ranks); turn 0 is a sort of its
-  own. A window has turn 0, the first consecutive ones of the most frequent sort, and one turn for
-  every call that occurs in none of these. Turns of sorts without a turn in the window are counted
-  to the most frequent sort.
-- A walk over partners is one turn, however many partners a rank has.
+- The iterations of a loop are sorted by what is done in them (by all ranks); turn 0 is a sort of
+its
+  own. A window has turn 0, the first consecutive ones of the most frequent sort, and one iteration
+  for every call that occurs in none of these. Iterations of sorts without an iteration in the
+  window are counted to the most frequent sort.
+- A walk over partners is one iteration, however many partners a rank has.
 - Loops that ranks turn differently often stay whole, where they are, and short ones with no more
-  turns than a window has; so do loops in which calls have their partners outside of the loop only.
+  iterations than a window has; so do loops in which calls have their partners outside of the loop
+  only.
 - What is in a body of a loop outside of inner loops is one stretch, in program order.
 """
 
@@ -25,14 +27,15 @@ import numpy.typing as npt
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import Ints
 
-#: Steps of all ranks in one section, at most; a window has fewer turns, or a loop is taken apart.
+#: Steps of all ranks in one section, at most; a window has fewer iterations, or a loop is taken
+#: apart.
 MOST_TOTAL = 4_000_000
-#: Turns that a window may have beyond the wanted ones, for calls that occur in no other turn.
+#: Iterations that a window may have beyond the wanted ones, for calls that occur in no other turn.
 _MORE_TURNS = 16
-#: Sorts of turns of which one turn is cut again, where turns are too long for a window.
+#: Sorts of iterations of which one iteration is cut again, where turns are too long for a window.
 _SORTS = 4
 
-#: A loop with as few steps is executed whole where it has no more turns than a window.
+#: A loop with as few steps is executed whole where it has no more iterations than a window.
 _SHORT = 64
 
 #: So many times most_steps are executed of a loop whose calls meet calls outside of it.
@@ -46,7 +49,7 @@ Events = dict[int, Ints]
 class Part:
     """What the ranks of one kind do in a stretch, and what it stands for.
 
-    events: those executed; turn: of each, from 0; sort: of each, a number below Piece.sorts.
+    events: those executed; iteration: of each, from 0; sort: of each, a number below Piece.sorts.
     counts: shape (rows, sorts), how many events of the run the stretch stands for.
     """
 
@@ -59,7 +62,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch; ``turns``, ``run_turns``, ``entries`` as in p3s.simulate.steps.Section."""
+    """A stretch; ``iterations``, ``run_turns``, ``entries`` as in p3s.simulate.steps.Section."""
 
     name: str
     parts: tuple[Part, ...]
@@ -81,7 +84,7 @@ def cut(
 ) -> list[Piece]:
     """Return the stretches of a run, in program order; loops: those of order.json.
 
-    whole: loops that are executed with all their turns, unless these are far too many.
+    whole: loops that are executed with all their iterations, unless these are far too many.
     """
     cutter = _Cutter(kinds, loops, max(turns, 1), max(most_steps, 1), most_total, whole)
     everything = {k: np.arange(len(kind.row)) for k, kind in enumerate(kinds)}
@@ -125,13 +128,12 @@ def by_phase(
 
 @dataclass(frozen=True)
 class _Shape:
-    """A loop as entered once: sizes of its turns, over the kinds of ranks.
+    """A loop as entered once: sizes of its iterations, over the kinds of ranks.
 
-    ``turn``: per kind the turn of each event. ``trips``: turns. ``most``: steps of the longest
-    turn of a rank, ``entry``: of all turns of the busiest rank. ``total``: per turn, of all ranks.
-    ``like``: per turn a number that is equal where the same is done. ``equal``: all ranks turn
-    equally often.
-    """
+    ``iteration``: per kind the iteration of each event. ``trips``: turns. ``most``: steps of the
+    longest iteration of a rank, ``entry``: of all iterations of the busiest rank. ``total``: per
+    iteration, of all ranks. ``like``: per iteration a number that is equal where the same is done.
+    ``equal``: all ranks iteration equally often."""
 
     turn: Events
     trips: int
@@ -158,7 +160,8 @@ class _Cutter:
         self.pieces: list[Piece] = []
 
     def body(self, level: int, here: Events, scope: Events, where: str) -> None:
-        """Cut what is inside of ``level`` loops; here: one turn of them, scope: what it stands for.
+        """Cut what is inside of ``level`` loops; here: one iteration of them, scope: what it stands
+        for.
 
         where: names the turn.
         """
@@ -234,7 +237,7 @@ class _Cutter:
         )
 
     def _whole(self, loop: int, shape: _Shape) -> bool:
-        """Tell whether a loop is executed with all its turns, inside of what is around it."""
+        """Tell whether a loop is executed with all its iterations, inside of what is around it."""
         most = self.most_steps * (_FAR_MORE if loop in self.whole else 1)
         if shape.entry > most or int(shape.total.sum()) > self.most_total:
             return False
@@ -253,7 +256,7 @@ class _Cutter:
         self.pieces.append(Piece(name, tuple(parts), 1, 0, 1, self._entries(scope, level), 1))
 
     def _entries(self, scope: Events, level: int) -> float:
-        """Return how often something is entered: in how many turns of the loops around."""
+        """Return how often something is entered: in how many iterations of the loops around."""
         most = 1
         for k, events in scope.items():
             outer = self.kinds[k].turns[events, :level]
@@ -319,7 +322,7 @@ class _Cutter:
         )
 
     def _chosen(self, shape: _Shape, of_turn: Ints, common: int, once: Events) -> Ints:
-        """Return the turns of a window, ascending."""
+        """Return the iterations of a window, ascending."""
         budget = self.most_total
         if shape.trips <= self.turns and int(shape.total.sum()) <= budget:
             return np.arange(shape.trips)
@@ -361,7 +364,7 @@ class _Cutter:
     def _share(
         self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
     ) -> None:
-        """Take the same share of everybody's turns, where ranks turn differently often."""
+        """Take the same share of everybody's iterations, where ranks turn differently often."""
         share = min(self.most_steps / shape.entry, self.most_total / int(shape.total.sum()), 1.0)
         parts = []
         turns = 1
@@ -402,11 +405,11 @@ class _Cutter:
             )
         )
 
-    # ---- loops with long turns ---------------------------------------------------------
+    # ---- loops with long iterations ---------------------------------------------------------
     def _take_apart(
         self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
     ) -> None:
-        """Cut one turn of each sort again; the others count to the most frequent sort."""
+        """Cut one iteration of each sort again; the others count to the most frequent sort."""
         sorts, of_turn, number = np.unique(shape.like, return_inverse=True, return_counts=True)
         of_turn = of_turn.reshape(-1)
         chosen = np.argsort(-number, kind="stable")[:_SORTS].tolist()
@@ -426,7 +429,7 @@ class _Cutter:
                     )
                 ]
                 here.setdefault(k, np.zeros(0, dtype=np.int64))
-            name = f"loop {loop}, turn {turn} of {shape.trips}"
+            name = f"loop {loop}, iteration {turn} of {shape.trips}"
             self.body(level + 1, here, mine, f"{where}, {name}" if where else name)
 
 

@@ -39,7 +39,7 @@ REASON_TEXT = {
     Reason.NOT_REPLAYED: "the replay does not know this call",
     Reason.SET_UP: "the start and the end of the program are not replayed",
     Reason.PROBE: "the receive behind it does its waiting",
-    Reason.NOT_SEEN: "it occurs only in turns of its loop that are not replayed",
+    Reason.NOT_SEEN: "it occurs only in iterations of its loop that are not replayed",
 }
 #: Why a message is left out that the model sends, or receives, without anybody on the other side.
 UNMATCHED = frozenset(REASON_TEXT[reason] for reason in (Reason.NO_TAG, Reason.NO_PARTNER))

@@ -24,14 +24,13 @@ from p3s.trace.ops import HALF_OF_ONE
 class Kind:
     """Ranks that make the same calls in the same order (not to the same partners).
 
-    ``first``: first row of each of the ``ranks``; each has ``rows`` of them. Every event of the
-    run has an entry in ``row`` (counted from the rank's first), ``turns`` (shape events, levels:
+    ``first``: first row of each of the ``ranks``; each has ``rows`` of them. Every event of the run
+    has an entry in ``row`` (counted from the rank's first), ``iterations`` (shape events, levels:
     index in each loop around, -1 for none), ``begin``, ``end`` (the requests it completes are
     numbers begin to end - 1, oldest first). ``path``: loops around each row, shape rows, levels.
     ``posted``: event that leaves each request behind; ``half``: event of the send half of its
     MPI_Isendrecv, -1 for others. ``wants``: how many each event completes. ``some``: it calls
-    MPI_Waitany or MPI_Waitsome, or completes requests in another order than that of begin, end.
-    """
+    MPI_Waitany or MPI_Waitsome, or completes requests in another order than that of begin, end."""
 
     ranks: Ints
     first: Ints
@@ -161,7 +160,7 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
     """Yield kinds where the order is not known, and the events of each phase.
 
     A phase is its rows once each in the order of their index. A completion that comes before
-    anything is outstanding belongs to the turn before of a loop: it is moved to the end.
+    anything is outstanding belongs to the iteration before of a loop: it is moved to the end.
     """
     ranks, first = np.unique(trace.rank, return_index=True)
     bounds = np.concatenate((first, [trace.rows]))

@@ -1,0 +1,299 @@
+"""What people see of a model on a terminal: the page, one phase, what to trace next."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import unicodedata
+from pathlib import Path
+
+import corpus
+import models
+import pytest
+
+from p3s.cli.main import run
+from p3s.errors import UsageError
+from p3s.model.fit import build_model
+from p3s.model.text import destination, in_words_of, law_text, partner, volume
+from p3s.report import equations, explain
+from p3s.report import next as next_
+from p3s.study import Study, write_json
+
+WIDTH = 100
+
+
+def printable(text: str) -> bool:
+    return not any(
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        for c in text.replace("\n", "")
+    )
+
+
+@pytest.mark.parametrize("name", models.ALL)
+@pytest.mark.parametrize("everything", [False, True])
+def test_pages_fit_and_hold_nothing_a_terminal_obeys(name, everything):
+    model = models.ALL[name]()
+    pages = [equations.render(model, {}, everything), next_.render(model, "p3s characterize")]
+    pages += [explain.render(model, {}, k, None, everything) for k in range(len(model["phases"]))]
+    for page in pages:
+        assert page and printable(page)
+        assert all(len(line) <= WIDTH for line in page.split("\n")), max(page.split("\n"), key=len)
+
+
+def test_a_phase_has_destination_volume_weight_and_verdict():
+    page = equations.render(models.built("jacobi2d"))
+    assert "process grid: 2-D" in page and "weight w = 3  [exact]" in page
+    row = next(line for line in page.split("\n") if " Isend " in line and "c0 - 1" in line)
+    assert "to c0 - 1" in row and "8*block_first(61, p1, c1)" in row
+    assert row.split()[-1] in ("exact", "ambiguous", "fitted"), "the verdict is the last column"
+    assert "block_first(L, p, c) block c of L in p blocks, one more in the first" in " ".join(
+        page.split()
+    )
+    assert "messages" in page and "hold-out: fitted without 12 processes" in page
+
+
+def test_the_only_coordinate_is_the_rank():
+    page = equations.render(models.built("ring"))
+    assert "(r + 1) mod n" in page and "c0" not in page and "p0" not in page
+
+
+def test_hundreds_of_calls_are_cut_and_said_so():
+    model = models.many()
+    page = equations.render(model)
+    assert len(page.split("\n")) < 100
+    assert "more rules with" in page and "--all shows them" in page
+    assert len(equations.render(model, {}, True).split("\n")) > 600
+    shown = explain.render(model, {}, 1)
+    assert "more calls of this phase: --all shows them" in shown
+
+
+def test_the_largest_share_comes_first():
+    model = models.built("cg")
+    for phase in model["phases"]:
+        for i in phase["items"]:
+            model["items"][i]["share"] = dict.fromkeys(
+                ("events", "bytes", "time"), 0.02 * (1 + phase["phase"])
+            )
+    page = equations.render(model)
+    order = [
+        int(line.split()[1].rstrip(":")) for line in page.split("\n") if line.startswith("phase ")
+    ]
+    assert len(order) == len(model["phases"])
+    time = {
+        k: sum(model["items"][i]["share"]["time"] for i in p["items"])
+        for k, p in enumerate(model["phases"])
+    }
+    assert order == sorted(order, key=lambda k: -time[k])
+
+
+def test_calls_of_one_rule_are_one_row():
+    def program(rec):
+        for _ in range(4):
+            for line in range(6):
+                rec("Allreduce", site=f"prog.py:step:{line + 1}", nbytes=8)
+
+    model = build_model([corpus.table(program, n) for n in (2, 4, 8)])
+    page = equations.render(model)
+    rows = [line for line in page.split("\n") if " Allreduce " in line and " on all ranks " in line]
+    assert len(rows) == 1 and "+5" in rows[0]
+    assert "step prog.py:1-6" in page
+
+
+def test_cells_break_where_people_would():
+    assert equations._wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == [
+        "240*ceil(25/p0)*",
+        "ceil(25/p1)",
+    ]
+    assert equations._wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
+    assert equations._wrapped("", 5) == [""] and equations._wrapped("abcdefgh", 3) == [
+        "abc",
+        "def",
+        "gh",
+    ]
+
+
+def test_a_call_of_many_sizes_is_one_row():
+    model = models.built("ring")
+    first = next(i for i, item in enumerate(model["items"]) if item["kind"] == "send")
+    slot = model["items"][first]["slots"][0]
+    model["items"][first]["slots"] = [
+        {**slot, "elements": {"expr": ["num", size, 1], "points": 4, "free": 1}}
+        for size in (3, 9, 1, 200, 17)
+    ]
+    page = equations.render(model)
+    row = next(line for line in page.split("\n") if line.startswith(f"  {first} "))
+    assert "8..1,600, 5 sizes" in row and f"  {first}.0" not in page
+
+
+def test_turns_and_what_changes_with_them_are_named():
+    page = equations.render(models.turned())
+    assert "t iteration of the loop" in " ".join(page.split())
+    assert "root t" in page and "in 4 iterations t = 0, 1, ..." in page
+    assert " in phase 1 (w = 2): " in page, "a loop without calls of its own"
+
+
+def test_a_relation_reads_as_a_function():
+    shift = {"kind": "shift", "vec": [0, -2], "wrap": [False, True]}
+    assert partner(shift) == "(c1 - 2) mod p1"
+    assert partner({"kind": "shift", "vec": [3], "wrap": [False]}) == "r + 3"
+    assert partner(None) == "?"
+    model = models.built("ring")
+    sent = next(i for i in model["items"] if i["kind"] == "send")
+    assert destination(sent, sent["slots"][0]) == "(r + 1) mod n"
+    assert in_words_of(model, "c0 mod 2 == 0 and p0 > 2") == "r mod 2 == 0 and n > 2"
+    assert volume({"kind": "completion"}, {}) == ""
+    assert law_text({"follows": [1], "factor": [1, 2]}) == "as posted x 1/2"
+
+
+# ---- explain -----------------------------------------------------------------------------------
+def test_explain_puts_traced_values_beside_the_rules():
+    def program(rec):
+        if rec.rank in (0, 3) or (rec.n == 16 and rec.rank % 5 == 1):
+            rec("Barrier")
+        size = 1001 // rec.n + (rec.rank < 1001 % rec.n)
+        rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * size)
+
+    model = build_model([corpus.table(program, n) for n in (4, 7, 11, 16)])
+    for item in model["items"]:
+        if item["kind"] == "send":
+            item.update(verdict="exact", why=[])
+    page = explain.render(model, {}, 0)
+    assert "5 (rules 0)" in page and "none" in page
+    assert "unknown: no rule found for which ranks take part" in page
+    sent = next(k for k, i in enumerate(model["items"]) if i["kind"] == "send")
+    one = explain.render(model, {}, 0, sent)
+    assert "9 like rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
+    assert "the simplest law that reproduces 4 counts" in one
+    assert (
+        "exact: every call at every traced count is as the rules say, and by the fit without "
+        "16 processes" in " ".join(one.split())
+    )
+    assert "phase 0" not in one.split("\n")[0]
+
+
+def test_explain_names_what_fits_as_well():
+    def program(rec):
+        size = -(-1007 // rec.n)
+        mine = min(1007, (rec.rank + 1) * size) - min(1007, rec.rank * size)
+        rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * mine)
+
+    model = build_model([corpus.table(program, n) for n in (2, 4, 8, 16)])
+    page = " ".join(explain.render(model, {}, 0).split())
+    assert "ambiguous:" in page and "fits as well: " in page
+    said = next_.render(model, "p3s characterize -n 3")
+    assert f"{model['next'][0]['n']} processes" in said and "p3s characterize -n 3" in said
+    assert "open now: 1 call with" in said
+
+
+@pytest.mark.parametrize(
+    ("phase", "call", "says"),
+    [
+        (99, None, "PHASE 99: the model has phases 0 to 1"),
+        (-1, None, "phases 0 to 1"),
+        (1, 999, "CALL 999: phase 1 has the calls "),
+    ],
+)
+def test_explain_refuses_numbers_that_are_not_there(phase, call, says):
+    with pytest.raises(UsageError, match=says):
+        explain.render(models.built("jacobi2d"), {}, phase, call)
+
+
+# ---- commands ----------------------------------------------------------------------------------
+LAUNCH = ["mpiexec", "-n", "{np}", "./my app", "--nx=97"]
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    made = Study.create(tmp_path / "a study", LAUNCH)
+    monkeypatch.setattr("p3s.pipeline.stages.ensure_model", lambda *_, **__: None)
+    write_json(made.model_path, models.built("halo3d"))
+    return made
+
+
+def test_next_prints_a_command_that_can_be_run(study, capsys):
+    assert run(["next", str(study.root)]) == 0
+    last = capsys.readouterr().out.strip().split("\n")[-1]
+    counts = sorted(each["n"] for each in models.built("halo3d")["next"])
+    assert 27 in counts
+    assert shlex.split(last) == [
+        "p3s",
+        "characterize",
+        "-n",
+        ",".join(map(str, counts)),
+        "-o",
+        str(study.root),
+        "--",
+        *LAUNCH,
+    ]
+    assert "{np}" in last and "'{np}'" not in last
+    assert run(["next", str(study.root), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "p3s.next" and found["counts"][0]["n"] == counts[-1]
+    assert found["command"] == shlex.split(last)
+
+
+def test_next_with_nothing_open_says_so(study, capsys):
+    model = {**models.built("ring"), "next": []}
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.5)
+    write_json(study.model_path, model)
+    assert run(["next", str(study.root), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == []
+    assert run(["next", str(study.root)]) == 0
+    assert "are ambiguous, but no count" in " ".join(capsys.readouterr().out.split())
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.0)
+    for item in model["items"]:
+        item["verdict"] = "exact"
+    write_json(study.model_path, model)
+    assert run(["next", str(study.root)]) == 0
+    assert "No further count is known to decide anything" in capsys.readouterr().out
+
+
+def test_explain_as_a_command(study, capsys):
+    assert run(["explain", str(study.root), "1"]) == 0
+    assert "phase 1: " in capsys.readouterr().out
+    assert run(["explain", str(study.root), "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "p3s.explain" and found["phase"]["phase"] == 1
+    assert {call["call"] for call in found["calls"]} == set(found["phase"]["items"])
+    assert all(call["measured"] and call["place"] for call in found["calls"])
+    assert run(["explain", str(study.root), "99"]) == 2
+    assert capsys.readouterr().err.startswith("p3s: PHASE 99: ")
+
+
+def test_hostile_names_on_the_command_line(study, capsys):
+    write_json(study.model_path, models.hostile())
+    for words in (["next"], ["explain", "1", "--all"]):
+        assert run([words[0], str(study.root), *words[1:]]) == 0
+        streams = capsys.readouterr()
+        assert printable(streams.out) and printable(streams.err)
+
+
+def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
+    assert run(["model", str(study.root), "--latex"]) == 3, "its hold-out missed messages"
+    assert capsys.readouterr().out.startswith("% Equations fitted at 2, 4, 8 processes")
+    assert run(["model", str(study.root), "--python"]) == 3
+    source = capsys.readouterr().out
+    assert source.startswith('"""Equations of an MPI program') and "PHASES = {" in source
+    assert run(["model", str(study.root), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
+    assert run(["model", str(study.root), "--all"]) == 3
+    assert "process grid: " in capsys.readouterr().out
+    assert run(["model", str(study.root), "--latex", "--json"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_statistical_size_is_said_in_bytes():
+    law = {
+        "expr": [
+            "add",
+            ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
+            ["num", 3, 1],
+        ],
+        "rel_half_width": 0.1,
+        "max_n": 16,
+        "points": 4,
+    }
+    assert (
+        volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8})
+        == "about 24 + 921.0/sqrt(n)"
+    )

@@ -1,0 +1,32 @@
+"""What starts MPI: marked by its folder, and never run by two workers at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+#: Folders whose tests start real MPI programs.
+STARTS_MPI = ("mpi", "e2e")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts MPI, and let it wait for others that do."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in STARTS_MPI:
+            item.add_marker("mpi")
+        if item.get_closest_marker("mpi") and hasattr(item, "fixturenames"):
+            item.fixturenames.insert(0, "alone_with_mpi")
+
+
+@pytest.fixture(scope="session")
+def alone_with_mpi() -> Iterator[None]:
+    """Hold the lock of this user's tests that start MPI: their ranks need all cores."""
+    with open(Path(tempfile.gettempdir()) / f"p3s-tests-{os.getuid()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

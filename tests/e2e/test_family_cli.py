@@ -1,0 +1,326 @@
+"""Parameters through the command line: real programs at several sizes, and every wrong use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from endings import only_work
+from paths import EXAMPLES
+from tracer_helpers import compile_c, the_mpi
+
+from p3s.cli.main import run
+from p3s.costs.stage import load as load_compute
+from p3s.study import Study
+
+LIMIT_S = 120
+#: A line of ranks below 50 points, a square of them above: another program, to all who look.
+TURNING = """
+#include <mpi.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    int size = atoi(argv[1]), rank, n, dims[2] = {0, size < 50 ? 1 : 0}, periods[2] = {1, 1};
+    MPI_Comm cart;
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    MPI_Dims_create(n, 2, dims);
+    MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &cart);
+    MPI_Comm_rank(cart, &rank);
+    char *out = calloc(size, 1), *in = calloc(size, 1);
+    for (int k = 0; k < 5; k++)
+        for (int d = 0; d < 2; d++) {
+            int from, to;
+            MPI_Cart_shift(cart, d, 1, &from, &to);
+            if (dims[d] > 1)
+                MPI_Sendrecv(out, size, MPI_CHAR, to, d, in, size, MPI_CHAR, from, d, cart,
+                             MPI_STATUS_IGNORE);
+        }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def p3s(*words):
+    """Run one p3s command under a hard limit, in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture(scope="module")
+def mpi():
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    return install
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory, mpi):
+    out = tmp_path_factory.mktemp("programs")
+    subprocess.run(
+        ["make", "-s", "-C", str(EXAMPLES), f"MPICC={mpi.mpicc}", f"BIN={out}"],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
+    compile_c(TURNING, out / "turning")
+    return out
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory, mpi, programs):
+    """jacobi2d traced at three sizes and three counts each, and fitted."""
+    root = tmp_path_factory.mktemp("studies") / "study"
+    made = p3s(
+        "characterize",
+        "-n",
+        "4,6,9",
+        "--param",
+        "size=31,40,53",
+        "-o",
+        root,
+        "--",
+        mpi.mpiexec,
+        "-n",
+        "{np}",
+        programs / "jacobi2d",
+        "--nx",
+        "{size}",
+        "--ny",
+        "{size}",
+        "--iterations",
+        "6",
+    )
+    assert made.returncode == 0, made.stderr
+    fitted = p3s("model", root)
+    assert only_work(fitted.returncode, fitted.stderr), fitted.stderr
+    assert "block_first(size, p1, c1)" in fitted.stdout and "[exact]" in fitted.stdout
+    return root
+
+
+def test_a_size_never_traced_equals_the_run(study):
+    made = p3s("model", study, "--param", "size=67")
+    assert only_work(made.returncode, made.stderr), made.stderr
+    assert "Equations at size=67, by laws of the parameters from size=31" in made.stdout
+    at = study / "at" / "size=67"
+    manifest = json.loads((at / "study.json").read_text())
+    assert manifest["derived"] and "67" in manifest["commands"][0]
+    done = p3s("validate", at, "-n", "12", "--json")
+    result = json.loads(done.stdout)
+    for key in ("p2p_triples", "collectives"):
+        assert result[key]["true"] == result[key]["predicted"] == result[key]["equal"] > 0
+    assert result["weights"]["exact"] == result["weights"]["phases"] == 2
+    assert result["order"]["equal"] == 12
+    assert only_work(done.returncode, done.stderr), done.stderr
+
+
+@pytest.mark.slow
+def test_derived_studies_go_through_every_stage(study):
+    done = p3s(
+        "predict",
+        study,
+        "-n",
+        "16",
+        "--param",
+        "size=80",
+        "--estimator",
+        "simulation",
+        "--budget",
+        "2",
+    )
+    assert done.returncode == 3, done.stderr
+    assert "communication was not measured as in a run" in done.stderr
+    at = study / "at" / "size=80"
+    assert f"derived from size=31, size=40, size=53, {at}" in done.stderr
+    rows = json.loads((at / "prediction.json").read_text())["counts"]
+    assert [row["n"] for row in rows] == [4, 6, 9, 16] and all(r["time_s"] > 0 for r in rows)
+    found = load_compute(at)
+    assert found is not None  # the cost of computation, from the times of all traced sizes
+    sources = {p[law["columns"].index("source")] for law in found["laws"] for p in law["points"]}
+    assert sources == {"at/size=31", "at/size=40", "at/size=53"}
+    for words in (("report", at), ("scale", at, "-n", "25"), ("explain", at, "1"), ("next", at)):
+        after = p3s(*words)
+        assert after.returncode == (3 if words[0] == "report" else 0), (words, after.stderr)
+    again = p3s("model", at)
+    assert only_work(again.returncode, again.stderr) and "Equations at size=80" in again.stdout
+
+
+def test_weak_scaling(study):
+    done = p3s(
+        "predict",
+        study,
+        "-n",
+        "9",
+        "--weak",
+        "size~n^0.5",
+        "--estimator",
+        "simulation",
+        "--budget",
+        "2",
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.startswith("There is no trustworthy prediction: communication was not")
+    assert "not-representative: communication at 4 and 9 processes was not" in done.stdout
+    assert "weak efficiency" in done.stdout and "at 9 processes size is rounded" in done.stderr
+    found = json.loads((study / "weak-size.json").read_text())
+    assert [row["setting"]["size"] for row in found["counts"]] == ["31", "47"]
+    first, last = found["counts"]
+    assert last["efficiency"] == pytest.approx(first["time_s"] / last["time_s"])
+    assert (found["schema"], found["weak"], found["base_n"]) == ("p3s.weak", "size~n^(1/2)", 4)
+
+
+def test_values_with_few_counts_check_the_laws(study, tmp_path, mpi, programs):
+    copy = tmp_path / "copy"
+    shutil.copytree(study, copy)
+    before = {p: p.stat().st_mtime_ns for p in copy.glob("at/size=*/runs/*/run.json")}
+    more = p3s(
+        "characterize", "-n", "8", "--param", "size=60", "-o", copy, "--", *Study(copy).command()
+    )
+    assert more.returncode == 0, more.stderr
+    assert all(p.stat().st_mtime_ns == when for p, when in before.items())
+    fitted = p3s("model", copy, "--json")
+    found = json.loads(fitted.stdout)
+    assert [c["name"] for c in found["checks"]] == ["size=60"] and found["checks"][0]["equal"]
+    assert fitted.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_program_that_changes_with_size_is_refused(tmp_path, mpi, programs):
+    root = tmp_path / "study"
+    made = p3s(
+        "characterize",
+        "-n",
+        "4,6,9",
+        "--param",
+        "size=20,40,60",
+        "-o",
+        root,
+        "--",
+        mpi.mpiexec,
+        "-n",
+        "{np}",
+        programs / "turning",
+        "{size}",
+    )
+    assert made.returncode == 0, made.stderr
+    fitted = p3s("model", root)
+    assert "left out: size=60 has" in fitted.stdout, fitted.stdout + fitted.stderr
+    near = p3s("model", root, "--param", "size=30")
+    assert near.returncode in (0, 3) and "size=20, size=40" in near.stdout
+    far = p3s("model", root, "--param", "size=100")
+    assert far.returncode == 1 and "no model at size=100" in far.stderr
+    assert not (root / "at" / "size=100").exists()
+
+
+# ---- wrong uses ---------------------------------------------------------------------------------
+LAUNCH = ["mpiexec", "-n", "{np}", "true", "{size}"]
+
+
+def fails(capsys, code, *words):
+    """Run a command that must fail, and return its one line."""
+    assert run([str(w) for w in words]) == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("p3s:")]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("params", "command", "text"),
+    [
+        (["size"], LAUNCH, "NAME=VALUES"),
+        (["np=4"], LAUNCH, "process count"),
+        (["size=0"], LAUNCH, "above zero"),
+        (["size=1,two"], LAUNCH, "'two'"),
+        (["length=4"], LAUNCH, "no {length}"),
+        (["size=1", "size=2"], LAUNCH, "given twice"),
+        (["size=1"], LAUNCH[:1] + LAUNCH[3:], "no {np}"),
+        ([f"size={','.join(map(str, range(1, 67)))}"], LAUNCH, "at most 64"),
+    ],
+)
+def test_bad_parameters(tmp_path, capsys, params, command, text):
+    words = [w for p in params for w in ("--param", p)]
+    line = fails(
+        capsys, 2, "characterize", "-n", "2,4,8", *words, "-o", tmp_path / "s", "--", *command
+    )
+    assert text in line
+    assert not (tmp_path / "s").exists()
+
+
+def test_parameters_and_plain_runs_do_not_mix(tmp_path, capsys):
+    plain = Study.create(tmp_path / "plain", ["mpiexec", "-n", "{np}", "true"])
+    line = fails(
+        capsys,
+        2,
+        "characterize",
+        "-n",
+        "2,4,8",
+        "--param",
+        "size=4",
+        "-o",
+        plain.root,
+        "--",
+        *LAUNCH,
+    )
+    assert "without parameters" in line
+    family = Study.create(tmp_path / "family", LAUNCH)
+    family.update(parameters={"size": []})
+    before = family.manifest_path.read_bytes()
+    for words, text in (
+        (["--", "mpiexec", "-n", "{np}", "true"], "add --param size=VALUES"),
+        (
+            ["--param", "length=4", "--", "mpiexec", "-n", "{np}", "true", "{length}"],
+            "its parameters are size",
+        ),
+        (["--param", "size=4", "--", "mpiexec", "-n", "{np}", "echo", "{size}"], "another command"),
+        (["--signature", "--param", "size=4", "--", *LAUNCH], "--signature"),
+    ):
+        at = words.index("--")
+        line = fails(
+            capsys, 2, "characterize", "-n", "2,4,8", *words[:at], "-o", family.root, *words[at:]
+        )
+        assert text in line
+    assert family.manifest_path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "text"),
+    [
+        (1, ["model", "FAMILY"], "at least 2 values"),
+        (2, ["model", "FAMILY", "--latex"], "one of them"),
+        (2, ["model", "PLAIN", "--param", "size=4"], "has no parameters"),
+        (2, ["predict", "PLAIN", "-n", "4", "--param", "size=4"], "has no parameters"),
+        (2, ["predict", "PLAIN", "-n", "4", "--weak", "size~n"], "has no parameters"),
+        (2, ["predict", "FAMILY", "-n", "4"], "no value for size"),
+        (2, ["predict", "FAMILY", "-n", "4", "--param", "size=4,8"], "one value"),
+        (2, ["predict", "FAMILY", "-n", "4", "--param", "length=4"], "no parameter of this study"),
+        (2, ["predict", "FAMILY", "-n", "4", "--weak", "size~"], "no law"),
+        (2, ["predict", "FAMILY", "-n", "4", "--weak", "length~n"], "no parameter of this study"),
+        (1, ["predict", "FAMILY", "-n", "4", "--weak", "size~n"], "no runs yet"),
+        (1, ["predict", "FAMILY", "-n", "4", "--param", "size=4"], "at least 2 values"),
+        (1, ["scale", "FAMILY", "-n", "4"], "every value of size"),
+        (1, ["validate", "FAMILY", "-n", "4"], "every value of size"),
+    ],
+)
+def test_wrong_uses_of_a_study(tmp_path, capsys, code, words, text):
+    Study.create(tmp_path / "PLAIN", ["mpiexec", "-n", "{np}", "true"])
+    Study.create(tmp_path / "FAMILY", LAUNCH).update(parameters={"size": []})
+    words = [tmp_path / w if w in ("PLAIN", "FAMILY") else w for w in words]
+    assert text in fails(capsys, code, *words)

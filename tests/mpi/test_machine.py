@@ -1,0 +1,423 @@
+"""Measuring a machine: kernels, what a machine says of itself, messages, files, the commands."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from machines import synthetic
+
+from p3s.cli.main import run
+from p3s.errors import Damaged, P3SError
+from p3s.machine import facts, network
+from p3s.machine.compare import compare
+from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
+from p3s.machine.measure import MOST_BYTES, _disturbed, _Seen, measure, working_sets
+from p3s.machine.runner import Runner, Runners
+from p3s.machine.show import plot, render, size_text
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    """This machine, measured in the shortest way: three repeats of each point, no network."""
+    return measure(quick=True, network=False, budget_s=0.5)
+
+
+# ---- kernels -------------------------------------------------------------------------------
+
+
+def test_every_kernel_was_measured_and_repeated(machine: Machine) -> None:
+    assert list(machine.core) == list(CORE_KERNELS) and list(machine.curves) == list(CURVE_KERNELS)
+    for cost in machine.core.values():
+        assert cost.ns > 0 and cost.spread >= 0 and cost.repeats >= 3
+    for curve in [*machine.curves.values(), *machine.loaded.values()]:
+        assert min(curve.ns) > 0 and min(curve.repeats) >= 3
+        assert curve.working_set[0] == 8 * KIB
+    last = max(cache["bytes"] for cache in machine.facts["caches"])
+    largest = machine.curves["chase"].working_set[-1]
+    limit = min(4 * last, MOST_BYTES)
+    assert largest <= limit < 2 * largest, "sizes are powers of two, caches need not be"
+    assert machine.network is None and "--no-network" in machine.network_missing
+
+
+def test_no_kernel_was_optimised_away(machine: Machine) -> None:
+    """An integer addition of a chain takes one clock cycle: what is plausible follows from it."""
+    cycle, core = machine.core["int_add"].ns, {k: c.ns for k, c in machine.core.items()}
+    assert 0.1 < cycle < 5, "no processor has 10 GHz or 0.2"
+    assert core["fp_add"] > 1.5 * cycle, "floating point additions wait for each other"
+    assert core["divide"] > 3 * cycle
+    assert core["branch"] > 2 * cycle, "random branches are not foreseen"
+    assert 0.02 * cycle < core["multiply_add"] < core["fp_add"]
+    chase = machine.curves["chase"]
+    assert chase.ns[0] > 2 * cycle, "a load that waits for a load takes some cycles in any cache"
+    assert chase.ns[-1] > 3 * chase.ns[0], "the largest working set is in no cache"
+    for name in ("read", "triad", "strided", "gather"):
+        curve = machine.curves[name]
+        assert 0.05 * cycle < curve.ns[0] < chase.ns[0], name
+        assert curve.ns[-1] < chase.ns[-1]
+
+
+def test_working_sets_go_to_four_times_the_last_cache() -> None:
+    caches = [{"bytes": 32 * KIB}, {"bytes": 32 * MIB}]
+    sizes = working_sets(caches, 64 * GIB, quick=False)
+    assert sizes[:4] == [8 * KIB, 12 * KIB, 16 * KIB, 24 * KIB] and sizes[-1] == 128 * MIB
+    assert working_sets(caches, 64 * GIB, quick=True)[1:3] == [16 * KIB, 32 * KIB]
+    assert working_sets(caches, 64 * MIB, quick=False)[-1] == 16 * MIB, "capped by memory"
+    assert working_sets([], 64 * GIB, quick=True)[-1] == 128 * MIB
+    assert working_sets([{"bytes": 4 * GIB}], 1 << 50, quick=True)[-1] == 2 * GIB
+
+
+def _program(tmp_path: Path, body: str) -> Path:
+    path = tmp_path / "program"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_a_wrong_result_is_an_error_not_a_time(tmp_path: Path) -> None:
+    program = _program(tmp_path, 'echo ready 1; read line; echo "wrong chase"')
+    with Runners(program, [0], 4096) as runners, pytest.raises(P3SError, match="chase computed"):
+        runners.run("chase", 4096, 1000)
+
+
+def test_a_program_that_ends_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(P3SError, match="exit code 7"):
+        Runner(_program(tmp_path, "exit 7"), 0, 4096)
+    with pytest.raises(P3SError, match="got no 4096 bytes of memory"):
+        Runner(_program(tmp_path, "echo no memory; exit 1"), 0, 4096)
+
+
+# ---- what a machine says of itself ---------------------------------------------------------
+
+
+def test_lists_of_cores() -> None:
+    assert facts.cores_of("0-3,8") == [0, 1, 2, 3, 8]
+    assert facts.cores_of("5") == [5]
+    assert facts.cores_of("") == facts.cores_of("x-3") == []
+
+
+def test_caches_and_cores_come_from_sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cpu in range(4):
+        rows = [
+            ("1", "Data", "48K", f"{cpu}"),
+            ("1", "Instruction", "32K", f"{cpu}"),
+            ("2", "Unified", "2048K", f"{cpu}"),
+            ("3", "Unified", "36M", "0-3"),
+        ]
+        for number, (level, kind, size, shared) in enumerate(rows):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{number}"
+            folder.mkdir(parents=True)
+            for name, text in (
+                ("level", level),
+                ("type", kind),
+                ("size", size),
+                ("shared_cpu_list", shared),
+                ("coherency_line_size", "64"),
+            ):
+                (folder / name).write_text(text + "\n")
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir()
+        (topology / "thread_siblings_list").write_text(f"{cpu % 2},{cpu % 2 + 2}\n")
+    found = facts.caches(0, tmp_path)
+    assert [(c["level"], c["bytes"], c["cores"]) for c in found] == [
+        (1, 48 * KIB, 1),
+        (2, 2 * MIB, 1),
+        (3, 36 * MIB, 4),
+    ]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert facts.physical_cores(tmp_path) == [0, 1], "one of two hardware threads per core"
+
+
+def test_processor_is_named_on_other_architectures(tmp_path: Path) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n")
+    assert "cpu part 0xd40" in facts.processor(path)
+    path.write_text("model name\t: Some CPU\ncpu family\t: 6\n")
+    assert facts.processor(path) == "Some CPU (cpu family 6)"
+
+
+# ---- messages ------------------------------------------------------------------------------
+
+
+def _printed(eager: int = 4096) -> str:
+    """What network.c would print on a network of known LogGP parameters."""
+    lines = [f"eager {eager}", "unattended 256"]
+    for size in [0, *(1 << k for k in range(23))]:
+        if size <= eager:
+            one_way, send, receive, gap = 200 + 40 + 90 + 0.5 * size, 40, 90, 50 + 0.4 * size
+        else:
+            one_way, send, receive, gap = 2000 + 60 + 90 + 0.1 * size, 60, -1, 900 + 0.08 * size
+        lines.append(
+            f"size {size} 100 {one_way} {one_way * 1.1} {send} {send} {receive} {receive} {gap}"
+        )
+    return "\n".join([*lines, "rank 0 n0 3", "rank 1 n1 5", ""])
+
+
+def test_loggp_parameters_are_found_per_range() -> None:
+    found = network.parsed(_printed())
+    assert found["hosts"] == ["n0", "n1"] and found["cores"] == [3, 5]
+    assert found["eager_bytes"] == 4096 and found["unattended_bytes"] == 256
+    eager, rendezvous = network.ranges(found)
+    for part, wanted in (
+        (eager, (0, 4096, 200, 40, 90, 50, 0.5, 0.4)),
+        (rendezvous, (4097, 1 << 22, 2000, 60, 90, 900 + 0.08 * 8192, 0.1, 0.08)),
+    ):
+        keys = (
+            "from_bytes",
+            "to_bytes",
+            "L_ns",
+            "o_send_ns",
+            "o_receive_ns",
+            "g_ns",
+            "G_ns_per_byte",
+            "stream_G_ns_per_byte",
+        )
+        assert [part[key] for key in keys] == pytest.approx(wanted, rel=1e-6)
+        assert part["misfit"] < 1e-9
+
+
+def test_one_range_alone_and_a_wavy_network() -> None:
+    everything = network.ranges(network.parsed(_printed(eager=1 << 22)))
+    assert [part["kind"] for part in everything] == ["eager"]
+    never = network.ranges(network.parsed(_printed(eager=-1)))
+    assert [part["kind"] for part in never] == ["rendezvous"] and never[0]["o_receive_ns"] == 0
+    found = network.parsed(_printed())
+    found["sizes"]["one_way_ns"][5] *= 3
+    assert network.ranges(found)[0]["misfit"] > 0.3
+    assert min(network.ranges(found)[0][key] for key in ("L_ns", "G_ns_per_byte")) >= 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rank 0 a 1",
+        _printed().replace("rank 1 n1 5", ""),
+        _printed().replace("eager 4096", "eager many"),
+    ],
+)
+def test_output_that_cannot_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(P3SError):
+        network.parsed(text)
+
+
+# ---- files ---------------------------------------------------------------------------------
+
+
+def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    found = network.parsed(_printed())
+    whole = synthetic()
+    whole = Machine(
+        **{
+            **vars(whole),
+            "network": {**found, "ranges": network.ranges(found)},
+            "loaded": {"read": whole.curves["read"]},
+            "loaded_processes": 4,
+            "disturbed": ("a cat",),
+        }
+    )
+    whole.save(tmp_path / "machine.json")
+    again = Machine.load(tmp_path / "machine.json")
+    assert again.to_json() == whole.to_json()
+    assert again.curves["chase"].at(8 * KIB) == pytest.approx(whole.curves["chase"].ns[0])
+
+
+DAMAGES = {
+    "no core": lambda d: d.pop("core"),
+    "a kernel less": lambda d: d["curves"].pop("chase"),
+    "negative": lambda d: d["curves"]["read"]["ns"].__setitem__(3, -1.0),
+    "zero": lambda d: d["core"]["divide"].__setitem__("ns", 0),
+    "text": lambda d: d["core"]["divide"].__setitem__("ns", "fast"),
+    "true": lambda d: d["core"]["divide"].__setitem__("ns", True),
+    "short": lambda d: d["curves"]["read"]["ns"].pop(),
+    "not ascending": lambda d: d["curves"]["read"]["working_set"].reverse(),
+    "list": lambda d: d.__setitem__("curves", []),
+    "network": lambda d: d.__setitem__("network", {"sizes": {}}),
+    "loaded": lambda d: d.__setitem__("loaded", {"processes": "many", "curves": {}}),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_files_are_one_line(
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = copy.deepcopy(json.loads(json.dumps(synthetic().to_json())))
+    DAMAGES[how](data)
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(Damaged):
+        Machine.load(path)
+    assert run(["machine", "show", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert "damaged" in said.err and "measure that machine again" in said.err
+
+
+def test_another_version_or_thing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.json"
+    for change in ({"schema_version": 2}, {"schema": "p3s.model"}):
+        path.write_text(json.dumps({**synthetic().to_json(), **change}))
+        assert run(["machine", "show", str(path)]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+    path.write_text("{")
+    assert run(["machine", "compare", str(path), str(path)]) == 1
+    assert "damaged" in capsys.readouterr().err
+    assert run(["machine", "show", str(tmp_path / "none.json")]) == 1
+
+
+def test_costs_between_points_lie_between_them() -> None:
+    curve = Curve((1000, 4000), (1.0, 4.0), (0.0, 0.2), (3, 3))
+    assert curve.at(2000) == pytest.approx(2.0) and curve.spread_at(2000) == pytest.approx(0.1)
+    assert curve.at(1) == 1.0 and curve.at(1e9) == 4.0
+
+
+# ---- show and compare ----------------------------------------------------------------------
+
+
+def test_show_has_table_plot_and_caches() -> None:
+    text = render(synthetic())
+    for word in (
+        "divide",
+        "32 MiB",
+        "chase, ns",
+        "caches: L1 32 KiB, L2 1 MiB, L3 32 MiB",
+        "network: not measured: synthetic",
+    ):
+        assert word in text
+    lines = plot(synthetic().curves).split("\n")
+    assert all(len(line) <= 80 for line in lines)
+    # The chase rises from the left to the right.
+    rows = [line for line in lines if "|" in line and "c" in line.partition("|")[2]]
+    assert rows[0].rindex("c") > rows[-1].rindex("c")
+    assert (size_text(512), size_text(12 * KIB), size_text(1 << 31)) == ("512 B", "12 KiB", "2 GiB")
+
+
+def test_compare_gives_ratios_with_intervals() -> None:
+    slow = synthetic(ghz=1.5, memory=2.0, name="slow", spread=0.1)
+    result = compare(synthetic(), slow)
+    for ratio in result["core"].values():
+        assert ratio["ratio"] == pytest.approx(2.0)
+        assert ratio["low"] == pytest.approx(2.0 / 1.005) and ratio["high"] == pytest.approx(2.2)
+    for curve in result["curves"].values():
+        assert curve["ratio"] == pytest.approx([2.0] * len(curve["ratio"]))
+    assert result["notes"] == []
+    arm = synthetic(architecture="aarch64", name="arm")
+    assert "other instruction sets" in compare(synthetic(), arm)["notes"][0]
+
+
+def test_compare_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    synthetic().save(tmp_path / "a.json")
+    synthetic(ghz=1.0, name="other").save(tmp_path / "b.json")
+    names = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
+    assert run(["machine", "compare", *names]) == 0
+    text = capsys.readouterr().out
+    assert "other over synthetic" in text and "int_add" in text
+    assert run(["machine", "compare", *names, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.machine_comparison"
+
+
+def test_what_disturbed_is_said() -> None:
+    calm = synthetic()
+    core, curves = dict(calm.core), dict(calm.curves)
+    assert _disturbed(core, curves, {}, _Seen([1.0] * 10), _Seen()) == []
+    said = _disturbed(
+        core, curves, {}, _Seen([1.0] * 8 + [2.0] * 2, pinned=False), _Seen([1.5] * 4, late=2)
+    )
+    assert len(said) == 4 and "2 of 10 timings" in said[0]
+    wide = dict(synthetic(spread=0.3).curves)
+    assert "up to 30 %" in _disturbed(core, wide, {}, _Seen([1.0]), _Seen())[0]
+
+
+# ---- the command ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure three working sets in a short time."""
+    monkeypatch.setattr("p3s.machine.measure.QUICK_S", 0.5)
+    monkeypatch.setattr(
+        "p3s.machine.measure.working_sets", lambda *_: [8 * KIB, 256 * KIB, 8 * MIB]
+    )
+
+
+@pytest.mark.usefixtures("few_points")
+def test_measure_with_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "deep" / "machine.json"
+    mpiexec = os.environ.get("P3S_TEST_MPIEXEC")
+    extra = ["--launcher", f"{mpiexec} --oversubscribe -n {{np}}"] if mpiexec else []
+    assert run(["machine", "measure", "--quick", "-o", str(path), "--json", *extra]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(path.read_text())
+    found = Machine.load(path).network
+    assert found is not None
+    sizes = found["sizes"]
+    assert sizes["bytes"][:3] == [0, 1, 2] and sizes["bytes"][-1] == 4 * MIB
+    assert min(sizes["one_way_ns"]) > 0 and min(sizes["send_ns"]) > 0
+    assert sizes["one_way_ns"][-1] > sizes["one_way_ns"][0]
+    assert found["ranges"][0]["G_ns_per_byte"] >= 0 and len(found["hosts"]) == 2
+    assert found["eager_bytes"] >= found["unattended_bytes"]
+    assert run(["machine", "show", str(path)]) == 0
+    assert "rendezvous" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("few_points")
+def test_without_mpi_the_computation_is_still_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.json"
+    args = ["machine", "measure", "--quick", "-o", str(path), "--launcher", "nompiexec -n {np}"]
+    assert run(args) == 3
+    said = capsys.readouterr()
+    assert "computation was measured, the network was not: nompiexec" in said.err
+    assert Machine.load(path).network is None and "chase" in said.out
+
+
+def test_without_a_compiler_nothing_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    path = tmp_path / "m.json"
+    assert run(["machine", "measure", "-o", str(path)]) == 1
+    assert "no C compiler (cc)" in capsys.readouterr().err and not path.exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--launcher", "mpiexec -n 2"],
+        ["--launcher", "'"],
+        ["-o", "."],
+        ["-o", "other.txt"],
+        ["--quicker"],
+    ],
+)
+def test_wrong_use_ends_before_measuring(
+    args: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("other.txt").write_text("a letter")
+    assert run(["machine", "measure", *args]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert Path("other.txt").read_text() == "a letter"
+
+
+@pytest.mark.parametrize("name", ["measure", "show", "compare"])
+def test_help_ends_with_an_example_and_the_next_step(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["machine", name, "--help"]) == 0
+    text = capsys.readouterr().out
+    last = text[text.index("Example:") :]
+    assert f"p3s machine {name}" in last and "Next:" in last and "--json" in text

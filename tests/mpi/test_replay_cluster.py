@@ -1,0 +1,302 @@
+"""A replay's job on a cluster of network namespaces, and the cluster itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import truth
+from cluster.network import Cluster, Trunk, compile_switch, missing, openmpi_words
+from cluster.patterns import crossing, halo
+from replay_jobs import Script, program_of
+
+from p3s.errors import P3SError
+from p3s.program.topology import slurm
+from p3s.replay.costs.link import carried
+from p3s.replay.costs.network import floods
+from p3s.replay.costs.trunks import Fabric, flows_of
+from p3s.replay.engine.inner import compile_inner
+from p3s.replay.engine.job import JobSettings, result_path, write_job
+from p3s.replay.engine.results import read_result
+from p3s.replay.launch.launcher import Mpi, find_mpi, on_hosts
+from p3s.replay.launch.run import in_use, run_job
+from p3s.replay.launch.store import ResultStore
+from p3s.replay.plan.micro import link_programs, trunk_programs
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import MEASURED, Process, World
+
+WHY = missing()
+OPENMPI = Path("/usr/bin/mpiexec.openmpi")
+if not WHY and not (OPENMPI.exists() and Path("/usr/bin/mpicc.openmpi").exists()):
+    WHY = "Debian's Open MPI is not installed"
+pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY)]
+TIMEOUT_S = 60.0
+#: One process on each of four nodes.
+WORLD = World(tuple(Process(MEASURED, rank, rank % 2, rank // 2) for rank in range(4)))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+def _shared_memory() -> set[str]:
+    """Return the files in shared memory; of what has come up since, only what nobody uses."""
+    return {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
+
+
+def _left(before: set[str]) -> set[str]:
+    new = _shared_memory() - before
+    return new - set(in_use()) if new else new
+
+
+def _program(work_ns: int = 0) -> Program:
+    scripts = [Script() for _ in range(WORLD.size)]
+    for rank, script in enumerate(scripts):
+        script.add(
+            Code.SENDRECV,
+            peer=(rank + 1) % WORLD.size,
+            bytes=4000,
+            tag=1,
+            sample=0,
+            work_ns=work_ns,
+        )
+        script.add(Code.SECOND, peer=(rank - 1) % WORLD.size, bytes=4000, tag=1)
+    return program_of(scripts)
+
+
+def _launchers(cluster: Cluster) -> dict[str, list[str]]:
+    from p3s.host import mpi
+
+    found = {"openmpi": openmpi_words(cluster)}
+    hydra = [
+        m.mpiexec
+        for m in mpi.find_mpi()
+        if m.family == mpi.MPICH and m.usable_oversubscribed and m.mpiexec
+    ]
+    if hydra:
+        path = os.path.realpath(hydra[0])
+        found["mpich"] = [
+            *cluster.command(0, path),
+            "-launcher",
+            "ssh",
+            "-launcher-exec",
+            str(cluster.agent),
+            "-iface",
+            "eth0",
+            "-genv",
+            "MPIR_CVAR_CH4_NETMOD",
+            "ofi",
+            "-genv",
+            "FI_PROVIDER",
+            "tcp",
+        ]
+    return found
+
+
+def _write(directory: Path, program: Program, mpi: Mpi, budget_s: float = 0.3) -> None:
+    write_job(
+        directory,
+        [program],
+        WORLD,
+        JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s),
+    )
+
+
+@pytest.mark.parametrize("family", ["openmpi", "mpich"])
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        pytest.param(False, id="four hosts"),
+        pytest.param(True, id="two hosts", marks=pytest.mark.slow),
+    ],
+)
+def test_processes_land_on_their_hosts(
+    cluster: Cluster, tmp_path: Path, family: str, repeated: bool
+) -> None:
+    launchers = _launchers(cluster)
+    if family not in launchers:
+        pytest.skip("no MPICH that shares cores")
+    before = _shared_memory()
+    hosts = cluster.hosts[:2] * 2 if repeated else cluster.hosts
+    mpi = on_hosts(find_mpi(launchers[family]), hosts, WORLD)
+    store = ResultStore(tmp_path / "np4.parts")
+    key = store.key(_program(), WORLD, {"hosts": hosts})
+    with store.job([key]) as directory:
+        _write(directory, _program(), mpi)
+        outcome = run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts)
+    assert [place.name for place in outcome.places] == [
+        hosts[process.node] for process in WORLD.processes
+    ]
+    result = store.get(key)
+    assert result is not None and result.passes > 0 and np.all(result.event_ns > 0)
+    assert cluster.processes() == [] and not _left(before)
+
+
+@pytest.mark.slow
+def test_ranks_that_landed_elsewhere_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    words = [*openmpi_words(cluster), "-n", "{np}", "--host", f"{cluster.hosts[0]}:4"]
+    mpi = on_hosts(find_mpi(words), cluster.hosts, WORLD)
+    _write(tmp_path, _program(), mpi)
+    with pytest.raises(P3SError, match=f"were started on {cluster.hosts[0]}"):
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=cluster.hosts)
+    assert not list(tmp_path.glob("results/*"))
+
+
+@pytest.mark.parametrize("victim", ["rank", pytest.param("launcher", marks=pytest.mark.slow)])
+def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: str) -> None:
+    before = _shared_memory()
+    mpi = on_hosts(find_mpi(openmpi_words(cluster)), cluster.hosts, WORLD)
+    _write(tmp_path, _program(work_ns=5_000_000), mpi, budget_s=40.0)
+
+    def kill() -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not (tmp_path / "places.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for pid in cluster.processes():
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            launcher = os.path.basename(words[0]) == b"mpiexec.openmpi"
+            rank = b"p3s.replay.engine.worker" in words and not launcher
+            if launcher if victim == "launcher" else rank:
+                os.kill(pid, signal.SIGKILL)
+                return
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.raises(P3SError) as error:
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S)
+    killer.join()
+    assert "\n" not in str(error.value) and "timed out" not in str(error.value)
+    if victim == "rank":
+        assert "the process is gone" in str(error.value)
+    assert cluster.processes() == [] and not _left(before)
+
+
+def test_the_real_program_runs_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    program = truth.build(tmp_path)
+    pattern = halo(8, turns=2)
+    found = truth.measure(
+        cluster, program, pattern, tmp_path, repetitions=2, warmup=1, timeout_s=TIMEOUT_S
+    )
+    assert found.phase.shape == (2,) and found.comm.shape == (8, 2)
+    # Two turns of at least 5 ms, and 32 KiB messages that the links must carry.
+    assert np.all(found.phase > 10_000_000) and np.all(found.comm > 0)
+    for times in found.times:
+        assert np.all(np.diff(times.reshape(2, -1), axis=1) >= 0)
+
+
+def _spaces() -> str:
+    return subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, timeout=TIMEOUT_S
+    ).stdout
+
+
+def test_clusters_live_side_by_side_and_leave_nothing(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "a", nodes=2) as a, Cluster(tmp_path / "b", nodes=2) as b:
+        for one in (a, b):
+            script = 'hostname; cat /etc/hosts; echo "$0"'
+            said = truth.run(one.command(1, "sh", "-c", script, "x y"), TIMEOUT_S)
+            assert said.split("\n")[0] == one.hosts[1] and said.endswith("x y\n")
+            assert one.hosts[0] in said
+            left = subprocess.Popen(one.command(1, "sleep", "1000"), start_new_session=True)
+            deadline = time.monotonic() + TIMEOUT_S
+            while one.processes() != [left.pid] and time.monotonic() < deadline:
+                time.sleep(0.02)  # what starts it may still be there
+            assert one.processes() == [left.pid]
+            one.stop()
+            assert left.wait(TIMEOUT_S) != 0
+            assert one.name not in _spaces()
+            assert not list(Path("/etc/netns").glob(f"{one.name}*"))
+            assert not Path("/run/p3s-test-clusters", one.name).exists()
+
+
+@pytest.mark.slow
+def test_a_trunk_carries_what_passes_between_two_bridges(tmp_path: Path) -> None:
+    program = truth.build(tmp_path)
+    with Cluster(tmp_path / "cluster", trunk=Trunk((0, 1))) as made:
+        pattern = crossing(turns=1)
+        truth.measure(
+            made, program, pattern, tmp_path, repetitions=1, warmup=0, timeout_s=TIMEOUT_S
+        )
+        said = truth.run(
+            ["ip", "netns", "exec", made.hub, "tc", "-s", "qdisc", "show", "dev", "t0"], TIMEOUT_S
+        )
+    sent = int(said.split("Sent ")[1].split()[0])
+    assert "tbf" in said and sent > 8 * 65536
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate, found", [("300mbit", True), ("1gbit", False)])
+def test_floods_of_two_nodes_find_what_a_trunk_carries(
+    tmp_path: Path, rate: str, found: bool
+) -> None:
+    # The first one: from one node only.
+    programs = [link_programs(WORLD)[0], *trunk_programs(WORLD, [(0, 2), (1, 3)])]
+    with Cluster(tmp_path / "cluster", trunk=Trunk((0, 1), rate=rate)) as made:
+        topology = slurm("topology.conf", made.topology())
+        mpi = on_hosts(find_mpi(openmpi_words(made)), made.hosts, WORLD)
+        write_job(
+            tmp_path, programs, WORLD, JobSettings(library=compile_inner(mpi.mpicc), budget_s=6.0)
+        )
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=made.hosts)
+        switches = topology.switches_of(made.hosts)
+    results = {i: read_result(result_path(tmp_path, i)) for i in range(len(programs))}
+    fabric = Fabric(
+        topology, switches, np.ones((3, 3), dtype=bool), (switches[[0, 2, 1, 3]],) * len(programs)
+    )
+    one = carried(floods(programs, results))
+    assert one is not None
+    (flow,) = flows_of(fabric, programs, results, WORLD, one.rate)
+    assert flow.links == (0, 1) and flow.nodes == 2 and flow.limited == found
+    # Mbit/s to bytes per ns, less headers: 200 of a node, twice that, or the trunk's 300.
+    assert one.rate == pytest.approx(0.0239, rel=0.05)
+    assert flow.link.rate == pytest.approx(0.0358 if found else 0.0478, rel=0.08)
+
+
+ECHO = """
+import socket, sys, time
+if sys.argv[1] == "serve":
+    with socket.create_server(("", 4000)) as server:
+        print("ready", flush=True)
+        other, _ = server.accept()
+        while other.recv(1):
+            other.send(b"x")
+else:
+    with socket.create_connection((sys.argv[1], 4000)) as one:
+        best = 1e9
+        for _ in range(5):
+            begin = time.monotonic()
+            one.send(b"x")
+            one.recv(1)
+            best = min(best, time.monotonic() - begin)
+    print(best * 1e6)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ethtool") is None, reason="ethtool is not installed")
+def test_a_switch_delays_every_frame(tmp_path: Path) -> None:
+    switch = compile_switch(tmp_path)
+    with Cluster(tmp_path / "cluster", nodes=2, delay_us=1000, switch=switch) as made:
+        words = made.command(1, sys.executable, "-c", ECHO, "serve")
+        server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            assert server.stdout is not None and server.stdout.readline() == "ready\n"
+            said = truth.run(made.command(0, sys.executable, "-c", ECHO, made.hosts[1]), TIMEOUT_S)
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+    # There and back; how much longer it takes depends on what else this machine does.
+    assert float(said) >= 2000.0

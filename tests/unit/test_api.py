@@ -1,0 +1,116 @@
+"""A study as Python sees it: what is missing is made, tables and notebooks show it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import timed_study as ts
+from corpus import jacobi2d
+from paths import ROOT
+from test_estimators import machine_file
+
+import p3s
+from p3s.api import Table
+from p3s.errors import P3SError, UsageError
+
+COUNTS = (2, 4, 8, 16)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> p3s.Study:
+    root = tmp_path_factory.mktemp("api") / "study"
+    made, tables = ts.put_study(root, jacobi2d(), COUNTS, "cpu_ns")
+    for table in tables:
+        ts.times_of(table, table.segments[:, 4])
+    machine_file(root / "machine.json")
+    return p3s.open(made.root)
+
+
+def test_the_model_has_its_rules_and_equations(study: p3s.Study) -> None:
+    model = study.model
+    assert model.counts == COUNTS and "2-D" in model.grid and "rules" in repr(model)
+    assert len(model.rules) == len(model.rules["verdict"]) > 3
+    assert set(model.rules["verdict"]) <= {"exact", "fitted"}
+    assert "phase" in model.equations and model._repr_html_().startswith("<pre>")
+
+
+def test_matrices_are_traced_and_predicted(study: p3s.Study) -> None:
+    for n, traced in ((4, True), (32, False)):
+        found = study.matrix(n)
+        assert found.traced is traced and found.array().shape == (n, n)
+        sent = found.array("messages").toarray()
+        assert (sent == sent.T).all() and sent.sum() == np.sum(found.pairs.messages)
+    with pytest.raises(UsageError, match="neither messages nor bytes"):
+        found.array("work")
+    assert "predicted" in repr(found) and "<td>" in found._repr_html_()
+
+
+def test_a_scaled_trace_is_made_and_read(study: p3s.Study) -> None:
+    made = study.scale(24)
+    assert made.n == 24 and np.prod(made.grid) == 24 and made.rows > 24
+    frames = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = made.to_frame()
+    assert isinstance(frame, frames.DataFrame) and len(frame) == made.rows
+
+
+def test_a_prediction_keeps_the_counts_of_before(study: p3s.Study) -> None:
+    first = study.predict([32], estimator="typical")
+    again = study.predict(64, estimator="typical")
+    assert {32, 64} <= set(again.counts) and 64 not in first.counts
+    assert "<svg" in again._repr_html_() and again.source == study.path / "prediction.json"
+    assert 32 not in study.predict([64], estimator="typical", only=True).counts
+    for wrong in ([], [0, 4]):
+        with pytest.raises(UsageError, match="at least 1"):
+            study.predict(wrong)
+    with pytest.raises(UsageError, match="--estimator nobody"):
+        study.predict([64], estimator="nobody")
+
+
+def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(P3SError) as caught:
+        p3s.open(tmp_path)
+    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_tables_are_escaped_and_cut() -> None:
+    table = Table({"a": ["<b>"] * 30, "n": list(range(30))})
+    html = table._repr_html_()
+    assert len(table) == 30 and table["n"][1] == 1
+    assert "&lt;b&gt;" in html and "<b>" not in html and "20 of 30 rows" in html
+    with pytest.raises(KeyError):
+        table["x"]
+
+
+def test_importing_it_alone_loads_nothing() -> None:
+    code = "import sys, p3s; sys.exit(bool({'numpy', 'p3s.api'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    with pytest.raises(AttributeError):
+        p3s.nothing  # noqa: B018
+
+
+def test_runs_and_phases(study: p3s.Study) -> None:
+    assert study.counts == () and len(study.runs) == 0, "this one was put together from tables"
+    phases = study.phases
+    assert set(phases["processes"]) == set(COUNTS) and "Study(" in study._repr_html_()
+    assert json.dumps(phases["events"])
+
+
+def test_the_notebook_of_the_documentation_runs(study: p3s.Study, tmp_path: Path) -> None:
+    """Its cells as one program, in a directory that has the study it names."""
+    (tmp_path / "demo-study").symlink_to(study.path)
+    cells = json.loads((ROOT / "docs" / "first-steps.ipynb").read_text())["cells"]
+    source = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr

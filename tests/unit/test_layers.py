@@ -1,0 +1,84 @@
+"""Imports between packages point one way, as ARCHITECTURE.md says; no files import each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+#: Folders with code, and the packages that they are installed in.
+TOPS = {"p3s": "", "replay": "p3s.", "signature_runner": "p3s."}
+
+
+def order() -> list[str]:
+    """Return the packages of ARCHITECTURE.md's table, the lowest first."""
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([\w.]+)` \|", text, re.M)
+
+
+def files() -> dict[str, Path]:
+    """Return all modules with their files; a package is the module of its __init__.py."""
+    found = {}
+    for top, inside in TOPS.items():
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            if path.resolve() == path:  # else it is seen by its own folder
+                found[inside + name] = path
+    return found
+
+
+def imported(tree: ast.AST, modules: dict[str, Path]) -> Iterator[str]:
+    """Yield the modules that a file imports, at its top, in functions and for types."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    """Return module -> modules of P3S that it imports."""
+    modules = files()
+    return {
+        name: {m for m in imported(ast.parse(path.read_text()), modules) if m in modules} - {name}
+        for name, path in modules.items()
+    }
+
+
+def package(module: str) -> str:
+    """Return the package of the table that a module belongs to."""
+    first, _, rest = module.partition(".")
+    return f"p3s.{rest.partition('.')[0]}" if first == "p3s" and rest else first
+
+
+def test_every_package_is_in_the_table(graph: dict[str, set[str]]) -> None:
+    listed = order()
+    assert len(listed) == len(set(listed))
+    assert {package(module) for module in graph} == set(listed)
+
+
+def test_imports_point_to_lower_layers(graph: dict[str, set[str]]) -> None:
+    rank = {name: at for at, name in enumerate(order())}
+    upward = [
+        f"{module} imports {other}"
+        for module, others in graph.items()
+        for other in others
+        if rank[package(other)] > rank[package(module)]
+    ]
+    assert not upward
+
+
+def test_no_files_import_each_other(graph: dict[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))

@@ -1,0 +1,322 @@
+"""Where processes are put, whether they are there, and results that are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from replay_jobs import ROOT, Script, program_of
+
+from p3s.errors import P3SError
+from p3s.host.hosts import allocated_hosts
+from p3s.replay.engine.results import ProgramResult, save_result
+from p3s.replay.launch.landing import Place, check_landing, landing_problem
+from p3s.replay.launch.launcher import Mpi, on_hosts, write_hosts
+from p3s.replay.launch.run import _Output
+from p3s.replay.launch.slurm import Batch, batch_script, time_limit
+from p3s.replay.launch.store import ResultStore
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import BLACK_HOLE, MEASURED, Process, World
+
+HOSTS = ("a", "b", "c", "d")
+OPENMPI = Mpi(("mpiexec", "--mca", "x", "y"), "openmpi", "4.1.4", "mpicc", "openmpi")
+MPICH = Mpi(("mpiexec.hydra",), "mpich", "5.0", "mpicc", "mpich")
+SRUN = Mpi(("srun", "-A", "me"), "mpich", "5.0", "mpicc", "slurm")
+WORLD = World(
+    (
+        *(Process(MEASURED, 0, 0, k) for k in range(3)),
+        Process(MEASURED, 1, 1, 0),
+        Process(BLACK_HOLE, 2, 1, 0),
+        *(Process(BLACK_HOLE, 3, 0, k) for k in range(2)),
+    )
+)
+
+
+def test_every_process_has_its_host(tmp_path: Path) -> None:
+    mpi = on_hosts(OPENMPI, HOSTS, WORLD)
+    words = write_hosts(mpi, tmp_path)
+    assert words == (
+        "mpiexec",
+        "--mca",
+        "x",
+        "y",
+        "-n",
+        "{np}",
+        "--hostfile",
+        str(tmp_path / "hosts"),
+        "--map-by",
+        "seq",
+    )
+    assert (tmp_path / "hosts").read_text().split() == list("aaabcdd")
+    assert mpi.busiest == 3
+    assert on_hosts(MPICH, HOSTS, WORLD).words == (
+        "mpiexec.hydra",
+        "-n",
+        "{np}",
+        "-hosts",
+        "a:3,b:1,c:1,d:2",
+    )
+
+
+def test_hosts_that_come_twice_keep_the_order_of_the_ranks() -> None:
+    assert on_hosts(MPICH, ("a", "b", "a", "b"), WORLD).words[-1] == "a:3,b:1,a:1,b:2"
+    assert on_hosts(MPICH, ("a",) * 4, WORLD).words[-1] == "a:7"
+    mpi = on_hosts(OPENMPI, ("a", "b", "a", "b"), WORLD)
+    assert mpi.per_process == tuple("aaababb") and mpi.busiest == 4
+
+
+def test_srun_gets_one_host_per_process() -> None:
+    words = on_hosts(SRUN, HOSTS, WORLD, {"SLURM_CPUS_ON_NODE": "2"}).words
+    assert words[:3] == ("/usr/bin/env", "SLURM_HOSTFILE={hosts}", "srun")
+    assert {"--mpi=pmi2", "--distribution=arbitrary", "--nodes=4", "--overcommit"} <= set(words)
+    words = on_hosts(
+        replace(SRUN, words=("srun", "--mpi=pmix")), HOSTS, WORLD, {"SLURM_CPUS_ON_NODE": "64"}
+    ).words
+    assert "--mpi=pmi2" not in words and "--overcommit" not in words
+
+
+def test_a_launcher_with_a_place_for_the_number_is_left_alone() -> None:
+    own = replace(OPENMPI, words=("mpiexec", "-n", "{np}", "--host", "x:7"))
+    assert on_hosts(own, HOSTS, WORLD) == own
+
+
+def test_no_hosts_and_the_wrong_number_of_hosts() -> None:
+    assert on_hosts(OPENMPI, None, WORLD).words == (*OPENMPI.words, "-n", "{np}")
+    with pytest.raises(P3SError, match="2 names for 4 nodes"):
+        on_hosts(OPENMPI, ("a", "b"), WORLD)
+
+
+def test_an_allocation_gives_the_hosts() -> None:
+    assert allocated_hosts({"SLURM_JOB_NODELIST": "n[1-2]"}) == []
+    assert allocated_hosts({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2],m"}) == [
+        "n1",
+        "n2",
+        "m",
+    ]
+
+
+def _places(names: str) -> list[Place]:
+    return [Place(name, name, frozenset({0})) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "hosts"),
+    [
+        ("aaabcdd", HOSTS),
+        ("aaabcdd", None),
+        ("xxxyzww", HOSTS),
+        ("aaaaaaa", ("a",) * 4),
+        ("aaababb", ("a", "b", "a", "b")),
+        ("aaabcdd", ("a.site", "b", "c.site", "d")),
+    ],
+)
+def test_landed(names: str, hosts: tuple[str, ...] | None) -> None:
+    check_landing(WORLD, _places(names), hosts)
+
+
+@pytest.mark.parametrize(
+    ("names", "hosts", "why"),
+    [
+        ("aabbcdd", HOSTS, "for a were started on a and b"),
+        ("aaaaaaa", HOSTS, "for a and b were started on a and a"),
+        ("bbbacdd", HOSTS, "for a were started on b"),
+        ("aaabcdd", ("a", "b", "a", "b"), "for a and a were started on a and c"),
+        ("aaabcd", HOSTS, "7 processes were to be started, but 6 were"),
+    ],
+)
+def test_landed_elsewhere(names: str, hosts: tuple[str, ...], why: str) -> None:
+    with pytest.raises(P3SError, match=why) as error:
+        check_landing(WORLD, _places(names), hosts)
+    assert "\n" not in str(error.value)
+
+
+def test_slurm_may_call_nodes_by_other_names() -> None:
+    places = [Place("login", "k", frozenset({0}), node=name) for name in "aaabcdd"]
+    check_landing(WORLD, places, HOSTS)
+    with pytest.raises(P3SError, match="started on login and login"):
+        check_landing(WORLD, [replace(place, node="a") for place in places], HOSTS)
+
+
+def test_addresses_are_whole_names() -> None:
+    names = ["10.0.0.1"] * 3 + ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.4"]
+    hosts = tuple(f"10.0.0.{node}" for node in range(1, 5))
+    assert landing_problem(WORLD, names, hosts) is None
+    assert landing_problem(WORLD, ["10.0.0.1"] * 7, hosts) is not None
+
+
+# ---- what the processes say ------------------------------------------------------------------
+def test_the_output_tells_what_failed() -> None:
+    lines: list[str] = []
+    said = _Output(lines.append)
+    said("stdout", "measured a: 3 passes\nnoise\nmeas")
+    said("stdout", "ured b: 4 passes\n")
+    said("stderr", "warning\np3s replay: stalled: process 10 (x), event 3 RECV\n")
+    said("stderr", "p3s replay: stalled: process 2 (y), event 1 WAIT\n")
+    assert lines == ["measured a: 3 passes", "measured b: 4 passes"]
+    said.table()
+    assert lines[2:] == ["process 2 (y), event 1 WAIT", "process 10 (x), event 3 RECV"]
+    assert "pending: process 2 (y), event 1 WAIT; process 10" in str(said.failure())
+    said("stderr", "p3s replay: error: process 4: killed")
+    assert said.failure() == "process 4: killed"
+
+
+def test_the_end_of_a_traceback_is_what_failed() -> None:
+    said = _Output(None)
+    said("stderr", "Traceback:\n  File x\n    y\nValueError: no such thing\nmpiexec: bye\n")
+    assert said.failure() == "ValueError: no such thing"
+    assert _Output(None).failure() is None
+
+
+# ---- the store -------------------------------------------------------------------------------
+def _program(nbytes: int = 8) -> Program:
+    scripts = [Script() for _ in range(7)]
+    scripts[0].add(Code.SEND, peer=1, bytes=nbytes)
+    scripts[1].add(Code.RECV, peer=0, bytes=nbytes)
+    return program_of(scripts)
+
+
+def _finish(directory: Path, number: int, passes: int = 3) -> None:
+    (directory / "results").mkdir(exist_ok=True)
+    (directory / "places.json").write_text(
+        json.dumps([{"name": f"n{k}", "kernel": "k", "cores": "5", "pid": k} for k in range(7)])
+    )
+    result = replace(ProgramResult.empty(7), passes=passes, pass_ns=np.ones((passes, 7)))
+    save_result(directory / "results" / f"program-{number:03d}.npz", result)
+
+
+def test_results_are_kept_under_their_keys(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "np4.parts")
+    keys = [store.key(_program(size), WORLD, {"hosts": HOSTS}) for size in (8, 16)]
+    assert store.get(keys[0]) is None and store.places(keys[0]) == ()
+    with store.job(keys) as directory:
+        _finish(directory, 1)
+    assert store.get(keys[0]) is None
+    found = store.get(keys[1])
+    assert found is not None and found.passes == 3
+    assert store.places(keys[1])[3] == Place("n3", "k", frozenset({0, 2}), 3)
+    assert sorted(path.suffix for path in store.directory.iterdir()) == [".json", ".npz"]
+    store.clear()
+    assert store.get(keys[1]) is None
+
+
+def test_keys_tell_apart_what_is_measured_differently(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    facts = {"hosts": list(HOSTS), "scale": 1.0}
+    base = store.key(_program(), WORLD, facts)
+    assert base == store.key(replace(_program(), name="other", section=3), WORLD, facts)
+    other = World((*WORLD.processes[:-1], replace(WORLD.processes[-1], node=2)))
+    different = [
+        store.key(_program(16), WORLD, facts),
+        store.key(replace(_program(), timed=True), WORLD, facts),
+        store.key(_program(), other, facts),
+        store.key(_program(), WORLD, {**facts, "scale": 0.5}),
+        store.key(_program(), WORLD, {**facts, "hosts": None}),
+    ]
+    assert len({base, *different}) == 6
+
+
+def test_a_job_that_fails_keeps_what_it_has_measured(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    with pytest.raises(P3SError), store.job(["a", "b"]) as directory:
+        _finish(directory, 0)
+        raise P3SError("stopped")
+    assert store.get("a") is not None and store.get("b") is None
+    assert not list(tmp_path.glob("job-*"))
+
+
+def test_damaged_results_are_measured_again(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    (tmp_path / "a.npz").write_bytes(b"PK not really")
+    (tmp_path / "a.json").write_text("{")
+    assert store.get("a") is None and store.places("a") == ()
+
+
+def test_what_a_killed_job_has_measured_is_taken_over(tmp_path: Path) -> None:
+    code = """if 1:
+        import sys, signal
+        sys.path[:0] = sys.argv[2:]
+        from pathlib import Path
+        from test_replay_store import _finish
+        from p3s.replay.launch.store import ResultStore
+        with ResultStore(Path(sys.argv[1])).job(["a", "b"]) as directory:
+            _finish(directory, 1)
+            print("ready", flush=True)
+            signal.pause()
+    """
+    words = [
+        sys.executable,
+        "-c",
+        code,
+        str(tmp_path),
+        str(ROOT),
+        str(Path(__file__).parent),
+        str(ROOT / "tests" / "helpers"),
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        # While it runs nobody touches its directory.
+        assert ResultStore(tmp_path).get("b") is None and list(tmp_path.glob("job-*"))
+        os.kill(process.pid, signal.SIGKILL)
+    assert ResultStore(tmp_path).get("b") is not None
+    assert not list(tmp_path.glob("job-*"))
+
+
+# ---- batch scripts ---------------------------------------------------------------------------
+BATCH = Batch("p3s-replay", 4, "0:30:00", Path("/x y/50%/submit-%j.out"))
+
+
+def test_a_batch_script_is_one_that_a_shell_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    commands = [["sh", "-c", 'echo "$0" $PWD; exit 3', "a b"], ["echo", "$HOME"]]
+    text = batch_script(
+        replace(BATCH, partition="p", options=("--constraint=a",)), commands, folder
+    )
+    assert '#SBATCH --output="/x y/50%%/submit-%j.out"' in text.splitlines()
+    assert {
+        "#SBATCH --nodes=4",
+        "#SBATCH --exclusive",
+        "#SBATCH --time=0:30:00",
+        "#SBATCH --partition=p",
+        "#SBATCH --constraint=a",
+    } <= set(text.splitlines())
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20)
+    assert done.stdout == f"a b {folder}\n$HOME\n" and done.returncode == 3
+    text = batch_script(BATCH, [["false"], ["echo", "no"]], folder)
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20)
+    assert done.stdout == "" and done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"time": "soon"},
+        {"partition": "a b"},
+        {"account": "x\n#SBATCH -n 5"},
+        {"options": ("-c 1",)},
+        {"options": ("--a b",)},
+        {"output": Path('/a"b/%j')},
+        {"output": Path("/a\nb/%j")},
+    ],
+)
+def test_what_is_no_option_of_slurm(change: dict[str, object]) -> None:
+    with pytest.raises(P3SError):
+        batch_script(replace(BATCH, **change), [["true"]], Path("/"))
+
+
+def test_time_limits() -> None:
+    assert [time_limit(s) for s in (1, 60, 61, 3600, 90000)] == [
+        "0:01:00",
+        "0:01:00",
+        "0:02:00",
+        "1:00:00",
+        "25:00:00",
+    ]
