@@ -73,7 +73,7 @@ def to_perfetto(
         )
     done.notes += [
         *notes,
-        f"drawn: {plural(turns, 'turn')} of each loop, not the whole run",
+        f"drawn: {plural(turns, 'iteration')} of each loop, not the whole run",
         "left out: messages inside of collectives, links and their queues",
     ]
     done.command = f"open {target} in https://ui.perfetto.dev"

@@ -60,7 +60,7 @@ def judge_trips(
             _refuse(
                 phase,
                 "repeats",
-                f"it turns differently often in the repeats at {n} "
+                f"it runs differently often in the repeats at {n} "
                 "processes: it may run until something converges, or as long as there is "
                 "work; no rule in the process count is sought",
             )
@@ -68,7 +68,7 @@ def judge_trips(
             _refuse(
                 phase,
                 "time",
-                f"it turns {_listed(points)} times, and takes about "
+                f"it has {_listed(points)} iterations, and takes about "
                 f"{np.mean(seconds[k]):.3g} s at every count: it seems to end when a time "
                 "is over",
             )
@@ -76,7 +76,7 @@ def judge_trips(
             _refuse(
                 phase,
                 "data",
-                f"it turns {_listed(points)} times, by no rule found: it may "
+                f"it has {_listed(points)} iterations, by no rule found: it may "
                 "run until something converges, or as long as there is work",
             )
 

@@ -10,7 +10,7 @@ from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.scores import work_off
-from p3s.text import joined, left_out, plural, processes, seconds
+from p3s.text import figures, joined, left_out, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured
@@ -376,7 +376,7 @@ def of_simulation(
             Reason(
                 "not-settled",
                 f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rests on "
-                f"loops whose iterations still changed by up to {100 * one.change:.3g} % at the "
+                f"loops whose iterations still changed by up to {figures(100 * one.change)} % at the "
                 f"end of the simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)",
                 advice,
                 bool(rests & set(moving)),

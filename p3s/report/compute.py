@@ -115,6 +115,8 @@ def words(law: CostLaw) -> str:
     """Return a law of cost in words."""
     text = text_of(law)
     if law.unit in TIME_UNITS:
+        if text == f"1 ns per {law.unit}":
+            return "takes its modelled work"
         return "takes " + text.replace(f" ns per {law.unit}", " times its modelled work")
     return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")
 

@@ -109,7 +109,8 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
     for text in texts[:MAX_LINES]:
         yield f"{what}: {text}"
     if len(texts) > MAX_LINES:
-        yield f"{what}: {len(texts) - MAX_LINES} more are in prediction.json and in the report"
+        left = len(texts) - MAX_LINES
+        yield f"{what}: {left} more {'is' if left == 1 else 'are'} in prediction.json and the report"
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:

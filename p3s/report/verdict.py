@@ -20,7 +20,7 @@ _BECAUSE = {
     "compute": "computation that does not shrink",
     "transfer": "data on its way",
     "waiting": "waiting for each other",
-    "software": "the MPI library itself",
+    "software": "MPI software",
 }
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from p3s.simulate.followed import Followed
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
 from p3s.simulate.turns import Alike, alike, by_rank, closed, last_of, part
+from p3s.text import figures
 
 #: Times of steps: whole, waiting, transfer, software.
 PARTS = 4
@@ -80,7 +81,9 @@ class Settling:
         self.of += time
         if found.settled:
             return
-        part = f"{100 * found.change:.3g} %" if np.isfinite(found.change) else "an unknown part"
+        part = (
+            f"{figures(100 * found.change)} %" if np.isfinite(found.change) else "an unknown part"
+        )
         notes.append(
             f"{loop.section.name}: the time of an iteration still changes by {part} at "
             "the end of what was simulated; the last ones stand for the rest"

@@ -55,4 +55,4 @@ def test_the_ring_is_timed_modelled_and_predicted(
     done = p3s("report", study, "--json")
     assert done.returncode in (0, 3), done.stderr
     page = (study / "report.html").read_text()
-    assert "Time of one process in one turn of each phase" in page and "CRM_i" in page
+    assert "Time of one process in one iteration of each phase" in page and "CRM_i" in page
