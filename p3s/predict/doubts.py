@@ -376,7 +376,8 @@ def of_simulation(
             Reason(
                 "not-settled",
                 f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rests on "
-                f"loops whose iterations still changed by up to {figures(100 * one.change)} % at the "
+                f"loops whose iterations still changed by up to {figures(100 * one.change)} % "
+                "at the "
                 f"end of the simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)",
                 advice,
                 bool(rests & set(moving)),

@@ -109,7 +109,8 @@ def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Say how much of the program follows rules that are not exact."""
     return [
         f"{100 * entry.get('events', 0.0):.1f} % of the events, and the calls behind "
-        f"{100 * entry.get('work', 0.0):.1f} % of the computation, follow {_RULES.get(verdict, f'{verdict} rules')}"
+        f"{100 * entry.get('work', 0.0):.1f} % of the computation, follow "
+        f"{_RULES.get(verdict, f'{verdict} rules')}"
         for verdict, entry in share.items()
         if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
     ]

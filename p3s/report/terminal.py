@@ -110,7 +110,8 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
         yield f"{what}: {text}"
     if len(texts) > MAX_LINES:
         left = len(texts) - MAX_LINES
-        yield f"{what}: {left} more {'is' if left == 1 else 'are'} in prediction.json and the report"
+        are = "is" if left == 1 else "are"
+        yield f"{what}: {left} more {are} in prediction.json and the report"
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
