@@ -181,7 +181,7 @@ def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> Non
     assert notes == [
         f"loop 7, 24 of 60 iterations: the time of an iteration still changes by {p} "
         "at the end of what was simulated; the last ones stand for the rest"
-        for p in ("1 %", "620 %")
+        for p in ("1.00 %", "620 %")
     ]
     assert moved_earlier(1).startswith("1 send is made earlier")
 
