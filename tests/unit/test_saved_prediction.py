@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from made_predictions import made_prediction, reason
 
 from p3s.errors import Damaged, P3SError
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction, read_prediction
 from p3s.schemas import first_problem, load_schema
-from p3s.schemas.check import CHECKED, TOLD
 from p3s.study import Study
 
 SCHEMA = load_schema("prediction-3")
@@ -91,55 +91,26 @@ def test_every_key_of_a_made_prediction_is_documented() -> None:
     known(MADE["usual"], SCHEMA, "")
 
 
-def test_the_schema_says_only_what_is_checked_and_describes_every_value() -> None:
+def test_the_schema_is_one_and_describes_every_value() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
     for schema in schemas_in(SCHEMA):
-        assert set(schema) <= CHECKED | TOLD
         for entry in schema.get("properties", {}).values():
             assert "$ref" in entry or entry["description"][-1] == ".", entry
         assert set(schema.get("required", ())) <= set(schema.get("properties", {}))
 
 
-def test_the_schema_is_a_schema_and_other_checkers_agree() -> None:
-    """Against the reference implementation on hundreds of damaged predictions."""
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    theirs = jsonschema.Draft202012Validator(SCHEMA)
-    for made in MADE.values():
-        assert theirs.is_valid(made)
+def test_hundreds_of_damages_are_told_in_a_line() -> None:
     whole = made_prediction((4, 64), 1)
     ways = list(places(whole))
     chosen = random.Random(8)
-    others: list[Any] = [
-        ...,
-        None,
-        True,
-        False,
-        0,
-        1,
-        -1,
-        2.0,
-        0.5,
-        10**30,
-        "",
-        "x",
-        "model",
-        "p3s.prediction",
-        [],
-        [1, 2],
-        [None],
-        ["x"],
-        {},
-        {"n": 1},
-    ]
-    valid = 0
-    for _ in range(600):
-        way = chosen.choice(ways)
-        new = chosen.choice(others)
-        changed = put(whole, way, new)
-        good = theirs.is_valid(changed)
-        valid += good
-        assert (first_problem(changed, SCHEMA) == "") is good, (way, new)
-    assert 50 < valid < 550
+    others: list[Any] = [..., None, True, 0, -1, 0.5, 10**30, "", "x", [], [1, 2], {}, {"n": 1}]
+    told = 0
+    for _ in range(300):
+        changed = put(whole, chosen.choice(ways), chosen.choice(others))
+        problem = first_problem(changed, SCHEMA)
+        assert problem.isprintable() and len(problem) < 300
+        told += bool(problem)
+    assert 50 < told < 300
 
 
 @pytest.mark.parametrize(
