@@ -26,7 +26,7 @@ class ReplaySettings:
     black holes that act when the absent ranks would, too. ``collectives``: algorithms to take
     instead of the library's. ``pages``: of the buffers. ``noise``: traffic of absent ranks (on
     the links of switches that it shares, always, never). ``stall_s``: see STALL_S. ``again``: do
-    not take up stored results. ``iterations``: iterations of a loop that are executed as one.
+    not take up stored results. ``turns``: iterations of a loop that are executed as one.
     """
 
     hosts: tuple[str, ...] = ()

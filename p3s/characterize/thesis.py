@@ -98,7 +98,7 @@ class ThesisPhase:
 class _Table:
     """All events between MPI_Init and MPI_Finalize, by tick, rank and program order.
 
-    ``iteration``: events of the same rank and tick before it; ``after``: computation after it;
+    ``turn``: events of the same rank and tick before it; ``after``: computation after it;
     ``total_time``: of the run, with what lies before the first of these events.
     """
 

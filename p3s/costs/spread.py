@@ -238,7 +238,7 @@ def apart(turns: Distribution, ranks: Distribution, occurrences: float) -> Distr
     Were the ratios of single occurrences drawn for every rank by itself, the sums of ranks would
     differ by their deviation over the square root of ``occurrences`` (how many are in a sum). Where
     sums differ by less, occurrences differ in the same way on all ranks (the first step of a loop,
-    a larger block that comes round): nobody waits for that. So the deviation of ``iterations`` is
+    a larger block that comes round): nobody waits for that. So the deviation of ``turns`` is
     taken to be at most MARGIN times what ``ranks``, the ratios of sums, allow."""
     own, sums = _deviation(turns), _deviation(ranks)
     most = MARGIN * sums * np.sqrt(max(occurrences, 1.0))

@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 class Options:
     """How a scaled trace is exported.
 
-    ``iterations``: iterations of each loop, None: the whole run. ``messages``: all collectives as
+    ``turns``: iterations of each loop, None: the whole run. ``messages``: all collectives as
     messages, also where the format has calls. ``collectives``: algorithms instead of the library's.
     ``ranks_per_node``: on one host. ``machine``: costs of messages, default STUDY/machine.json.
     ``ranks``: of a timeline, None: all."""

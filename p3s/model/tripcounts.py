@@ -172,7 +172,7 @@ def _is_at(model: Mapping[str, Any], site: str, where: str) -> bool:
 def per_turn(item: Item, turns: Mapping[int, int]) -> Item | None:
     """Return the item as it is in one iteration of a loop, None where its calls do not divide.
 
-    iterations: of the loop, per count.
+    turns: of the loop, per count.
     """
     rows = {}
     for n, r in item.rows.items():

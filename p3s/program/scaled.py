@@ -41,7 +41,7 @@ class ScaledTrace:
     before one occurrence, in ns: column compute_ns, or in older traces work, taken as time.
     ``known`` is False where the model has no law.
     ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
-    number of its iterations, ``names`` to its name. ``slot``, ``stage``, ``iteration``: the rule of
+    number of its iterations, ``names`` to its name. ``slot``, ``stage``, ``turn``: the rule of
     the model; ``place``: number of the row in the files. These four are empty when not read.
     """
 

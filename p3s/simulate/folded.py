@@ -105,7 +105,7 @@ class Settling:
 class Loop:
     """A section ready to be simulated: expanded steps, their cells and weights.
 
-    ``full``: steps whose ``iteration`` is that of the section. ``cell``, ``weight``: of each step.
+    ``full``: steps whose ``turn`` is that of the section. ``cell``, ``weight``: of each step.
     ``repeated``: as in ``alike``.
     """
 

@@ -47,6 +47,25 @@ RECEIVES = frozenset({Op.RECV, Op.IRECV, Op.START_RECV, Op.SENDRECV})
 WAITS = frozenset({Op.WAIT, Op.WAITANY, Op.WAITSOME})
 
 
+#: Columns of Steps with one entry per step that are not numbers of other steps.
+PLAIN = (
+    "op",
+    "peer",
+    "tag",
+    "comm",
+    "bytes",
+    "peer2",
+    "tag2",
+    "bytes2",
+    "call",
+    "work_ns",
+    "number",
+    "row",
+    "weight",
+    "turn",
+)
+
+
 @dataclass(frozen=True)
 class Steps:
     """Steps of some ranks, rank after rank; every column but ``start`` has one entry per step.
@@ -59,7 +78,7 @@ class Steps:
     ``calls``, the names of MPI calls. ``work_ns``: computation before the step. ``number``: how
     many requests a WAITANY or WAITSOME completes; of a WAIT all that are listed. ``row``: the row
     of the scaled trace it comes from, -1 if none. ``weight``: how many calls of the whole run the
-    step stands for. ``iteration``: which iteration of the section's loop it is in.
+    step stands for. ``turn``: which iteration of the section's loop it is in.
 
     The requests of step i are those left behind by steps ``done[done_start[i]:done_start[i+1]]``
     (numbers of steps of the same rank, before i). ``to``: the step that receives what step i
@@ -127,7 +146,7 @@ class Section:
     """A stretch of the program that is executed as one: a few iterations of a loop, or what is
     outside.
 
-    ``name`` is for people; ``phases``: numbers of the phases its steps belong to. ``iterations``
+    ``name`` is for people; ``phases``: numbers of the phases its steps belong to. ``turns``
     iterations are in the steps, from iteration ``first_turn`` on, of ``run_turns`` iterations that
     one entry of the loop has; 1, 0, 1 outside loops. ``entries``: how often the stretch is entered
     in the run. ``notes``: what was changed so that it can be executed, for people."""

@@ -8,25 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
+from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Section, Steps
 
-#: Columns of Steps with one entry per step that are not numbers of other steps.
-_PLAIN = (
-    "op",
-    "peer",
-    "tag",
-    "comm",
-    "bytes",
-    "peer2",
-    "tag2",
-    "bytes2",
-    "call",
-    "work_ns",
-    "number",
-    "row",
-    "weight",
-    "turn",
-)
 #: Weights that differ by less than this share are equal.
 _EQUAL = 1e-9
 
@@ -35,7 +18,7 @@ _EQUAL = 1e-9
 class Alike:
     """Iterations of a section in which the same is done, and for how many they stand.
 
-    ``iterations``: ascending. ``stands_for``: iterations of one entry of the loop (a mean over the
+    ``turns``: ascending. ``stands_for``: iterations of one entry of the loop (a mean over the
     entries, not always a whole number). ``entries``: how often the loop is entered."""
 
     turns: Ints
@@ -102,7 +85,7 @@ def part(steps: Steps, kept: Bools) -> Steps:
     """Return the kept steps of the same ranks; links to others are cut."""
     new = np.cumsum(kept) - 1
     new[~kept] = -1
-    columns: dict[str, Any] = {name: getattr(steps, name)[kept] for name in _PLAIN}
+    columns: dict[str, Any] = {name: getattr(steps, name)[kept] for name in PLAIN}
     for name in ("to", "source"):
         link = getattr(steps, name)[kept]
         columns[name] = np.where(link >= 0, new[np.maximum(link, 0)], -1)

@@ -28,7 +28,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Sums:
-    """Totals over all ranks of one phase in a run; iterations: the mean of the ranks that make any.
+    """Totals over all ranks of one phase in a run; turns: the mean of the ranks that make any.
 
     Where ranks take their work as they get to it the most of a rank changes from run to run.
     """

@@ -40,7 +40,7 @@ _FOREIGN = 0.5
 class Found:
     """A group of ranks of a phase at one count of another workload.
 
-    x: work per iteration (NaN: unknown); iterations: of the phase; nbytes: per process and
+    x: work per iteration (NaN: unknown); turns: of the phase; nbytes: per process and
     iteration; by_work, by_bytes: where the original workload has as much; n: what holds (by work
     where work is counted, by bytes where it is time); points: one per place, empty where no time is
     known; work, least_ns: of one rank in the run."""

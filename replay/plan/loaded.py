@@ -10,25 +10,7 @@ import numpy as np
 from p3s.program.mapping import RankMap
 from p3s.program.order.sections import take
 from p3s.replay.plan.direct import fits
-from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
-
-#: Columns of Steps that have one entry per step and mean the same whatever steps are beside it.
-_PLAIN = (
-    "op",
-    "peer",
-    "tag",
-    "comm",
-    "bytes",
-    "peer2",
-    "tag2",
-    "bytes2",
-    "call",
-    "work_ns",
-    "number",
-    "row",
-    "weight",
-    "turn",
-)
+from p3s.simulate.steps import PLAIN, Bools, Floats, Ints, Op, Steps
 
 
 @dataclass(frozen=True)
@@ -170,7 +152,7 @@ def _with_direct(
 
     names = list(dict.fromkeys((*steps.calls, *given.calls)))
     columns: dict[str, Any] = {}
-    for name in _PLAIN:
+    for name in PLAIN:
         mine, other = getattr(steps, name), getattr(given, name)[direct]
         if name == "call":
             other = np.array([names.index(call) for call in given.calls] or [0])[other]

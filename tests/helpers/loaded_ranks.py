@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.replay.plan.loaded import Loaded
-from p3s.simulate.steps import Op, Steps
+from p3s.simulate.steps import PLAIN, Op, Steps
 
 
 def load(
@@ -28,25 +28,7 @@ def load(
         [here[int(d)] for d in steps.done[steps.done_start[i] : steps.done_start[i + 1]]]
         for i in where
     ]
-    columns = {
-        name: getattr(steps, name)[at]
-        for name in (
-            "op",
-            "peer",
-            "tag",
-            "comm",
-            "bytes",
-            "peer2",
-            "tag2",
-            "bytes2",
-            "call",
-            "work_ns",
-            "number",
-            "row",
-            "weight",
-            "turn",
-        )
-    }
+    columns = {name: getattr(steps, name)[at] for name in PLAIN}
 
     def near(column: np.ndarray) -> np.ndarray:
         return np.array([here.get(int(x), -1) for x in column[at]], dtype=np.int64)

@@ -231,7 +231,7 @@ _ON_COMM = ("collective", "comm")
 
 
 def turn_of(table: Any) -> Ints:
-    """Return the column ``iteration`` of a table or of evaluated rows, zeros where there is
+    """Return the column ``turn`` of a table or of evaluated rows, zeros where there is
     none."""
     turn: Ints | None = getattr(table, "turn", None)
     return np.zeros(len(table.rank), dtype=np.int64) if turn is None else turn

@@ -46,7 +46,7 @@ class _Alike:
 
 
 def with_turns(tables: Sequence[PointTable], s: Structure | None = None) -> list[PointTable]:
-    """Return the tables with the column ``iteration`` and rows split by it.
+    """Return the tables with the column ``turn`` and rows split by it.
 
     s: the structure of exactly these tables, made if none is given. Without the sequences of all
     ranks (too many events) every iteration is 0.

@@ -38,7 +38,7 @@ Slot = dict[str, Any]
 class Rows:
     """What one node did at one count; arrays of equal length, one row per rank, group, size, turn.
 
-    iteration: index of the iteration in the loop whose iterations differ in partner, size or root,
+    turn: index of the iteration in the loop whose iterations differ in partner, size or root,
     0 where it does not matter (p3s.model.order.iterations)."""
 
     rank: np.ndarray

@@ -49,7 +49,7 @@ Events = dict[int, Ints]
 class Part:
     """What the ranks of one kind do in a stretch, and what it stands for.
 
-    events: those executed; iteration: of each, from 0; sort: of each, a number below Piece.sorts.
+    events: those executed; turn: of each, from 0; sort: of each, a number below Piece.sorts.
     counts: shape (rows, sorts), how many events of the run the stretch stands for.
     """
 
@@ -62,7 +62,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch; ``iterations``, ``run_turns``, ``entries`` as in p3s.simulate.steps.Section."""
+    """A stretch; ``turns``, ``run_turns``, ``entries`` as in p3s.simulate.steps.Section."""
 
     name: str
     parts: tuple[Part, ...]
@@ -130,7 +130,7 @@ def by_phase(
 class _Shape:
     """A loop as entered once: sizes of its iterations, over the kinds of ranks.
 
-    ``iteration``: per kind the iteration of each event. ``trips``: turns. ``most``: steps of the
+    ``turn``: per kind the iteration of each event. ``trips``: turns. ``most``: steps of the
     longest iteration of a rank, ``entry``: of all iterations of the busiest rank. ``total``: per
     iteration, of all ranks. ``like``: per iteration a number that is equal where the same is done.
     ``equal``: all ranks iteration equally often."""

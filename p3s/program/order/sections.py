@@ -23,7 +23,7 @@ from p3s.program.order.sequence import (
 )
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
-from p3s.simulate.steps import LeftOut, Section, Steps
+from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps
 from p3s.study import read_json
 
 TURNS = 3
@@ -230,25 +230,7 @@ def take(steps: Steps, ranks: Ints) -> Steps:
     new = np.cumsum(kept) - 1
     new[~kept] = -1
     counts = np.diff(steps.done_start)
-    columns: dict[str, Any] = {
-        name: getattr(steps, name)[kept]
-        for name in (
-            "op",
-            "peer",
-            "tag",
-            "comm",
-            "bytes",
-            "peer2",
-            "tag2",
-            "bytes2",
-            "call",
-            "work_ns",
-            "number",
-            "row",
-            "weight",
-            "turn",
-        )
-    }
+    columns: dict[str, Any] = {name: getattr(steps, name)[kept] for name in PLAIN}
     for name in ("to", "source"):
         link = getattr(steps, name)[kept]
         columns[name] = np.where(link >= 0, new[link], -1)

@@ -25,7 +25,7 @@ class Kind:
     """Ranks that make the same calls in the same order (not to the same partners).
 
     ``first``: first row of each of the ``ranks``; each has ``rows`` of them. Every event of the run
-    has an entry in ``row`` (counted from the rank's first), ``iterations`` (shape events, levels:
+    has an entry in ``row`` (counted from the rank's first), ``turns`` (shape events, levels:
     index in each loop around, -1 for none), ``begin``, ``end`` (the requests it completes are
     numbers begin to end - 1, oldest first). ``path``: loops around each row, shape rows, levels.
     ``posted``: event that leaves each request behind; ``half``: event of the send half of its
