@@ -23,7 +23,7 @@ class GridAt:
     """The process grid at one count: n, extents, coordinates (ndims, n).
 
     order: rank at each place of the grid in row-major order (None: the place itself); ranks that
-    are not on the grid have coordinates of -1. stage of how many stages, iteration: where guards
+    are not on the grid have coordinates of -1. stage of how many stages, turn: where guards
     are evaluated. Rules are evaluated for all ranks, or for some (``only``): then coords are those
     of the ``ranks``, and ``whole`` is the grid of all."""
 

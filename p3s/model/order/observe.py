@@ -44,7 +44,7 @@ class Seen:
 
     loop: shape (events, levels + 1), loops around each event, -1 below its own; index: shape
     (events, levels). cell: per event the number of its cell in ``cells``, -1 unknown, -2 moves
-    nothing. peer: per cell its partner at the first of the ranks. iterations: of each loop entered.
+    nothing. peer: per cell its partner at the first of the ranks. turns: of each loop entered.
     events: of each cell; rules: (item, slot) -> its cells.
     """
 

@@ -36,7 +36,7 @@ _MOST_RUNS = 256
 class Turns:
     """Iterations of a loop of one rank, one entry each, with those of the loops around it.
 
-    index, trips: shape (iterations, levels), outermost first; stage, iteration: of the row, per
+    index, trips: shape (iterations, levels), outermost first; stage, turn: of the row, per
     entry or for all; walk: shape (iterations, levels), the place of the row's key at each level.
     """
 

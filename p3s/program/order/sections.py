@@ -65,7 +65,7 @@ def sections_of(
 ) -> tuple[Section, ...]:
     """Cut a scaled trace into sections; order: order.json.
 
-    ranks: steps of these only. iterations: how many iterations a window of a loop has; most_steps:
+    ranks: steps of these only. turns: how many iterations a window of a loop has; most_steps:
     of one rank in an iteration, above that a loop is taken apart; most_total: of all ranks in a
     section. The weights of a row's steps in all sections sum up to its repeat, unless it is left
     out. Where the order is not known there is one section per phase, with every row once."""
