@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.predict import saved
 from p3s.predict.reasons import untrusted
@@ -17,6 +17,9 @@ from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.verdict import figure_sentences, reasons_of, warning_of
 from p3s.study import Study
 from p3s.text import factor, plural, processes
+
+if TYPE_CHECKING:
+    import pandas
 
 WIDTH, HEIGHT = 520.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 16.0, 12.0, 34.0
@@ -30,6 +33,12 @@ WARNING = "#c2403e"
 
 class Prediction(saved.Prediction):
     """A saved prediction that a notebook shows as verdict, curve and table."""
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a row per count as a data frame; needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.columns())
 
     def _repr_html_(self) -> str:
         """Return it as static HTML."""

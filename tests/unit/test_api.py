@@ -62,6 +62,7 @@ def test_a_prediction_keeps_the_counts_of_before(study: p3s.Study) -> None:
     first = study.predict([32], estimator="typical")
     again = study.predict(64, estimator="typical")
     assert {32, 64} <= set(again.counts) and 64 not in first.counts
+    assert list(again.to_frame()["n"]) == list(again.counts)
     assert "<svg" in again._repr_html_() and again.source == study.path / "prediction.json"
     assert 32 not in study.predict([64], estimator="typical", only=True).counts
     for wrong in ([], [0, 4]):
