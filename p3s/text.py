@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 #: Stand for a number, and for an interval, that is not known.
@@ -195,20 +195,34 @@ def one_line(text: str) -> str:
     return "".join(out)
 
 
+def aligned(
+    lines: Sequence[Sequence[str]],
+    left: Container[int] = (),
+    *,
+    indent: str = "",
+    widths: Sequence[int] = (),
+) -> list[str]:
+    """Return lines of cells as text, columns ``left`` flush left and all others flush right.
+
+    ``widths``: of the columns [default: those of the widest cells].
+    """
+    wide = widths or [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        indent
+        + "  ".join(
+            cell.ljust(size) if i in left else cell.rjust(size)
+            for i, (cell, size) in enumerate(zip(line, wide, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
 def table(
     rows: Sequence[Sequence[str]], head: Sequence[str], left: int = 1, *, words_last: bool = False
 ) -> str:
-    """Lay out rows as aligned text: the first ``left`` columns left, all others right.
+    """Lay out rows as a table: the first ``left`` columns left, all others right.
 
-    ``words_last``: the last column holds words and is left, too.
+    ``words_last``: the last column holds words and is left, too. Cells become printable lines.
     """
     lines = [list(head), *[[one_line(cell) for cell in row] for row in rows]]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    is_left = [i < left or (words_last and i == len(head) - 1) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if words else cell.rjust(width)
-            for cell, width, words in zip(line, widths, is_left, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    return "\n".join(aligned(lines, {*range(left), *([len(head) - 1] * words_last)}))

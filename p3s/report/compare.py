@@ -12,7 +12,17 @@ from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.predict.saved import Prediction
 from p3s.report.points import row_is_doubtful
 from p3s.report.verdict import reason_lines, reasons_of
-from p3s.text import NOT_KNOWN, differing, factor, percent, plural, processes, seconds, visible
+from p3s.text import (
+    NOT_KNOWN,
+    aligned,
+    differing,
+    factor,
+    percent,
+    plural,
+    processes,
+    seconds,
+    visible,
+)
 
 #: Phases listed one by one in a table; the rest is summed up and said so.
 MAX_PHASES = 12
@@ -387,15 +397,7 @@ def _table(
     head: Sequence[str],
     left: Sequence[int] = (),
 ) -> str:
-    lines = [list(head), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return "\n".join(aligned([head, *rows], left))
 
 
 def as_json(found: Comparison) -> dict[str, Any]:

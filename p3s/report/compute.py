@@ -14,7 +14,7 @@ from p3s.costs.lawtext import text as text_of
 from p3s.costs.phases import NO_TIME, NO_WORK, NOT_LEFT
 from p3s.costs.spread import Spread
 from p3s.costs.table import Row, compute_table, laws_of, shares
-from p3s.text import percent, processes, seconds, visible
+from p3s.text import aligned, percent, processes, seconds, visible
 
 Compute = Mapping[str, Any]
 #: Phases below this share of the computation are listed in the end, in one line.
@@ -96,7 +96,7 @@ def phase_lines(
         )
     out += [f"  {line}" for line in thesis_lines(phase)]
     out += [f"  {line}" for line in spread_lines(phase)]
-    return [*out, *_aligned(_cells(rows))]
+    return [*out, *aligned(_cells(rows), indent="    ")]
 
 
 def law_lines(law: CostLaw) -> list[str]:
@@ -277,14 +277,6 @@ def _sure(row: Row) -> str:
         return ""
     text = f"{seconds(row.low / 1e9)} to {seconds(row.high / 1e9)}"
     return text + (f", x{row.outside:.3g} outside" if row.outside > 1.005 else "")
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return [
-        "    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
 
 
 def number(value: float) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
 
@@ -18,7 +19,7 @@ from p3s.model.grid import admissible
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.scores import work_off
-from p3s.text import left_out, mixed_clocks, not_used, percent, plural, processes, visible
+from p3s.text import aligned, left_out, mixed_clocks, not_used, percent, plural, processes, visible
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
@@ -195,14 +196,8 @@ def _squeezed(wide: list[int]) -> list[int]:
 def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
     """Return a row of a table, on more lines where a cell is wider than its column."""
     parts = [_wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
-    lines = []
-    for k in range(max(map(len, parts))):
-        cells = [
-            (part[k] if k < len(part) else "").ljust(size)
-            for part, size in zip(parts, wide, strict=True)
-        ]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines
+    lines = list(zip_longest(*parts, fillvalue=""))
+    return aligned(lines, range(len(wide)), indent="  ", widths=wide)
 
 
 def _wrapped(cell: str, size: int) -> list[str]:
@@ -265,13 +260,7 @@ def verdicts(model: Mapping[str, Any]) -> list[str]:
     lines = [
         f"how sure messages, sizes and weights are (shares at {processes(max(model['counts']))})"
     ]
-    wide = [max(len(row[i]) for row in [VERDICT_HEAD, *rows]) for i in range(len(VERDICT_HEAD))]
-    for row in [VERDICT_HEAD, *rows]:
-        cells = [
-            cell.ljust(size) if i == 0 else cell.rjust(size)
-            for i, (cell, size) in enumerate(zip(row, wide, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells))
+    lines += aligned([VERDICT_HEAD, *rows], [0], indent="  ")
     return [*lines, f"work: {text.work_sure(model)}"]
 
 

@@ -6,6 +6,7 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from textwrap import wrap
 from typing import Any
 
@@ -16,7 +17,7 @@ from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.sizes.rivals import differ_at
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
-from p3s.text import left_out, percent, plural, processes, visible
+from p3s.text import aligned, left_out, percent, plural, processes, visible
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
@@ -408,13 +409,6 @@ def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> lis
     lines = []
     for row in [head, *rows]:
         parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
-        for k in range(max(map(len, parts))):
-            cells = [part[k] if k < len(part) else "" for part in parts]
-            lines.append(
-                " " * by
-                + "  ".join(
-                    cell.ljust(size) if i in words else cell.rjust(size)
-                    for i, (cell, size) in enumerate(zip(cells, wide, strict=True))
-                ).rstrip()
-            )
+        cells = list(zip_longest(*parts, fillvalue=""))
+        lines += aligned(cells, words, indent=" " * by, widths=wide)
     return lines

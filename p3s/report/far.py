@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.report.equations import WIDTH
-from p3s.text import visible
+from p3s.text import aligned, visible
 
 _BY_SITE = "by call site"
 _STATUS = {
@@ -96,19 +96,7 @@ def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
         for r in rows
         if r["n"] is not None or r["cost"] is not None
     ]
-    sizes = [max(len(line[i]) for line in (head, *cells)) for i in range(len(head))]
-    return (
-        [
-            "  "
-            + "  ".join(
-                cell.ljust(size) if i == 1 else cell.rjust(size)
-                for i, (cell, size) in enumerate(zip(line, sizes, strict=True))
-            ).rstrip()
-            for line in (head, *cells)
-        ]
-        if cells
-        else []
-    )
+    return aligned([head, *cells], [1], indent="  ") if cells else []
 
 
 def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:

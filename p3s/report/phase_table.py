@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from p3s.report.phases import Account, Call, Loop, Phase, Phases
 from p3s.report.places import Places, common_place
-from p3s.text import NOT_KNOWN, percent, seconds, visible
+from p3s.text import NOT_KNOWN, aligned, percent, seconds, visible
 
 WIDTH = 100
 #: Without --all: rows of the table.
@@ -179,15 +179,12 @@ def _laid_out(
     head: list[str], rows: list[list[str]], below: Sequence[Sequence[str]], left: int
 ) -> list[str]:
     """Lay a table out; column ``left`` is flush left, ``below`` are lines under each row."""
-    wide = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
+    first = max(len(line[0]) for line in [head, *rows])
     lines = []
-    for line, more in zip([head, *rows], [[], *below], strict=True):
-        cells = [
-            cell.ljust(size) if i == left and left else cell.rjust(size)
-            for i, (cell, size) in enumerate(zip(line, wide, strict=True))
-        ]
-        lines.append(cut("  ".join(cells).rstrip(), WIDTH))
-        lines += [" " * (wide[0] + 2) + each for each in more]
+    flush = [left] if left else []
+    for line, more in zip(aligned([head, *rows], flush), [[], *below], strict=True):
+        lines.append(cut(line, WIDTH))
+        lines += [" " * (first + 2) + each for each in more]
     return lines
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from p3s.errors import P3SError
 from p3s.model.grid import guards
 from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
-from p3s.text import percent, visible
+from p3s.text import aligned, percent, visible
 
 Model = Mapping[str, Any]
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
@@ -96,14 +96,8 @@ def _sure(row: Row, truth: float | None) -> str:
 
 
 def _aligned(lines: Sequence[list[str] | str]) -> list[str]:
-    cells = [line for line in lines if not isinstance(line, str)]
-    widths = [max(len(c[i]) for c in cells) for i in range(len(cells[0]))]
-    return [
-        line
-        if isinstance(line, str)
-        else "    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+    cells = iter(aligned([line for line in lines if not isinstance(line, str)], indent="    "))
+    return [line if isinstance(line, str) else next(cells) for line in lines]
 
 
 def _balance(found: InstructionTable, phase: int) -> list[str]:

@@ -20,7 +20,7 @@ from p3s.report.verdict import (
     verdict_sentences,
     warning_of,
 )
-from p3s.text import percent, processes, seconds, visible
+from p3s.text import aligned, percent, processes, seconds, visible
 
 WIDTH, HEIGHT = 56, 13
 #: Lines of a kind; what is beyond is counted.
@@ -36,7 +36,7 @@ def render(prediction: Mapping[str, Any], places: Mapping[str, str] | None = Non
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
-    parts = [*_verdict(prediction, places), "", _table(shown, COUNTS_HEAD)]
+    parts = [*_verdict(prediction, places), "", *aligned([COUNTS_HEAD, *shown])]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     if any(row.get("measured") and not row.get("representative") for row in rows):
@@ -112,15 +112,6 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
         left = len(texts) - MAX_LINES
         are = "is" if left == 1 else "are"
         yield f"{what}: {left} more {are} in prediction.json and the report"
-
-
-def _table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    lines = [list(head), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
 
 
 def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> str:
