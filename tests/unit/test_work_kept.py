@@ -97,6 +97,44 @@ def chain(length: int = 4000, iters: int = 7, *, all_of_it: bool = False) -> Pro
     return program
 
 
+def swaps(length: int = 40000, iters: int = 12) -> Program:
+    """Two exchanges a step in a line of ranks, each there and back in a loop over one set of calls.
+
+    A rank makes no calls for a neighbour it has not; a rank at an end starts with another call.
+    """
+
+    def program(rec: Recorder) -> None:
+        left = 0.0
+
+        def call(op: str, site: str, **what: int) -> None:
+            nonlocal left
+            rec(op, site=site, work=left, **what)
+            left = 0.0
+
+        def exchange(site: str) -> None:
+            nonlocal left
+            for step in (-1, 1):
+                to, source = rec.rank + step, rec.rank - step
+                if 0 <= source < rec.n:
+                    call("Irecv", f"{site}r", peer=source, nbytes=800)
+                if 0 <= to < rec.n:
+                    call("Send", f"{site}s", peer=to, nbytes=800)
+                if 0 <= source < rec.n:
+                    call("Wait", f"{site}w")
+                left += 30.0
+
+        rec("Barrier", work=500)
+        for step in range(iters):
+            left += 10.0 * block(length, rec.n, rec.rank)
+            exchange("forward")
+            left += 30.0 * block(length, rec.n, rec.rank)
+            exchange("back")
+            if step:
+                call("Allreduce", "sum", nbytes=8)
+
+    return program
+
+
 def sweep(length: int = 4000, iters: int = 7) -> Program:
     """There and back along a line of ranks, computing before each message."""
 
@@ -175,6 +213,7 @@ PROGRAMS: dict[str, Program] = {
     "halo-1d-guarded": halo(40000, dims=1, guarded=True),
     "chain": chain(),
     "sweep": sweep(),
+    "swaps": swaps(),
     "chain-by-bytes": chain(all_of_it=True),
     "alone": alone(),
     "doubling": doubling(),

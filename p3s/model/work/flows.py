@@ -8,6 +8,7 @@ whose it is) is run through all the same: what is computed before it goes to the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.whole import evaluate_int
+from p3s.model.grid.grids import LAYOUTS, GridFamily
 from p3s.model.grid.guards import GridAt, eval_guard
 
 Place = Mapping[str, Any]
@@ -35,13 +37,53 @@ class Flows:
     into: np.ndarray
 
 
+@dataclass(frozen=True)
+class Alike:
+    """The ranks of a grid with traced extents that ranks are taken to be like.
+
+    Guards are evaluated for ``ranks`` (one for each of all ranks) on ``grid``.
+    """
+
+    grid: GridAt
+    ranks: np.ndarray
+
+    def holds(self, guard: Sequence[Any], ranks: np.ndarray) -> np.ndarray:
+        """Return whether the ranks that stand for ``ranks`` meet a guard."""
+        return np.asarray(eval_guard(list(guard), self.grid)[self.ranks[ranks]])
+
+
+def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:
+    """Return the ranks that those of ``grid`` are like on a grid whose borders were traced.
+
+    A rank that is first and last in a dimension which is longer at all traced counts meets guards
+    of different traced ranks at once, and no rank ran through their segments together. It is taken
+    to be the first in the dimension and not the last, in all guards.
+    """
+    if not traced:
+        return Alike(grid, np.arange(grid.n))
+    least = [min(extents) for extents in zip(*(g.dims for g in traced), strict=True)]
+    dims = tuple(max(p, few) if p == 1 else p for p, few in zip(grid.dims, least, strict=True))
+    same = Alike(grid, np.arange(grid.n))
+    if dims == grid.dims:
+        return same
+    if grid.n == 1:
+        return Alike(min(traced, key=lambda g: g.n), np.zeros(1, dtype=np.int64))
+    if grid.layout not in LAYOUTS and not grid.layout.isdigit():
+        return same
+    n = math.prod(dims)
+    longer = GridFamily("listed", len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
+    assert longer is not None
+    whole = grid.whole or grid
+    return Alike(longer, longer.rank_at(whole.coords))
+
+
 def flows_of(
     places: Sequence[Place],
     before: Sequence[Sequence[int]],
     calls: np.ndarray,
     usual: np.ndarray,
     unruled: np.ndarray,
-    grid: GridAt,
+    like: Alike,
     env: Env,
 ) -> Flows:
     """Return the segments of the ranks in ``env``.
@@ -49,7 +91,8 @@ def flows_of(
     before: per place the numbers of the places that its segments start at, -1 for the start of the
     run. calls: (places, ranks), calls with a rule. usual: (places, 2), calls that a rank makes at
     this count if it makes any, and the mean over all ranks. unruled: whether a place has calls
-    that no rule tells of: ranks then make the mean, if not more.
+    that no rule tells of: ranks then make the mean, if not more. like: the ranks that guards of
+    segments are evaluated for.
     """
     made = calls > 0
     own = np.where(unruled[:, None], np.maximum(calls, usual[:, 1:]), calls).astype(float)
@@ -66,7 +109,7 @@ def flows_of(
                 real[:, ranks],
                 own[k, ranks],
                 usual,
-                grid,
+                like,
                 {name: v[ranks] for name, v in env.items()},
             )
             counts[k][:, ranks] = found
@@ -84,7 +127,7 @@ def _segments(
     calls: np.ndarray,
     own: np.ndarray,
     usual: np.ndarray,
-    grid: GridAt,
+    alike: Alike,
     env: Env,
 ) -> np.ndarray:
     """Return how often each segment before a place occurs, (segments, ranks).
@@ -93,7 +136,7 @@ def _segments(
     """
     cases = place["cases"]
     starts = np.stack([calls[a] if a >= 0 else np.ones(len(own)) for a in before])
-    case_of, known = _case_of(cases, starts.T > 0, grid, env["r"])
+    case_of, known = _case_of(cases, starts.T > 0, alike, env["r"])
     if not known.all():  # calls that the nearest ranks made are run through
         like = np.array([case["present"] for case in cases], dtype=bool)[case_of].T
         through = np.array([usual[a, 0] if a >= 0 else 1.0 for a in before])[:, None]
@@ -134,7 +177,7 @@ def _of_case(
 
 
 def _case_of(
-    cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt, ranks: np.ndarray
+    cases: Sequence[Mapping[str, Any]], there: np.ndarray, alike: Alike, ranks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the case of every rank, and whether traced ranks made just its calls.
 
@@ -149,7 +192,7 @@ def _case_of(
         left = out == first
         for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
             guard = cases[c]["guard"]
-            holds = left if guard is None else left & eval_guard(guard, grid)[ranks]
+            holds = left if guard is None else left & alike.holds(guard, ranks)
             out[holds] = c
             left &= ~holds
     return out, (apart.min(axis=1) == 0)[where.ravel()]

@@ -11,11 +11,12 @@ import numpy as np
 
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr
+from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
-from p3s.model.work.flows import Flows, flows_of
+from p3s.model.work.flows import Flows, alike, flows_of
 
 #: A normal distribution's 90 % interval in standard deviations.
 _Z90 = 1.645
@@ -93,7 +94,10 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
         [number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]] for p in places
     ]
     unruled = _unruled(model, places)
-    flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, grid, values.env)
+    family = GridFamily.from_json(model["grid"]["family"])
+    traced = [g for n in model["counts"] if (g := family.at(n)) is not None]
+    like = alike(grid, traced)
+    flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, like, values.env)
     for k, column in enumerate((flows.calls > 0) & (calls == 0)):
         if column.any() and "size" in places[k]:  # run through: as large as such a call is
             sizes[k, column] = float(WorkLaw.from_json(places[k]["size"]).value(grid.n))
