@@ -437,7 +437,11 @@ def _rests_on(base: Row) -> str:
 
 def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where the efficiency is above what can be believed."""
-    found = [row for row in rows if row["efficiency"] > EFFICIENCY_LIMIT and not row["contradicts"]]
+    found = [
+        row
+        for row in rows
+        if row["efficiency"] > EFFICIENCY_LIMIT and not (row["contradicts"] or row["below_traced"])
+    ]
     if not found:
         return []
     worst = max(found, key=lambda row: float(row["efficiency"]))

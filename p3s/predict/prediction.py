@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
-from p3s.predict import doubts, notes, outside
+from p3s.predict import below, doubts, notes, outside
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import TYPICAL
@@ -25,7 +26,7 @@ from p3s.predict.measured import Measured, measured
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import residual_part, residuals, take_measured_computation
-from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
+from p3s.predict.rows import baseline, close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.text import not_used
@@ -99,6 +100,7 @@ def predict(
         admits=_admits(model),
         validations=_validations(study),
         commands=commands or of_traces(study),
+        totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )
     back = of_traces(study).take_back(model.get("without", ()))
@@ -149,6 +151,7 @@ def compose(
     validations: Sequence[Mapping[str, Any]] = (),
     network: Mapping[str, str] | None = None,
     commands: Commands = NO_STUDY,
+    totals: Mapping[int, float] | None = None,
 ) -> dict[str, Any]:
     """Put phase times, measured runs and replays of all counts together.
 
@@ -156,7 +159,8 @@ def compose(
     ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
     ``weak``: the work grows with the count. ``validations``: comparisons with other runs.
     ``network``: whose costs of messages ``times`` rest on. ``commands``: those of the study, which
-    are proposed; nothing else is read from files.
+    are proposed; nothing else is read from files. ``totals``: computation of all ranks together at
+    traced counts that are not among ``times``, in s.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -176,7 +180,10 @@ def compose(
     ]
     residual = _intervals(rows, times, said)
     _drop_empty_ends(rows)
-    base = next(row for row in rows if row["n"] not in odd)
+    wrong = {} if weak else _below(times, traced, totals or {})
+    for row in rows:
+        row["below_traced"] = row["n"] in wrong
+    base = baseline(rows)
     take_measured_computation(base, residual)
     for row in rows:
         relate(row, base)
@@ -194,6 +201,7 @@ def compose(
         *doubts.of_intervals(rows, sorted(runs), commands),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *doubts.of_reach(ratio, traced, commands),
+        *below.reasons(wrong, base["n"], commands),
         *outside.doubts(asked, commands),
         *doubts.contradicting(odd, base["n"], commands),
         *doubts.of_trends(last.phases, rows[-1], commands),
@@ -223,6 +231,26 @@ def compose(
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
         "notes": notes.notes(rows, times, replays, asked, share, ratio, commands),
     }
+
+
+def _below(
+    times: Mapping[int, PhaseTimes], traced: Sequence[int], totals: Mapping[int, float]
+) -> dict[int, tuple[float, float]]:
+    """Return the counts below the traced ones whose computation does not go on from theirs."""
+    made = {n: float(each.compute.sum()) for n, each in times.items()}
+    return below.below_traced(made, {**totals, **{n: made[n] for n in traced if n in made}})
+
+
+def _not_asked(traced: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Return the traced counts that are not predicted, where a count below all of them is."""
+    below_all = min(wanted, default=math.inf) < min(traced, default=0)
+    return [n for n in traced if below_all and n not in wanted]
+
+
+def _totals(study: Study, counts: Sequence[int]) -> dict[int, float]:
+    """Return the computation of all ranks together at traced counts, in s, where it was timed."""
+    runs = {n: measured(study, n) for n in counts}
+    return {n: statistics.median(run.totals_s) for n, run in runs.items() if run and run.totals_s}
 
 
 def _once(reasons: Sequence[Reason]) -> list[Reason]:

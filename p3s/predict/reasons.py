@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "left-out": "too much of the program is not modelled",
     "no-rule": "too much of the program follows no rule",
     "extrapolated": "the largest count is too far from the traced ones",
+    "below-traced": "computation below the traced counts does not go on from theirs",
     "outside": "each process computes far less, or more, than was measured",
     "contradicts": "a traced run contradicts the others",
     "no-trend": "computation has no clear trend",

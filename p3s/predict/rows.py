@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.intervals import Factors, combine, model_part, own_parts
@@ -13,6 +13,8 @@ from p3s.predict.times import PhaseTimes
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimate
+
+_Row = TypeVar("_Row", bound=Mapping[str, Any])
 
 #: Parts of the communication that not every estimator tells apart.
 COMM_PARTS = ("waiting", "transfer", "software")
@@ -53,6 +55,7 @@ def row_of(
         "representative": not why_not,
         "model_representative": not why_not,
         "contradicts": run is not None and run.contradicts,
+        "below_traced": False,
         "estimator": times.estimator,
         "estimators": _estimators(times, others),
         "phases": phases,
@@ -66,6 +69,16 @@ def row_of(
     if run.representative:
         row.update(time_s=run.wall_s, low_s=run.wall_s, high_s=run.wall_max_s, time_from="measured")
     return row
+
+
+def baseline(rows: Sequence[_Row]) -> _Row:
+    """Return the row that speedups relate to: the smallest count that nothing speaks against.
+
+    That is a run that contradicts the others, or computation that does not go on from the traced
+    counts; where there is no other row, the first.
+    """
+    sound = (row for row in rows if not (row["contradicts"] or row.get("below_traced")))
+    return next(sound, rows[0])
 
 
 def why_not_of(times: PhaseTimes, replayed: Mapping[str, Any]) -> str:

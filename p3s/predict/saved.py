@@ -12,6 +12,7 @@ from typing import Any, Self
 from p3s.commands import Commands, count_to_predict
 from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, reasons_in, untrusted
+from p3s.predict.rows import baseline
 from p3s.schemas import first_problem, load_schema
 from p3s.study import Study, as_json, read_json, write_json
 from p3s.text import plural, processes
@@ -196,7 +197,7 @@ def _refuse_old(file: Path) -> None:
 def _disorder(data: Mapping[str, Any]) -> str:
     """Return what in a prediction contradicts itself, "" when nothing does.
 
-    Counts ascend, the baseline is the smallest whose run contradicts no others, and no interval is
+    Counts ascend, the baseline is the smallest that nothing speaks against, and no interval is
     beside its value.
     """
     rows: Sequence[Mapping[str, Any]] = data["counts"]
@@ -204,7 +205,7 @@ def _disorder(data: Mapping[str, Any]) -> str:
     for before, after in zip(counts, counts[1:], strict=False):
         if after <= before:
             return f"counts: {after} follows {before}"
-    base = next((row["n"] for row in rows if not row["contradicts"]), counts[0])
+    base = baseline(rows)["n"]
     if data["baseline_n"] != base:
         return f"baseline_n is {data['baseline_n']}, not the smallest count, {base}"
     if data["knee"] is not None and data["knee"] not in counts:

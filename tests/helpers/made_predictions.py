@@ -165,6 +165,7 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
         "representative": representative,
         "model_representative": representative,
         "contradicts": False,
+        "below_traced": False,
         "estimator": "simulation",
         "estimators": {
             "simulation": _estimate(time, total, why, []),

@@ -396,6 +396,41 @@ def test_without_it_the_same_runs_would_be_superlinear() -> None:
     assert codes(result) == ["superlinear"] and result["baseline_n"] == 2
 
 
+# ---- below the traced counts -----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("total", "others", "wrong"),
+    [
+        (64.0, (64.0, 64.0, 64.0), False),
+        (13.0, (64.0, 68.0, 75.0), True),  # computation is lost
+        (150.0, (64.0, 64.0, 64.0), True),
+        (16.0, (32.0, 64.0, 128.0), False),  # it grows with the count all along
+        (16.0, (64.0, 128.0, 256.0), False),
+        (64.0, (64.0, 200.0, 800.0), False),  # it need not go on growing
+        (40.0, (64.0, 70.0, 70.0), False),
+    ],
+)
+def test_work_below_the_traced_counts_goes_on_from_theirs(
+    total: float, others: tuple[float, ...], wrong: bool
+) -> None:
+    times = {n: times_at(n, all_ / n) for n, all_ in zip((2, 4, 8), others, strict=True)}
+    times[1] = times_at(1, total)
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
+    assert ("below-traced" in codes(result)) == wrong
+    assert result["baseline_n"] == (2 if wrong else 1)
+    assert [row["below_traced"] for row in result["counts"]] == [wrong, False, False, False]
+    assert Prediction.of(result)
+    for said in texts(result, "below-traced"):
+        assert "at 1 process all ranks together compute" in said and "-n 1" in said
+        assert "speedups relate to 2 processes" in said
+
+
+def test_one_count_below_is_compared_with_totals_that_were_measured() -> None:
+    result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], totals={2: 64.0, 4: 66.0})
+    assert codes(result) == ["below-traced"] and result["baseline_n"] == 1
+    assert "compute 13.0 s" in texts(result, "below-traced")[0]
+    assert codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], totals={2: 64.0, 4: 66.0})) == []
+
+
 # ---- work without a trend --------------------------------------------------------------------
 def test_laws_that_fit_as_well_widen_the_interval() -> None:
     """Half to three times the work fits, too; its own error is 10 %."""
