@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,14 @@ from p3s.model.sizes.slots import bytes_of, count_of, env_of
 from p3s.model.sizes.turned import share, turns_at
 from p3s.model.tree import phase_weight
 from p3s.model.work.workload import share_out
+from p3s.text import joined, processes
 
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
 
 Model = dict[str, Any]
+
+#: Up to how many times a count the counts are looked at of which one may have a grid.
+_SEARCHED = 5
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,28 @@ def model_grid(model: Model, n: int) -> GridAt:
     grid = grid_at(family, n)
     if grid is None:
         raise P3SError(
-            f"scale: the program's process grid ({family.text()}) has no form at {n} processes; "
-            f"traced counts were {', '.join(map(str, model['counts']))}; choose a count of that "
-            "form"
+            f"scale: the program's process grid ({family.text()}) has no form at {processes(n)}; "
+            f"{_nearest(family, n)} (traced: {joined(f'{m:,}' for m in model['counts'])})"
+            + _found_in_traces(model["grid"])
         )
     return grid
+
+
+def _found_in_traces(grid: Mapping[str, Any]) -> str:
+    """Say how to state another grid, where neither the program nor the user says which it is."""
+    if grid.get("cart") or grid.get("stated"):
+        return ""
+    return "; the traces alone say which grid it is: p3s model --grid states another"
+
+
+def _nearest(family: GridFamily, n: int) -> str:
+    """Say which counts a grid has a form at, the nearest below and above ``n``."""
+    below = next((m for m in range(n - 1, 0, -1) if family.dims(m)), None)
+    above = next((m for m in range(n + 1, _SEARCHED * n + _SEARCHED) if family.dims(m)), None)
+    found = [f"{m:,}" for m in (below, above) if m is not None]
+    if not found:
+        return "nor at any other near it"
+    return f"the nearest with one {'is' if len(found) == 1 else 'are'} {joined(found)}"
 
 
 class Evaluator:

@@ -95,6 +95,30 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
         settled(tables(program, (4, 8, 16)), less)
 
 
+@pytest.mark.parametrize(
+    ("family", "n", "near"),
+    [
+        (GridFamily("cube", 3), 1024, "1,024 processes; the nearest with one are 1,000 and 1,331"),
+        (GridFamily("fixed", 2, (1,), 2), 3, "at 3 processes; the nearest with one are 2 and 4"),
+        (GridFamily("cube", 2, part="last"), 1, "at 1 process; the nearest with one is 2"),
+        (GridFamily("listed", 2, rest="", listed=((4, (2, 2)),)), 30, "the nearest with one is 4"),
+    ],
+)
+def test_counts_near_one_without_a_grid_are_named(family, n, near):
+    model = {"grid": {"family": family.to_json()}, "counts": [4, 8]}
+    with pytest.raises(P3SError, match=near) as err:
+        model_grid(model, n)
+    assert "(traced: 4 and 8); the traces alone say" in str(err.value)
+    model["grid"]["cart"] = True
+    with pytest.raises(P3SError, match=r"\(traced: 4 and 8\)$"):
+        model_grid(model, n)
+
+
+def test_one_process_has_one_place_whatever_the_rule():
+    for family in (GridFamily("fixed", 3, (1,), 2), GridFamily("listed", 2, rest="")):
+        assert family.dims(1) == (1,) * family.ndims and family.dims(3) is None
+
+
 # ---- it is checked -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("program", "counts", "wrong", "why"),

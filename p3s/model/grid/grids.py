@@ -67,10 +67,15 @@ class GridFamily:
         return (int(self.part == "first"), n - 1) if self.part else (0, n)
 
     def dims(self, n: int) -> tuple[int, ...] | None:
-        """Return the extents at ``n`` processes, or None where the rule does not admit ``n``."""
+        """Return the extents at ``n`` processes, or None where the rule does not admit ``n``.
+
+        One process has one place, whatever the rule says of several.
+        """
         n = self.members(n)[1]
         if n < 1:
             return None
+        if n == 1 and not self.part:
+            return (1,) * self.ndims
         if self.kind == "line":
             return (n,)
         if self.kind == "listed":
