@@ -220,6 +220,26 @@ def test_arguments_that_are_no_grid_of_the_program_are_dropped_and_it_is_said():
     assert any(line.startswith(dropped) for line in notes(model, {}))
 
 
+def _all_but_the_first(rank, n):
+    """Neighbours of a 2-D grid that begins with rank 1."""
+    if rank == 0:
+        return []
+    dims = g.dims_balanced(n - 1, 2)
+    at = g._grid(rank - 1, dims)
+    near = [[c + step * (d == e) for e, c in enumerate(at)] for d in (0, 1) for step in (-1, 1)]
+    return [
+        1 + g._rank(c, dims) for c in near if all(0 <= x < p for x, p in zip(c, dims, strict=True))
+    ]
+
+
+def test_arguments_are_no_grid_of_some_ranks_only():
+    """A grid without the first rank fits irregular partners by chance: it was not given that."""
+    there = tables(g.both(_all_but_the_first), (5, 10))
+    assert choose_grid(collect_nodes(there, {}), there).family.part == "first"
+    said, dropped = settled(there, of_arguments(3, {}))
+    assert (said, dropped) == (of_arguments(3, {}), "")
+
+
 def test_a_cartesian_grid_may_have_the_arguments_in_another_order():
     table = {8: (8, 1, 1), 12: (2, 2, 3)}
     given = of_arguments(3, table)

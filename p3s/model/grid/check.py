@@ -35,8 +35,11 @@ def settled(tables: Sequence[PointTable], known: Statement | None) -> tuple[Stat
     try:
         nodes = collect_nodes(tables, {k: bool(v) for k, v in tag_splits(tables).items()})
         choice = choose_grid(nodes, tables, known)
-        why = contradiction(nodes, choice, choose_grid(nodes, tables), _TIMES) or contradiction(
-            nodes, choice, choose_grid(nodes, tables, Statement()), _TIMES_KNOWN
+        # extents that the program was given have places for all ranks
+        apart = not known.arguments
+        free = choose_grid(nodes, tables, apart=apart)
+        why = contradiction(nodes, choice, free, _TIMES) or contradiction(
+            nodes, choice, choose_grid(nodes, tables, Statement(), apart=apart), _TIMES_KNOWN
         )
         if why:
             raise Contradiction(why)

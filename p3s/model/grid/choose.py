@@ -82,12 +82,17 @@ _POOR = 3.5
 
 
 def choose_grid(
-    nodes: Sequence[Node], tables: Sequence[PointTable], known: Statement | None = None
+    nodes: Sequence[Node],
+    tables: Sequence[PointTable],
+    known: Statement | None = None,
+    *,
+    apart: bool = True,
 ) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes.
 
     known: what is known of it beside the traces; neighbours on a known grid come first. An empty
-    statement takes any grid for known, None none. Raises Contradiction and P3SError as
+    statement takes any grid for known, None none. apart: grids without some of the ranks count,
+    too. Raises Contradiction and P3SError as
     :func:`p3s.model.grid.stated.rules`.
     """
     counts = [t.np for t in tables]
@@ -102,7 +107,8 @@ def choose_grid(
     search.try_all(families)
     assert search.best is not None  # the 1-D line admits every count
     if (
-        not cart.dims
+        apart
+        and not cart.dims
         and not known
         and any(e.unexplained or e.cost > _POOR for e in search.best.explained.values())
     ):
