@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.commands import NO_STUDY, Commands
@@ -62,8 +62,18 @@ def _measure(counts: Sequence[int], commands: Commands) -> str:
     )
 
 
-def _narrower(part: str, row: Row, traced: Sequence[int], commands: Commands) -> str:
-    """Return what would make a part of a row's interval narrower."""
+def _narrower(
+    part: str, row: Row, traced: Sequence[int], commands: Commands, odd: Collection[int] = ()
+) -> str:
+    """Return what would make a part of a row's interval narrower.
+
+    ``odd``: counts that contradict the others, whose points widen what the laws say.
+    """
+    if part in ("work", "cost") and odd:
+        without = ",".join(map(str, sorted(odd)))
+        return (
+            f"leave out what contradicts the others ({commands.of('model', '--without', without)})"
+        )
     if part == "cost" and traced:
         return (
             f"trace with repeats ({again(traced, commands)}), or add a smaller workload "
@@ -484,9 +494,15 @@ def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
 
 
 def of_intervals(
-    rows: Sequence[Row], traced: Sequence[int] = (), commands: Commands = NO_STUDY
+    rows: Sequence[Row],
+    traced: Sequence[int] = (),
+    commands: Commands = NO_STUDY,
+    odd: Collection[int] = (),
 ) -> list[Reason]:
-    """Say where an interval is so wide that the run time is not known."""
+    """Say where an interval is so wide that the run time is not known.
+
+    ``odd``: traced counts that contradict the others.
+    """
     found = [row for row in rows if _is_wide(row)]
     if not found:
         return []
@@ -499,7 +515,7 @@ def of_intervals(
             "wide",
             f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
             f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
-            _narrower(widest, worst, traced, commands),
+            _narrower(widest, worst, traced, commands, odd),
         )
     ]
 

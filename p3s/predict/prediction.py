@@ -198,7 +198,7 @@ def compose(
         *doubts.of_residuals(residual, rows, base, commands),
         *doubts.of_efficiency(rows, base["n"], commands),
         *([] if weak else doubts.of_growth(rows, base)),
-        *doubts.of_intervals(rows, sorted(runs), commands),
+        *doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *doubts.of_reach(ratio, traced, commands),
         *below.reasons(wrong, base["n"], commands),

@@ -390,6 +390,23 @@ def test_what_contradicts_is_no_baseline() -> None:
         Prediction.of({**result, "baseline_n": 2})
 
 
+def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_without_it() -> None:
+    times = {**halving(1, 2, 8, 16), 4: times_at(4, 40.0)}
+    times[64] = times_at(64, 1.0)
+    times[64].phases[0]["no_trend"] = {"why": "so", "low": 0.3, "high": 2.0}
+    runs = {n: run_of(n, 64.0) for n in (1, 2, 8, 16)} | {4: run_of(4, 160.0)}
+    result = compose(times, runs, dict.fromkeys(times, REPLAYED), [1, 2, 4, 8, 16])
+    (said,) = texts(result, "wide")
+    assert "p3s model STUDY --without 4" in said or "p3s model --without 4" in said
+    sound = compose(
+        {n: made for n, made in times.items() if n != 4},
+        {n: run for n, run in runs.items() if n != 4},
+        dict.fromkeys(times, REPLAYED),
+        [1, 2, 8, 16],
+    )
+    assert "--without" not in texts(sound, "wide")[0]
+
+
 def test_without_it_the_same_runs_would_be_superlinear() -> None:
     times = {**halving(4, 8, 16), 2: times_at(2, 48.0)}
     result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
