@@ -32,6 +32,8 @@ EFFICIENCY_LIMIT = 1.2
 #: A process that computes this part, or more, of what it does at a count so many times smaller
 #: does not share the work with the others.
 SAME_WORK, _GROWN = 0.8, 4
+#: Efficiency of weak scaling above which the input does not grow with the processes.
+WEAK_LIMIT = 1.05
 #: High over low end of an interval from which it says that the time is not known.
 WIDE = 4.0
 
@@ -467,16 +469,21 @@ def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY)
     ]
 
 
-def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
+def of_growth(rows: Sequence[Row], base: Row, traced: Collection[int]) -> list[Reason]:
     """Say where a process computes as much at the largest count as at the base.
 
-    Then the input may grow with the processes, and a speedup compares different problems.
+    Then the input may grow with the processes, and a speedup compares different problems. Only
+    where the traced counts show it, which are a factor of 2 apart at least.
     """
+    if not _as_much([row for row in rows if row["n"] in traced]):
+        return []
     last = rows[-1]
     if last["n"] < _GROWN * base["n"] or last["efficiency"] >= 0.5:
         return []
     first, there = float(base["compute_s"] or 0.0), float(last["compute_s"] or 0.0)
     if there < SAME_WORK * first or first < 0.5 * base["model_s"]:
+        return []
+    if base["time_s"] > WEAK_LIMIT * last["time_s"]:
         return []
     return [
         Reason(
@@ -491,6 +498,14 @@ def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
             False,
         )
     ]
+
+
+def _as_much(traced: Sequence[Row]) -> bool:
+    """Tell whether a process computes as much at the largest traced count as at the smallest."""
+    if not traced or traced[-1]["n"] < 2 * traced[0]["n"]:
+        return False
+    first, last = (float(row["compute_s"] or 0.0) for row in (traced[0], traced[-1]))
+    return SAME_WORK * first <= last <= first / SAME_WORK
 
 
 def of_intervals(

@@ -197,7 +197,7 @@ def compose(
         *doubts.of_simulation({n: times[n].followed for n in counts}, rows, commands),
         *doubts.of_residuals(residual, rows, base, commands),
         *doubts.of_efficiency(rows, base["n"], commands),
-        *([] if weak else doubts.of_growth(rows, base)),
+        *([] if weak else doubts.of_growth(rows, base, traced)),
         *doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *doubts.of_reach(ratio, traced, commands),

@@ -487,3 +487,14 @@ def test_processes_that_do_not_share_the_work_are_named() -> None:
     assert "same-work" not in codes(found), "to be minded only"
     assert not texts(compose(halving(1, 8, 64), {}, {}, [1, 8]), "same-work")
     assert not texts(compose(same, {}, {}, [1, 8], weak=True), "same-work")
+    faster = {**same, 64: times_at(64, 0.9)}
+    assert not texts(compose(faster, {}, {}, [1, 8], weak=False), "same-work"), "111 %"
+
+
+def test_work_that_the_traced_processes_share_does_not_grow_with_them() -> None:
+    """Only the law of what is left says that a process computes as much further on."""
+    shared = {4: times_at(4, 1.0), 16: times_at(16, 0.7), 64: times_at(64, 0.97)}
+    assert not texts(compose(shared, {}, {}, [4, 16]), "same-work")
+    near = {4: times_at(4, 1.0), 6: times_at(6, 1.0), 64: times_at(64, 1.0)}
+    assert not texts(compose(near, {}, {}, [4, 6]), "same-work")
+    assert texts(compose(near, {}, {}, [4, 64]), "same-work")
