@@ -543,6 +543,25 @@ def test_sends_that_everybody_waits_for_are_moved_ahead() -> None:
     assert none == 0 and again is moved
 
 
+def test_a_rank_that_waits_for_many_sends_is_tried_once_after_each() -> None:
+    """One by one they come, each after a message there and back between two other ranks."""
+    b, many = Builder(5), 40
+    for tag in range(many):
+        b.add(0, "MPI_Irecv", 1, 8, tag=tag)
+        b.add(1, "MPI_Send", 0, 8, tag=tag)
+        for rank in (1, 2):
+            b.add(rank, "MPI_Send" if rank == 1 else "MPI_Recv", 3 - rank, 8, tag=100 + tag)
+            b.add(rank, "MPI_Recv" if rank == 1 else "MPI_Send", 3 - rank, 8, tag=200 + tag)
+    b.add(0, "MPI_Waitall")
+    for rank in (3, 4):  # these wait for each other
+        b.add(rank, "MPI_Recv", 7 - rank, 8, tag=1)
+        b.add(rank, "MPI_Send", 7 - rank, 8, tag=1)
+    steps = b.build()
+    assert not ends(steps)
+    moved, number = unstuck(steps)
+    assert number == 1 and ends(moved)
+
+
 def test_what_cannot_be_mended_stays_as_it_is() -> None:
     b = Builder(2)
     b.add(0, "MPI_Barrier")

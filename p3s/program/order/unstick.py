@@ -78,7 +78,8 @@ class _Execution:
         self.number, self.comm = steps.number.tolist(), steps.comm.tolist()
         self.at = self.start[:-1]
         self.sent = [False] * len(steps)
-        self.waiting: dict[int, list[int]] = defaultdict(list)
+        # each rank once: one that waits for many sends is tried again after every one of them
+        self.waiting: dict[int, dict[int, None]] = defaultdict(dict)
         self.before: dict[int, int] = {}
         index = {rank: i for i, rank in enumerate(self.ranks)}
         self.members = {
@@ -121,7 +122,7 @@ class _Execution:
                 missing = self._missing(step)
                 if missing:
                     for one in missing:
-                        self.waiting[one].append(i)
+                        self.waiting[one][i] = None
                     return
             self.at[i] = step + 1
 
