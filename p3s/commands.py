@@ -259,11 +259,11 @@ def launcher(study: Study) -> list[str]:
 
 
 def far(study: Study, counts: Sequence[int]) -> list[str]:
-    """Return the command that records a smaller workload, with the arguments that are to change.
+    """Return the command that records a smaller workload, up to its program: without arguments.
 
-    Empty where the study's command has none: the input is in a file then, or in the program.
+    Those of the study make its own input, others are not known. Empty where the study's command
+    has none: the input is in a file then, or in the program.
     """
-    words = launcher(study)
     if not arguments(study):
         return []
     infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
@@ -277,7 +277,7 @@ def far(study: Study, counts: Sequence[int]) -> list[str]:
         "-o",
         _root(study),
         "--",
-        *words,
+        *without_arguments(launcher(study)),
     ]
 
 

@@ -48,7 +48,9 @@ def next_(
     counts = [each["n"] for each in wanted]
     words = commands.tracing(study, model, counts) if wanted else []
     again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
-    far["command"] = commands.far(study, far["counts"]) if far["phases"] else []
+    shows = far["phases"] and not far["unmatched"]
+    far["command"] = commands.far(study, far["counts"]) if shows else []
+    far["arguments"] = commands.arguments(study)
     if json_:
         emit_json(
             {
@@ -61,7 +63,7 @@ def next_(
             }
         )
         return 0
-    from p3s.report.next import render, render_far
+    from p3s.report.next import ARGUMENTS, render, render_far
 
     larger = count_to_validate(study, [])
     validate = Commands(study).validate(larger) if larger else ""
@@ -72,8 +74,8 @@ def next_(
             f"{joined(again)} are traced again"
         )
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
-        line = shown(study, far["command"]) if far["command"] else ""
-        out("\n" + render_far(far, str(model["work_unit"]), line, commands.arguments(study)))
+        line = shown(study, [*far["command"], ARGUMENTS]) if far["command"] else ""
+        out("\n" + render_far(far, str(model["work_unit"]), line))
     if wanted or far["command"]:
         say(f"then: p3s model {quoted(study.root)}")
     return 0
