@@ -34,7 +34,7 @@ def next_(
     from p3s import commands
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
-    from p3s.small_runs.propose import default_target, propose
+    from p3s.small_runs.propose import default_target, measured_range, propose
 
     wanted_n = _target(target)
     study = Study.open(study_dir)
@@ -91,18 +91,3 @@ def _target(text: str) -> int:
     if len(counts) > 1:
         raise UsageError(f"-n {text}: give one count, the largest to be predicted")
     return counts[0] if counts else 0
-
-
-def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
-    """Return what compute.json has of each phase: the work per iteration from least to most that
-    was
-    measured, or, where work is time, the largest count that was."""
-    from p3s.study import read_json
-
-    if not study.compute_path.exists():
-        return {}, {}
-    found = read_json(study.compute_path, "p3s.compute")
-    phases = found.get("phases", [])
-    if found.get("work_unit") != "instructions":
-        return {}, {int(p["phase"]): float(p["n"][1]) for p in phases if p.get("n")}
-    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1])) for p in phases if p.get("x")}, {}
