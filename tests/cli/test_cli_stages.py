@@ -19,9 +19,9 @@ import p3s.characterize
 import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
-from p3s.cli.report import _say_outdated
 from p3s.errors import P3SError
 from p3s.pipeline.stages import is_stale
+from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import Prediction
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
@@ -447,13 +447,14 @@ def test_no_model_from_runs_that_are_gone(
     assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
     assert run(["scale", str(root), "-n", "32"]) == 0
     assert "deleted" not in capsys.readouterr().err
-    made = Prediction({"traced_counts": [2, 4, 8, 16], "counts": [{"n": 4}, {"n": 64}]})
-    _say_outdated(Study.open(root), made)
-    said = capsys.readouterr().err
-    assert "the prediction rests on runs at 2 processes, which were" in said
-    assert said.endswith(f"run p3s predict {root} -n 64\n")
-    _say_outdated(Study.open(root), Prediction({**made.data, "traced_counts": [4, 8, 16]}))
-    assert capsys.readouterr().err == ""
+    data = {"traced_counts": [2, 4, 8, 16], "counts": [{"n": 4}, {"n": 64}], "reasons": []}
+    made = Prediction(data, root / "prediction.json")
+    (reason,) = as_of_now(made).reasons
+    assert reason.code == "outdated" and reason.untrustworthy
+    assert reason.text.endswith("rests on runs at 2 processes, which were deleted since")
+    assert reason.advice == f"make it again without them: p3s predict {root} -n 64"
+    kept = Prediction({**data, "traced_counts": [4, 8, 16]}, made.source)
+    assert as_of_now(kept) is kept and as_of_now(Prediction(data)).reasons == ()
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
         assert run(command) == 1
