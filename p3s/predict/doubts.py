@@ -95,20 +95,30 @@ def _not_modelled(head: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def of_calls(head: Mapping[str, Any]) -> list[Reason]:
+    """Say when calls of kinds that are not modelled are too much; ``head``: model or scaled."""
+    gone = _not_modelled(head)
+    if max(gone.values()) <= UNKNOWN_LIMIT:
+        return []
+    ops = [str(row.get("op")) for row in head["not_modelled"] if isinstance(row, Mapping)]
+    return [
+        Reason(
+            "left-out",
+            f"calls that are not modelled ({_few(ops)}) are {100 * gone['time']:.0f} % of the "
+            f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
+            f"{100 * UNKNOWN_LIMIT:.0f} %)",
+            "a run without these calls would tell, or one in which they matter less",
+        )
+    ]
+
+
 def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say when too much is left out, or has no rule; ``heads``: scaled.json of the counts."""
     reasons: dict[str, Reason] = {}
     for head in heads:
         gone = _not_modelled(head)
-        if max(gone.values()) > UNKNOWN_LIMIT and "left-out" not in reasons:
-            ops = [str(row.get("op")) for row in head["not_modelled"] if isinstance(row, Mapping)]
-            reasons["left-out"] = Reason(
-                "left-out",
-                f"calls that are not modelled ({_few(ops)}) are {100 * gone['time']:.0f} % of the "
-                f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
-                f"{100 * UNKNOWN_LIMIT:.0f} %)",
-                "a run without these calls would tell, or one in which they matter less",
-            )
+        if found := of_calls(head):
+            reasons.setdefault("left-out", found[0])
         rest = max(share - gone.get(what, 0.0) for what, share in _unknown(head).items())
         if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
             reasons["no-rule"] = Reason(

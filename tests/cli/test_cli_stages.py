@@ -51,6 +51,7 @@ class Stages:
     stderr: str = ""
     problems: list[str] = field(default_factory=list)
     holdout: dict[str, Any] | None = None
+    not_modelled: list[dict[str, Any]] = field(default_factory=list)
 
     def run_traced(
         self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
@@ -96,6 +97,7 @@ class Stages:
         self.calls.append(("model", holdout))
         counts = Study(study_dir).signature_counts()
         model = {**models.built("ring"), "counts": counts, "holdout": self.holdout}
+        model["not_modelled"] = self.not_modelled
         write_json(Study(study_dir).model_path, model)
         return model
 
@@ -415,6 +417,29 @@ def test_count_that_is_left_out_stays_so_until_it_is_taken_back(
     assert fitted("model", str(root), "--with", "2", "--without", "8") == [2, 4, 16]
     assert fitted("model", str(root), "--with", "8") == [2, 4, 8, 16]
     assert Study.open(root).manifest()["without"] == []
+
+
+@pytest.mark.parametrize(
+    ("time", "events", "code"), [(0.05, 0.1, 0), (0.45, 0.0, 3), (0.0, 0.2, 3)]
+)
+def test_a_model_that_leaves_too_much_out_says_so(
+    stages: Stages,
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    time: float,
+    events: float,
+    code: int,
+) -> None:
+    row = {"op": "MPI_Put", "kind": "rma", "np": 8, "events": 4}
+    stages.not_modelled = [{**row, "share_of_time": time, "share_of_events": events}]
+    characterize(root, "2,4,8")
+    for held in (None, {"n": 8, "possible": True}):
+        stages.holdout = held
+        capsys.readouterr()
+        assert run(["model", str(root)]) == code
+        said = capsys.readouterr().err
+        told = f"calls that are not modelled (MPI_Put) are {100 * time:.0f} % of the time"
+        assert (f"no trustworthy model (left-out): {told}" in said) == bool(code)
 
 
 @pytest.mark.parametrize(
