@@ -58,8 +58,39 @@ class Commands:
         """
         from p3s.model.grid.admissible import larger
 
-        known = self._model.get("admissible")
-        return larger(known) if known else 2 * n
+        return larger(self._admissible) if self._admissible else 2 * n
+
+    def names_counts(self) -> bool:
+        """Tell whether :meth:`next` names a count that has not run, or failed, since.
+
+        True where there is no model to tell.
+        """
+        from p3s.model.grid.admissible import candidates
+
+        known = self._admissible
+        if not known or "next" not in self._model:
+            return True
+        wanted = [int(each["n"]) for each in self._model["next"]]
+        return any(n not in known["counts"] and n in candidates(known, n + 1) for n in wanted)
+
+    def traced(self) -> list[int]:
+        """Return the counts that the model rests on."""
+        return [int(n) for n in self._model.get("counts", ())]
+
+    def smaller_input(self, n: int) -> dict[str, Any] | None:
+        """Return the smaller workload that :meth:`next` names for ``n``, and ``arguments``.
+
+        As :func:`p3s.small_runs.propose.propose`; None where there is no model to tell.
+        """
+        from p3s.small_runs.propose import measured_range, propose
+
+        if n not in self._inputs:
+            self._inputs[n] = None
+            with suppress(P3SError, KeyError):
+                if self.study is not None:
+                    found = propose(self._model, n, *measured_range(self.study))
+                    self._inputs[n] = {**found, "arguments": arguments(self.study)}
+        return self._inputs[n]
 
     def take_back(self, without: Sequence[int]) -> str:
         """Return the command that takes counts back that were left out of the model."""
@@ -81,6 +112,21 @@ class Commands:
     def _model(self) -> dict[str, Any]:
         with suppress(P3SError):
             return read_json(self.study.model_path, "p3s.model") if self.study else {}
+        return {}
+
+    @cached_property
+    def _admissible(self) -> dict[str, Any] | None:
+        """What is known of the counts the program takes, later runs included."""
+        from p3s.model.grid.admissible import relearn
+
+        known = self._model.get("admissible")
+        if not known or self.study is None:
+            return known
+        cart = bool(self._model.get("grid", {}).get("cart"))
+        return relearn(known, self.study.complete_counts(), self.study.failed_counts(), cart)
+
+    @cached_property
+    def _inputs(self) -> dict[int, dict[str, Any] | None]:
         return {}
 
     def _root(self) -> list[str]:
@@ -259,11 +305,11 @@ def launcher(study: Study) -> list[str]:
 
 
 def far(study: Study, counts: Sequence[int]) -> list[str]:
-    """Return the command that records a smaller workload, with the arguments that are to change.
+    """Return the command that records a smaller workload, up to its program: without arguments.
 
-    Empty where the study's command has none: the input is in a file then, or in the program.
+    Those of the study make its own input, others are not known. Empty where the study's command
+    has none: the input is in a file then, or in the program.
     """
-    words = launcher(study)
     if not arguments(study):
         return []
     infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
@@ -277,7 +323,7 @@ def far(study: Study, counts: Sequence[int]) -> list[str]:
         "-o",
         _root(study),
         "--",
-        *words,
+        *without_arguments(launcher(study)),
     ]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _TAIL_BYTES = 65536
 _SHOWN = 240
+#: Characters of what a program said last.
+_SAID = 200
 OUTPUTS = ("stderr.txt", "stdout.txt")
 
 
@@ -72,18 +75,41 @@ _HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTI
 
 
 def program_said(run_dir: Path) -> Words:
-    """Return the last line the program itself wrote, stderr first; one that says error, if any."""
+    """Return the last words of the program itself, stderr first: a line that says error, if any.
+
+    Else the last message, which may be of several lines, as one line.
+    """
     for name in OUTPUTS:
-        text = _BLOCKS.sub("", tail(run_dir / name))
-        lines = [
-            line.strip()
-            for line in text.splitlines()
-            if not _LAUNCHER_TALK.search(line) and not _CRASH_TALK.search(line)
-        ]
+        every = _BLOCKS.sub("", tail(run_dir / name)).splitlines()
+        own = ["" if _is_talk(line) else " ".join(line.split()) for line in every]
+        lines = [line for line in own if line]
         errors = [line for line in lines[-_LAST:] if _ERROR.match(line)]
         if lines:
-            return Words((errors or lines)[-1][:200], name, bool(errors))
+            return Words((errors[-1] if errors else _last_message(own))[:_SAID], name, bool(errors))
     return Words()
+
+
+def _is_talk(line: str) -> bool:
+    """Tell whether a line is empty, the launcher's, or of a crash."""
+    return bool(_LAUNCHER_TALK.search(line) or _CRASH_TALK.search(line))
+
+
+def _last_message(lines: Sequence[str]) -> str:
+    """Return the last lines that belong together, joined; "" separates others from them.
+
+    Each rank may have written them: they begin after a line that is like one of them but for its
+    numbers, and are no more than fit.
+    """
+    found: list[str] = []
+    alike: set[str] = set()
+    for line in reversed(lines):
+        kind = re.sub(r"\d+", "0", line)
+        if found and (not line or kind in alike or len(" ".join([line, *found])) > _SAID):
+            break
+        if line:
+            found.insert(0, line)
+            alike.add(kind)
+    return " ".join(found)
 
 
 def launcher_said(run_dir: Path, launcher: str) -> Words:

@@ -53,6 +53,7 @@ def gate(
     condition cannot be decided.
     """
     from p3s.predict.gate import check, parse
+    from p3s.predict.outdated import as_of_now
     from p3s.predict.reasons import reasons_in, untrusted
     from p3s.predict.saved import Prediction
 
@@ -62,8 +63,8 @@ def gate(
     conditions = [parse(text) for text in fail_if]  # all of them before any file is read
     if base is None and any(condition.needs_base for condition in conditions):
         raise UsageError("a condition names base; say whose prediction that is: --base STUDY")
-    prediction = Prediction.load(study_dir)
-    other = None if base is None else Prediction.load(base)
+    prediction = as_of_now(Prediction.load(study_dir))
+    other = None if base is None else as_of_now(Prediction.load(base))
     findings = [check(condition, prediction, other) for condition in conditions]
     failed = sum(finding.met for finding in findings)
     reasons = [*prediction.reasons, *(() if other is None else reasons_in(other.data, "base"))]

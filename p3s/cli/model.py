@@ -85,13 +85,13 @@ def model(
 
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there, or its work is off by
-    more than 25 %.
+    more than 25 %, and when calls that are not modelled are more than 10 % of the time or events.
     """
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.commands import Commands, count_to_predict
     from p3s.pipeline.stages import ensure_compute, ensure_model
-    from p3s.predict.doubts import missed
+    from p3s.predict.doubts import missed, of_calls
     from p3s.study import Study, read_json
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
@@ -130,10 +130,10 @@ def model(
         _show_compute(study, fitted, wanted, csv, json_)
     commands = Commands(study)
     say(f"next: {commands.predict(count_to_predict(study))}")
-    held = fitted.get("holdout")
+    reasons, held = of_calls(fitted), fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):
-        return say_reasons(missed(held, limit=1.0, commands=commands), "model")
-    return 0
+        reasons += missed(held, limit=1.0, commands=commands)
+    return say_reasons(reasons, "model")
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def next_(
     from p3s import commands
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
-    from p3s.small_runs.propose import default_target, propose
+    from p3s.small_runs.propose import default_target, measured_range, propose
 
     wanted_n = _target(target)
     study = Study.open(study_dir)
@@ -48,7 +48,9 @@ def next_(
     counts = [each["n"] for each in wanted]
     words = commands.tracing(study, model, counts) if wanted else []
     again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
-    far["command"] = commands.far(study, far["counts"]) if far["phases"] else []
+    shows = far["phases"] and not far["unmatched"]
+    far["command"] = commands.far(study, far["counts"]) if shows else []
+    far["arguments"] = commands.arguments(study)
     if json_:
         emit_json(
             {
@@ -61,7 +63,7 @@ def next_(
             }
         )
         return 0
-    from p3s.report.next import render, render_far
+    from p3s.report.next import ARGUMENTS, render, render_far
 
     larger = count_to_validate(study, [])
     validate = Commands(study).validate(larger) if larger else ""
@@ -72,8 +74,8 @@ def next_(
             f"{joined(again)} are traced again"
         )
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
-        line = shown(study, far["command"]) if far["command"] else ""
-        out("\n" + render_far(far, str(model["work_unit"]), line, commands.arguments(study)))
+        line = shown(study, [*far["command"], ARGUMENTS]) if far["command"] else ""
+        out("\n" + render_far(far, str(model["work_unit"]), line))
     if wanted or far["command"]:
         say(f"then: p3s model {quoted(study.root)}")
     return 0
@@ -89,18 +91,3 @@ def _target(text: str) -> int:
     if len(counts) > 1:
         raise UsageError(f"-n {text}: give one count, the largest to be predicted")
     return counts[0] if counts else 0
-
-
-def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
-    """Return what compute.json has of each phase: the work per iteration from least to most that
-    was
-    measured, or, where work is time, the largest count that was."""
-    from p3s.study import read_json
-
-    if not study.compute_path.exists():
-        return {}, {}
-    found = read_json(study.compute_path, "p3s.compute")
-    phases = found.get("phases", [])
-    if found.get("work_unit") != "instructions":
-        return {}, {int(p["phase"]): float(p["n"][1]) for p in phases if p.get("n")}
-    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1])) for p in phases if p.get("x")}, {}

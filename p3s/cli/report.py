@@ -9,11 +9,9 @@ import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons, write_out
 from p3s.errors import UsageError
-from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.predict.saved import Prediction
-    from p3s.study import Study
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
 
@@ -56,6 +54,7 @@ def report(
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
     from p3s.commands import Commands, count_to_validate
+    from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import Prediction
     from p3s.study import Study
 
@@ -65,7 +64,7 @@ def report(
         raise UsageError("--csv: prints a table and nothing else; give it alone")
     drawn = _pictures(picture, plot, size)
     study = Study.open(study_dir)
-    prediction = Prediction.load(study.root)
+    prediction = as_of_now(Prediction.load(study.root))
     if csv:
         return _print_csv(prediction, phases)
     from p3s.report.html import write_html
@@ -73,7 +72,6 @@ def report(
     from p3s.report.terminal import render
     from p3s.report.view import view_of
 
-    _say_outdated(study, prediction)
     view = view_of(study, prediction.data, checked=True)
     page = output or study.report_path
     write_html(view, page)
@@ -101,20 +99,6 @@ def report(
     if n := count_to_validate(study, prediction.counts):
         say(f"next: {Commands(study).validate(n)}")
     return 0
-
-
-def _say_outdated(study: Study, prediction: Prediction) -> None:
-    """Say where a prediction rests on runs that were deleted or left out since."""
-    from p3s.commands import Commands
-
-    traced = prediction.data["traced_counts"]
-    unused = sorted(set(traced) & {*study.gone_counts(), *study.left_out()})
-    if unused:
-        rest = [n for n in prediction.counts if n not in traced] or prediction.counts
-        say(
-            f"note: the prediction rests on runs at {processes(unused)}, which were "
-            f"deleted or left out since; to make it again, run {Commands(study).predict(rest)}"
-        )
 
 
 def _print_csv(prediction: Prediction, phases: bool) -> int:

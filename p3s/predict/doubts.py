@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.commands import NO_STUDY, Commands
+from p3s.predict.advice import again, another, measure, narrower
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
@@ -38,56 +39,8 @@ WEAK_LIMIT = 1.05
 WIDE = 4.0
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
-#: A typical network that is proposed where messages cannot be measured as in a run.
-_NETWORK = "infiniband-hdr"
-#: Repeats that tell a disturbed run from the others.
-_REPEATS = 3
 
 Row = Mapping[str, Any]
-
-
-def again(counts: int | Sequence[int], commands: Commands) -> str:
-    """Return the command that traces counts again with repeats."""
-    return commands.trace(counts, _REPEATS)
-
-
-def _another(commands: Commands) -> str:
-    return f"trace another count ({commands.next()} names the one that tells most)"
-
-
-def _measure(counts: Sequence[int], commands: Commands) -> str:
-    """Return what would give costs of messages that tell how fast a run is."""
-    typical = commands.predict(counts, "--network", _NETWORK)
-    return (
-        "measure messages on nodes with a core for each rank (--hosts names them), or predict "
-        f"for a typical cluster ({typical})"
-    )
-
-
-def _narrower(
-    part: str, row: Row, traced: Sequence[int], commands: Commands, odd: Collection[int] = ()
-) -> str:
-    """Return what would make a part of a row's interval narrower.
-
-    ``odd``: counts that contradict the others, whose points widen what the laws say.
-    """
-    if part in ("work", "cost") and odd:
-        without = ",".join(map(str, sorted(odd)))
-        return (
-            f"leave out what contradicts the others ({commands.of('model', '--without', without)})"
-        )
-    if part == "cost" and traced:
-        return (
-            f"trace with repeats ({again(traced, commands)}), or add a smaller workload "
-            f"({commands.next(row['n'])} names one)"
-        )
-    if part == "replay":
-        return _measure([row["n"]], commands)
-    if part == "model":
-        return f"run at that count and compare ({commands.validate(row['n'])})"
-    if part == "residual" and traced:
-        return f"trace these counts again on quiet cores ({again(traced, commands)})"
-    return _another(commands)
 
 
 # ---- the model -----------------------------------------------------------------------------
@@ -144,27 +97,37 @@ def _not_modelled(head: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def of_calls(head: Mapping[str, Any]) -> list[Reason]:
+    """Say when calls of kinds that are not modelled are too much; ``head``: model or scaled."""
+    gone = _not_modelled(head)
+    if max(gone.values()) <= UNKNOWN_LIMIT:
+        return []
+    ops = [str(row.get("op")) for row in head["not_modelled"] if isinstance(row, Mapping)]
+    return [
+        Reason(
+            "left-out",
+            f"calls that are not modelled ({_few(ops)}) are {100 * gone['time']:.0f} % of the "
+            f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
+            f"{100 * UNKNOWN_LIMIT:.0f} %)",
+            "a run without these calls would tell, or one in which they matter less",
+        )
+    ]
+
+
 def of_rules(heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say when too much is left out, or has no rule; ``heads``: scaled.json of the counts."""
     reasons: dict[str, Reason] = {}
     for head in heads:
         gone = _not_modelled(head)
-        if max(gone.values()) > UNKNOWN_LIMIT and "left-out" not in reasons:
-            ops = [str(row.get("op")) for row in head["not_modelled"] if isinstance(row, Mapping)]
-            reasons["left-out"] = Reason(
-                "left-out",
-                f"calls that are not modelled ({_few(ops)}) are {100 * gone['time']:.0f} % of the "
-                f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
-                f"{100 * UNKNOWN_LIMIT:.0f} %)",
-                "a run without these calls would tell, or one in which they matter less",
-            )
+        if found := of_calls(head):
+            reasons.setdefault("left-out", found[0])
         rest = max(share - gone.get(what, 0.0) for what, share in _unknown(head).items())
         if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
             reasons["no-rule"] = Reason(
                 "no-rule",
                 f"{100 * rest:.1f} % of the program has no rule (limit "
                 f"{100 * UNKNOWN_LIMIT:.0f} %)",
-                _another(commands),
+                another(commands),
             )
     return list(reasons.values())
 
@@ -181,7 +144,7 @@ def of_reach(
             "extrapolated",
             f"the largest count is {ratio:.0f} times the largest traced one (limit "
             f"{EXTRAPOLATION_LIMIT:.0f})",
-            f"trace a larger count ({commands.trace(larger)})"
+            f"trace a larger count: {commands.trace(larger)}"
             if larger
             else "a larger input might run at a larger count, to be traced",
         )
@@ -202,7 +165,7 @@ def missed(
             Reason(
                 "not-held-out",
                 f"the model could not be checked on a held-out count: {holdout.get('why')}",
-                f"trace more counts ({commands.next()} names them)",
+                another(commands),
             )
         ]
     wrong = []
@@ -222,7 +185,7 @@ def missed(
             Reason(
                 "holdout-missed",
                 f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
-                _another(commands),
+                another(commands),
             )
         )
     return reasons + work_missed(holdout, commands)
@@ -245,9 +208,9 @@ def _work_off(
     if off is None or off <= WORK_LIMIT:
         return []
     n = int(compared.get("n") or 0)
-    advice = f"trace with repeats on quiet cores ({again(n, commands)}), or a larger count"
+    advice = f"trace a larger count, or this one with repeats on quiet cores: {again(n, commands)}"
     if code == "validate-work":
-        advice = f"make it one of the traced counts ({again(n, commands)}) and validate at another"
+        advice = f"validate at another count, and make this one a traced one: {again(n, commands)}"
     return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
 
 
@@ -265,8 +228,8 @@ def of_validation(result: Mapping[str, Any], commands: Commands = NO_STUDY) -> l
                 "left-out",
                 f"in the run at {processes(n)} events that the model leaves out are "
                 f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
-                f"make it one of the traced counts ({again(n, commands)}); calls of kinds that are "
-                "not modelled stay out",
+                "calls of kinds that are not modelled stay out; others come in with this count: "
+                f"{again(n, commands)}",
             )
         )
     return reasons
@@ -296,7 +259,7 @@ def of_runs(runs: Mapping[int, Measured], commands: Commands = NO_STUDY) -> list
                     f"at {processes(n)} the traced ranks computed without a core for "
                     f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
                     f"input or output): {instead}",
-                    f"trace it again on quiet cores ({again(n, commands)})",
+                    f"trace it again on quiet cores: {again(n, commands)}",
                     False,
                 )
             )
@@ -317,8 +280,8 @@ def contradicting(
             f"the run at {processes(n)} contradicts the others: its {what} is {ratio:.2g} times "
             "what they lead to expect, as in a disturbed run; it is no part of the baseline, "
             f"speedups relate to {processes(base)}",
-            f"trace it again ({again(n, commands)}): repeats that agree are believed; or leave it "
-            f"out ({commands.of('model', '--without', str(n))})",
+            f"leave it out ({commands.of('model', '--without', str(n))}), or trace it again, "
+            f"repeats that agree are believed: {again(n, commands)}",
             False,
         )
         for n, (what, ratio) in sorted(found.items())
@@ -343,7 +306,7 @@ def of_communication(
         Reason(
             "not-representative",
             f"communication at {processes(where)} was not measured as in a run: {why}",
-            _measure(where, commands),
+            measure(where, commands),
             bool(rests & set(where)),
         )
         for why, where in counts.items()
@@ -362,7 +325,7 @@ def of_simulation(
         for row in rows
     }
     rests = {row["n"] for row in rows if row["time_from"] != "measured"}
-    advice = _another(commands)
+    advice = another(commands)
     lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
     moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
     reasons = []
@@ -428,8 +391,8 @@ def of_residuals(
             f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} "
             f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
             f"modelled, or the machine was busy with something else{_rests_on(base)}",
-            f"trace it again on quiet cores ({again(n, commands)}); if it takes as long again, the "
-            "report's list of gaps says what is left out",
+            "the report's list of gaps says what is left out; whether it takes as long again on "
+            f"quiet cores: {again(n, commands)}",
         )
     ]
 
@@ -463,8 +426,8 @@ def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY)
             f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} "
             f"(limit {100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, "
             "or the others are too short",
-            f"trace {base} again with repeats on quiet cores ({again(base, commands)}); what "
-            "stays is the program's own",
+            f"trace {base} again with repeats on quiet cores, what stays is the program's own: "
+            f"{again(base, commands)}",
         )
     ]
 
@@ -530,7 +493,7 @@ def of_intervals(
             "wide",
             f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
             f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
-            _narrower(widest, worst, traced, commands, odd),
+            narrower(widest, worst, traced, commands, odd),
         )
     ]
 
@@ -551,7 +514,10 @@ def _width(ends: Sequence[float]) -> float:
 
 
 def of_trends(
-    phases: Iterable[Mapping[str, Any]], row: Row, commands: Commands = NO_STUDY
+    phases: Iterable[Mapping[str, Any]],
+    row: Row,
+    traced: Sequence[int] = (),
+    commands: Commands = NO_STUDY,
 ) -> list[Reason]:
     """Say which phases' computation shows no clear trend; ``phases``: of the row's scaled.json."""
     found: dict[str, list[str]] = {}
@@ -569,7 +535,7 @@ def of_trends(
             "no-trend",
             f"the computation of phase{'s' * (len(names) > 1)} {_few(names)} has no clear trend "
             f"({why}): the interval covers the laws that fit",
-            _another(commands),
+            another(commands, traced),
             False,
         )
         for why, names in found.items()

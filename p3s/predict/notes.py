@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
-from p3s.commands import Commands
 from p3s.predict import outside
 from p3s.text import mixed_clocks, processes
 
@@ -27,14 +26,13 @@ def notes(
     asked: Sequence[Mapping[str, Any]],
     share: Mapping[str, Mapping[str, float]],
     ratio: float,
-    commands: Commands,
 ) -> list[str]:
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
     head = times[rows[-1]["n"]].head
     return [
         *_of_replays(rows, replays, ratio),
         *_approximated(times),
-        *outside.notes(asked, commands),
+        *outside.notes(asked),
         *_soft_rules(share),
         *sentences(head),
         *tracing.sentence(head.get("tracing", {})),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.commands import Commands
+from p3s.predict.advice import another, smaller
 from p3s.predict.reasons import Reason
 from p3s.text import processes
 
@@ -37,11 +38,10 @@ def ratio_text(phase: Mapping[str, Any]) -> str:
     return f"{number} times the most work per iteration"
 
 
-def notes(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[str]:
+def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where each process computes less, or more, per iteration than was measured anywhere."""
     return [
-        f"at {processes(row['n'])} each process computes {_texts(found)}: its"
-        f" time is extrapolated ({commands.next(row['n'])} proposes runs that cover it)"
+        f"at {processes(row['n'])} each process computes {_texts(found)}: its time is extrapolated"
         for row in rows
         if (found := outside(row, NOTED))
     ]
@@ -53,11 +53,17 @@ def doubts(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[Reason
         Reason(
             "outside",
             f"at {processes(row['n'])} each process computes {_texts(found)} (limit {LIMIT:.0f})",
-            f"add a smaller workload ({commands.next(row['n'])} names one)",
+            _cover(row["n"], found, commands),
         )
         for row in rows
         if (found := outside(row, LIMIT))
     ]
+
+
+def _cover(n: int, phases: Sequence[Mapping[str, Any]], commands: Commands) -> str:
+    """Return what would show computation like that of ``n``: no smaller workload has more."""
+    below = any(phase.get("below", True) for phase in phases)
+    return smaller(n, commands) if below else another(commands)
 
 
 def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:

@@ -204,7 +204,7 @@ def compose(
         *below.reasons(wrong, base["n"], commands),
         *outside.doubts(asked, commands),
         *doubts.contradicting(odd, base["n"], commands),
-        *doubts.of_trends(last.phases, rows[-1], commands),
+        *doubts.of_trends(last.phases, rows[-1], traced, commands),
         *doubts.of_runs(runs, commands),
     ]
     return {
@@ -229,7 +229,7 @@ def compose(
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
         "reasons": [reason.to_json() for reason in _once(reasons)],
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
-        "notes": notes.notes(rows, times, replays, asked, share, ratio, commands),
+        "notes": notes.notes(rows, times, replays, asked, share, ratio),
     }
 
 

@@ -13,6 +13,7 @@ from p3s.text import joined
 
 #: What a code means, in words that may follow "there is no trustworthy prediction:".
 CODES: dict[str, str] = {
+    "outdated": "runs that it rests on are no longer used",
     "not-representative": "communication was not measured as in a run",
     "unmatched": "messages of the model have no partner",
     "not-settled": "the simulation did not settle",

@@ -9,6 +9,9 @@ from typing import Any
 from p3s.report.equations import WIDTH, verdict_rows
 from p3s.text import figures, percent, processes, seconds, visible
 
+#: What stands in a command for arguments that nobody but the user knows.
+ARGUMENTS = "ARGUMENTS"
+
 
 def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:
     """Return the counts that would decide most, why, and the command; or that none would.
@@ -80,11 +83,11 @@ def _rest(model: Mapping[str, Any]) -> str:
     )
 
 
-def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str = "") -> str:
+def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
     """Return which smaller workload would show what a process does at the target, or why none.
 
-    command: what records it, with the arguments of the study's program as they are now; "" where
-    it has none.
+    command: what records it, with ARGUMENTS for those of the program, which are to be chosen; ""
+    where it has none.
     """
     n = far["target"]
     lines: list[str] = []
@@ -140,6 +143,7 @@ def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str =
             "what such runs stand for could not be told. Trace with --work instructions.",
             WIDTH,
         )
+        return "\n".join(lines)
     if not command:
         return "\n".join(
             [
@@ -152,8 +156,13 @@ def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str =
                 ),
             ]
         )
-    lines += wrap(f"Make its arguments ({visible(arguments, 400)}) those of such an input:", WIDTH)
-    return "\n".join([*lines, "", command])
+    lines += wrap(
+        "Only you know which arguments of the program make such an input; those of the whole "
+        f"input are: {visible(str(far['arguments']), 400)}",
+        WIDTH,
+    )
+    last = f"This line does not run as it is; put yours in place of {ARGUMENTS}:"
+    return "\n".join([*lines, last, "", f"  {command}"])
 
 
 def _work(work: float, unit: str) -> str:

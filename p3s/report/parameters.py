@@ -137,7 +137,7 @@ def doubts(family: Mapping[str, Any], another: str) -> list[Reason]:
 
     ``another``: the command that traces another value of a parameter.
     """
-    advice = f"trace another value of a parameter ({another})"
+    advice = f"trace another value of a parameter: {another}"
     out = []
     for part in family["parts"]:
         held = part["holdout"]

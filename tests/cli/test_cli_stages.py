@@ -19,9 +19,9 @@ import p3s.characterize
 import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
-from p3s.cli.report import _say_outdated
 from p3s.errors import P3SError
 from p3s.pipeline.stages import is_stale
+from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import Prediction
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
@@ -51,6 +51,7 @@ class Stages:
     stderr: str = ""
     problems: list[str] = field(default_factory=list)
     holdout: dict[str, Any] | None = None
+    not_modelled: list[dict[str, Any]] = field(default_factory=list)
 
     def run_traced(
         self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
@@ -96,6 +97,7 @@ class Stages:
         self.calls.append(("model", holdout))
         counts = Study(study_dir).signature_counts()
         model = {**models.built("ring"), "counts": counts, "holdout": self.holdout}
+        model["not_modelled"] = self.not_modelled
         write_json(Study(study_dir).model_path, model)
         return model
 
@@ -418,6 +420,29 @@ def test_count_that_is_left_out_stays_so_until_it_is_taken_back(
 
 
 @pytest.mark.parametrize(
+    ("time", "events", "code"), [(0.05, 0.1, 0), (0.45, 0.0, 3), (0.0, 0.2, 3)]
+)
+def test_a_model_that_leaves_too_much_out_says_so(
+    stages: Stages,
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    time: float,
+    events: float,
+    code: int,
+) -> None:
+    row = {"op": "MPI_Put", "kind": "rma", "np": 8, "events": 4}
+    stages.not_modelled = [{**row, "share_of_time": time, "share_of_events": events}]
+    characterize(root, "2,4,8")
+    for held in (None, {"n": 8, "possible": True}):
+        stages.holdout = held
+        capsys.readouterr()
+        assert run(["model", str(root)]) == code
+        said = capsys.readouterr().err
+        told = f"calls that are not modelled (MPI_Put) are {100 * time:.0f} % of the time"
+        assert (f"no trustworthy model (left-out): {told}" in said) == bool(code)
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--without", "3"], "no run at 3 processes; there are 2, 4, 8, 16"),
@@ -447,13 +472,14 @@ def test_no_model_from_runs_that_are_gone(
     assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
     assert run(["scale", str(root), "-n", "32"]) == 0
     assert "deleted" not in capsys.readouterr().err
-    made = Prediction({"traced_counts": [2, 4, 8, 16], "counts": [{"n": 4}, {"n": 64}]})
-    _say_outdated(Study.open(root), made)
-    said = capsys.readouterr().err
-    assert "the prediction rests on runs at 2 processes, which were" in said
-    assert said.endswith(f"run p3s predict {root} -n 64\n")
-    _say_outdated(Study.open(root), Prediction({**made.data, "traced_counts": [4, 8, 16]}))
-    assert capsys.readouterr().err == ""
+    data = {"traced_counts": [2, 4, 8, 16], "counts": [{"n": 4}, {"n": 64}], "reasons": []}
+    made = Prediction(data, root / "prediction.json")
+    (reason,) = as_of_now(made).reasons
+    assert reason.code == "outdated" and reason.untrustworthy
+    assert reason.text.endswith("rests on runs at 2 processes, which were deleted since")
+    assert reason.advice == f"make it again without them: p3s predict {root} -n 64"
+    kept = Prediction({**data, "traced_counts": [4, 8, 16]}, made.source)
+    assert as_of_now(kept) is kept and as_of_now(Prediction(data)).reasons == ()
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
         assert run(command) == 1

@@ -10,7 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import corpus
 import pytest
+from corpus import Recorder
+from test_far_next import program as sized
 from test_far_next import put_run
 from test_predict import times_at
 from test_reasons import run_of
@@ -20,9 +23,12 @@ from p3s.artefacts import write_json
 from p3s.cli.common import progress
 from p3s.cli.main import run
 from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
+from p3s.model.fit import build_model
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict import compose
+from p3s.predict.advice import another, narrower, smaller
+from p3s.predict.doubts import contradicting, missed, of_reach, of_validation
 from p3s.predict.reasons import reasons_in
 from p3s.replay.settings import ReplaySettings
 from p3s.settings import value_study
@@ -89,9 +95,9 @@ def test_commands_have_the_study_as_it_was_typed_and_its_launcher(study: Study) 
     assert commands.predict([16, 32]) == "p3s predict 'my study' -n 16,32"
     assert count_to_predict(study) == 128
     assert count_to_validate(study, [8, 64, 32]) == 32 and count_to_validate(study, [8]) == 16
-    limit = {"kind": "squares", "k": 1, "sure": False, "counts": [1, 4, 9], "failed": [16]}
+    limit = {"kind": "powers", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": [16]}
     write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "admissible": limit})
-    assert Commands(study).larger(9) is None and count_to_validate(study, [8]) is None
+    assert Commands(study).larger(8) is None and count_to_validate(study, [8]) is None
     assert Commands().trace(4, 3) == "p3s characterize -n 4 -r 3"
 
 
@@ -130,6 +136,94 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
             assert ("--" in words) == (words[1] == "characterize")
             assert words[-6:] == WORDS if "--" in words else True
     assert any("p3s characterize" in each.advice for each in reasons)
+
+
+def write_model(study: Study, **keys: Any) -> None:
+    """Make a model.json of what commands read in it."""
+    known = {"kind": "any", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": [9]}
+    head = {"schema": "p3s.model", "schema_version": 1, "counts": [2, 4, 8], "next": []}
+    write_json(study.model_path, {**head, "admissible": known, **keys})
+
+
+def test_advice_sends_to_next_only_where_that_names_a_count(study: Study) -> None:
+    wanted = [{"n": 12, "dims": [3, 4]}]
+    ran = {"kind": "any", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": []}
+    assert "p3s next 'my study' names the one" in another(Commands(study)), "not known yet"
+    write_model(study, next=wanted, admissible=ran)
+    assert "p3s next 'my study' names the one" in another(Commands(study))
+    write_model(study, admissible=ran)
+    assert another(Commands(study)).startswith("trace a larger count: p3s characterize -n 16 -o")
+    write_model(study)
+    assert another(Commands(study)) == (
+        "no other count is known that the program takes and that would tell; with a larger input "
+        "it may take more"
+    )
+    said = another(Commands(study), [2, 4, 8])
+    assert "takes; trace with repeats: p3s characterize -n 2,4,8 -r 3" in said
+    write_model(study, next=wanted, admissible=ran)
+    (study.root / "validate" / "np000012.r0.failed").mkdir(parents=True)
+    commands = Commands(study)
+    assert not commands.names_counts() and commands.larger(8) == 16, "12 failed since"
+
+
+def test_advice_names_a_smaller_workload_only_where_next_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def shared(rec: Recorder) -> None:
+        for _ in range(10):
+            rec("Allreduce", nbytes=8, work=1e6 / rec.n)
+
+    models = {
+        unit: build_model(
+            [replace(corpus.table(program, n), work_unit=unit) for n in (2, 4, 8)], holdout=False
+        )
+        for unit, program in (("instructions", sized), ("cpu_ns", shared))
+    }
+
+    def advice(unit: str, *words: str) -> str:
+        at = Path("_".join((unit, *words)))
+        study = Study.create(at, ["mpiexec", "-n", "{np}", "./app", *words])
+        head = {"schema": "p3s.model", "schema_version": 1}
+        write_json(study.model_path, {**head, **models[unit], "next": []})
+        return smaller(128, Commands(study))
+
+    assert advice("instructions", "9") == (
+        "add a smaller workload (p3s next instructions_9 -n 128 names one)"
+    )
+    assert "(p3s next instructions -n 128 says how much smaller)" in advice("instructions")
+    assert advice("cpu_ns", "9").startswith("count instructions, which tell")
+    assert "-n 2,4,8 --work instructions" in advice("cpu_ns", "9")
+    assert "-n 8 names one" not in smaller(8, Commands(Study(Path("instructions_9"))))
+
+
+def test_a_command_of_another_directory_stands_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Study.create(tmp_path / "s", WORDS)
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.chdir(tmp_path)
+    for n in (2, 4, 8):
+        put_run(made, n, directory=str(there))
+    write_model(made)
+    commands = Commands(made)
+    reasons = [
+        *missed({"n": 8, "work": {"mean_abs_error": 0.5}}, commands=commands),
+        *of_validation({"n": 8, "unmodelled": {"share_of_time": 0.5}}, commands),
+        *contradicting({2: ("computation", 2.0)}, 4, commands),
+        *of_reach(99.0, [2, 4, 8], Commands(made)),
+    ]
+    advices = [each.advice for each in reasons]
+    row = {"n": 64, "estimator": "simulation"}
+    parts = ("work", "cost", "replay", "model", "residual")
+    advices += [narrower(part, row, [2, 4, 8], commands) for part in parts]
+    told = [each for each in advices if "cd " in each]
+    assert len(told) >= 6
+    for each in told:
+        assert "((" not in each and f": (cd {there} && p3s characterize" in each
+        assert each.endswith("'in put')")
 
 
 def test_a_deleted_run_is_to_be_traced_again(study: Study) -> None:

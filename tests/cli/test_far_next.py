@@ -14,13 +14,12 @@ import pytest
 from corpus import Recorder
 
 from p3s.artefacts import write_json
-from p3s.cli.next import measured_range
 from p3s.commands import far, shown, tracing, without_arguments
 from p3s.errors import P3SError
 from p3s.model.fit import build_model
 from p3s.model.stage import as_of_now
 from p3s.report.next import render_far
-from p3s.small_runs.propose import default_target, propose
+from p3s.small_runs.propose import default_target, measured_range, propose
 from p3s.study import Study
 from p3s.text import command_line
 
@@ -53,12 +52,15 @@ def test_what_is_outside_and_which_input_covers_it(model: dict[str, Any]) -> Non
     assert phase["measured"] == pytest.approx([512000, 2048000], rel=0.01)
     assert found["input"] == 1 / 16 and found["counts"] == [2, 4, 8]
     assert found["stands_for"] == [32, 64, 128] and not found["above"]
-    text = render_far(found, "instructions", "p3s characterize --far -n 2,4,8")
+    found["arguments"] = "--size 4"
+    text = render_far(found, "instructions", "p3s characterize --far -n 2,4,8 ./app ARGUMENTS")
     assert "An input of 1/16 of the size gives each of 8 processes what it has at 128" in text
     assert "2 stand for 32, 4 stand for 64, 8 stand for 128." in text.replace("\n", " ")
-    assert text.endswith("p3s characterize --far -n 2,4,8")
-    text = render_far(found, "instructions", "p3s characterize --far ./app --size 4", "--size 4")
-    assert "Make its arguments (--size 4) those of such an input:" in text
+    assert text.endswith(
+        "those of the whole input are:\n--size 4\n"
+        "This line does not run as it is; put yours in place of ARGUMENTS:\n\n"
+        "  p3s characterize --far -n 2,4,8 ./app ARGUMENTS"
+    )
     text = render_far(found, "instructions", "")
     assert "has no arguments to change" in text and "./app" not in text
 
@@ -91,7 +93,9 @@ def test_time_without_sizes_that_change_cannot_be_matched() -> None:
 
     tables = [corpus.table(plain, n) for n in (2, 4, 8)]
     found = propose(build_model(tables, holdout=False), 64, {})
-    assert found["unmatched"] and "--work instructions" in render_far(found, "cpu_ns", "")
+    assert found["unmatched"]
+    text = render_far(found, "cpu_ns", "")
+    assert text.endswith("Trace with --work instructions.") and "characterize" not in text
 
 
 def test_the_target_must_be_a_count_the_grid_has(model: dict[str, Any]) -> None:
@@ -100,7 +104,7 @@ def test_the_target_must_be_a_count_the_grid_has(model: dict[str, Any]) -> None:
         propose({**model, "grid": grid}, 130, {})
 
 
-def test_the_command_has_the_arguments_that_are_to_change(tmp_path: Path) -> None:
+def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: Path) -> None:
     words = ["mpiexec", "-n", "{np}", "./nowhere/app", "--size", "4"]
     assert without_arguments(words) == ["mpiexec", "-n", "{np}", "./nowhere/app"]
     study = Study.create(tmp_path / "s", words)
@@ -113,7 +117,7 @@ def test_the_command_has_the_arguments_that_are_to_change(tmp_path: Path) -> Non
         "-o",
         str(tmp_path / "s"),
         "--",
-        *words,
+        *words[:4],
     ]
     assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
     assert measured_range(study) == ({}, {})

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_predictions import made_prediction, reason
+from test_far_next import put_run
 
 from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
 from p3s.predict.gate import QUANTITIES, UNITS, check, parse
 from p3s.predict.reasons import CODES
 from p3s.predict.saved import Prediction
+from p3s.study import Study
 
 
 def prediction(**rows: Any) -> Prediction:
@@ -228,6 +231,34 @@ def test_exit_codes_and_lines(saved: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(["gate", str(saved), "--fail-if", "time@9 > 1"]) == 2
     assert run(["gate", str(saved), "--fail-if", "time@512 > base.time@512"]) == 2
     assert run(["gate", str(saved.parent / "none"), "--fail-if", "time@512 > 1"]) == 1
+
+
+@pytest.mark.parametrize("left", [3, 1])
+def test_a_prediction_whose_runs_were_deleted_does_not_pass(
+    left: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    counts = [2, 4, 8, 16]
+    for n in counts:
+        put_run(study, n)
+    study.update()
+    kept = Prediction.of(made_prediction((4, 16, 64, 512)))
+    Prediction({**kept.data, "traced_counts": counts}).save(study.prediction_path)
+    gate = ["gate", str(study.root), "--fail-if", "knee < 2"]
+    assert run(gate) == 0
+    for n in counts[left:]:
+        shutil.rmtree(study.runs_dir(n))
+    capsys.readouterr()
+    assert run(gate) == 3
+    said = capsys.readouterr().err
+    assert "p3s: no pass (outdated): the prediction rests on runs at " in said
+    assert ("trace them again: p3s characterize -n 4,8,16 -o " in said) == (left < 3)
+    assert run([*gate, "--allow", "outdated"]) == 0
+    base = ["gate", str(tmp_path / "new.json"), "--fail-if", "knee < 2", "--base", str(study.root)]
+    kept.save(tmp_path / "new.json")
+    assert run(base) == 3
+    assert run(["report", str(study.root), "--csv"]) == 3
+    assert "no trustworthy prediction (outdated)" in capsys.readouterr().err
 
 
 def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(

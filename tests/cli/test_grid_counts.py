@@ -76,6 +76,26 @@ def test_no_count_at_or_above_a_failure_that_the_kind_does_not_explain():
     assert 16 in admissible.candidates(admissible.learn([2, 4, 8], [12]), 20)
 
 
+def test_no_count_is_proposed_above_one_that_was_refused():
+    """A program that takes any count up to the size of its input."""
+    known = admissible.learn([1, 2, 4, 9], [49])
+    assert known["kind"] == "any" and admissible.candidates(known, 200) == list(range(3, 49))
+    assert admissible.larger(known) == 18
+    refused = admissible.learn([1, 2, 4, 9], [10, 49, 72])
+    assert admissible.candidates(refused, 200) == list(range(3, 10))
+    assert admissible.larger(refused) is None
+    ran_since = admissible.learn([1, 2, 4, 9, 64], [49])
+    assert 65 in admissible.candidates(ran_since, 200), "it was shown to run above"
+
+
+def test_a_refusal_that_the_kind_of_counts_may_explain_is_not_jumped_over():
+    powers = admissible.learn([1, 2, 4], [49])
+    assert powers["kind"] == "powers" and admissible.candidates(powers, 200) == [4, 8, 16, 32]
+    tried = admissible.learn([1, 2, 4, 8, 16, 32], [49])
+    assert admissible.candidates(tried, 200) == [4, 8, 16, 32, 64, 128], "49 is no power of two"
+    assert admissible.candidates(admissible.learn([1, 2, 4, 8, 16, 32], [49, 64]), 200)[-1] == 48
+
+
 def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_path, capsys):
     """Of the first four, 8 and 9 have least in common; another failure at each is no reason."""
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])

@@ -22,6 +22,7 @@ from p3s.host import compiling, mpi
 from p3s.host.command import Command
 from p3s.signature_runner import build, diagnose
 from p3s.signature_runner.launch import cores, run_traced
+from p3s.signature_runner.output import program_said
 from p3s.trace.capture import read_header
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
@@ -99,6 +100,30 @@ def test_a_program_that_fails_before_mpi(tmp_path: Path) -> None:
     words = [launcher(), "-n", "{np}", "sh", "-c", "echo cannot read input >&2; exit 3"]
     said = refused(words, 2, tmp_path / "run")
     assert "before MPI_Init" in said and "cannot read input" in said
+
+
+def test_a_message_of_several_lines_is_told_whole(tmp_path: Path) -> None:
+    text = r"  SIZE IS TOO SMALL -\n  ADJUST IT,  OR\n  TAKE FEWER\n"
+    words = [launcher(), "-n", "{np}", "sh", "-c", f"printf '{text}' >&2; exit 3"]
+    said = refused(words, 1, tmp_path / "run")
+    assert said.endswith(": SIZE IS TOO SMALL - ADJUST IT, OR TAKE FEWER")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("step 1\nstep 2\nSIZE 4:\nTOO SMALL\nSIZE 9:\nTOO SMALL\n", "SIZE 9: TOO SMALL"),
+        ("hello\n\nno such\ninput\n\n", "no such input"),
+        ("one\n[host:12] chatter\ntwo\n[host:12] chatter\n", "two"),
+        ("one\nError: this\ntwo\n", "Error: this"),
+        ("a" * 150 + "\n" + "b" * 150 + "\n", "b" * 150),
+        ("c" * 300 + "\n", "c" * 200),
+        ("\n \n", ""),
+    ],
+)
+def test_what_a_program_said_last(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "stdout.txt").write_text(text)
+    assert program_said(tmp_path).text == said
 
 
 def test_singletons(dies: Path, tmp_path: Path) -> None:

@@ -241,6 +241,10 @@ def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
     wide = replace(made, comm=made.comm + 0.9, comm_low=made.comm, comm_high=made.comm + 9.0)
     (said,) = texts(compose({8: wide}, {}, {8: REPLAYED}, [4]), "wide")
     assert "measure messages on nodes with a core for each rank" in said
+    assert "p3s predict -n 8 --network infiniband-hdr" in said
+    typical = replace(wide, estimator="typical")
+    (said,) = texts(compose({8: typical}, {}, {8: REPLAYED}, [4]), "wide")
+    assert "measure messages on nodes" in said and "--network" not in said, "it is taken already"
 
 
 HELD: Json = {"n": 16, "possible": True}

@@ -98,13 +98,25 @@ def doubt(model: Mapping[str, Any], n: int) -> str | None:
 def candidates(known: Mapping[str, Any], top: int) -> list[int]:
     """Return counts from 3 to below ``top`` that the program is likely to take.
 
-    Those of a kind end below a failure above all counts that ran which is of that kind, too.
+    They end below the first failure above all counts that ran: larger ones are likely to fail,
+    too. Where that count is not of the kind, one of it that is next is still to be tried.
     """
-    largest, test = max(known["counts"], default=0), _KINDS[known["kind"]][1]
-    too_many = [
-        n for n in known["failed"] if known["kind"] != "any" and n > largest and test(n, known["k"])
-    ]
-    return [n for n in range(3, min([top, *too_many])) if admits(known, n)]
+    taken = [n for n in range(3, top) if admits(known, n)]
+    limit = _first_too_many(known)
+    if limit is None:
+        return taken
+    largest, test = max(known["counts"]), _KINDS[known["kind"]][1]
+    below = [n for n in taken if n < limit]
+    if test(limit, known["k"]) or any(n > largest for n in below):
+        return below
+    of_kind = [n for n in known["failed"] if n > limit and test(n, known["k"])]
+    return [n for n in taken if n < min(of_kind, default=top)]
+
+
+def _first_too_many(known: Mapping[str, Any]) -> int | None:
+    """Return the smallest count above all that ran at which the program failed."""
+    largest = max(known["counts"], default=0)
+    return min((n for n in known["failed"] if n > largest), default=None)
 
 
 def larger(known: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,101 @@
+"""What helps where a prediction is not to be trusted: in words, with complete commands.
+
+A command that traces comes last, behind a colon: it may be one in parentheses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from p3s.commands import Commands
+from p3s.predict.estimated import TYPICAL
+
+#: A typical network that is proposed where messages cannot be measured as in a run.
+_NETWORK = "infiniband-hdr"
+#: Repeats that tell a disturbed run from the others.
+_REPEATS = 3
+
+
+def again(counts: int | Sequence[int], commands: Commands) -> str:
+    """Return the command that traces counts again with repeats."""
+    return commands.trace(counts, _REPEATS)
+
+
+def another(commands: Commands, traced: Sequence[int] = ()) -> str:
+    """Return which count to trace next; what else helps where none is known.
+
+    ``traced``: the counts of which repeats would tell something, too.
+    """
+    if commands.names_counts():
+        return f"trace another count ({commands.next()} names the one that tells most)"
+    larger = commands.larger(max(traced, default=1))
+    if larger:
+        return f"trace a larger count: {commands.trace(larger)}"
+    none = "no other count is known that the program takes"
+    if traced:
+        return f"{none}; trace with repeats: {again(traced, commands)}"
+    return f"{none} and that would tell; with a larger input it may take more"
+
+
+def measure(counts: Sequence[int], commands: Commands, typical: bool = False) -> str:
+    """Return what gives costs of messages that tell how fast a run is.
+
+    ``typical``: those of a typical cluster are taken already.
+    """
+    here = "measure messages on nodes with a core for each rank (--hosts names them)"
+    if typical:
+        return here
+    command = commands.predict(counts, "--network", _NETWORK)
+    return f"{here}, or predict for a typical cluster ({command})"
+
+
+def smaller(n: int, commands: Commands) -> str:
+    """Return how to show what a process computes at ``n``: with a smaller workload, if at all."""
+    if named := smaller_named(n, commands):
+        return named
+    found = commands.smaller_input(n)
+    if found and found["unmatched"]:
+        counted = commands.trace(commands.traced(), work="instructions")
+        return f"count instructions, which tell what a smaller workload stands for: {counted}"
+    return another(commands)
+
+
+def smaller_named(n: int, commands: Commands) -> str:
+    """Return that a smaller workload helps, where ``p3s next`` says which; else ""."""
+    found = commands.smaller_input(n)
+    if found is not None and (not found["phases"] or found["unmatched"]):
+        return ""
+    if found is None or found["arguments"]:
+        return f"add a smaller workload ({commands.next(n)} names one)"
+    return (
+        "add a smaller workload, in another input file or build "
+        f"({commands.next(n)} says how much smaller)"
+    )
+
+
+def narrower(
+    part: str,
+    row: Mapping[str, Any],
+    traced: Sequence[int],
+    commands: Commands,
+    odd: Collection[int] = (),
+) -> str:
+    """Return what would make a part of a row's interval narrower.
+
+    ``odd``: counts that contradict the others, whose points widen what the laws say.
+    """
+    if part in ("work", "cost") and odd:
+        without = ",".join(map(str, sorted(odd)))
+        command = commands.of("model", "--without", without)
+        return f"leave out what contradicts the others ({command})"
+    if part == "cost" and traced:
+        named = smaller_named(row["n"], commands)
+        return f"{named + ', or ' if named else ''}trace with repeats: {again(traced, commands)}"
+    if part == "replay":
+        return measure([row["n"]], commands, row.get("estimator") == TYPICAL)
+    if part == "model":
+        return f"run at that count and compare ({commands.validate(row['n'])})"
+    if part == "residual" and traced:
+        return f"trace these counts again on quiet cores: {again(traced, commands)}"
+    return another(commands, traced)
