@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.commands import NO_STUDY, Commands
-from p3s.predict.advice import again, another, measure, narrower
-from p3s.predict.outside import SHARE
+from p3s.predict.advice import again, another, measure
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.scores import work_off
@@ -28,15 +27,6 @@ HOLDOUT_LIMIT = 0.9
 UNMATCHED_LIMIT, UNSETTLED_LIMIT = 0.02, 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
-#: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
-EFFICIENCY_LIMIT = 1.2
-#: A process that computes this part, or more, of what it does at a count so many times smaller
-#: does not share the work with the others.
-SAME_WORK, _GROWN = 0.8, 4
-#: Efficiency of weak scaling above which the input does not grow with the processes.
-WEAK_LIMIT = 1.05
-#: High over low end of an interval from which it says that the time is not known.
-WIDE = 4.0
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
 
@@ -106,7 +96,7 @@ def of_calls(head: Mapping[str, Any]) -> list[Reason]:
     return [
         Reason(
             "left-out",
-            f"calls that are not modelled ({_few(ops)}) are {100 * gone['time']:.0f} % of the "
+            f"calls that are not modelled ({few(ops)}) are {100 * gone['time']:.0f} % of the "
             f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
             f"{100 * UNKNOWN_LIMIT:.0f} %)",
             "a run without these calls would tell, or one in which they matter less",
@@ -336,7 +326,7 @@ def of_simulation(
             Reason(
                 "unmatched",
                 f"at {processes(n)} {one.unmatched:,.0f} of "
-                f"{plural(round(one.messages), 'message')} ({_few(one.calls)}) have "
+                f"{plural(round(one.messages), 'message')} ({few(one.calls)}) have "
                 f"no partner in the model (limit {100 * UNMATCHED_LIMIT:.0f} %): its rules "
                 f"contradict each other there, and the "
                 "simulation leaves these messages out",
@@ -410,138 +400,7 @@ def _rests_on(base: Row) -> str:
     )
 
 
-def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
-    """Say where the efficiency is above what can be believed."""
-    found = [
-        row
-        for row in rows
-        if row["efficiency"] > EFFICIENCY_LIMIT and not (row["contradicts"] or row["below_traced"])
-    ]
-    if not found:
-        return []
-    worst = max(found, key=lambda row: float(row["efficiency"]))
-    return [
-        Reason(
-            "superlinear",
-            f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} "
-            f"(limit {100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, "
-            "or the others are too short",
-            f"trace {base} again with repeats on quiet cores, what stays is the program's own: "
-            f"{again(base, commands)}",
-        )
-    ]
-
-
-def of_growth(rows: Sequence[Row], base: Row, traced: Collection[int]) -> list[Reason]:
-    """Say where a process computes as much at the largest count as at the base.
-
-    Then the input may grow with the processes, and a speedup compares different problems. Only
-    where the traced counts show it, which are a factor of 2 apart at least.
-    """
-    if not _as_much([row for row in rows if row["n"] in traced]):
-        return []
-    last = rows[-1]
-    if last["n"] < _GROWN * base["n"] or last["efficiency"] >= 0.5:
-        return []
-    first, there = float(base["compute_s"] or 0.0), float(last["compute_s"] or 0.0)
-    if there < SAME_WORK * first or first < 0.5 * base["model_s"]:
-        return []
-    if base["time_s"] > WEAK_LIMIT * last["time_s"]:
-        return []
-    return [
-        Reason(
-            "same-work",
-            f"each process computes {seconds(there)} at {processes(last['n'])} and "
-            f"{seconds(first)} at {base['n']}: if the input grows with the processes, its "
-            f"efficiency is that of weak scaling, {100 * base['time_s'] / last['time_s']:.0f} % "
-            f"(run times {base['n']} over "
-            f"{last['n']}), and the speedup says nothing",
-            "trace the program with its size as a parameter (p3s characterize --param) to predict "
-            "other sizes (p3s predict --weak)",
-            False,
-        )
-    ]
-
-
-def _as_much(traced: Sequence[Row]) -> bool:
-    """Tell whether a process computes as much at the largest traced count as at the smallest."""
-    if not traced or traced[-1]["n"] < 2 * traced[0]["n"]:
-        return False
-    first, last = (float(row["compute_s"] or 0.0) for row in (traced[0], traced[-1]))
-    return SAME_WORK * first <= last <= first / SAME_WORK
-
-
-def of_intervals(
-    rows: Sequence[Row],
-    traced: Sequence[int] = (),
-    commands: Commands = NO_STUDY,
-    odd: Collection[int] = (),
-) -> list[Reason]:
-    """Say where an interval is so wide that the run time is not known.
-
-    ``odd``: traced counts that contradict the others.
-    """
-    found = [row for row in rows if _is_wide(row)]
-    if not found:
-        return []
-    worst = max(found, key=_span)
-    parts = {name: ends for name, ends in worst["interval_parts"].items() if ends}
-    widest = max(parts, key=lambda name: _width(parts[name]), default="work")
-    where = f"at {worst['n']} it" if len(found) > 1 else "it"
-    return [
-        Reason(
-            "wide",
-            f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
-            f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
-            narrower(widest, worst, traced, commands, odd),
-        )
-    ]
-
-
-def _is_wide(row: Row) -> bool:
-    """Tell whether the interval of a row's time is too wide to say anything."""
-    return row["time_from"] != "measured" and _span(row) > WIDE
-
-
-def _span(row: Row) -> float:
-    """Return the high over the low end of a row's interval; 1 where it is not known."""
-    low, high = row["low_s"], row["high_s"]
-    return 1.0 if low is None or high is None or high <= 0 else high / max(low, 1e-300)
-
-
-def _width(ends: Sequence[float]) -> float:
-    return ends[1] / max(ends[0], 1e-300)
-
-
-def of_trends(
-    phases: Iterable[Mapping[str, Any]],
-    row: Row,
-    traced: Sequence[int] = (),
-    commands: Commands = NO_STUDY,
-) -> list[Reason]:
-    """Say which phases' computation shows no clear trend; ``phases``: of the row's scaled.json."""
-    found: dict[str, list[str]] = {}
-    whole = float(row["compute_s"] or 0.0)
-    large = {phase["phase"] for phase in row["phases"] if phase["compute_s"] > SHARE * whole}
-    for phase in phases:
-        about = phase.get("no_trend")
-        if isinstance(about, Mapping) and phase.get("phase") in large:
-            number = phase["phase"]  # the start and the end of a program have names instead
-            found.setdefault(str(about.get("why")), []).append(
-                str(number if number >= 0 else f'"{phase.get("name")}"')
-            )
-    return [
-        Reason(
-            "no-trend",
-            f"the computation of phase{'s' * (len(names) > 1)} {_few(names)} has no clear trend "
-            f"({why}): the interval covers the laws that fit",
-            another(commands, traced),
-            False,
-        )
-        for why, names in found.items()
-    ]
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return names with commas, those beyond ``most`` counted."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more if more else joined(names)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
-from p3s.predict import below, doubts, notes, outside
+from p3s.predict import below, curve_doubts, doubts, notes, outside
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import TYPICAL
@@ -196,15 +196,15 @@ def compose(
         *doubts.of_communication(why_not, rows, commands),
         *doubts.of_simulation({n: times[n].followed for n in counts}, rows, commands),
         *doubts.of_residuals(residual, rows, base, commands),
-        *doubts.of_efficiency(rows, base["n"], commands),
-        *([] if weak else doubts.of_growth(rows, base, traced)),
-        *doubts.of_intervals(rows, sorted(runs), commands, odd),
+        *curve_doubts.of_efficiency(rows, base["n"], commands),
+        *([] if weak else curve_doubts.of_growth(rows, base, traced)),
+        *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *doubts.of_reach(ratio, traced, commands),
         *below.reasons(wrong, base["n"], commands),
         *outside.doubts(asked, commands),
         *doubts.contradicting(odd, base["n"], commands),
-        *doubts.of_trends(last.phases, rows[-1], traced, commands),
+        *curve_doubts.of_trends(last.phases, rows[-1], traced, commands),
         *doubts.of_runs(runs, commands),
     ]
     return {

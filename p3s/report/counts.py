@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from p3s.predict.doubts import WIDE
+from p3s.predict.curve_doubts import WIDE
 from p3s.predict.reasons import reasons_in, untrusted
 from p3s.report.points import checked_rows, row_is_doubtful
 from p3s.report.values import amount
