@@ -188,7 +188,7 @@ class TestCounts:
     def test_the_tools_know_it(self, sampled: RunTrace, tmp_path: Path) -> None:
         assert check(Place(sampled.path, False)).status == "complete"
         dumped = "\n".join(text(sampled))
-        assert f"phase 2: {OUTER * INNER} turns, 10 in detail" in dumped
+        assert f"phase 2: {OUTER * INNER} iterations, 10 in detail" in dumped
         recover(sampled.path, tmp_path / "again")
         again = read_run(tmp_path / "again")
         for rank in range(NP):
