@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from p3s.small_runs.places import Same
     from p3s.small_runs.walk import PhaseCost
 
-FAR = typer.Option(
-    False, "--far", help="The command is the same program with a smaller input (far points)."
-)
+FAR = typer.Option(False, "--far", help="The command is the same program with a smaller input.")
 UP_TO = typer.Option(
     0, "--up-to", metavar="N", help="With --far and no -n: largest count [default: of the study]."
 )

@@ -26,7 +26,7 @@ def next_(
         "-n",
         "--count",
         metavar="N",
-        help="Count to be predicted, for far points [default: 16 times the largest traced].",
+        help="Count to be predicted, for smaller inputs [default: 16 times the largest traced].",
     ),
     json_: bool = JSON_OPTION,
 ) -> int:

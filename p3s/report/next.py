@@ -71,14 +71,14 @@ def open_share(model: Mapping[str, Any]) -> str:
 
 def _rest(model: Mapping[str, Any]) -> str:
     weak = [
-        f"{calls} {verdict}"
+        f"{calls} call{'s' * (calls != '1')} {verdict}"
         for verdict, calls, *_ in verdict_rows(model)
         if verdict not in ("exact", "ambiguous") and calls != "0"
     ]
     if not weak:
         return ""
     return (
-        f"What is not exact ({', '.join(weak)} calls) may still become so with any further "
+        f"What is not exact ({', '.join(weak)}) may still become so with any further "
         "count the program accepts."
     )
 
@@ -100,13 +100,13 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
     if not far["phases"]:
         if not far["above"]:
             lines += wrap(
-                f"No far point is needed for {processes(n)}: what a process computes in one "
+                f"No smaller input is needed for {processes(n)}: what a process computes in one "
                 "iteration of each phase there has been measured.",
                 WIDTH,
             )
         return "\n".join(lines)
     lines += wrap(
-        f"Far points for {processes(n)}: there a process computes less in one iteration "
+        f"A smaller input for {processes(n)}: there a process computes less in one iteration "
         "than in any run so far.",
         WIDTH,
     )

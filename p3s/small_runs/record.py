@@ -33,7 +33,7 @@ def check_command(study: Study, command: Sequence[str]) -> None:
         if own == words or program(own) == program(words) is not None:
             shown = " ".join(program(words) or words)
             raise UsageError(
-                f"{shown}: this is the study's own workload; a far point needs a "
+                f"{shown}: this is the study's own workload; give a "
                 "smaller input of the same program"
             )
 

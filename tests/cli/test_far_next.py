@@ -69,7 +69,7 @@ def test_what_was_measured_by_far_runs_needs_no_other(model: dict[str, Any]) -> 
     (k,) = [p["phase"] for p in model["phases"] if p["name"] == "Send+Recv"]
     found = propose(model, 128, {k: (32000.0, 2048000.0)})
     assert not found["phases"]
-    assert "No far point is needed for 128 processes" in render_far(found, "instructions", "")
+    assert "No smaller input is needed for 128 processes" in render_far(found, "instructions", "")
     (phase,) = propose(model, 128, {k: (64000.0, 2048000.0)})["phases"]
     assert phase["outside"] == pytest.approx(2, rel=0.01)
     assert not propose(model, 8, {})["phases"]
