@@ -40,7 +40,7 @@ _OTHER = frozenset(
 
 @dataclass(frozen=True)
 class Replayed:
-    """When each step begins and ends in ns, as dependency.simulate says it.
+    """When each step begins and ends in ns, as p3s.simulate.simulate says it.
 
     What a nonblocking receive takes is computation in the trace, and part of its call here.
     SimGrid tells only how long a call takes: ``waiting_ns``, ``software_ns`` and ``transfer_ns``

@@ -45,7 +45,7 @@ _FEWEST_WINDOWS = 4
 #: Windows of fewer iterations overlap by one only.
 _FEW = 6
 
-#: (steps, cell of each, when each rank starts) -> what dependency.simulate says of them.
+#: (steps, cell of each, when each rank starts) -> what p3s.simulate.simulate says of them.
 Run = Callable[[Steps, Ints, Floats], Any]
 
 

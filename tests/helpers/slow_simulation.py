@@ -1,6 +1,6 @@
 """A plain simulator, one event after the other by time, that the fast one is compared with.
 
-It shares no code with p3s/predict/dependency: every begin of a call is an event, nobody runs ahead.
+It shares no code with p3s/simulate: every begin of a call is an event, nobody runs ahead.
 """
 
 from __future__ import annotations
