@@ -10,10 +10,22 @@ import numpy as np
 
 from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
-from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
+from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
+from p3s.model.types import (
+    Agreement,
+    CallAgreement,
+    Comparison,
+    Model,
+    Overlap,
+    Unmodelled,
+    WeightAt,
+    Weights,
+    WorkAt,
+    WorkErrors,
+)
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
@@ -63,7 +75,7 @@ def true_collectives(t: PointTable) -> Tally:
 
 def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
     """Return the triples and collectives of a scaled trace."""
-    kinds = np.array([it["kind"] for it in model["items"]])[rows.item]
+    kinds = np.array([it.kind for it in model.items])[rows.item]
     mine = (kinds == SEND) & (rows.peer >= 0)
     keys, sums = _summed([rows.rank[mine], rows.peer[mine], rows.nbytes[mine]], rows.repeat[mine])
     triples: Tally = Counter(
@@ -73,20 +85,16 @@ def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
     mine = (kinds == COLLECTIVE) & (rows.comm >= 0)
     keys, sums = _summed([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
     for i, c, b, k in zip(*keys.tolist(), sums.tolist(), strict=True):
-        colls[(model["items"][i]["op"], rows.members[c], b)] += k
+        colls[(model.items[i].op, rows.members[c], b)] += k
     return triples, colls
 
 
-def overlap(true: Tally, predicted: Tally) -> dict[str, int]:
-    """Return {true, predicted, equal} with multiplicity."""
-    return {
-        "true": sum(true.values()),
-        "predicted": sum(predicted.values()),
-        "equal": sum((true & predicted).values()),
-    }
+def overlap(true: Tally, predicted: Tally) -> Overlap:
+    """Return how many there are, and how many are equal, with multiplicity."""
+    return Overlap(sum(true.values()), sum(predicted.values()), sum((true & predicted).values()))
 
 
-def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[dict[str, Any]]:
+def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[WeightAt]:
     """Fold the run on its own and pair its loops with the model's phases by their calls."""
     s = structure([t])
     loops = [
@@ -95,99 +103,90 @@ def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[dict[str, A
     ]
     present = set(s.nodes)
     everything = {
-        c["phase"]: {(model["items"][i]["site"], model["items"][i]["op"]) for i in c["items"]}
-        for c in model["phases"]
+        c.phase: {(model.items[i].site, model.items[i].op) for i in c.items} for c in model.phases
     }
-    for phase in reversed(model["phases"]):  # inner phases add their calls to those around
-        if phase["parent"] is not None:
-            everything[phase["parent"]] |= everything[phase["phase"]]
+    for phase in reversed(model.phases):  # inner phases add their calls to those around
+        if phase.parent is not None:
+            everything[phase.parent] |= everything[phase.phase]
     out = []
-    for phase in model["phases"]:
-        mine = everything[phase["phase"]]
+    for phase in model.phases:
+        mine = everything[phase.phase]
         true = 0
         if mine & present:
             best = max(loops, key=lambda lp: (len(lp[0] & mine) / len(lp[0] | mine), -len(lp[0])))
-            true = best[1] // max(phase_stages(phase, model["items"], grid), 1)
-        out.append({"phase": phase["phase"], "true": true, "predicted": phase_weight(phase, grid)})
+            true = best[1] // max(phase_stages(phase, model.items, grid), 1)
+        out.append(WeightAt(phase.phase, true, phase_weight(phase, grid)))
     return out
 
 
-def compare(model: Model, t: PointTable) -> dict[str, Any]:
+def compare(model: Model, t: PointTable) -> Comparison:
     """Return how the model's trace at ``t.np`` agrees with the captured run.
 
-    Keys: p2p_triples and collectives {true, predicted, equal}; weights {phases, exact, each};
-    order: as compare_order returns it;
-    work {mean_abs_error, median_abs_error, max_abs_error} over the phases with more than 1 % of
-    the work, as relative errors of the total (p3s.scores); unmodelled {events, share_of_time};
-    slots: per call site, operation and tag {true, predicted, equal} calls and bytes; the items
-    that differ.
+    Errors of work are relative, of the phases with more than 1 % of it (p3s.scores).
     """
-    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     rows = generate(model, t.np)
     triples, colls = predicted_tallies(model, rows)
-    true_p2p, true_coll = true_triples(t), true_collectives(t)
     weights = _true_weights(model, t, rows.grid)
-    assignment = assign(model["items"], t, rows.grid, split)
-    n_items = len(model["items"])
+    n_items = len(model.items)
+    of_row = np.minimum(assign(model.items, t, rows.grid, model.splits).of_row, n_items)
     modelled = np.array(
-        [any(s["guard"] is not None for s in it["slots"]) for it in model["items"]] + [False]
+        [any(s.guard is not None for s in it.slots) for it in model.items] + [False]
     )
-    of_row = np.minimum(assignment.of_row, n_items)
+    left_out = ~modelled[of_row]
     agreement = _agreement(model, t, rows, of_row)
     time_ns = t.work + t.elapsed_ns
-    left_out = ~modelled[of_row]
-    n_phases = len(model["phases"])
-    phase_of = np.array([it["phase"] for it in model["items"]] + [n_phases], dtype=np.int64)
-    true_work = np.bincount(phase_of[of_row], weights=t.work, minlength=n_phases + 1)
-    pred_work = _work_of_phases(model, rows, n_phases + 1)
-    total = max(float(true_work.sum()), 1.0)
-    each_work: list[dict[str, Any]] = [
-        {
-            "phase": int(k),
-            "share": float(true_work[k] / total),
-            "true": float(true_work[k]),
-            "predicted": float(pred_work[k]),
-            "error": relative_error(float(pred_work[k]), float(true_work[k])),
-        }
-        for k in range(n_phases)
-        if true_work[k] > 0.01 * total
-    ]
-    if true_work[n_phases] > 0.01 * total:  # work before events that no item explains
-        each_work.append(
-            {
-                "phase": None,
-                "share": float(true_work[n_phases] / total),
-                "true": float(true_work[n_phases]),
-                "predicted": 0.0,
-                "error": -1.0,
-            }
+    return Comparison(
+        n=t.np,
+        p2p_triples=overlap(true_triples(t), triples),
+        collectives=overlap(true_collectives(t), colls),
+        weights=Weights(
+            phases=len(weights),
+            exact=sum(w.true == w.predicted for w in weights),
+            each=tuple(weights),
+        ),
+        order=compare_order(model, t, rows, ~left_out),
+        work=_work_errors(model, t, rows, of_row),
+        unmodelled=Unmodelled(
+            events=int(t.count[left_out].sum()),
+            share_of_time=float(time_ns[left_out].sum() / max(float(time_ns.sum()), 1.0)),
+        ),
+        slots=_by_call(model, agreement),
+        items_wrong=tuple(_wrong_items(model, agreement)),
+        unseen_sites=tuple(
+            sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])})
+        ),
+    )
+
+
+def _work_errors(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) -> WorkErrors:
+    """Return the errors of the work of phases; of_row: item of each row of the table."""
+    n_phases = len(model.phases)
+    phase_of = np.array([it.phase for it in model.items] + [n_phases], dtype=np.int64)
+    true = np.bincount(phase_of[of_row], weights=t.work, minlength=n_phases + 1)
+    predicted = _work_of_phases(model, rows, n_phases + 1)
+    total = max(float(true.sum()), 1.0)
+    each = [
+        WorkAt(
+            phase=k,
+            share=float(true[k] / total),
+            true=float(true[k]),
+            predicted=float(predicted[k]),
+            error=relative_error(float(predicted[k]), float(true[k])),
         )
-    of_work = scores(w["error"] for w in each_work)
-    return {
-        "n": t.np,
-        "p2p_triples": overlap(true_p2p, triples),
-        "collectives": overlap(true_coll, colls),
-        "weights": {
-            "phases": len(weights),
-            "exact": sum(w["true"] == w["predicted"] for w in weights),
-            "each": weights,
-        },
-        "order": compare_order(model, t, rows, ~left_out),
-        "work": {
-            "mean_abs_error": of_work.mean if of_work.count else 0.0,
-            "median_abs_error": of_work.median if of_work.count else 0.0,
-            "max_abs_error": of_work.largest if of_work.count else 0.0,
-            "total_error": float((pred_work.sum() - true_work.sum()) / total),
-            "each": each_work,
-        },
-        "unmodelled": {
-            "events": int(t.count[left_out].sum()),
-            "share_of_time": float(time_ns[left_out].sum() / max(float(time_ns.sum()), 1.0)),
-        },
-        "slots": _by_slot(model, agreement),
-        "items_wrong": _wrong_items(model, agreement),
-        "unseen_sites": sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])}),
-    }
+        for k in range(n_phases)
+        if true[k] > 0.01 * total
+    ]
+    if true[n_phases] > 0.01 * total:  # work before events that no item explains
+        share = float(true[n_phases] / total)
+        each.append(WorkAt(None, share, float(true[n_phases]), 0.0, -1.0))
+    of_work = scores(w.error for w in each)
+    return WorkErrors(
+        mean_abs_error=of_work.mean if of_work.count else 0.0,
+        median_abs_error=of_work.median if of_work.count else 0.0,
+        max_abs_error=of_work.largest if of_work.count else 0.0,
+        total_error=float((predicted.sum() - true.sum()) / total),
+        each=tuple(each),
+    )
 
 
 def _work_of_phases(model: Model, rows: ScaledRows, phases: int) -> np.ndarray:
@@ -198,33 +197,28 @@ def _work_of_phases(model: Model, rows: ScaledRows, phases: int) -> np.ndarray:
         {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
         widths=False,
     )
-    return np.bincount(
-        np.array([p["phase"] for p in found.places], dtype=np.int64),
-        weights=found.as_in_a_run().sum(axis=1),
-        minlength=phases,
-    )
+    return np.bincount(found.phases, weights=found.as_in_a_run().sum(axis=1), minlength=phases)
 
 
 def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:
     """Return the items whose calls at ``t.np`` are not all in the model's rows for that count."""
-    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
-    of_row = assign(model["items"], t, rows.grid, split).of_row
-    return _wrong_items(model, _agreement(model, t, rows, np.minimum(of_row, len(model["items"]))))
+    of_row = assign(model.items, t, rows.grid, model.splits).of_row
+    return _wrong_items(model, _agreement(model, t, rows, np.minimum(of_row, len(model.items))))
 
 
 def _agreement(
     model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray
-) -> dict[int, dict[str, int]]:
-    """Return node -> {true, predicted, equal}: calls and, of what is sized, their bytes.
+) -> dict[int, Agreement]:
+    """Return the agreement of every node: calls and, of what is sized, their bytes.
 
     Calls are equal on the same rank, to the same partner, of the same size, with multiplicity.
     """
-    items = model["items"]
+    items = model.items
     if not items:
         return {}
-    node = np.array([it["node"] for it in items], dtype=np.int64)
-    has_peer = np.array([it["relation"] is not None for it in items])
-    sized = np.array([it["kind"] in (SEND, COLLECTIVE, RECV) for it in items])
+    node = np.array([it.node for it in items], dtype=np.int64)
+    has_peer = np.array([it.relation is not None for it in items])
+    sized = np.array([it.kind in (SEND, COLLECTIVE, RECV) for it in items])
     kind, peer, _ = _of_groups(t)
     mine = np.flatnonzero(of_row < len(items))
     i = of_row[mine]
@@ -241,7 +235,7 @@ def _agreement(
     keys, true = _summed(columns, np.concatenate([t.count[mine], none[1]]))
     _, predicted = _summed(columns, np.concatenate([none[0], rows.repeat]))
     equal = np.minimum(true, predicted)
-    out: dict[int, dict[str, int]] = {}
+    out: dict[int, Agreement] = {}
     size = int(node.max()) + 1
     totals = {
         name: np.bincount(keys[0], weights=v, minlength=size)
@@ -254,23 +248,20 @@ def _agreement(
         )
     }
     for k in np.unique(keys[0]).tolist():
-        out[k] = {name: int(v[k]) for name, v in totals.items()}
+        out[k] = Agreement(**{name: int(v[k]) for name, v in totals.items()})
     return out
 
 
-def _wrong_items(model: Model, agreement: Mapping[int, Mapping[str, int]]) -> list[int]:
+def _wrong_items(model: Model, agreement: Mapping[int, Agreement]) -> list[int]:
     """Return the items whose nodes' calls (rank, partner, bytes) differ in number."""
-    wrong = {k for k, v in agreement.items() if not v["true"] == v["predicted"] == v["equal"]}
-    return [k for k, item in enumerate(model["items"]) if item["node"] in wrong]
+    wrong = {k for k, v in agreement.items() if not v.true == v.predicted == v.equal}
+    return [k for k, item in enumerate(model.items) if item.node in wrong]
 
 
-def _by_slot(model: Model, agreement: Mapping[int, Mapping[str, int]]) -> list[dict[str, Any]]:
+def _by_call(model: Model, agreement: Mapping[int, Agreement]) -> tuple[CallAgreement, ...]:
     """Return the agreement of every node under its site, operation and tag."""
-    names = {it["node"]: (it["site"], it["op"], it["tag"]) for it in model["items"]}
-    return [
-        {"site": names[k][0], "op": names[k][1], "tag": names[k][2], **v}
-        for k, v in sorted(agreement.items())
-    ]
+    names = {it.node: it.key for it in model.items}
+    return tuple(CallAgreement(*names[k], **vars(v)) for k, v in sorted(agreement.items()))
 
 
 __all__ = [

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.laws.counts import WorkLaw
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.guards import RANK_ATOMS, GridAt, eval_guard
@@ -19,12 +16,11 @@ from p3s.model.partners.relations import at_stage, partners
 from p3s.model.sizes.slots import bytes_of, count_of, env_of
 from p3s.model.sizes.turned import share, turns_at
 from p3s.model.tree import phase_weight
+from p3s.model.types import GridRule, Model, Slot
 from p3s.model.work.workload import share_out
 from p3s.text import joined, processes
 
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
-
-Model = dict[str, Any]
 
 #: Up to how many times a count the counts are looked at of which one may have a grid.
 _SEARCHED = 5
@@ -56,20 +52,20 @@ class ScaledRows:
 
 def model_grid(model: Model, n: int) -> GridAt:
     """Return the program's process grid at ``n``; P3SError where its rule does not admit n."""
-    family = GridFamily.from_json(model["grid"]["family"])
+    family = model.grid.family
     grid = grid_at(family, n)
     if grid is None:
         raise P3SError(
             f"scale: the program's process grid ({family.text()}) has no form at {processes(n)}; "
-            f"{_nearest(family, n)} (traced: {joined(f'{m:,}' for m in model['counts'])})"
-            + _found_in_traces(model["grid"])
+            f"{_nearest(family, n)} (traced: {joined(f'{m:,}' for m in model.counts)})"
+            + _found_in_traces(model.grid)
         )
     return grid
 
 
-def _found_in_traces(grid: Mapping[str, Any]) -> str:
+def _found_in_traces(grid: GridRule) -> str:
     """Say how to state another grid, where neither the program nor the user says which it is."""
-    if grid.get("cart") or grid.get("stated"):
+    if grid.cart or grid.stated:
         return ""
     return "; the traces alone say which grid it is: p3s model --grid states another"
 
@@ -91,10 +87,10 @@ class Evaluator:
         self.model, self.n = model, n
         self.grid = model_grid(model, n)
         self.comms = Communicators(self.grid)
-        for item in model["items"]:  # numbers must not depend on which ranks are asked for first
-            for slot in item["slots"]:
-                if slot["guard"] is not None:
-                    self.comms.ids(slot["place"] or _WORLD, np.zeros(0, dtype=np.int64))
+        for item in model.items:  # numbers must not depend on which ranks are asked for first
+            for slot in item.slots:
+                if slot.guard is not None:
+                    self.comms.ids(slot.place or _WORLD, np.zeros(0, dtype=np.int64))
 
     def rows(self, ranks: np.ndarray | None = None) -> ScaledRows:
         """Return the rows of all ranks or of those given, ascending (unknown items left out)."""
@@ -102,19 +98,19 @@ class Evaluator:
         model, grid = self.model, self.grid
         parts: list[dict[str, np.ndarray]] = []
         per_item: dict[int, np.ndarray] = {}
-        for i, item in enumerate(model["items"]):
+        for i, item in enumerate(model.items):
             totals = np.zeros(some.size, dtype=np.int64)
-            for k, slot in enumerate(item["slots"]):
-                if slot["guard"] is None or "follows" in slot["count"]:
+            for k, slot in enumerate(item.slots):
+                if slot.guard is None or slot.count.follows is not None:
                     continue
                 for part in self._slot_rows(i, k, some):
                     np.add.at(totals, np.searchsorted(some.r, part["rank"]), part["repeat"])
                     parts.append(part)
             per_item[i] = totals
-        for i, item in enumerate(model["items"]):
-            for k, slot in enumerate(item["slots"]):
-                if slot["guard"] is not None and "follows" in slot["count"]:
-                    total = sum(per_item[j] for j in slot["count"]["follows"])
+        for i, item in enumerate(model.items):
+            for k, slot in enumerate(item.slots):
+                if slot.guard is not None and slot.count.follows is not None:
+                    total = sum(per_item[j] for j in slot.count.follows)
                     parts.extend(self._completion_rows(i, k, some, np.asarray(total)))
         parts = [p for part in parts for p in self._spread(part)]
         names = (
@@ -137,7 +133,7 @@ class Evaluator:
         order = np.zeros(0, dtype=np.int64)
         if parts:
             # inside a loop over stages everything runs stage by stage
-            in_loop = np.array([it["loop_start"] is not None for it in model["items"]], dtype=bool)[
+            in_loop = np.array([it.loop_start is not None for it in model.items], dtype=bool)[
                 cols["item"]
             ]
             order = np.lexsort(
@@ -185,32 +181,32 @@ class Evaluator:
         nbytes: np.ndarray,
         repeat: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        item, slot, m = self.model["items"][i], self.model["items"][i]["slots"][k], len(ranks)
-        start = item["loop_start"] if item["loop_start"] is not None else item["order"]
+        item, slot, m = self.model.items[i], self.model.items[i].slots[k], len(ranks)
+        start = item.loop_start if item.loop_start is not None else item.order
 
         def full(v: float) -> np.ndarray:
             return np.full(m, v, dtype=np.int64)
 
         # completions belong to no communicator
         comm = self.comms.ids(
-            _WORLD if "follows" in slot["count"] else slot["place"] or _WORLD, ranks
+            _WORLD if slot.count.follows is not None else slot.place or _WORLD, ranks
         )
         root = full(-1)
-        law = slot["root"]
-        if law is not None and "expr" in law:
-            place = evaluate_int(law["expr"], env_of(self.grid, ranks, peer, stage, turn))
+        law = slot.root
+        if law is not None and law.expr is not None:
+            place = evaluate_int(law.expr, env_of(self.grid, ranks, peer, stage, turn))
             root = self.comms.member(comm, np.broadcast_to(place, (m,)))
         elif law is not None:
-            at = self.comms.sizes(comm) // 2 if law.get("half") else full(law["index"])
+            at = self.comms.sizes(comm) // 2 if law.half else full(law.index or 0)
             root = self.comms.member(comm, at, beyond=0)
-        work = np.full(m, float(WorkLaw.from_json(slot["work"]).value(self.grid.n)))
+        work = np.full(m, float(slot.work.value(self.grid.n)))
         return {
             "rank": ranks,
             "item": full(i),
             "slot": full(k),
             "stage": stage,
-            "phase": full(item["phase"]),
-            "order": full(item["order"]),
+            "phase": full(item.phase),
+            "order": full(item.order),
             "key": full(start),
             "peer": full(-1) if peer is None else peer,
             "nbytes": nbytes,
@@ -221,19 +217,16 @@ class Evaluator:
             "turn": full(turn),
         }
 
-    def _cells(
-        self, slot: dict[str, Any], some: GridAt
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _cells(self, slot: Slot, some: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return rank, stage and partner of all (stage, rank) that take part, stage by stage."""
-        plain = [a for a in slot["guard"] if a[0] in RANK_ATOMS]
+        guard = slot.guard or []
+        plain = [a for a in guard if a[0] in RANK_ATOMS]
         if plain and some.ranks is not None:  # most slots are of few ranks: partners of those only
             some = some.only(some.r[eval_guard(plain, some)])
         none = np.zeros(0, dtype=np.int64)
-        relation = slot["relation"]
+        relation = slot.relation
         if relation is None:
-            there = eval_guard(slot["guard"], some) & (
-                self.comms.ids(slot["place"] or _WORLD, some.r) >= 0
-            )
+            there = eval_guard(guard, some) & (self.comms.ids(slot.place or _WORLD, some.r) >= 0)
             ranks = some.r[there]
             return ranks, np.zeros(len(ranks), dtype=np.int64), None
         if not some.size:
@@ -241,7 +234,7 @@ class Evaluator:
         table = partners(relation, some)
         found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(none, none, none)]
         for s in range(len(table)):
-            mask = eval_guard(slot["guard"], at_stage(relation, some, s, len(table)), table[s])
+            mask = eval_guard(guard, at_stage(relation, some, s, len(table)), table[s])
             if mask.any():
                 found.append(
                     (some.r[mask], np.full(int(mask.sum()), s, dtype=np.int64), table[s][mask])
@@ -250,8 +243,8 @@ class Evaluator:
         return ranks, stage, peer
 
     def _slot_rows(self, i: int, k: int, some: GridAt) -> list[dict[str, np.ndarray]]:
-        slot = self.model["items"][i]["slots"][k]
-        shared = "total" in slot["count"] and some.ranks is not None  # among all ranks
+        slot = self.model.items[i].slots[k]
+        shared = slot.count.total is not None and some.ranks is not None  # among all ranks
         ranks, stage, peers = self._cells(slot, self.grid if shared else some)
         calls = count_of(slot, self.grid, ranks, peers, stage, (0, len(ranks)))
         if shared:
@@ -260,7 +253,7 @@ class Evaluator:
             peers = peers[mine] if peers is not None else None
         out = []
         env = env_of(self.grid, ranks, peers, stage)
-        for t, has, place in turns_at(slot.get("turns"), env, len(ranks)):
+        for t, has, place in turns_at(slot.turns, env, len(ranks)):
             repeat = share(calls[has], place)
             has, repeat = has[repeat > 0], repeat[repeat > 0]
             if not len(has):
@@ -273,9 +266,9 @@ class Evaluator:
     def _completion_rows(
         self, i: int, k: int, some: GridAt, total: np.ndarray
     ) -> list[dict[str, np.ndarray]]:
-        slot = self.model["items"][i]["slots"][k]
-        factor = slot["count"]["factor"]
-        repeat = np.rint(total * factor[0] / factor[1]).astype(np.int64)
+        slot = self.model.items[i].slots[k]
+        times, per = slot.count.factor or (1, 1)
+        repeat = np.rint(total * times / per).astype(np.int64)
         there = np.flatnonzero(repeat > 0)
         if not len(there):
             return []
@@ -296,12 +289,11 @@ class Evaluator:
 
     def _spread(self, part: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
         """Give a completion inside a loop over stages its own row per stage."""
-        item = self.model["items"][int(part["item"][0])]
-        family = item.get("stages_of")
-        if family is None:
+        item = self.model.items[int(part["item"][0])]
+        relation = None if item.stages_of is None else self.model.items[item.stages_of].relation
+        if relation is None:
             return [part]
-        one = self.grid.only(np.zeros(1, dtype=np.int64))
-        stages = len(partners(self.model["items"][family]["slots"][0]["relation"], one))
+        stages = len(partners(relation, self.grid.only(np.zeros(1, dtype=np.int64))))
         uneven = part["repeat"] % max(stages, 1) != 0
         if stages < 2 or uneven.all():
             return [part]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.characterize.structure import structure
+from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
@@ -15,23 +15,26 @@ from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
 from p3s.model.aside import Aside
 from p3s.model.compare import compare
-from p3s.model.evaluate import Model, generate
+from p3s.model.evaluate import generate
+from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
 from p3s.model.grid.check import misled, settled
 from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.growth import growth
-from p3s.model.judge import judge_items, judge_weights, phase_key, shares
-from p3s.model.measured import add_measured
+from p3s.model.judge import judged_items, judged_weights, phase_key, shares
+from p3s.model.measured import with_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.order.fit import fit_order
 from p3s.model.order.turns import with_turns
 from p3s.model.partners.irregular import sample_relation
 from p3s.model.partners.items import empty_rows, items_of
-from p3s.model.sizes.amounts import fit_amounts
+from p3s.model.reasons import Code, Reason, Verdict
+from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
-from p3s.model.sizes.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
+from p3s.model.sizes.slots import Observed, fit_item, sample_slot
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -43,13 +46,33 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.work.segments import fit_phase_work
-from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
+from p3s.model.types import (
+    Agreement,
+    Dropped,
+    GridRule,
+    HoldOut,
+    Item,
+    Model,
+    NotModelled,
+    Phase,
+    Slot,
+    Tracing,
+)
+from p3s.model.work.segments import with_phase_work
+from p3s.serialise import from_data, to_data
+from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
 #: Share of a node's messages without a rule from which on all are taken for a sample.
 LOOSE_SHARE = 0.3
-Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """An item with what was traced of it."""
+
+    item: Item
+    seen: Observed
 
 
 def fit_model(
@@ -76,61 +99,73 @@ def fit_model(
     tree = structure(tables)
     tables = with_turns(tables, tree)
     nodes, choice, split = _nodes_on_grid(tables, known or None)
-    work = _items(nodes, choice, tables)
     unmodelled = _sum_ops(tables)
-    _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
-    work = _with_samples(work, nodes, tables, unmodelled)
-    entries = [entry for entry, _ in work]
-    fit_amounts(entries, {n: g.dims for n, g in choice.grids.items()})
-    _follow_posts(entries, work, counts)
-    of_node = items_of_nodes(tree, entries, tables, choice.grids, split)
-    for entry in entries:
-        entry.update(phase=0, order=0, loop_start=None)
-    phases = phases_of(tree, of_node, entries, choice.grids)
-    for phase in phases:
-        phase["name"] = _phase_name(phase, entries)
-    fit_phase_work(phases, entries, tables, choice.grids, split)
-    model: Model = {
-        "schema": "p3s.model",
-        "schema_version": 1,
-        "counts": counts,
-        "grid": {
-            "family": choice.family.to_json(),
-            "text": choice.family.text(),
-            "dims": {str(n): list(g.dims) for n, g in choice.grids.items()},
-            "cart": bool(cart_grids(tables)[0]),
-            "considered": [[t, c] for t, c in choice.others],
-            **({"stated": known.to_json()} if known else {}),
-        },
-        "tag_splits": [[s, o, v] for (s, o), v in sorted(split.items())],
-        "items": entries,
-        "phases": phases,
-        "work_unit": work_unit,
-        "work_units": {str(t.np): t.work_unit for t in tables},
-        "tracing": {str(t.np): t.tracing for t in tables},
-        "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
-        "unmodelled_ops": unmodelled,
-        "not_modelled": unmodelled_calls(tables),
-        "first_seen": _first_seen(nodes),
-        "growth": growth(tables, entries),
-    }
-    powers = choice.family.kind == "power2" or any(
-        e["relation"] is not None
-        and e["relation"]["kind"] == "xor"
-        and e["relation"].get("axis") is None
-        and "fold" not in e["relation"]
-        for e in entries
+    drafts = _drafts(nodes, choice, tables)
+    drafts = _with_slots(drafts, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+    drafts = _with_samples(drafts, nodes, tables, unmodelled)
+    drafts = _with_means(drafts, choice)
+    seen = [d.seen for d in drafts]
+    items = follow_posts([d.item for d in drafts], seen, counts)
+    of_node = items_of_nodes(tree, items, tables, choice.grids, split)
+    items, phases = phases_of(tree, of_node, items, choice.grids)
+    phases = with_phase_work(phases, items, tables, choice.grids, split)
+    phases = judge_trips(phases, items, tables, choice.grids, split)
+    model = Model(
+        counts=tuple(counts),
+        grid=_grid_rule(choice, tables, known),
+        tag_splits=tuple((s, o, v) for (s, o), v in sorted(split.items())),
+        items=tuple(items),
+        phases=tuple(phases),
+        work_unit=work_unit,
+        work_units={str(t.np): t.work_unit for t in tables},
+        tracing={str(t.np): from_data(Tracing, t.tracing) for t in tables},
+        sites={k: tuple(v) for t in tables for k, v in t.sites.items()},
+        unmodelled_ops=unmodelled,
+        not_modelled=tuple(from_data(NotModelled, row) for row in unmodelled_calls(tables)),
+        first_seen=_first_seen(nodes),
+        growth=growth(tables, items),
+        admissible=admissible.learn(
+            counts, failed, bool(cart_grids(tables)[0]), _powers_only(choice, items)
+        ),
+        order=None,
+        holdout=None,
+        shares={},
+        next=(),
     )
-    model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"], powers)
-    judge_trips(phases, entries, tables, choice.grids, split)
     for where, count in sorted((trips or {}).items()):
-        _state_trips(model, work, resolve(model, where), count)
-    model["order"] = fit_order(
-        model, tables, tree, {n: generate(as_traced(model, n), n) for n in counts}, choice.grids
+        model = _with_trips(model, seen, resolve(model, where), count)
+    model = _with_order(model, tables, tree, choice)
+    model = follow_counts(model)
+    return replace(model, items=judged_items(model, tables))
+
+
+def _grid_rule(
+    choice: GridChoice, tables: Sequence[PointTable], known: Statement | None
+) -> GridRule:
+    return GridRule(
+        family=choice.family,
+        text=choice.family.text(),
+        dims={str(n): tuple(g.dims) for n, g in choice.grids.items()},
+        cart=bool(cart_grids(tables)[0]),
+        considered=tuple((text, cost) for text, cost in choice.others),
+        stated=known or None,
     )
-    follow_counts(model)
-    judge_items(model, tables)
-    return model
+
+
+def _powers_only(choice: GridChoice, items: Sequence[Item]) -> bool:
+    """Tell whether partners are there at powers of two only."""
+    return choice.family.kind == "power2" or any(
+        rel is not None and rel["kind"] == "xor" and rel.get("axis") is None and "fold" not in rel
+        for rel in (item.relation for item in items)
+    )
+
+
+def _with_order(
+    model: Model, tables: Sequence[PointTable], tree: Structure, choice: GridChoice
+) -> Model:
+    rows = {t.np: generate(as_traced(model, t.np), t.np) for t in tables}
+    order, items = fit_order(model, tables, tree, rows, choice.grids)
+    return replace(model, order=order, items=items)
 
 
 def _work_unit(tables: Sequence[PointTable]) -> str:
@@ -162,114 +197,154 @@ def _nodes_on_grid(
     return nodes, choice, split
 
 
-def _items(
+def _drafts(
     nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTable]
-) -> list[tuple[Entry, Item]]:
-    """Return every item with its entry in the model, slots still to come."""
+) -> list[_Draft]:
+    """Return every item, slots still to come."""
     return [
-        (
-            {
-                "node": index,
-                "site": node.site,
-                "op": node.op,
-                "kind": node.kind,
-                "tag": node.tag,
-                "tag_value": _tag_value(node, tables),
-                "relation": item.relation,
-                "place": item.place,
-                "notes": item.notes,
-            },
-            item,
+        _Draft(
+            Item(
+                node=index,
+                site=node.site,
+                op=node.op,
+                kind=node.kind,
+                tag=node.tag,
+                tag_value=_tag_value(node, tables),
+                relation=seen.relation,
+                place=seen.place,
+                notes=tuple(seen.notes),
+                slots=(),
+            ),
+            seen,
         )
         for index, node in enumerate(nodes)
-        for item in items_of(node, index, choice, tables)
+        for seen in items_of(node, index, choice, tables)
     ]
 
 
-def _fit_items(
-    work: Sequence[tuple[Entry, Item]],
+def _with_slots(
+    drafts: Sequence[_Draft],
     counts: Sequence[int],
     tables: Sequence[PointTable],
     pool: ExtentPool,
     unmodelled: Mapping[str, int],
-) -> None:
-    """Fit the slots of all items.
+) -> list[_Draft]:
+    """Return the items with their slots.
 
     Items seen at many counts determine extents best; the others choose among those found, and
     what their sizes left open is decided again when all extents are known.
     """
     varying = {v for t in tables for v in t.moved}
-    ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
-    for entry, item in (*ranked, *ranked):
-        if "slots" in entry and not any(s["elements"].get("open") for s in entry["slots"]):
+    ranked = sorted(range(len(drafts)), key=lambda k: _spread(drafts[k].seen, counts), reverse=True)
+    slots: dict[int, tuple[Slot, ...]] = {}
+    for k in (*ranked, *ranked):
+        if k in slots and not any(s.elements.open for s in slots[k]):
             continue
-        entry["slots"] = fit_item(
-            item, list(counts), pool, f"{entry['site']}:{entry['op']}" in varying
-        )
-    for entry, item in work:
-        why = None
-        if entry["op"] in unmodelled:
-            why = "this kind of operation is not modelled"
-        elif entry["kind"] in (SEND, RECV) and item.relation is None:
-            why = "no rule found for the partners"
-        elif item.place is not None and item.place["kind"] == "odd":
-            why = "no rule found for the communicator's members"
-        for slot in entry["slots"]:
-            if why is not None:
-                slot["guard"] = None
-                slot["why"].append(why)
-            if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
-                slot["why"] = [w for w in slot["why"] if w not in (EVEN, OPEN, NO_SIZE)]
+        call = f"{drafts[k].item.site}:{drafts[k].item.op}"
+        slots[k] = tuple(fit_item(drafts[k].seen, list(counts), pool, call in varying))
+    return [
+        replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))
+        for k, d in enumerate(drafts)
+    ]
+
+
+def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> tuple[Slot, ...]:
+    """Return the slots of an item; without a guard where the item has no rule at all."""
+    if item.kind == COMPLETION:  # how many requests a call completes is no message
+        slots = [replace(s, why=tuple(w for w in s.why if w.code not in _OF_SIZES)) for s in slots]
+    why = None
+    if item.op in unmodelled:
+        why = Code.NOT_MODELLED
+    elif item.kind in (SEND, RECV) and item.relation is None:
+        why = Code.NO_PARTNERS
+    elif item.place is not None and item.place["kind"] == "odd":
+        why = Code.NO_MEMBERS
+    if why is None:
+        return tuple(slots)
+    return tuple(replace(s, guard=None, why=(*s.why, Reason(why))) for s in slots)
+
+
+#: What is open about sizes.
+_OF_SIZES = (Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.NO_SIZE)
 
 
 def _with_samples(
-    work: Sequence[tuple[Entry, Item]],
+    drafts: Sequence[_Draft],
     nodes: Sequence[Node],
     tables: Sequence[PointTable],
     unmodelled: Mapping[str, int],
-) -> list[tuple[Entry, Item]]:
+) -> list[_Draft]:
     """Let a sample stand for all partners of a node whose messages mostly have no rule."""
     counts = [t.np for t in tables]
     moved = {v for t in tables for v in t.moved}
-    by_node: dict[int, list[tuple[Entry, Item]]] = {}
-    for entry, item in work:
-        by_node.setdefault(entry["node"], []).append((entry, item))
-    out: list[tuple[Entry, Item]] = []
+    by_node: dict[int, list[_Draft]] = {}
+    for draft in drafts:
+        by_node.setdefault(draft.item.node, []).append(draft)
+    out: list[_Draft] = []
     for k, mine in by_node.items():
-        entry, item = mine[0]
+        item, seen = mine[0].item, mine[0].seen
         sample = None
         if (
-            entry["kind"] in (SEND, RECV)
-            and entry["op"] not in unmodelled
-            and f"{entry['site']}:{entry['op']}" not in moved
+            item.kind in (SEND, RECV)
+            and item.op not in unmodelled
+            and f"{item.site}:{item.op}" not in moved
         ):
-            rows = nodes[k].rows
-            loose = [
-                sum(int(i.rows[n].count.sum()) for n in counts)
-                for e, i in mine
-                if any(s["guard"] is None for s in e["slots"])
-            ]
-            if sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in rows.values()):
-                sample = sample_relation(
-                    {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in rows.items()},
-                    entry["kind"] == SEND,
-                )
+            sample = _sample(nodes[k], mine, counts, item.kind == SEND)
         if sample is None:
             out += mine
             continue
-        one = Item(
+        rows = nodes[k].rows
+        one = Observed(
             {n: r for n in counts for r in [rows.get(n, empty_rows())]},
             {n: np.zeros(len(rows[n].rank) if n in rows else 0, dtype=np.int64) for n in counts},
             None,
             {n: np.ones((1, n), dtype=bool) for n in counts},
-            item.grids,
+            seen.grids,
             sample,
-            item.place,
+            seen.place,
         )
-        out.append(
-            ({**entry, "relation": sample, "notes": [], "slots": [sample_slot(one, counts)]}, one)
-        )
+        slots = (sample_slot(one, counts),)
+        out.append(_Draft(replace(item, relation=sample, notes=(), slots=slots), one))
     return out
+
+
+def _sample(
+    node: Node, drafts: Sequence[_Draft], counts: Sequence[int], sends: bool
+) -> dict[str, object] | None:
+    """Return the sample that stands for a node's partners, None where most have a rule."""
+    loose = [
+        sum(int(d.seen.rows[n].count.sum()) for n in counts)
+        for d in drafts
+        if any(s.guard is None for s in d.item.slots)
+    ]
+    if sum(loose) <= LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values()):
+        return None
+    return sample_relation(
+        {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in node.rows.items()}, sends
+    )
+
+
+def _with_means(drafts: Sequence[_Draft], choice: GridChoice) -> list[_Draft]:
+    """Return the items with laws of the mean for sizes that have no equation."""
+    sizes = {
+        (i, k): (slot.elements, alike(d.item, i, k))
+        for i, d in enumerate(drafts)
+        for k, slot in enumerate(d.item.slots)
+    }
+    fitted = fit_amounts(sizes, {n: g.dims for n, g in choice.grids.items()})
+    return [
+        replace(
+            d,
+            item=replace(
+                d.item,
+                slots=tuple(
+                    replace(s, elements=fitted.get((i, k), s.elements))
+                    for k, s in enumerate(d.item.slots)
+                ),
+            ),
+        )
+        for i, d in enumerate(drafts)
+    ]
 
 
 def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
@@ -282,10 +357,10 @@ def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
     return tags.pop() if len(tags) == 1 else -1
 
 
-def _spread(item: Item, counts: Sequence[int]) -> tuple[int, int]:
-    seen = [n for n in counts if len(item.rows[n].rank)]
-    sizes = {int(b) for n in seen for b in np.unique(item.rows[n].nbytes)}
-    return (len(seen), len(sizes))
+def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
+    there = [n for n in counts if len(seen.rows[n].rank)]
+    sizes = {int(b) for n in there for b in np.unique(seen.rows[n].nbytes)}
+    return (len(there), len(sizes))
 
 
 def _first_seen(nodes: Sequence[Node]) -> dict[str, int]:
@@ -302,117 +377,55 @@ def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:
     return out
 
 
-def _state_trips(model: Model, work: Sequence[tuple[Entry, Item]], k: int, trips: int) -> None:
-    """Give a loop the number of iterations that the user states, and all inside it in
-    proportion."""
-    phases, turns = model["phases"], dict(model["phases"][k]["weight_points"])
-    grids = {n: item.grids[n] for _, item in work[:1] for n in item.grids}
-    for i in subtree_items(phases, k):
-        entry, item = work[i]
-        once = per_turn(item, turns)
+# ---- iterations that the user states -----------------------------------------------------------
+def _with_trips(model: Model, seen: Sequence[Observed], k: int, trips: int) -> Model:
+    """Return the model with the iterations that the user states for a loop.
+
+    All inside it is in proportion.
+    """
+    turns = dict(model.phases[k].weight_points)
+    grids = {n: each.grids[n] for each in seen[:1] for n in each.grids}
+    inside = subtree_items(model.phases, k)
+    items = list(model.items)
+    for i in inside:
+        once = per_turn(seen[i], turns)
         if once is not None and all(
-            s["guard"] is not None and "follows" not in s["count"] for s in entry["slots"]
+            s.guard is not None and s.count.follows is None for s in items[i].slots
         ):
-            entry["slots"] = stated(fit_item(once, model["counts"], ExtentPool(), False), trips)
-    for phase in phases:
-        points = phase["weight_points"]
-        if phase["phase"] != k and not set(phase["items"]) <= set(subtree_items(phases, k)):
-            continue
-        if not phase["items"] or any(n not in turns for n, _ in points):
-            continue
-        work_points = [[n, v * trips / turns[n]] for n, v in phase["work"].get("points", [])]
-        phase["work"].update(
-            points=work_points,
-            law=fit_work([n for n, _ in work_points], [v for _, v in work_points]).to_json(),
-        )
-        if phase["phase"] != k and all(v % turns[n] == 0 for n, v in points):
-            law = weight_law([n for n, _ in points], [v // turns[n] for n, v in points], grids)
-            if "expr" in law:
-                phase["weight"] = {**law, "expr": mul(num(trips), law["expr"])}
-                phase.pop("trips", None)
-    state(phases[k], trips)
+            slots = fit_item(once, list(model.counts), ExtentPool(), False)
+            items[i] = replace(items[i], slots=stated(slots, trips))
+    phases = [_in_proportion(p, k, inside, turns, trips, grids) for p in model.phases]
+    phases[k] = state(phases[k], trips)
+    return replace(model, items=tuple(items), phases=tuple(phases))
 
 
-def _follow_posts(
-    entries: Sequence[dict[str, Any]],
-    work: Sequence[tuple[dict[str, Any], Item]],
-    counts: Sequence[int],
-) -> None:
-    """Completions whose number has no law of its own: as often as requests were posted."""
-    posts = [
-        k
-        for k, e in enumerate(entries)
-        if leaves_request(e["op"])
-        or (
-            e["kind"] in (SEND, RECV)
-            and e["op"] not in HALF_OF_ONE
-            and e["op"].startswith(("MPI_I", "MPI_Send_init", "MPI_Recv_init"))
-        )
-    ]
-    if not posts:
-        return
-
-    def totals(k: int) -> dict[int, np.ndarray]:
-        item = work[k][1]
-        return {
-            n: np.bincount(item.rows[n].rank, weights=item.rows[n].count, minlength=n)
-            for n in counts
-        }
-
-    cache = {k: totals(k) for k in posts}
-    nodes: dict[int, list[int]] = {}
-    for k in posts:
-        nodes.setdefault(entries[k]["node"], []).append(k)
-    groups = [
-        *nodes.values(),
-        [k for k in posts if entries[k]["kind"] == SEND],
-        [k for k in posts if entries[k]["kind"] == RECV],
-        [k for k in posts if entries[k]["kind"] == COLLECTIVE],
-        [k for k in posts if entries[k]["kind"] != COLLECTIVE],
-        posts,
-    ]
-    for a in nodes.values():
-        for b in nodes.values():
-            if entries[a[0]]["kind"] == RECV and entries[b[0]]["kind"] == SEND:
-                groups.append(a + b)
-    for k, entry in enumerate(entries):
-        if entry["kind"] != COMPLETION:
-            continue
-        slot = entry["slots"][0]
-        if (
-            len(entry["slots"]) == 1
-            and slot["guard"] is not None
-            and slot["count"].get("expr", [""])[0] == "num"
-        ):
-            continue
-        mine = totals(k)
-        for group in groups:
-            sums = {n: sum(cache[j][n] for j in group) for n in counts}
-            ratio = [(int(mine[n].sum()), int(np.sum(sums[n]))) for n in counts]
-            num, den = max(ratio, key=lambda x: x[1])
-            if den and num and all(np.array_equal(mine[n] * den, sums[n] * num) for n in counts):
-                g = int(np.gcd(num, den))
-                if den // g > 64:
-                    continue
-                slot = _merged_completion(entry["slots"])
-                slot["guard"] = []
-                slot["count"] = {"follows": list(group), "factor": [num // g, den // g]}
-                slot["why"] = []
-                entry["slots"] = [slot]
-                break
+def _in_proportion(
+    phase: Phase,
+    k: int,
+    inside: Sequence[int],
+    turns: Mapping[int, int],
+    trips: int,
+    grids: Mapping[int, GridAt],
+) -> Phase:
+    """Return a phase in or below one whose iterations are stated, its work and weight with them."""
+    points = phase.weight_points
+    if phase.phase != k and not set(phase.items) <= set(inside):
+        return phase
+    if not phase.items or any(n not in turns for n, _ in points):
+        return phase
+    work = tuple((n, v * trips / turns[n]) for n, v in phase.work.points)
+    law = fit_work([n for n, _ in work], [v for _, v in work])
+    phase = replace(phase, work=replace(phase.work, points=work, law=law))
+    if phase.phase == k or any(v % turns[n] for n, v in points):
+        return phase
+    weight = weight_law([n for n, _ in points], [v // turns[n] for n, v in points], grids)
+    if weight.expr is None:
+        return phase
+    return replace(phase, weight=replace(weight, expr=mul(num(trips), weight.expr)), trips=None)
 
 
-def _merged_completion(slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Keep one slot of a completion; how many requests one call completes becomes a mean."""
-    return dict(slots[0])
-
-
-def _phase_name(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> str:
-    if phase["parent"] is None:
-        return "outside loops"
-    ops = list(dict.fromkeys(items[i]["op"].removeprefix("MPI_") for i in phase["items"]))
-    ops = [o for o in ops if o != "Sendrecv_recv"]
-    return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
+# ---- held out ----------------------------------------------------------------------------------
+Missed = set[tuple[str, str, int | None]]
 
 
 def hold_out(
@@ -420,49 +433,37 @@ def hold_out(
     typed: Collection[int] = (),
     trips: Mapping[str, int] | None = None,
     known: Statement | None = None,
-) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
+) -> tuple[HoldOut, Missed]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
     tables = sorted(tables, key=lambda t: t.np)
     model = fit_model(tables[:-1], typed, trips=trips, known=known)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
-        return {"n": tables[-1].np, "possible": False, "why": str(err)}, set()
-    items = model["items"]
+        return HoldOut(tables[-1].np, False, str(err)), set()
+    items = model.items
     # A mean that happens to round to the right number has not shown a rule.
-    bare = [
-        i
-        for i, it in enumerate(items)
-        if any(
-            "expr" not in law and "follows" not in law
-            for s in it["slots"]
-            for law in ((s["count"],) if it["kind"] == COMPLETION else (s["count"], s["elements"]))
-        )
-    ]
-    missed = {
-        (items[i]["site"], items[i]["op"], items[i]["tag"]) for i in (*result["items_wrong"], *bare)
-    }
-    for site in result["unseen_sites"]:
-        missed.add((site, "", None))
-    result["weights_missed"] = [
-        phase_key(model["phases"][w["phase"]], items)
-        for w in result["weights"]["each"]
-        if w["true"] != w["predicted"]
-    ]
-    result["phases_seen"] = [phase_key(p, items) for p in model["phases"]]
-    result["possible"] = True
-    return result, missed
+    bare = [i for i, it in enumerate(items) if any(_without_equation(it, s) for s in it.slots)]
+    missed: Missed = {items[i].key for i in (*result.items_wrong, *bare)}
+    missed |= {(site, "", None) for site in result.unseen_sites}
+    report = HoldOut(
+        n=tables[-1].np,
+        possible=True,
+        comparison=result,
+        weights_missed=tuple(
+            phase_key(model.phases[w.phase], items)
+            for w in result.weights.each
+            if w.true != w.predicted
+        ),
+        phases_seen=tuple(phase_key(p, items) for p in model.phases),
+    )
+    return report, missed
 
 
-def _held_out(
-    tables: Sequence[PointTable],
-    typed: Collection[int],
-    trips: Mapping[str, int] | None = None,
-    known: Statement | None = None,
-) -> dict[str, Any]:
-    """Return :func:`hold_out` as plain data."""
-    report, missed = hold_out(tables, typed, trips, known)
-    return {"report": report, "missed": sorted(missed, key=repr)}
+def _without_equation(item: Item, slot: Slot) -> bool:
+    """Tell whether the number or the size of a slot is a mean."""
+    number = slot.count.expr is None and slot.count.follows is None
+    return number or (item.kind != COMPLETION and slot.elements.expr is None)
 
 
 def build_model(
@@ -485,57 +486,69 @@ def build_model(
     wanted = holdout and len(tables) > MIN_COUNTS
     said = known
     known, dropped = settled(tables, known)
-    aside = Aside(lambda: _held_out(tables, typed, known=known)) if wanted and not trips else None
+    aside = None
+    if wanted and not trips:
+        aside = Aside(lambda: _as_data(*hold_out(tables, typed, known=known)))
     model = fit_model(tables, typed, failed, trips, known)
-    model["holdout"] = None
     if wanted:
         turns = _turns_at_last(model, trips or {})
-        found = aside.result() if aside is not None else _held_out(tables, typed, turns, known)
-        why = (
-            misled(model, found["report"], lambda: _held_out(tables, typed, turns)["report"])
-            if known
-            else ""
+        report, missed = (
+            _of_data(aside.result()) if aside is not None else hold_out(tables, typed, turns, known)
         )
+        why = misled(model, report, lambda: hold_out(tables, typed, turns)[0]) if known else ""
         if known and why:
             if known.by_user:
                 raise Contradiction(why)
             model = build_model(tables, holdout, typed, failed, trips)
-            model["grid"]["dropped"] = {"said": known.to_json(), "why": why}
-            return model
-        _take_hold_out(model, found)
+            return replace(model, grid=replace(model.grid, dropped=Dropped(known, why)))
+        model = _with_hold_out(model, report, missed)
     if said and dropped:
-        model["grid"]["dropped"] = {"said": said.to_json(), "why": dropped}
-    judge_weights(model)
-    model["shares"] = shares(model, max(tables, key=lambda t: t.np))
-    add_measured(model, tables)
-    model["next"] = next_counts(model)
-    return model
+        model = replace(model, grid=replace(model.grid, dropped=Dropped(said, dropped)))
+    model = replace(
+        model,
+        phases=judged_weights(model),
+        shares=shares(model, max(tables, key=lambda t: t.np)),
+        items=with_measured(model, tables),
+    )
+    return replace(model, next=next_counts(model))
+
+
+def _as_data(report: HoldOut, missed: Missed) -> dict[str, object]:
+    return {"report": to_data(report), "missed": sorted(missed, key=repr)}
+
+
+def _of_data(data: Mapping[str, object]) -> tuple[HoldOut, Missed]:
+    missed = from_data(tuple[tuple[str, str, int | None], ...], data["missed"])
+    return from_data(HoldOut, data["report"]), set(missed)
 
 
 def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:
     """Return the iterations that loops with stated iterations had at the largest count, by their
     names."""
-    last = max(model["counts"])
+    last = max(model.counts)
     return {
-        where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
+        where: dict(model.phases[resolve(model, where)].weight_points).get(last, 0)
         for where in trips
     }
 
 
-def _take_hold_out(model: Model, found: Mapping[str, Any]) -> None:
-    """Put the hold-out into the model; what it missed is no longer exact."""
-    report = model["holdout"] = found["report"]
-    missed = {(site, op, tag) for site, op, tag in found["missed"]}
-    agreed = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
-    for item in model["items"]:
-        key = (item["site"], item["op"], item["tag"])
-        met = key not in missed and (item["site"], "", None) not in missed
-        if report["possible"]:
-            item["met_holdout"] = met
-        if key in agreed:
-            item["holdout"] = {
-                k: v for k, v in agreed[key].items() if k not in ("site", "op", "tag")
-            }
-        if item["verdict"] == "exact" and not met:
-            item["verdict"] = "fitted"
-            item["why"] = [*item["why"], "the fit without the largest count missed it"]
+def _with_hold_out(model: Model, report: HoldOut, missed: Missed) -> Model:
+    """Return the model with the hold-out in it; what that missed is no longer exact."""
+    slots = report.comparison.slots if report.comparison is not None else ()
+    agreed = {
+        (s.site, s.op, s.tag): Agreement(
+            s.true, s.predicted, s.equal, s.true_bytes, s.predicted_bytes
+        )
+        for s in slots
+    }
+    items = []
+    for item in model.items:
+        met = item.key not in missed and (item.site, "", None) not in missed
+        item = replace(
+            item, met_holdout=met if report.possible else None, holdout=agreed.get(item.key)
+        )
+        if item.verdict == Verdict.EXACT and not met:
+            why = (*item.why, Reason(Code.MISSED_HOLDOUT))
+            item = replace(item, verdict=Verdict.FITTED, why=why)
+        items.append(item)
+    return replace(model, holdout=report, items=tuple(items))

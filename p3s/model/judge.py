@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,27 @@ from p3s.errors import P3SError
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong
-from p3s.model.evaluate import Model, generate, model_grid
+from p3s.model.evaluate import generate, model_grid
 from p3s.model.grid import admissible
-from p3s.model.nextcount import DIRECTION
 from p3s.model.partners.irregular import sampled
-from p3s.model.sizes.slots import EVEN, OPEN, ROOT
+from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
+from p3s.model.types import Item, Model, Phase, Relation, Share, Slot
 from p3s.trace.ops import COMPLETION
 
-VERDICTS = ("exact", "fitted", "statistical", "ambiguous", "not seen", "unknown")
-
+#: The verdict of a weight that the user states.
+STATED = "stated"
+#: What is open because several rules meet all traced counts; what was seen too seldom.
+_OPEN = (Code.DIRECTION, Code.REMAINDER_OPEN, Code.CUT_OPEN)
+_SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
 
 #: Operations that post a request, as their names begin.
 _POSTS = ("MPI_I", "MPI_Send_init", "MPI_Recv_init")
 
 
-def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
-    """Give every item its verdict from what the model reproduces at the traced counts."""
+def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]:
+    """Return the items with verdicts, from what the model reproduces at the traced counts."""
     wrong: set[int] = set()
     values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for t in tables:
@@ -43,57 +47,76 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
             sizes.add(size)
             counts.add(times)
     widest = [max(g) for g in zip(*(model_grid(model, t.np).dims for t in tables), strict=True)]
-    for i, item in enumerate(model["items"]):
-        slots = item["slots"]
-        if (narrow := _narrow(item["relation"], widest)) and not any(
-            w.startswith(DIRECTION) for w in item["notes"]
-        ):
-            item["notes"] = [*item["notes"], DIRECTION + ", ".join(map(str, narrow))]
-        seen = {n for s in slots for n in s["seen"]}
-        why = [w for s in slots for w in s["why"]] + item["notes"]
-        if any(s["guard"] is None for s in slots):
-            verdict = "unknown"
-        elif (
-            any(
-                "stat" in s["count"]
-                or "total" in s["count"]
-                or ("stat" in s["elements"] and item["kind"] != COMPLETION)
-                for s in slots
-            )
-            or ROOT in why
-            or sampled(item["relation"])
-        ):
-            verdict = "statistical"
-        elif any("direction open" in w or w in (EVEN, OPEN) for w in why):
-            verdict = "ambiguous"
-        elif any(a[0] == "above" for s in slots for a in s["guard"]):
-            verdict = "not seen"
-        elif i in wrong:
-            verdict = "fitted"
-            why.append("not reproduced at every traced count")
-        elif len(seen) < 2 and len(tables) > 1:
-            verdict = "ambiguous"
-            why.append("seen at one count only")
-        elif len(seen) < min(3, len(tables)):
-            verdict = "fitted"  # what starts late is what most often goes on changing
-            why.append("seen at two counts only")
-        elif any(_parts_open(model, s) for s in slots):
-            verdict = "ambiguous"
-            why.append(EVEN)
-        elif any(_as_many(s, values.get((i, k), (set(), set()))) for k, s in enumerate(slots)):
-            verdict = "fitted"
-            why.append("as many numbers were fitted as different values were seen")
-        else:
-            verdict = "exact"
-        item["verdict"], item["why"] = verdict, sorted(set(why))
-    _judge_completions(model)
+    items = []
+    for i, item in enumerate(model.items):
+        if (narrow := _narrow(item.relation, widest)) and not _has(item.notes, Code.DIRECTION):
+            more = Reason(Code.DIRECTION, dims=tuple(narrow))
+            item = replace(item, notes=(*item.notes, more))
+        why = {w for s in item.slots for w in s.why} | set(item.notes)
+        seen = [values.get((i, k), (set(), set())) for k in range(len(item.slots))]
+        verdict, more_why = _verdict(model, item, why, i in wrong, seen, len(tables))
+        items.append(replace(item, verdict=verdict, why=in_order(why | more_why)))
+    return _judged_completions(items)
 
 
-def _parts_open(model: Model, slot: Mapping[str, Any]) -> bool:
+def _verdict(
+    model: Model,
+    item: Item,
+    why: set[Reason],
+    wrong: bool,
+    values: Sequence[tuple[set[int], set[int]]],
+    tables: int,
+) -> tuple[Verdict, set[Reason]]:
+    """Return the verdict of an item, and what else keeps it from being surer.
+
+    wrong: not reproduced at a traced count; values: per slot the sizes and numbers it has there.
+    """
+    slots = item.slots
+    seen = {n for s in slots for n in s.seen}
+    if any(s.guard is None for s in slots):
+        return Verdict.UNKNOWN, set()
+    if (
+        any(_a_mean(item, s) for s in slots)
+        or _has(why, Code.ROOT_VARIES)
+        or sampled(item.relation)
+    ):
+        return Verdict.STATISTICAL, set()
+    if _has(why, *_OPEN):
+        return Verdict.AMBIGUOUS, set()
+    if any(a[0] == "above" for s in slots for a in s.guard or ()):
+        return Verdict.NOT_SEEN, set()
+    if wrong:
+        return Verdict.FITTED, {Reason(Code.NOT_REPRODUCED)}
+    if len(seen) < 2 and tables > 1:
+        return Verdict.AMBIGUOUS, {Reason(Code.ONE_COUNT)}
+    if len(seen) < min(3, tables):
+        # what starts late is what most often goes on changing
+        return Verdict.FITTED, {Reason(Code.TWO_COUNTS)}
+    if any(_parts_open(model, s) for s in slots):
+        return Verdict.AMBIGUOUS, {Reason(Code.REMAINDER_OPEN)}
+    if any(_as_many(s, seen_values) for s, seen_values in zip(slots, values, strict=True)):
+        return Verdict.FITTED, {Reason(Code.AS_MANY_NUMBERS)}
+    return Verdict.EXACT, set()
+
+
+def _has(reasons: Iterable[Reason], *codes: Code) -> bool:
+    return any(reason.code in codes for reason in reasons)
+
+
+def _a_mean(item: Item, slot: Slot) -> bool:
+    """Tell whether a slot's number or size is a mean or a total, no value of its own."""
+    return (
+        slot.count.stat is not None
+        or slot.count.total is not None
+        or (slot.elements.stat is not None and item.kind != COMPLETION)
+    )
+
+
+def _parts_open(model: Model, slot: Slot) -> bool:
     """Tell whether a slot's size or number is a fraction at counts the program may run at."""
     return any(
-        "expr" in law and fraction_open(model, law["expr"])
-        for law in (slot["elements"], slot["count"])
+        expr is not None and fraction_open(model, expr)
+        for expr in (slot.elements.expr, slot.count.expr)
     )
 
 
@@ -104,11 +127,11 @@ def fraction_open(model: Model, expr: Expr) -> bool:
     """
     if not _divides(expr) or not symbols_of(expr) <= {"n", "p0", "p1", "p2", "p3"}:
         return False
-    known = model["admissible"]
-    if not known["sure"] and known["kind"] != "powers":  # counts may be the user's choice
-        known = {**known, "kind": "any"}
-    reach = 16 if known["kind"] == "powers" else 2
-    for n in admissible.candidates(known, reach * max(model["counts"]) + 1):
+    known = model.admissible
+    if not known.sure and known.kind != "powers":  # counts may be the user's choice
+        known = replace(known, kind="any")
+    reach = 16 if known.kind == "powers" else 2
+    for n in admissible.candidates(known, reach * max(model.counts) + 1):
         try:
             dims = model_grid(model, n).dims
         except P3SError:
@@ -128,7 +151,7 @@ def _divides(expr: Any) -> bool:
     return (expr[0] == "pow" and expr[2] < 0) or any(_divides(a) for a in expr[1:])
 
 
-def _narrow(relation: Mapping[str, Any] | None, widest: Sequence[int]) -> list[int]:
+def _narrow(relation: Relation | None, widest: Sequence[int]) -> list[int]:
     """Return the dimensions a relation moves along that never had more than two ranks.
 
     A shift either way, a mirror and an exchange are all the same there.
@@ -150,95 +173,95 @@ def _numbers(expr: Any) -> int:
     return sum(_numbers(a) for a in expr[1:] if isinstance(a, list))
 
 
-def _as_many(slot: Mapping[str, Any], seen: tuple[set[int], set[int]]) -> bool:
+def _as_many(slot: Slot, seen: tuple[set[int], set[int]]) -> bool:
     """Tell whether a slot's size or number has a law of no more values than fitted numbers."""
-    for law, distinct in ((slot["elements"], seen[0]), (slot["count"], seen[1])):
-        if "expr" in law and law["expr"][0] != "num":
-            free = max(law.get("free", 0), _numbers(law["expr"]))
+    for law, distinct in ((slot.elements, seen[0]), (slot.count, seen[1])):
+        if law.expr is not None and law.expr[0] != "num":
+            free = max(law.free or 0, _numbers(law.expr))
             if free > 1 and free >= len(distinct):
                 return True
     return False
 
 
-def _judge_completions(model: Model) -> None:
-    """How often requests are completed is no surer than how often they are posted."""
-    items = model["items"]
-    for item in items:
-        if item["kind"] != COMPLETION or item["verdict"] != "exact":
+def _judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items: how often requests are completed is no surer than how often posted."""
+    out = list(items)
+    for i, item in enumerate(out):
+        if item.kind != COMPLETION or item.verdict != Verdict.EXACT:
             continue
-        posts = {j for s in item["slots"] for j in s["count"].get("follows", ())} or {
+        posts = {j for s in item.slots for j in s.count.follows or ()} or {
             j
-            for j, other in enumerate(items)
-            if other["phase"] == item["phase"] and other["op"].startswith(_POSTS)
+            for j, other in enumerate(out)
+            if other.phase == item.phase and other.op.startswith(_POSTS)
         }
-        weak = [v for v in (_number_verdict(items[j]) for j in posts) if v != "exact"]
+        weak = [v for v in (_number_verdict(out[j]) for j in posts) if v != Verdict.EXACT]
         if weak:
-            item["verdict"] = max(weak, key=VERDICTS.index)
-            if item["verdict"] == "unknown":  # the completions themselves have a rule
-                item["verdict"] = "fitted"
-            item["why"] = sorted({*item["why"], "no surer than the requests it completes"})
+            verdict = max(weak, key=VERDICTS.index)
+            if verdict == Verdict.UNKNOWN:  # the completions themselves have a rule
+                verdict = Verdict.FITTED
+            why = in_order({*item.why, Reason(Code.LIKE_REQUESTS)})
+            out[i] = replace(item, verdict=verdict, why=why)
+    return tuple(out)
 
 
-def _number_verdict(item: Mapping[str, Any]) -> str:
+def _number_verdict(item: Item) -> Verdict:
     """Return how sure it is how often an item happens on which rank, whatever its size."""
-    verdict: str = item["verdict"]
-    if verdict == "statistical" and not any(
-        "stat" in s["count"] or "total" in s["count"] for s in item["slots"]
+    if item.verdict == Verdict.STATISTICAL and not any(
+        s.count.stat is not None or s.count.total is not None for s in item.slots
     ):
-        return "exact"
-    if verdict == "ambiguous" and not any(
-        "direction open" in w or "seen at" in w for w in item["why"]
-    ):
-        return "exact"
-    return verdict
+        return Verdict.EXACT
+    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *_SELDOM, Code.DIRECTION):
+        return Verdict.EXACT
+    return item.verdict
 
 
-def phase_key(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[str]:
+def phase_key(phase: Phase, items: Sequence[Item]) -> tuple[str, ...]:
     """Return a phase's calls, the same in a fit of fewer counts."""
-    return sorted(
-        {f"{items[i]['site']}:{items[i]['op']}:{items[i]['tag']}" for i in phase["items"]}
+    return tuple(sorted({f"{items[i].site}:{items[i].op}:{items[i].tag}" for i in phase.items}))
+
+
+def judged_weights(model: Model) -> tuple[Phase, ...]:
+    """Return the phases with the verdicts of their weights.
+
+    Exact needs a rule and a hold-out that met it.
+    """
+    return tuple(
+        replace(phase, weight_verdict=_weight_verdict(model, phase)) for phase in model.phases
     )
 
 
-def judge_weights(model: Model) -> None:
-    """Give every phase's weight its verdict: exact needs a rule and a hold-out that met it."""
-    held = model["holdout"] or {}
-    missed, known = held.get("weights_missed", []), held.get("phases_seen", [])
-    for phase in model["phases"]:
-        law, key = phase["weight"], phase_key(phase, model["items"])
-        if "stated" in law:
-            phase["weight_verdict"] = "stated"
-        elif "expr" not in law:
-            phase["weight_verdict"] = "statistical"
-        elif fraction_open(model, law["expr"]):
-            phase["weight_verdict"] = "fitted"
-        elif key not in missed and (
-            key in known or (law["expr"][0] == "num" and len(phase["weight_points"]) > 1)
-        ):
-            phase["weight_verdict"] = "exact"
-        else:
-            phase["weight_verdict"] = "fitted"
+def _weight_verdict(model: Model, phase: Phase) -> str:
+    law, key, held = phase.weight, phase_key(phase, model.items), model.holdout
+    if law.stated is not None:
+        return STATED
+    if law.expr is None:
+        return Verdict.STATISTICAL
+    if fraction_open(model, law.expr) or (held is not None and key in held.weights_missed):
+        return Verdict.FITTED
+    met = held is not None and key in held.phases_seen
+    constant = law.expr[0] == "num" and len(phase.weight_points) > 1
+    return Verdict.EXACT if met or constant else Verdict.FITTED
 
 
-def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
+def shares(model: Model, t: PointTable) -> dict[str, Share]:
     """Return the share of events, bytes and time per verdict at one traced count."""
-    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     rows = generate(model, t.np)
-    assignment = assign(model["items"], t, rows.grid, split)
+    assignment = assign(model.items, t, rows.grid, model.splits)
     number = np.array(
-        [VERDICTS.index(it["verdict"]) for it in model["items"]] + [VERDICTS.index("unknown")],
+        [VERDICTS.index(it.verdict) for it in model.items] + [VERDICTS.index(Verdict.UNKNOWN)],
         dtype=np.int64,
     )
-    of_row = number[np.minimum(assignment.of_row, len(model["items"]))]
-    amounts = {
-        "events": t.count.astype(float),
-        "bytes": t.nbytes * t.count.astype(float),
-        "time": (t.work + t.elapsed_ns).astype(float),
+    of_row = number[np.minimum(assignment.of_row, len(model.items))]
+    amounts = (
+        t.count.astype(float),
+        t.nbytes * t.count.astype(float),
+        (t.work + t.elapsed_ns).astype(float),
+    )
+    parts = [
+        np.bincount(of_row, amount, len(VERDICTS)) / (float(amount.sum()) or 1.0)
+        for amount in amounts
+    ]
+    return {
+        str(verdict): Share(*(float(part[k]) for part in parts))
+        for k, verdict in enumerate(VERDICTS)
     }
-    out: dict[str, dict[str, float]] = {v: {} for v in VERDICTS}
-    total = {}
-    for name, amount in amounts.items():
-        total[name] = float(amount.sum())
-        for v, x in zip(VERDICTS, np.bincount(of_row, amount, len(VERDICTS)), strict=True):
-            out[v][name] = float(x)
-    return {v: {k: x / total[k] if total[k] else 0.0 for k, x in d.items()} for v, d in out.items()}

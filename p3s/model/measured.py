@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.model.evaluate import Model, generate, model_grid
+from p3s.model.evaluate import generate, model_grid
 from p3s.model.tree import assign
+from p3s.model.types import NO_SHARE, Item, Measured, Model, MoreClasses, RankClass, Share, Values
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 #: Classes of ranks kept per item and count, sizes and partners kept per class.
@@ -23,46 +25,45 @@ MAX_CLASSES, MAX_SIZES, MAX_PEERS = 8, 6, 4
 Cells = Counter[tuple[int, int, int]]
 
 
-def add_measured(model: Model, tables: Sequence[PointTable]) -> None:
-    """Give every item ``share`` (of the largest count) and ``measured`` (per count, ascending).
-
-    share: events, bytes and time, between 0 and 1; measured: docs/formats.md, model.json.
-    """
-    for item in model["items"]:
-        item["measured"] = []
+def with_measured(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]:
+    """Return the items with what was traced of them: share (at the largest count) and measured."""
+    measured: list[list[Measured]] = [[] for _ in model.items]
+    shares: list[Share] = [NO_SHARE for _ in model.items]
     for t in sorted(tables, key=lambda t: t.np):
         of_row = _items_of_rows(model, t)
-        _add_shares(model, t, of_row)
+        shares = _shares(model, t, of_row)
         ruled = _ruled(model, t.np)
         traced = _traced(model, t, of_row, ruled)
-        for i, item in enumerate(model["items"]):
+        for i, points in enumerate(measured):
             if traced[i] or ruled[i]:
-                item["measured"].append(_point(t.np, traced[i], ruled[i]))
+                points.append(_point(t.np, traced[i], ruled[i]))
+    return tuple(
+        replace(item, share=share, measured=tuple(points))
+        for item, share, points in zip(model.items, shares, measured, strict=True)
+    )
 
 
 def _items_of_rows(model: Model, t: PointTable) -> np.ndarray:
     """Return the item of every row, the number of items where there is none."""
-    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
-    of_row = assign(model["items"], t, model_grid(model, t.np), split).of_row
-    result: np.ndarray = np.minimum(of_row, len(model["items"]))
+    of_row = assign(model.items, t, model_grid(model, t.np), model.splits).of_row
+    result: np.ndarray = np.minimum(of_row, len(model.items))
     return result
 
 
-def _add_shares(model: Model, t: PointTable, of_row: np.ndarray) -> None:
-    """Set the share of every item; the last call, of the largest count, is what stays."""
-    amounts = {
-        "events": t.count.astype(float),
-        "bytes": t.nbytes.astype(float) * t.count,
-        "time": (t.work + t.elapsed_ns).astype(float),
-    }
-    none = len(model["items"])
-    for item in model["items"]:
-        item["share"] = {}
-    for name, amount in amounts.items():
-        total = float(amount.sum())
-        mine = np.bincount(of_row, weights=amount, minlength=none + 1)
-        for i, item in enumerate(model["items"]):
-            item["share"][name] = float(mine[i]) / total if total else 0.0
+def _shares(model: Model, t: PointTable, of_row: np.ndarray) -> list[Share]:
+    """Return the share of every item."""
+    amounts = (
+        t.count.astype(float),
+        t.nbytes.astype(float) * t.count,
+        (t.work + t.elapsed_ns).astype(float),
+    )
+    none = len(model.items)
+    parts = [
+        np.bincount(of_row, weights=amount, minlength=none + 1)[:none]
+        / (float(amount.sum()) or 1.0)
+        for amount in amounts
+    ]
+    return [Share(*map(float, each)) for each in zip(*parts, strict=True)]
 
 
 def _sized(kind: str) -> bool:
@@ -72,8 +73,8 @@ def _sized(kind: str) -> bool:
 
 def _ruled(model: Model, n: int) -> list[Cells]:
     rows = generate(model, n)
-    out: list[Cells] = [Counter() for _ in model["items"]]
-    sized = [_sized(item["kind"]) for item in model["items"]]
+    out: list[Cells] = [Counter() for _ in model.items]
+    sized = [_sized(item.kind) for item in model.items]
     for i, r, q, b, k in zip(
         rows.item.tolist(),
         rows.rank.tolist(),
@@ -92,8 +93,8 @@ def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cel
     Where two items of a call have the same partner (a grid with two ranks in a row), each gets
     what its rule says as long as there are calls; the rest stays with the first.
     """
-    items = model["items"]
-    related = [item["relation"] is not None for item in items]
+    items = model.items
+    related = [item.relation is not None for item in items]
     out: list[Cells] = [Counter() for _ in items]
     for i, r, g, b, k in zip(
         of_row.tolist(),
@@ -105,11 +106,11 @@ def _traced(model: Model, t: PointTable, of_row: np.ndarray, ruled: Sequence[Cel
     ):
         if i < len(items):
             peer = t.groups[g].peer if related[i] else -1
-            out[i][(r, peer, b if _sized(items[i]["kind"]) else 0)] += k
+            out[i][(r, peer, b if _sized(items[i].kind) else 0)] += k
     by_node: dict[int, list[int]] = {}
     for i, item in enumerate(items):
         if related[i]:
-            by_node.setdefault(item["node"], []).append(i)
+            by_node.setdefault(item.node, []).append(i)
     for mine in by_node.values():
         if len(mine) > 1:
             _share_out([out[i] for i in mine], [ruled[i] for i in mine])
@@ -149,7 +150,7 @@ def _sizes(rows: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(out.items()))
 
 
-def _point(n: int, traced: Cells, ruled: Cells) -> dict[str, Any]:
+def _point(n: int, traced: Cells, ruled: Cells) -> Measured:
     """Return the values of one item at one count: ranks in classes of equal values and rule."""
     true, rule = _by_rank(traced), _by_rank(ruled)
     classes: dict[tuple[Any, ...], list[int]] = {}
@@ -160,19 +161,18 @@ def _point(n: int, traced: Cells, ruled: Cells) -> dict[str, Any]:
     ordered = sorted(classes.items(), key=lambda entry: (entry[0][2], -len(entry[1]), entry[1][0]))
     # those that differ first: they are what one wants to see
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
-    point: dict[str, Any] = {
-        "n": n,
-        "ranks": [len(true), len(rule)],
-        "calls": [sum(traced.values()), sum(ruled.values())],
-        "classes": [_class(ranks, true, rule, key[2]) for key, ranks in shown],
-    }
-    if rest:
-        point["more"] = {
-            "classes": len(rest),
-            "ranks": sum(len(ranks) for _, ranks in rest),
-            "differ": sum(len(ranks) for key, ranks in rest if not key[2]),
-        }
-    return point
+    more = MoreClasses(
+        classes=len(rest),
+        ranks=sum(len(ranks) for _, ranks in rest),
+        differ=sum(len(ranks) for key, ranks in rest if not key[2]),
+    )
+    return Measured(
+        n=n,
+        ranks=(len(true), len(rule)),
+        calls=(sum(traced.values()), sum(ruled.values())),
+        classes=tuple(_class(ranks, true, rule, key[2]) for key, ranks in shown),
+        more=more if rest else None,
+    )
 
 
 def _class(
@@ -180,31 +180,24 @@ def _class(
     true: dict[int, list[tuple[int, int, int]]],
     rule: dict[int, list[tuple[int, int, int]]],
     equal: bool,
-) -> dict[str, Any]:
+) -> RankClass:
     first = ranks[0]
-    entry: dict[str, Any] = {
-        "ranks": len(ranks),
-        "rank": first,
-        "traced": _values(true.get(first, [])),
-    }
-    if not equal:
-        entry["rule"] = _values(rule.get(first, []))
-    return entry
+    traced = _values(true.get(first, []))
+    return RankClass(len(ranks), first, traced, None if equal else _values(rule.get(first, [])))
 
 
-def _values(rows: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+def _values(rows: Sequence[tuple[int, int, int]]) -> Values:
     sizes = _sizes(rows)
+    if not any(b for b, _ in sizes):
+        sizes = ()
     peers = sorted({q for q, _, _ in rows if q >= 0})
-    out: dict[str, Any] = {"calls": sum(k for _, _, k in rows)}
-    if any(b for b, _ in sizes):
-        out["sizes"] = [list(s) for s in sizes[:MAX_SIZES]]
-        if len(sizes) > MAX_SIZES:
-            out["more_sizes"] = len(sizes) - MAX_SIZES
-    if peers:
-        out["peers"] = peers[:MAX_PEERS]
-        if len(peers) > MAX_PEERS:
-            out["more_peers"] = len(peers) - MAX_PEERS
-    return out
+    return Values(
+        calls=sum(k for _, _, k in rows),
+        sizes=sizes[:MAX_SIZES],
+        more_sizes=max(len(sizes) - MAX_SIZES, 0),
+        peers=tuple(peers[:MAX_PEERS]),
+        more_peers=max(len(peers) - MAX_PEERS, 0),
+    )
 
 
-__all__ = ["add_measured"]
+__all__ = ["with_measured"]

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.model.evaluate import Model, model_grid
+from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.grids import GridFamily, candidate_families
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
-from p3s.model.grid.stated import Statement, rules
+from p3s.model.grid.stated import rules
+from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
-from p3s.model.sizes.slots import EVEN
+from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
 
-DIRECTION = "direction open in dimension "
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
 #: A question is worth at least this, however small its share of the program.
@@ -41,23 +41,23 @@ class Question:
     decides: Callable[[GridAt], bool]
 
 
-def next_counts(model: Model) -> list[dict[str, Any]]:
-    """Return counts worth tracing next, the most telling first: {n, dims, why, decides, score}.
+def next_counts(model: Model) -> tuple[NextCount, ...]:
+    """Return counts worth tracing next, the most telling first.
 
-    decides: the questions settled, each with its share of the program; score: their sum, less
-    the cost of a larger count. A count is proposed only for what those before it leave open.
+    The score of a count is the sum of the shares of the questions it settles, less the cost of a
+    larger count. A count is proposed only for what those before it leave open.
     """
     left = list(questions(model))
-    top = max(model["counts"])
+    known, top = model.admissible, max(model.counts)
     grids: dict[int, GridAt] = {}
-    for n in admissible.candidates(model["admissible"], 8 * top + 28):
-        if n in model["counts"] or n in model["admissible"]["counts"]:
+    for n in admissible.candidates(known, 8 * top + 28):
+        if n in model.counts or n in known.counts:
             continue
         try:
             grids[n] = model_grid(model, n)
         except P3SError:
             continue
-    out: list[dict[str, Any]] = []
+    out: list[NextCount] = []
     while left and len(out) < MAX_PROPOSED:
         best: tuple[float, int] | None = None
         for n, grid in grids.items():
@@ -68,19 +68,12 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
         if best is None:
             break
         grid = grids.pop(best[1])
-        told = [q for q in left if q.decides(grid)]
-        left = [q for q in left if q not in told]
-        told.sort(key=lambda q: -q.weight)
-        out.append(
-            {
-                "n": grid.n,
-                "dims": list(grid.dims),
-                "score": round(best[0], 6),
-                "why": "; ".join(dict.fromkeys(q.text for q in told)),
-                "decides": [{"question": q.text, "share": round(q.weight, 6)} for q in told],
-            }
-        )
-    return out
+        decided = [q for q in left if q.decides(grid)]
+        left = [q for q in left if q not in decided]
+        decided.sort(key=lambda q: -q.weight)
+        decisions = tuple(Decision(q.text, round(q.weight, 6)) for q in decided)
+        out.append(NextCount(grid.n, tuple(grid.dims), round(best[0], 6), decisions))
+    return tuple(out)
 
 
 def questions(model: Model) -> Iterator[Question]:
@@ -89,29 +82,26 @@ def questions(model: Model) -> Iterator[Question]:
     yield from _sizes(model)
     yield from _grids(model)
     yield from _seldom(model)
-    found = model.get("growth") or {"still": False}
-    if found["still"]:
-        top = max(model["counts"])
+    if model.growth.still:
+        top = max(model.counts)
         yield Question(
             "shows whether the set of calls still grows",
-            max(_LEAST, found["bound"]["events"]),
+            max(_LEAST, model.growth.bound.events),
             lambda g: g.n > top,
         )
 
 
-def _weight(item: Mapping[str, Any]) -> float:
-    share = item.get("share") or {}
-    result: float = max(_LEAST, share.get("events", 0.0), share.get("bytes", 0.0))
-    return result
+def _weight(item: Item) -> float:
+    share = item.share or NO_SHARE
+    return max(_LEAST, share.events, share.bytes)
 
 
 def _directions(model: Model) -> Iterator[Question]:
     axes: dict[tuple[int, ...], float] = {}
-    for item in model["items"]:
-        for why in item["why"]:
-            if why.startswith(DIRECTION):
-                key = tuple(int(d) for d in why.removeprefix(DIRECTION).split(", "))
-                axes[key] = axes.get(key, 0.0) + _weight(item)
+    for item in model.items:
+        for why in item.why:
+            if why.code == Code.DIRECTION:
+                axes[why.dims] = axes.get(why.dims, 0.0) + _weight(item)
     if not axes:
         return
     for key, weight in sorted(axes.items()):
@@ -133,18 +123,18 @@ def _leaves_remainder(expr: Any, g: GridAt) -> bool:
 
 
 def _sizes(model: Model) -> Iterator[Question]:
-    for item in model["items"]:
-        for slot in item["slots"]:
-            law = slot["elements"]
-            if "expr" not in law or slot["guard"] is None:
+    for item in model.items:
+        for slot in item.slots:
+            law = slot.elements
+            if law.expr is None or slot.guard is None:
                 continue
-            if law.get("even") and EVEN in slot["why"]:
+            if law.even and any(w.code == Code.REMAINDER_OPEN for w in slot.why):
                 yield Question(
                     "its blocks show how the program deals with a remainder",
                     _weight(item),
-                    partial(_leaves_remainder, law["expr"]),
+                    partial(_leaves_remainder, law.expr),
                 )
-            if law.get("rivals"):
+            if law.rivals:
                 yield Question(
                     "rules for the size that fit so far differ there",
                     _weight(item),
@@ -154,11 +144,11 @@ def _sizes(model: Model) -> Iterator[Question]:
 
 def _grids(model: Model) -> Iterator[Question]:
     """Rules for the process grid that need no more relations than the one chosen."""
-    chosen = GridFamily.from_json(model["grid"]["family"])
+    chosen = model.grid.family
     tied = tied_families(model)
     if not tied or chosen.ndims < 2 and all(f.ndims < 2 for f in tied):
         return
-    weight = sum(_weight(item) for item in model["items"] if item["relation"] is not None)
+    weight = sum(_weight(item) for item in model.items if item.relation is not None)
 
     def decides(g: GridAt) -> bool:
         return any(
@@ -177,13 +167,12 @@ def _grids(model: Model) -> Iterator[Question]:
 
 def tied_families(model: Model) -> list[GridFamily]:
     """Return the other rules for the grid that explain the partners as cheaply as the chosen."""
-    costs: dict[str, float] = dict(model["grid"]["considered"])
-    chosen = GridFamily.from_json(model["grid"]["family"])
+    costs: dict[str, float] = dict(model.grid.considered)
+    chosen, known = model.grid.family, model.grid.stated
     least = costs.get(chosen.text())
-    if least is None or model["grid"]["cart"]:
+    if least is None or model.grid.cart:
         return []
-    known = Statement.from_json(model["grid"].get("stated", {}))
-    counts = list(model["counts"])
+    counts = list(model.counts)
     return [
         f
         for f in (rules(known, counts, {}, {}) if known else candidate_families(counts))
@@ -194,12 +183,12 @@ def tied_families(model: Model) -> list[GridFamily]:
 def _seldom(model: Model) -> Iterator[Question]:
     few = [
         item
-        for item in model["items"]
-        if item["verdict"] in ("fitted", "ambiguous")
-        and any("seen at one count" in w or "seen at two counts" in w for w in item["why"])
+        for item in model.items
+        if item.verdict in (Verdict.FITTED, Verdict.AMBIGUOUS)
+        and any(w.code in (Code.ONE_COUNT, Code.TWO_COUNTS) for w in item.why)
     ]
     if few:
-        first = max(min(s["seen"]) for item in few for s in item["slots"] if s["seen"])
+        first = max(min(s.seen) for item in few for s in item.slots if s.seen)
         yield Question(
             "calls seen at one or two counts only are seen again",
             sum(_weight(item) for item in few),

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
+    from p3s.model.types import Model
     from p3s.study import Study
 
+SCHEMA = "p3s.model"
+#: Keys of the file that are none of the model.
+_HEAD = ("schema", "schema_version")
 
-def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
+
+def build(study_dir: Path, holdout: bool = True) -> Model:
     """Fit the model of a study from all its signatures and write model.json; return it."""
     from p3s.characterize import load_table
     from p3s.model.fit import build_model
@@ -43,12 +49,12 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
             f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
             f"{err}; correct it with p3s model --grid, or take it back with --grid none"
         ) from err
-    model = {**as_of_now(study, model), "without": study.left_out()}
-    write_json(study.model_path, model)
+    model = replace(as_of_now(study, model), without=tuple(study.left_out()))
+    write_json(study.model_path, as_file(model))
     return model
 
 
-def as_of_now(study: Study, model: dict[str, Any]) -> dict[str, Any]:
+def as_of_now(study: Study, model: Model) -> Model:
     """Return a model with what the study's runs, later ones too, tell of the counts it takes.
 
     A count that was refused since is proposed no more.
@@ -56,14 +62,12 @@ def as_of_now(study: Study, model: dict[str, Any]) -> dict[str, Any]:
     from p3s.model.grid.admissible import relearn
     from p3s.model.nextcount import next_counts
 
-    known = model.get("admissible")
-    if not known:
-        return model
-    now = relearn(known, study.complete_counts(), study.failed_counts(), model["grid"]["cart"])
+    known = model.admissible
+    now = relearn(known, study.complete_counts(), study.failed_counts(), model.grid.cart)
     if now == known:
         return model
-    model = {**model, "admissible": now}
-    return {**model, "next": next_counts(model)}
+    model = replace(model, admissible=now)
+    return replace(model, next=next_counts(model))
 
 
 def typed_numbers(command: Sequence[str]) -> set[int]:
@@ -84,112 +88,59 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
     }
 
 
-def grid_changed(study: Study, model: Mapping[str, Any]) -> bool:
+def grid_changed(study: Study, model: Model) -> bool:
     """Tell whether something else is known of the grid now than when the model was fitted."""
-    from p3s.model.grid.stated import known_grid
+    from p3s.model.grid.stated import Statement, known_grid
 
-    grid = model["grid"]
-    then = grid.get("stated") or (grid.get("dropped") or {}).get("said") or {}
-    return known_grid(study).to_json() != then
-
-
-#: What a model must hold; anything else was written by another version or damaged.
-_KEYS = {
-    "counts",
-    "grid",
-    "tag_splits",
-    "items",
-    "phases",
-    "work_unit",
-    "sites",
-    "shares",
-    "unmodelled_ops",
-    "first_seen",
-    "holdout",
-    "order",
-}
-_ITEM_KEYS = {
-    "node",
-    "site",
-    "op",
-    "kind",
-    "tag",
-    "tag_value",
-    "relation",
-    "place",
-    "slots",
-    "phase",
-    "order",
-    "loop_start",
-    "verdict",
-    "why",
-}
-_SLOT_KEYS = {"guard", "count", "elements", "elem_bytes", "root", "work", "relation", "place"}
-_PHASE_KEYS = {"phase", "parent", "depth", "name", "items", "weight", "work"}
+    then = model.grid.stated or (model.grid.dropped.said if model.grid.dropped else None)
+    return known_grid(study).to_json() != (then or Statement()).to_json()
 
 
-def load(study_dir: Path) -> dict[str, Any]:
+def load(study_dir: Path) -> Model:
     """Return the study's model, its shape and its equations checked.
 
     Raises P3SError in one line for a model that is damaged or of another version.
     """
     from p3s.model.evaluate import generate
-    from p3s.study import Study, read_json
+    from p3s.study import Study
 
     study = Study.open(Path(study_dir))
     path = study.model_path
-    model = read_json(path, "p3s.model")
+    model = read(path)
     try:
-        _check_shape(model)
-        generate(model, min(model["counts"]))  # a rule that cannot be evaluated fails here
+        generate(model, min(model.counts))  # a rule that cannot be evaluated fails here
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
         why = " ".join(str(err).split())[:80] or type(err).__name__
-        raise P3SError(
-            f"{path}: damaged or of another version ({why}); run `p3s model` again"
-        ) from err
+        raise _damaged(path, why) from err
     return as_of_now(study, model)
 
 
-def _need(what: str, have: Any, keys: set[str]) -> None:
-    missing = sorted(keys - set(have))
-    if missing:
-        raise KeyError(f"{what} lacks {missing[0]}")
+def read(path: Path) -> Model:
+    """Return the model in a file, checked: types, references, equations.
+
+    Raises P3SError in one line for one that is damaged or of another version.
+    """
+    from p3s.model.check import check
+    from p3s.model.types import VERSION, Model
+    from p3s.serialise import from_data
+    from p3s.study import read_json
+
+    data = read_json(path, SCHEMA, VERSION)
+    try:
+        model = from_data(Model, {k: v for k, v in data.items() if k not in _HEAD})
+        check(model)
+    except (P3SError, ValueError, TypeError, KeyError, IndexError) as err:
+        raise _damaged(path, " ".join(str(err).split())[:120]) from err
+    return model
 
 
-def _check_shape(model: dict[str, Any]) -> None:
-    from p3s.laws.expr import check
-    from p3s.model.order.patterns import check as check_patterns
+def as_file(model: Model) -> dict[str, object]:
+    """Return a model as it is written: plain data with the name and version of its schema."""
+    from p3s.model.types import VERSION
+    from p3s.serialise import to_data
 
-    _need("the model", model, _KEYS)
-    for item in model["items"]:
-        _need("an item", item, _ITEM_KEYS)
-        if not 0 <= item["phase"] < len(model["phases"]):
-            raise ValueError("an item is in no phase")
-        for slot in item["slots"]:
-            _need("a slot", slot, _SLOT_KEYS)
-            for rule in slot.get("when") or ():
-                check_patterns(rule["when"])
-            rivals = [r for r in slot["elements"].get("rivals", ()) if isinstance(r, dict)]
-            for law in (slot["count"], slot["elements"], slot.get("turns"), slot["root"], *rivals):
-                for key in ("expr", "total", "first", "number"):
-                    if law is not None and key in law:
-                        check(law[key])
-    for loop in (model["order"] or {"loops": ()})["loops"]:
-        _need("a loop", loop, {"loop", "parent", "at", "walk", "trips"})
-        for rule in loop["trips"]:
-            check_patterns(rule.get("when") or ())
-            if "expr" in (rule["law"] or {}):
-                check(rule["law"]["expr"])
-    for k, phase in enumerate(model["phases"]):
-        _need("a phase", phase, _PHASE_KEYS)
-        if phase["phase"] != k:
-            raise ValueError("phases are out of order")
-        if "expr" in phase["weight"]:
-            check(phase["weight"]["expr"])
-        for place in phase["work"]["places"]:
-            for segment in place["segments"]:
-                for _, expr, _ in (*segment["terms"], *(t for r in segment["rivals"] for t in r)):
-                    check(expr)
-            for law in (law for case in place["cases"] for law in case["counts"]):
-                if "expr" in law:
-                    check(law["expr"])
+    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(model)}
+
+
+def _damaged(path: Path, why: str) -> P3SError:
+    return P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again")

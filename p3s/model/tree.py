@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import WorkLaw, fit_exact, fit_work
+from p3s.laws.counts import fit_exact, fit_work
 from p3s.laws.expr import whole_number
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
@@ -20,9 +19,14 @@ from p3s.model.grid.nodes import node_key
 from p3s.model.partners.communicators import same_place
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
+from p3s.model.types import CountLaw, Item, Phase, PhaseWork, Rival
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
 UNKNOWN_ITEM = 10**6
+#: The name of phase 0.
+OUTSIDE = "outside loops"
+#: The work of a phase before it is fitted.
+NO_WORK = PhaseWork(fit_work([], []), (), False, {}, ())
 
 
 @dataclass
@@ -37,15 +41,12 @@ class Assignment:
 
 
 def assign(
-    items: Sequence[dict[str, Any]],
-    table: PointTable,
-    grid: GridAt,
-    split: Mapping[tuple[str, str], bool],
+    items: Sequence[Item], table: PointTable, grid: GridAt, split: Mapping[tuple[str, str], bool]
 ) -> Assignment:
     """Map the rows of a table to model items; rows of no item get numbers of their own."""
     by_node: dict[tuple[str, str, int | None], list[int]] = {}
     for i, item in enumerate(items):
-        by_node.setdefault((item["site"], item["op"], item["tag"]), []).append(i)
+        by_node.setdefault((item.site, item.op, item.tag), []).append(i)
     numbers: dict[tuple[str, str, int | None], int] = {}
     of_group = np.array(
         [
@@ -71,12 +72,12 @@ def assign(
         found = np.full(len(mine), -1, dtype=np.int64)
         fits = np.zeros(len(mine), dtype=np.int64)
         for i in options:
-            rel = items[i]["relation"]
+            rel = items[i].relation
             if rel is not None and not sampled(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
                 here = {
-                    c: same_place(items[i]["place"], table, c, grid, known)
+                    c: same_place(items[i].place or {}, table, c, grid, known)
                     for c in sorted({g.comm for g in table.groups})
                 }
                 hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]
@@ -88,11 +89,7 @@ def assign(
             fits += hit
         if kind in (SEND, RECV):  # what no relation explains has an item of its own
             for i in reversed(
-                [
-                    i
-                    for i in options
-                    if items[i]["relation"] is None or sampled(items[i]["relation"])
-                ]
+                [i for i in options if items[i].relation is None or sampled(items[i].relation)]
             ):
                 found[fits == 0] = i
         shared |= bool(np.any(fits > 1))
@@ -102,7 +99,7 @@ def assign(
 
 def items_of_nodes(
     s: Structure,
-    items: Sequence[dict[str, Any]],
+    items: Sequence[Item],
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
@@ -111,13 +108,13 @@ def items_of_nodes(
     number = {node: k for k, node in enumerate(s.nodes)}
     of_node: dict[int, list[int]] = {}
     for i, item in enumerate(items):
-        of_node.setdefault(number[(item["site"], item["op"])], []).append(i)
+        of_node.setdefault(number[(item.site, item.op)], []).append(i)
     firsts = _first_events(items, tables, grids, split)
     return {v: _in_order(mine, firsts) for v, mine in of_node.items()}
 
 
 def _first_events(
-    items: Sequence[dict[str, Any]],
+    items: Sequence[Item],
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
@@ -147,27 +144,27 @@ def _in_order(mine: list[int], firsts: Mapping[tuple[int, int], Mapping[int, int
     return least_backward(mine, weight)
 
 
-def stage_loop(loop: Loop, own: Sequence[int], items: Sequence[dict[str, Any]]) -> bool:
+def stage_loop(loop: Loop, own: Sequence[int], items: Sequence[Item]) -> bool:
     """Whether a loop (own: its items) only walks the stages of families of partners."""
     if any(isinstance(c, Loop) for c in loop.children) or not own:
         return False
-    p2p = [items[i] for i in own if items[i]["kind"] in (SEND, RECV)]
-    if any(items[i]["kind"] not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
+    p2p = [items[i] for i in own if items[i].kind in (SEND, RECV)]
+    if any(items[i].kind not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
         return False
     return all(
-        i["relation"] is not None
-        and stages_depend_on_n(i["relation"])
-        and all("expr" in s["count"] for s in i["slots"])
+        i.relation is not None
+        and stages_depend_on_n(i.relation)
+        and all(s.count.expr is not None for s in i.slots)
         for i in p2p
     )
 
 
 def _stages(
-    own: Sequence[int], items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
+    own: Sequence[int], items: Sequence[Item], grids: Mapping[int, GridAt]
 ) -> dict[int, int] | None:
     """Return the number of stages per count of the families in a loop, None without a family."""
     for i in own:
-        rel = items[i]["relation"]
+        rel = items[i].relation
         if rel is not None:
             return {n: len(partners(rel, g)) for n, g in grids.items()}
     return None
@@ -177,6 +174,26 @@ def _once_per_turn(loop: Loop, stages: Mapping[int, int]) -> bool:
     return all(t <= loop.entries[m] * stages[m[0]] for m, t in loop.turns.items())
 
 
+@dataclass(frozen=True)
+class _PhaseLoop:
+    """The loop of a phase; stages: by count, where its iterations are stages of a family."""
+
+    depth: int
+    parent: int | None
+    loop: Loop
+    stages: dict[int, int] | None
+
+
+@dataclass(frozen=True)
+class _Position:
+    """Where an item runs: its phase, its position, that of its loop over stages, its family."""
+
+    phase: int
+    order: int
+    loop_start: int | None
+    family: int | None
+
+
 class _Placing:
     """Puts the items into phases while walking the tree."""
 
@@ -184,15 +201,14 @@ class _Placing:
         self,
         s: Structure,
         of_node: Mapping[int, list[int]],
-        items: list[dict[str, Any]],
+        items: Sequence[Item],
         grids: Mapping[int, GridAt],
     ) -> None:
         self.s, self.of_node, self.items, self.grids = s, of_node, items, grids
         self.number = {id(loop): k for k, loop in enumerate(s.nest.loops)}
         self.counter = 0
-        self.phases: list[dict[str, Any]] = [
-            {"depth": 0, "parent": None, "loop": s.tree, "stages": None}
-        ]
+        self.phases = [_PhaseLoop(0, None, s.tree, None)]
+        self.at: dict[int, _Position] = {}
         self.visit(s.tree, 0, None)
 
     def own(self, loop: Loop) -> list[int]:
@@ -200,11 +216,7 @@ class _Placing:
 
     def visit(self, loop: Loop, phase: int, start: int | None) -> None:
         family = next(
-            (
-                i
-                for i in self.own(loop)
-                if start is not None and self.items[i]["kind"] in (SEND, RECV)
-            ),
+            (i for i in self.own(loop) if start is not None and self.items[i].kind in (SEND, RECV)),
             None,
         )
         for child in loop.children:
@@ -219,75 +231,82 @@ class _Placing:
             walk = self.s.walks.get(self.number[id(child)])
             if walk or (stages is not None and _once_per_turn(child, stages)):
                 staged = walk != REQUESTS and any(
-                    self.items[i]["relation"] is not None
-                    and stages_depend_on_n(self.items[i]["relation"])
-                    for i in own
+                    rel is not None and stages_depend_on_n(rel)
+                    for rel in (self.items[i].relation for i in own)
                 )
                 self.visit(child, phase, self.counter if staged else start)
                 continue
             # A loop over stages that is entered less often than it starts over is the
             # perfect nest of two: its iterations are those of the outer one times the stages.
             inner = len(self.phases)
-            self.phases.append(
-                {
-                    "depth": self.phases[phase]["depth"] + 1,
-                    "parent": phase,
-                    "loop": child,
-                    "stages": stages,
-                }
-            )
+            self.phases.append(_PhaseLoop(self.phases[phase].depth + 1, phase, child, stages))
             self.visit(child, inner, self.counter if stages is not None else start)
 
     def put(self, i: int, phase: int, start: int | None, family: int | None) -> None:
         self.counter += 1
-        self.items[i].update(phase=phase, order=self.counter, loop_start=start)
-        if start is not None and self.items[i]["kind"] == COMPLETION:
-            self.items[i]["stages_of"] = family
+        staged = start is not None and self.items[i].kind == COMPLETION
+        self.at[i] = _Position(phase, self.counter, start, family if staged else None)
+
+    def placed(self) -> list[Item]:
+        """Return the items with their positions."""
+        first = _Position(0, 0, None, None)
+        return [
+            replace(
+                item, phase=at.phase, order=at.order, loop_start=at.loop_start, stages_of=at.family
+            )
+            for i, item in enumerate(self.items)
+            for at in (self.at.get(i, first),)
+        ]
 
 
 def phases_of(
     s: Structure,
     of_node: Mapping[int, list[int]],
-    items: list[dict[str, Any]],
+    items: Sequence[Item],
     grids: Mapping[int, GridAt],
-) -> list[dict[str, Any]]:
-    """Number the phases, place the items in them, fit the weights.
+) -> tuple[list[Item], list[Phase]]:
+    """Return the items placed in the phases, and the phases with their weights, work to come.
 
     A phase is the loop in which an item lies, innermost first; loops over stages or partners and
     loops that only complete requests belong to the phase around them.
     """
-    counts = s.counts
-    phases = _Placing(s, of_node, items, grids).phases
+    placing = _Placing(s, of_node, items, grids)
+    placed = placing.placed()
     out = []
-    for k, phase in enumerate(phases):
-        loop = phase["loop"]
-        ns, values = [], []
-        for n in counts:
-            stages = (phase["stages"] or {}).get(n, 1)
-            turns = [t // stages for (m, _), t in loop.turns.items() if m == n and stages]
+    for k, phase in enumerate(placing.phases):
+        points = []
+        for n in s.counts:
+            stages = (phase.stages or {}).get(n, 1)
+            turns = [t // stages for (m, _), t in phase.loop.turns.items() if m == n and stages]
             if turns and max(turns) > 0:
-                ns.append(n)
-                values.append(max(turns))
-        out.append(
-            {
-                "phase": k,
-                "depth": phase["depth"],
-                "parent": phase["parent"],
-                "weight": weight_law(ns, values, grids),
-                "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
-                "fused_stages": phase["stages"] is not None,
-                "items": sorted(
-                    (i for i, it in enumerate(items) if it.get("phase") == k),
-                    key=lambda i: items[i]["order"],
-                ),
-            }
+                points.append((n, max(turns)))
+        mine = sorted(
+            (i for i, it in enumerate(placed) if it.phase == k), key=lambda i: placed[i].order
         )
-    return out
+        out.append(
+            Phase(
+                phase=k,
+                depth=phase.depth,
+                parent=phase.parent,
+                name=_name([placed[i] for i in mine]) if phase.parent is not None else OUTSIDE,
+                items=tuple(mine),
+                weight=weight_law([n for n, _ in points], [v for _, v in points], grids),
+                weight_points=tuple(points),
+                fused_stages=phase.stages is not None,
+                work=NO_WORK,
+            )
+        )
+    return placed, out
 
 
-def weight_law(
-    ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
-) -> dict[str, Any]:
+def _name(items: Sequence[Item]) -> str:
+    """Return a name of a loop: its calls."""
+    ops = list(dict.fromkeys(item.op.removeprefix("MPI_") for item in items))
+    ops = [o for o in ops if o != "Sendrecv_recv"]
+    return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
+
+
+def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]) -> CountLaw:
     """Return the law of a weight: exact if there is one, else a statistical one.
 
     Few ranks do not make all calls of an iteration, and an iteration without a call is not seen:
@@ -297,25 +316,29 @@ def weight_law(
     for skip in range(2 if len(ns) > 2 else min(len(ns), 1)):
         law = fit_exact(envs[skip:], values[skip:], ndims)
         if law is not None and (not skip or law.free < law.points):
-            found = {"expr": law.expr, "points": law.points, "free": law.free}
-            if law.others:
-                found["rivals"] = [{"expr": e} for e in law.others]
-            return {**found, "from": ns[skip]} if skip else found
-    return {"stat": fit_work(ns, [float(v) for v in values]).to_json()}
+            return CountLaw(
+                expr=law.expr,
+                points=law.points,
+                free=law.free,
+                rivals=tuple(Rival(expr=e) for e in law.others) or None,
+                holds_from=ns[skip] if skip else None,
+            )
+    return CountLaw(stat=fit_work(ns, [float(v) for v in values]))
 
 
-def phase_stages(phase: Mapping[str, Any], items: Sequence[dict[str, Any]], grid: GridAt) -> int:
+def phase_stages(phase: Phase, items: Sequence[Item], grid: GridAt) -> int:
     """Return by how many stages the iterations of a phase's loop are to be divided (1: none)."""
-    if not phase.get("fused_stages"):
+    if not phase.fused_stages:
         return 1
-    rels = [items[i]["relation"] for i in phase["items"] if items[i]["relation"] is not None]
+    rels = [rel for i in phase.items if (rel := items[i].relation) is not None]
     return len(partners(rels[0], grid)) if rels else 1
 
 
-def phase_weight(phase: Mapping[str, Any], grid: GridAt) -> int:
+def phase_weight(phase: Phase, grid: GridAt) -> int:
     """Return how often a phase occurs in the run at the grid's process count."""
-    law = phase["weight"]
-    if "expr" in law:
+    law = phase.weight
+    if law.expr is not None:
         env = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
-        return int(evaluate_int(law["expr"], env))
-    return whole_number(float(WorkLaw.from_json(law["stat"]).value(grid.n)), grid.n)
+        return int(evaluate_int(law.expr, env))
+    assert law.stat is not None
+    return whole_number(float(law.stat.value(grid.n)), grid.n)

@@ -9,7 +9,7 @@ may know the number (``p3s model STUDY --trips SITE=COUNT``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from p3s.errors import P3SError
 from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
 from p3s.model.grid.guards import GridAt
-from p3s.model.sizes.slots import Item
+from p3s.model.sizes.slots import Observed
 from p3s.model.tree import assign
+from p3s.model.types import CountLaw, Item, Model, Order, Phase, Refusal, Slot
 
 #: Relative spread over counts up to which the time of a loop counts as the same.
 SAME_TIME = 0.08
@@ -27,70 +28,75 @@ SAME_TIME = 0.08
 _TURNS_DIFFER = 1.25
 MAX_TRIPS = 1 << 40
 
-Phase = dict[str, Any]
-Entry = dict[str, Any]
-
 
 def judge_trips(
     phases: Sequence[Phase],
-    items: Sequence[Entry],
+    items: Sequence[Item],
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
-) -> None:
-    """Give phases whose iterations are no law of the count "trips": {kind, reason}.
+) -> list[Phase]:
+    """Return the phases, those whose iterations are no law of the count with a refusal.
 
-    kind: "repeats" (differs between runs at one count), "time" (ends when a time is over) or
-    "data" (differs over the counts without a rule). The first takes away a law that seemed to
-    fit, the second one that needs as many numbers as it explains.
+    Iterations that differ between runs lose a law that seemed to fit; those that take the same
+    time at all counts lose one that needs as many numbers as it explains.
     """
     recounted = {name: t.np for t in tables for name in t.recounted}
     seconds = _seconds(phases, items, tables, grids, split)
-    for k, phase in enumerate(phases):
-        if phase["parent"] is None or not phase["items"]:
-            continue
-        law, points = phase["weight"], phase["weight_points"]
-        own = [f"{items[i]['site']}:{items[i]['op']}" for i in phase["items"]]
-        loose = "expr" not in law or law["expr"][0] != "num" and law["free"] >= len(points) - 1
-        differ = len(points) > 1 and max(v for _, v in points) >= _TURNS_DIFFER * min(
-            v for _, v in points
+    return [
+        _refused(phase, why) if (why := _refusal(phase, items, recounted, seconds[k])) else phase
+        for k, phase in enumerate(phases)
+    ]
+
+
+def _refusal(
+    phase: Phase, items: Sequence[Item], recounted: Mapping[str, int], seconds: Sequence[float]
+) -> Refusal | None:
+    """Return why the iterations of a phase have no law, None where nothing speaks against it."""
+    if phase.parent is None or not phase.items:
+        return None
+    law, values = phase.weight, [v for _, v in phase.weight_points]
+    own = [f"{items[i].site}:{items[i].op}" for i in phase.items]
+    if all(name in recounted for name in own):
+        return Refusal("repeats", n=recounted[own[0]])
+    loose = law.expr is None or law.expr[0] != "num" and (law.free or 0) >= len(values) - 1
+    differ = len(values) > 1 and max(values) >= _TURNS_DIFFER * min(values)
+    if loose and differ and len(values) > 2 and _same(seconds):
+        return Refusal("time", seconds=float(np.mean(seconds)))
+    return Refusal("data") if law.expr is None else None
+
+
+def _refused(phase: Phase, why: Refusal) -> Phase:
+    if phase.weight.expr is None:
+        return replace(phase, trips=why)
+    points = phase.weight_points
+    mean = fit_work([n for n, _ in points], [float(v) for _, v in points])
+    return replace(phase, trips=why, weight=CountLaw(stat=mean))
+
+
+def refusal_text(phase: Phase) -> str:
+    """Return in words why the iterations of a phase have no law; "" where they have one."""
+    why = phase.trips
+    if why is None:
+        return ""
+    if why.kind == "repeats":
+        return (
+            f"it runs differently often in the repeats at {why.n} processes: it may run until "
+            "something converges, or as long as there is work; no rule in the process count is "
+            "sought"
         )
-        if all(name in recounted for name in own):
-            n = recounted[own[0]]
-            _refuse(
-                phase,
-                "repeats",
-                f"it runs differently often in the repeats at {n} "
-                "processes: it may run until something converges, or as long as there is "
-                "work; no rule in the process count is sought",
-            )
-        elif loose and differ and len(points) > 2 and _same(seconds[k]):
-            _refuse(
-                phase,
-                "time",
-                f"it has {_listed(points)} iterations, and takes about "
-                f"{np.mean(seconds[k]):.3g} s at every count: it seems to end when a time "
-                "is over",
-            )
-        elif "expr" not in law:
-            _refuse(
-                phase,
-                "data",
-                f"it has {_listed(points)} iterations, by no rule found: it may "
-                "run until something converges, or as long as there is work",
-            )
+    if why.kind == "time":
+        return (
+            f"it has {_listed(phase.weight_points)} iterations, and takes about "
+            f"{why.seconds:.3g} s at every count: it seems to end when a time is over"
+        )
+    return (
+        f"it has {_listed(phase.weight_points)} iterations, by no rule found: it may run until "
+        "something converges, or as long as there is work"
+    )
 
 
-def _refuse(phase: Phase, kind: str, reason: str) -> None:
-    points = phase["weight_points"]
-    phase["trips"] = {"kind": kind, "reason": reason}
-    if "expr" in phase["weight"]:
-        phase["weight"] = {
-            "stat": fit_work([n for n, _ in points], [float(v) for _, v in points]).to_json()
-        }
-
-
-def _listed(points: Sequence[Sequence[int]]) -> str:
+def _listed(points: Sequence[tuple[int, int]]) -> str:
     return ", ".join(f"{v}" for _, v in points) + f" (at {', '.join(str(n) for n, _ in points)})"
 
 
@@ -101,7 +107,7 @@ def _same(values: Sequence[float]) -> bool:
 
 def _seconds(
     phases: Sequence[Phase],
-    items: Sequence[Entry],
+    items: Sequence[Item],
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
@@ -112,7 +118,7 @@ def _seconds(
     for t in tables:
         if t.elapsed_ns.sum() == 0:  # under emulation times tell nothing
             continue
-        phase_of = np.array([it["phase"] for it in items] + [len(phases)], dtype=np.int64)
+        phase_of = np.array([it.phase for it in items] + [len(phases)], dtype=np.int64)
         of_row = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
         time = np.bincount(phase_of[of_row], (t.work + t.elapsed_ns).astype(float), len(phases) + 1)
         for k, mine in enumerate(inside):
@@ -123,17 +129,17 @@ def _seconds(
 def _subtree(phases: Sequence[Phase], k: int) -> Iterator[int]:
     yield k
     for phase in phases:
-        if phase["parent"] == k:
-            yield from _subtree(phases, phase["phase"])
+        if phase.parent == k:
+            yield from _subtree(phases, phase.phase)
 
 
-def resolve(model: Mapping[str, Any], where: str) -> int:
+def resolve(model: Model, where: str) -> int:
     """Return the phase that a user names: its number, a call site of its own, or a function.
 
     A function names the outermost loop with a call made in it or below it. Raises P3SError in
     one line when nothing or several loops fit.
     """
-    phases, items = model["phases"], model["items"]
+    phases, items = model.phases, model.items
     if where.isdigit():
         if not 0 < int(where) < len(phases):
             raise P3SError(
@@ -141,10 +147,9 @@ def resolve(model: Mapping[str, Any], where: str) -> int:
             )
         return int(where)
     found = [
-        p["phase"]
+        p.phase
         for p in phases
-        if p["parent"] is not None
-        and any(_is_at(model, items[i]["site"], where) for i in p["items"])
+        if p.parent is not None and any(_is_at(model, items[i].site, where) for i in p.items)
     ]
     if not found:
         raise P3SError(
@@ -160,106 +165,96 @@ def resolve(model: Mapping[str, Any], where: str) -> int:
     return int(around[0])
 
 
-def _is_at(model: Mapping[str, Any], site: str, where: str) -> bool:
+def _is_at(model: Model, site: str, where: str) -> bool:
     names = [
         frame.split()[0].split("(")[0].split("+0x")[0]
-        for frame in model["sites"].get(site, [])
+        for frame in model.sites.get(site, ())
         if frame.split()
     ]
     return site == where or where in names
 
 
-def per_turn(item: Item, turns: Mapping[int, int]) -> Item | None:
-    """Return the item as it is in one iteration of a loop, None where its calls do not divide.
+def per_turn(seen: Observed, turns: Mapping[int, int]) -> Observed | None:
+    """Return an item as it is in one iteration of a loop, None where its calls do not divide.
 
     turns: of the loop, per count.
     """
     rows = {}
-    for n, r in item.rows.items():
+    for n, r in seen.rows.items():
         if not len(r.rank):
             rows[n] = r
             continue
         w = turns.get(n, 0)
         if not w or np.any(r.count % w):
             return None
-        rows[n] = type(r)(
-            **{
-                **{f: getattr(r, f) for f in r.__dataclass_fields__},
-                "count": r.count // w,
-                "work": r.work // w,
-            }
-        )
-    return Item(**{**{f: getattr(item, f) for f in item.__dataclass_fields__}, "rows": rows})
+        rows[n] = replace(r, count=r.count // w, work=r.work // w)
+    return replace(seen, rows=rows)
 
 
-def stated(slots: Sequence[dict[str, Any]], trips: int) -> list[dict[str, Any]]:
-    """Return slots fitted to one iteration for ``trips`` turns."""
-    out = []
-    for slot in slots:
-        law = slot["count"]
-        if "expr" in law:
-            slot = {
-                **slot,
-                "count": {**law, "expr": mul(num(trips), law["expr"]), "per_turn": law["expr"]},
-            }
-        elif "total" in law:
-            slot = {
-                **slot,
-                "count": {**law, "total": mul(num(trips), law["total"]), "per_turn": law["total"]},
-            }
-        out.append(slot)
-    return out
+def stated(slots: Sequence[Slot], trips: int) -> tuple[Slot, ...]:
+    """Return slots fitted to one iteration for ``trips`` of them."""
+    return tuple(
+        replace(slot, count=_times(replace(slot.count, per_turn=once), trips))
+        if (once := slot.count.expr or slot.count.total) is not None
+        else slot
+        for slot in slots
+    )
 
 
-def as_traced(model: Mapping[str, Any], n: int) -> dict[str, Any]:
+def _times(law: CountLaw, trips: int) -> CountLaw:
+    """Return the law of one iteration for so many of them."""
+    all_ = mul(num(trips), law.per_turn or [])
+    return replace(law, expr=all_) if law.expr is not None else replace(law, total=all_)
+
+
+def as_traced(model: Model, n: int) -> Model:
     """Return the model with the iterations that stated loops had at a traced count."""
-    told = {
-        k: {int(m): int(v) for m, v in p["weight_points"]}.get(n)
-        for p in model["phases"]
-        if "stated" in p["weight"]
-        for k in _subtree(model["phases"], p["phase"])
+    traced = {
+        k: dict(p.weight_points).get(n)
+        for p in model.phases
+        if p.weight.stated is not None
+        for k in _subtree(model.phases, p.phase)
     }
-    if not told:
-        return dict(model)
-    items = []
-    for item in model["items"]:
-        turns = told.get(item["phase"])
-        slots = []
-        for slot in item["slots"]:
-            law = slot["count"]
-            if turns is not None and "per_turn" in law:
-                key = "expr" if "expr" in law else "total"
-                slot = {**slot, "count": {**law, key: mul(num(turns), law["per_turn"])}}
-            slots.append(slot)
-        items.append({**item, "slots": slots})
-    return {**model, "items": items}
+    if not traced:
+        return model
+
+    def at_count(slot: Slot, turns: int | None) -> Slot:
+        if turns is None or slot.count.per_turn is None:
+            return slot
+        return replace(slot, count=_times(slot.count, turns))
+
+    items = tuple(
+        replace(item, slots=tuple(at_count(s, traced.get(item.phase)) for s in item.slots))
+        for item in model.items
+    )
+    return replace(model, items=items)
 
 
 def subtree_items(phases: Sequence[Phase], k: int) -> list[int]:
     """Return the items of a phase and of all phases inside it."""
-    return sorted(i for j in _subtree(phases, k) for i in phases[j]["items"])
+    return sorted(i for j in _subtree(phases, k) for i in phases[j].items)
 
 
-def state(phase: Phase, trips: int) -> None:
-    """Give a phase the number of iterations that the user states."""
-    phase["weight"] = {
-        "expr": num(trips),
-        "points": len(phase["weight_points"]),
-        "free": 0,
-        "stated": trips,
-    }
+def state(phase: Phase, trips: int) -> Phase:
+    """Return a phase with the number of iterations that the user states."""
+    points = len(phase.weight_points)
+    return replace(phase, weight=CountLaw(expr=num(trips), points=points, free=0, stated=trips))
 
 
-def follow_counts(model: Mapping[str, Any]) -> None:
-    """Let the order of events take the iterations of refused and stated loops from their calls."""
-    if not model.get("order"):
-        return
-    loops = {loop["loop"]: loop for loop in model["order"]["loops"]}
-    for phase in model["phases"]:
-        if "trips" not in phase and "stated" not in phase["weight"]:
+def follow_counts(model: Model) -> Model:
+    """Return the model with the iterations of refused and stated loops taken from their calls."""
+    if model.order is None:
+        return model
+    loops = {loop.loop: loop for loop in model.order.loops}
+    for phase in model.phases:
+        if phase.trips is None and phase.weight.stated is None:
             continue
-        around = [model["items"][i]["loops"] for i in phase["items"]]
+        around = [model.items[i].loops or () for i in phase.items]
         common = [level[0] for level in zip(*around, strict=False) if len(set(level)) == 1]
-        own = [k for k in common if loops[k]["walk"] is None]
+        own = [k for k in common if loops[k].walk is None]
         if own:
-            loops[own[-1]]["trips"] = [{**rule, "law": None} for rule in loops[own[-1]]["trips"]]
+            loop = loops[own[-1]]
+            loops[own[-1]] = replace(
+                loop, trips=tuple(replace(rule, law=None) for rule in loop.trips)
+            )
+    return replace(model, order=Order(tuple(loops.values())))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import Any
 
+from p3s.model.types import Admissible
 from p3s.text import processes
 
 #: Kinds of counts, the widest first; "multiples" are those of the counts' common divisor.
@@ -23,8 +23,8 @@ _ENOUGH = 3
 
 def learn(
     counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False, powers: bool = False
-) -> dict[str, Any]:
-    """Return what is known of the counts a program accepts: {kind, k, sure, counts, failed}.
+) -> Admissible:
+    """Return what is known of the counts a program accepts.
 
     counts, failed: process counts that ran, and that did not (a refusal or another failure);
     cart: MPI gave the program its grid, which it does at any count; powers: its partners are
@@ -48,54 +48,49 @@ def learn(
         kind = "powers"
     elif len(counts) >= _ENOUGH and not cart and "powers" not in holds:
         kind = next((name for name in ("cubes", "squares") if name in holds), "any")
-    return {"kind": kind, "k": k, "sure": sure, "counts": sorted(counts), "failed": failed}
+    return Admissible(kind, k, sure, tuple(sorted(counts)), tuple(failed))
 
 
-def relearn(
-    known: Mapping[str, Any], ran: Sequence[int], failed: Sequence[int], cart: bool
-) -> dict[str, Any]:
+def relearn(known: Admissible, ran: Sequence[int], failed: Sequence[int], cart: bool) -> Admissible:
     """Return what is known with the counts that the program ran and failed at since."""
-    counts = sorted({*known["counts"], *ran})
-    refused = sorted({*known["failed"], *failed} - set(counts))
-    if counts == known["counts"] and refused == known["failed"]:
-        return dict(known)
-    return learn(counts, refused, cart, known["kind"] == "powers")
+    counts = sorted({*known.counts, *ran})
+    refused = sorted({*known.failed, *failed} - set(counts))
+    if tuple(counts) == known.counts and tuple(refused) == known.failed:
+        return known
+    return learn(counts, refused, cart, known.kind == "powers")
 
 
-def admits(known: Mapping[str, Any], n: int) -> bool:
+def admits(known: Admissible, n: int) -> bool:
     """Tell whether a count is of the kind the program was seen to run at."""
-    return n not in known["failed"] and (
-        n in known["counts"] or _KINDS[known["kind"]][1](n, known["k"])
-    )
+    return n not in known.failed and (n in known.counts or _KINDS[known.kind][1](n, known.k))
 
 
-def text(known: Mapping[str, Any]) -> str:
+def text(known: Admissible) -> str:
     """Return in words which counts the program accepts; "" where it failed at none."""
-    if not known["failed"]:
+    if not known.failed:
         return ""
-    name = _KINDS[known["kind"]][0].format(k=known["k"])
-    ran = f"ran at {_list(known['counts'])}, failed at {_list(known['failed'])}"
-    if known["kind"] == "any":
+    name = _KINDS[known.kind][0].format(k=known.k)
+    ran = f"ran at {_list(known.counts)}, failed at {_list(known.failed)}"
+    if known.kind == "any":
         return f"the program {ran}"
     return f"the program {ran}: " + (
         f"it seems to take {name} only"
-        if known["sure"]
+        if known.sure
         else f"all are {name}, whether it takes others is not known"
     )
 
 
-def doubt(model: Mapping[str, Any], n: int) -> str | None:
+def doubt(known: Admissible | None, n: int) -> str | None:
     """Return why the program may not run at ``n`` processes, None where nothing says so."""
-    known = model.get("admissible")
-    if known is None or admits(known, n) or not known["failed"]:
+    if known is None or admits(known, n) or not known.failed:
         return None
-    if n in known["failed"]:
+    if n in known.failed:
         return f"the program failed at {processes(n)} when it was traced"
-    name = _KINDS[known["kind"]][0].format(k=known["k"])
+    name = _KINDS[known.kind][0].format(k=known.k)
     return f"not among the {name}; {text(known)}"
 
 
-def candidates(known: Mapping[str, Any], top: int) -> list[int]:
+def candidates(known: Admissible, top: int) -> list[int]:
     """Return counts from 3 to below ``top`` that the program is likely to take.
 
     They end below the first failure above all counts that ran: larger ones are likely to fail,
@@ -105,23 +100,23 @@ def candidates(known: Mapping[str, Any], top: int) -> list[int]:
     limit = _first_too_many(known)
     if limit is None:
         return taken
-    largest, test = max(known["counts"]), _KINDS[known["kind"]][1]
+    largest, test = max(known.counts), _KINDS[known.kind][1]
     below = [n for n in taken if n < limit]
-    if test(limit, known["k"]) or any(n > largest for n in below):
+    if test(limit, known.k) or any(n > largest for n in below):
         return below
-    of_kind = [n for n in known["failed"] if n > limit and test(n, known["k"])]
+    of_kind = [n for n in known.failed if n > limit and test(n, known.k)]
     return [n for n in taken if n < min(of_kind, default=top)]
 
 
-def _first_too_many(known: Mapping[str, Any]) -> int | None:
+def _first_too_many(known: Admissible) -> int | None:
     """Return the smallest count above all that ran at which the program failed."""
-    largest = max(known["counts"], default=0)
-    return min((n for n in known["failed"] if n > largest), default=None)
+    largest = max(known.counts, default=0)
+    return min((n for n in known.failed if n > largest), default=None)
 
 
-def larger(known: Mapping[str, Any]) -> int | None:
+def larger(known: Admissible) -> int | None:
     """Return a count that the program is likely to take, about twice the largest that ran."""
-    largest = max(known["counts"])
+    largest = max(known.counts)
     above = [n for n in candidates(known, 8 * largest + 28) if n > largest]
     return min((n for n in above if n >= 2 * largest), default=max(above, default=None))
 

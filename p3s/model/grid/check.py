@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
@@ -14,6 +13,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
+from p3s.model.types import HoldOut, Model
 from p3s.text import processes
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the
@@ -96,16 +96,14 @@ def _price(choice: GridChoice, i: int) -> float:
     )
 
 
-def misled(
-    model: Mapping[str, Any], report: Mapping[str, Any], free: Callable[[], Mapping[str, Any]]
-) -> str:
+def misled(model: Model, report: HoldOut, free: Callable[[], HoldOut]) -> str:
     """Return why a grid cannot be the program's by the count that was held out, "" where it can.
 
     report: the hold-out on that grid; free: makes the one without. Only where the smaller counts
     show every dimension does it say something of the grid that messages are missed.
     """
-    last = max(model["counts"])
-    smaller = [dims for n, dims in model["grid"]["dims"].items() if int(n) < last]
+    last = max(model.counts)
+    smaller = [dims for n, dims in model.grid.dims.items() if int(n) < last]
     wrong = _missed(report)
     if (
         not wrong
@@ -114,16 +112,17 @@ def misled(
         or _missed(free()) != 0
     ):
         return ""
-    here = shape(model["grid"]["dims"][str(last)])
+    here = shape(model.grid.dims[str(last)])
+    messages = report.comparison.p2p_triples.true if report.comparison else 0
     return (
-        f"rules of the smaller counts miss {wrong:,} of {report['p2p_triples']['true']:,} "
-        f"messages at {processes(last)} on a grid of {here}, and none without it"
+        f"rules of the smaller counts miss {wrong:,} of {messages:,} messages at "
+        f"{processes(last)} on a grid of {here}, and none without it"
     )
 
 
-def _missed(report: Mapping[str, Any]) -> int | None:
+def _missed(report: HoldOut) -> int | None:
     """Return how many messages of a held-out count were not predicted, None if it said nothing."""
-    if not report.get("possible"):
+    if report.comparison is None:
         return None
-    messages = report["p2p_triples"]
-    return max(int(messages["true"]), int(messages["predicted"])) - int(messages["equal"])
+    messages = report.comparison.p2p_triples
+    return max(messages.true, messages.predicted) - messages.equal

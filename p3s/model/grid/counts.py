@@ -40,7 +40,7 @@ def left_open(
 ) -> str:
     """Return what counts cannot show of a grid, and which can; "" where they show all of it."""
     known = admissible.learn(counts, failed)
-    own = _NDIMS.get(known["kind"])  # a program of squares has no grid of three dimensions
+    own = _NDIMS.get(known.kind)  # a program of squares has no grid of three dimensions
     dims = [ndims for ndims in dims if own in (None, ndims)]
     found = [(ndims, hidden(counts, ndims, extents)) for ndims in dims]
     if not any(many for _, many in found):
@@ -107,8 +107,8 @@ def choose(
 def _pool(top: int, ran: Sequence[int], failed: Sequence[int], like: Sequence[int]) -> list[int]:
     """Return the counts among which is chosen: those with many grids, else all that are taken."""
     known = admissible.learn(sorted({*ran, *like}), sorted(set(failed)))
-    likely = [n for n in range(1, top + 1) if n not in known["failed"]]
-    if known["kind"] != "any":
+    likely = [n for n in range(1, top + 1) if n not in known.failed]
+    if known.kind != "any":
         likely = [n for n in likely if admissible.admits(known, n)]
     elif ran and failed:  # no kind of counts: too small, or too large
         least, most = 0, top + 1
@@ -118,7 +118,7 @@ def _pool(top: int, ran: Sequence[int], failed: Sequence[int], like: Sequence[in
             most = min(failed)
         likely = [n for n in likely if least < n < most]
     several = [n for n in likely if n > 1 and 2 * _spread(top) * n >= top]
-    smooth = [n for n in several if max(prime_factors(n)) <= 3 or n in known["counts"]]
+    smooth = [n for n in several if max(prime_factors(n)) <= 3 or n in known.counts]
     for found in (smooth, several):
         if len(found) >= ENOUGH:
             step = max(1.0, (len(found) - 1) / (_POOL - 1))

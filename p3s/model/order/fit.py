@@ -10,6 +10,7 @@ the events of any rank at any count of it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,86 +21,84 @@ from p3s.characterize.parse import Nest
 from p3s.characterize.structure import Structure
 from p3s.characterize.tables import PointTable
 from p3s.laws.counts import fit_exact
+from p3s.laws.expr import Expr
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.observe import Cell, LoopTurns, Seen, see
 from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, fit_when
+from p3s.model.types import Item, LoopRule, Model, Order, TripLaw, Trips, Walk, When
 from p3s.trace.ops import COMPLETION
 
 #: Longest list of trips by turn.
 _MOST_TRIPS = 256
-Walk = Mapping[str, Any]
 
 
 def fit_order(
-    model: Mapping[str, Any],
+    model: Model,
     tables: Sequence[PointTable],
     s: Structure,
     rows: Mapping[int, Any],
     grids: Mapping[int, GridAt],
-) -> dict[str, Any] | None:
-    """Return the loops with their trips as data, None without the sequences of all ranks.
+) -> tuple[Order | None, tuple[Item, ...]]:
+    """Return the loops with their trips, None without the sequences of all ranks, and the items.
 
-    rows: the model evaluated at each count. Sets ``loops`` (around it, outermost first) and
-    ``at`` (place among its siblings at each level) of every item, and ``when`` of every slot:
-    patterns, one per loop around, for all ranks or for those with certain items.
+    rows: the model evaluated at each count. Items get ``loops`` (around them, outermost first) and
+    ``at`` (place among the siblings at each level), slots ``when``: patterns, one per loop around,
+    for all ranks or for those with certain items.
     """
     if any(set(np.unique(t.rank).tolist()) - set(t.sequences) for t in tables):
-        return None
+        return None, model.items
     kinds = [k for t in tables for k in see(model, t, s, rows[t.np])]
-    items = model["items"]
     number = {node: k for k, node in enumerate(s.nodes)}
-    loops = _loops(s.nest)
-    walks: dict[int, Walk] = {}
-    for loop in loops[1:]:
-        loop["walk"] = _walk(loop, kinds, items)
-        if loop["walk"] is not None:
-            walks[loop["loop"]] = loop["walk"]
-    for i, it in enumerate(items):
-        node = number[(it["site"], it["op"])]
+    loops = [replace(loop, walk=_walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:]]
+    walks = {loop.loop: loop.walk for loop in loops if loop.walk is not None}
+    items = []
+    for i, it in enumerate(model.items):
+        node = number[(it.site, it.op)]
         depth = int(s.nest.depth[node])
-        it["loops"] = s.nest.around[node, 1 : depth + 1].tolist()
-        it["at"] = s.nest.place[node, : depth + 1].tolist()
-        for k, slot in enumerate(it["slots"]):
-            slot["when"] = _when((i, k), kinds, walks, items)
-    for loop in loops[1:]:
-        loop["trips"] = _trips(loop, kinds, items, grids)
-    return {"loops": loops[1:]}
+        around = tuple(s.nest.around[node, 1 : depth + 1].tolist())
+        slots = tuple(
+            replace(slot, when=_when((i, k), around, kinds, walks, model.items))
+            for k, slot in enumerate(it.slots)
+        )
+        at = tuple(s.nest.place[node, : depth + 1].tolist())
+        items.append(replace(it, loops=around, at=at, slots=slots))
+    loops = [replace(loop, trips=_trips(loop, kinds, items, grids)) for loop in loops]
+    return Order(tuple(loops)), tuple(items)
 
 
-def _loops(nest: Nest) -> list[dict[str, Any]]:
+def _loops(nest: Nest) -> list[LoopRule]:
     """Return every loop with the loop around it, its level and its place at every level."""
     number = {id(loop): k for k, loop in enumerate(nest.loops)}
-    out: list[dict[str, Any]] = [
-        {"loop": k, "parent": None, "at": []} for k in range(len(nest.loops))
-    ]
+    out = [LoopRule(k, 0, (), None, ()) for k in range(len(nest.loops))]
     for k, loop in enumerate(nest.loops):
         for at, child in enumerate(loop.children):
             if isinstance(child, Loop):
-                out[number[id(child)]].update(parent=k, at=[*out[k]["at"], at])
+                i = number[id(child)]
+                out[i] = replace(out[i], parent=k, at=(*out[k].at, at))
     return out
 
 
 def _when(
     rule: tuple[int, int],
+    loops: Sequence[int],
     kinds: Sequence[Seen],
     walks: Mapping[int, Walk],
-    items: Sequence[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
+    items: Sequence[Item],
+) -> tuple[When, ...]:
     """Return in which turns a rule (item, slot) is carried out, as rules of its own.
 
     One for all ranks; else one per set of items that a rank has in the loop (``items``): where a
     rank leaves out parts of its iterations, two of them may look like one.
     """
-    loops = items[rule[0]]["loops"]
     if not loops:
-        return [{"items": None, "when": []}]
+        return (When(None, ()),)
     theirs = [(seen, mine) for seen in kinds if (mine := seen.rules.get(rule))]
     if theirs and all(
         len(seen.events[c]) == len(seen.turns[loops[-1]].index)
         for seen, mine in theirs
         for c in mine
     ):
-        return [{"items": None, "when": [["all"]] * len(loops)}]
+        return (When(None, (["all"],) * len(loops)),)
     groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
     for seen, cells in theirs:
         have = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
@@ -108,20 +107,22 @@ def _when(
         )
     when = _joint([one for group in groups.values() for one in group])
     if when is not None:
-        return [{"items": None, "when": when}]
-    rules = [
-        {"items": list(have), "when": _joint(group)}
+        return (When(None, when),)
+    rules = tuple(
+        When(have, each)
         for have, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))
-    ]
-    return [one for one in rules if one["when"] is not None] if len(groups) > 1 else []
+        if (each := _joint(group)) is not None
+    )
+    return rules if len(groups) > 1 else ()
 
 
-def _joint(parts: Sequence[tuple[Turns, Bools]]) -> list[Pattern] | None:
+def _joint(parts: Sequence[tuple[Turns, Bools]]) -> tuple[Pattern, ...] | None:
     if not parts:
         return None
-    return fit_when(
+    when = fit_when(
         Turns.joined([turns for turns, _ in parts]), np.concatenate([made for _, made in parts])
     )
+    return None if when is None else tuple(when)
 
 
 def _occurrences(
@@ -129,7 +130,7 @@ def _occurrences(
     loops: Sequence[int],
     seen: Seen,
     walks: Mapping[int, Walk],
-    items: Sequence[Mapping[str, Any]],
+    items: Sequence[Item],
 ) -> Iterator[tuple[Turns, Bools]]:
     """Yield the iterations of every cell given of a kind of rank, and which of them have it."""
     turns = seen.turns[loops[-1]]
@@ -165,25 +166,21 @@ def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
     return found
 
 
-def known_cells(
-    seen: Seen, loop: int, level: int, items: Sequence[Mapping[str, Any]]
-) -> list[tuple[Cell, int]]:
+def known_cells(seen: Seen, loop: int, level: int, items: Sequence[Item]) -> list[tuple[Cell, int]]:
     """Return the known cells that a walk is made of, inside a loop, with their partners."""
     return [
         (seen.cells[c], seen.peer[c])
         for c in seen.cells_in(loop, level)
-        if c >= 0 and items[seen.cells[c][0]]["kind"] != COMPLETION
+        if c >= 0 and items[seen.cells[c][0]].kind != COMPLETION
     ]
 
 
-def _walk(
-    loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]]
-) -> Walk | None:
+def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk | None:
     """Return the order of a loop's iterations if it goes from partner to partner, else None.
 
     A loop that holds nothing but such a loop is one with it: it goes round several times.
     """
-    k, level = loop["loop"], len(loop["at"])
+    k, level = loop.loop, len(loop.at)
     evidence: list[tuple[dict[tuple[Cell, int], Ints], int]] = []
     for seen in kinds:
         if k not in seen.turns:
@@ -191,7 +188,7 @@ def _walk(
         cells = [
             c
             for c in seen.cells_in(k, level)
-            if c < 0 or items[seen.cells[c][0]]["kind"] != COMPLETION
+            if c < 0 or items[seen.cells[c][0]].kind != COMPLETION
         ]
         if cells[:1] == [-1]:
             continue
@@ -221,16 +218,16 @@ def _goes_round(place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], 
 
 def _keys(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> Iterator[Walk]:
     """Yield ways in which a walk may be ordered, the simplest first."""
-    yield {"by": "stage"}
-    yield {"by": "turn"}
+    yield Walk("stage")
+    yield Walk("turn")
     order = _rule_order(evidence)
-    yield {"by": "rules", "order": order}
-    yield {"by": "rules", "order": order, "then": "stage"}
-    yield {"by": "peer", "sign": 1}
-    yield {"by": "peer", "sign": -1}
+    yield Walk("rules", order=order)
+    yield Walk("rules", order=order, then="stage")
+    yield Walk("peer", sign=1)
+    yield Walk("peer", sign=-1)
 
 
-def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> list[list[int]]:
+def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> tuple[tuple[int, ...], ...]:
     """Return the items of a walk in the order in which most ranks come to them."""
     same: dict[int, int] = {}
 
@@ -253,63 +250,53 @@ def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> list[list
     members: dict[int, list[int]] = {}
     for i in sorted(same):
         members.setdefault(root(i), []).append(i)
-    return [members[i] for i in least_backward(sorted(members), weight)]
+    return tuple(tuple(members[i]) for i in least_backward(sorted(members), weight))
 
 
 def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
     """Return at which iteration of a walk each of a rank's cells is; cells: with their partners."""
-    place = {i: x for x, mine in enumerate(walk.get("order", ())) for i in mine}
+    place = {i: x for x, mine in enumerate(walk.order) for i in mine}
     keys: dict[Cell, tuple[int, ...]] = {}
     for cell, peer in cells:
         keys[cell] = {
             "stage": (cell[2],),
             "turn": (cell[3],),
-            "peer": (walk.get("sign", 1) * peer,),
-            "rules": (
-                place.get(cell[0], len(place)),
-                cell[2] if walk.get("then") == "stage" else 0,
-            ),
-        }[walk["by"]]
+            "peer": (walk.sign * peer,),
+            "rules": (place.get(cell[0], len(place)), cell[2] if walk.then == "stage" else 0),
+        }[walk.by]
     number = {key: x for x, key in enumerate(sorted(set(keys.values())))}
     return {cell: number[key] for cell, key in keys.items()}
 
 
 def _trips(
-    loop: Mapping[str, Any],
-    kinds: Sequence[Seen],
-    items: Sequence[Mapping[str, Any]],
-    grids: Mapping[int, GridAt],
-) -> list[dict[str, Any]]:
-    """Return the rules for how often a loop iterations: one, or one per set of items of a rank."""
-    k, level = loop["loop"], len(loop["at"])
+    loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item], grids: Mapping[int, GridAt]
+) -> tuple[Trips, ...]:
+    """Return the rules for how often a loop goes round: one, or one per set of items of a rank."""
+    k, level = loop.loop, len(loop.at)
     groups: dict[tuple[int, ...], list[Seen]] = {}
     for seen in kinds:
         if k in seen.turns:
             mine = {seen.cells[c][0] for c in seen.cells_in(k, level) if c >= 0}
             groups.setdefault(tuple(sorted(mine)), []).append(seen)
     everyone = [seen for group in groups.values() for seen in group]
-    one = _trip_rule(loop, everyone, items, grids) if everyone else {"law": None}
-    if one["law"] is not None and one["when"] is not None:
-        return [{"items": None, **one}]
-    return [
-        {"items": list(mine), **_trip_rule(loop, group, items, grids)}
+    if everyone:
+        one = _trip_rule(loop, everyone, items, grids)
+        if one.law is not None and one.when is not None:
+            return (one,)
+    return tuple(
+        replace(_trip_rule(loop, group, items, grids), items=mine)
         for mine, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))
-    ]
+    )
 
 
 def _trip_rule(
-    loop: Mapping[str, Any],
-    group: Sequence[Seen],
-    items: Sequence[Mapping[str, Any]],
-    grids: Mapping[int, GridAt],
-) -> dict[str, Any]:
+    loop: LoopRule, group: Sequence[Seen], items: Sequence[Item], grids: Mapping[int, GridAt]
+) -> Trips:
     """Return in which turns of the loop around a loop is entered, and the law of its turns.
 
-    law: {"expr"}; {"list", "level"}: by the index of a loop around; {"expr", "step" or "shift",
-    "level"}: plus or shifted by that index; of a walk by how often it goes round; null: none
-    found, what the counts of its rules imply.
+    The law of a walk says how often it goes round; without one the counts of its rules tell.
     """
-    k, parent, walk = loop["loop"], loop["parent"], loop["walk"]
+    k, parent, walk = loop.loop, loop.parent, loop.walk
     parts: list[Turns] = []
     made: list[Bools] = []
     values: list[Ints] = []
@@ -329,7 +316,7 @@ def _trip_rule(
     entered, n = np.concatenate(made), np.concatenate(ns)
     when = fit_when(at, entered) if at.index.shape[1] else []
     law = _trip_law(at.index[entered], n[entered], np.concatenate(values)[entered], grids)
-    return {"when": when, "law": law}
+    return Trips(None, None if when is None else tuple(when), law)
 
 
 def plain_turns(turns: LoopTurns) -> Turns:
@@ -345,19 +332,17 @@ def plain_turns(turns: LoopTurns) -> Turns:
     )
 
 
-def _trip_law(
-    index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]
-) -> dict[str, Any] | None:
+def _trip_law(index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> TripLaw | None:
     flat = _law_of_counts(n, value, grids)
     if flat is not None:
-        return flat
+        return TripLaw(expr=flat)
     for level in range(index.shape[1] - 1, -1, -1):
         x = index[:, level]
         if int(x.max()) < _MOST_TRIPS:
             listed = np.full(int(x.max()) + 1, -1, dtype=np.int64)
             listed[x] = value
             if np.array_equal(listed[x], value):
-                return {"list": listed.tolist(), "level": level}
+                return TripLaw(listed=tuple(listed.tolist()), level=level)
         for name, base in (
             ("step", value - x),
             ("step", value + x),
@@ -365,21 +350,18 @@ def _trip_law(
         ):
             law = _law_of_counts(n, base, grids)
             if law is not None and name == "step":
-                return {
-                    **law,
-                    "step": 1 if base is not None and np.all(base + x == value) else -1,
-                    "level": level,
-                }
+                step = 1 if np.all(base + x == value) else -1
+                return TripLaw(expr=law, step=step, level=level)
             if law is not None:
-                return {**law, "shift": 1, "level": level}
+                return TripLaw(expr=law, shift=1, level=level)
     return None
 
 
-def _law_of_counts(n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> dict[str, Any] | None:
+def _law_of_counts(n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> Expr | None:
     """Return the law of a number that is the same for all ranks of a count, else None."""
     counts, first = np.unique(n, return_index=True)
     if not np.array_equal(value, value[first][np.searchsorted(counts, n)]):
         return None
     envs = [{"n": c, **{f"p{d}": p for d, p in enumerate(grids[c].dims)}} for c in counts.tolist()]
     law = fit_exact(envs, value[first].tolist(), len(grids[int(counts[0])].dims))
-    return None if law is None else {"expr": law.expr}
+    return None if law is None else law.expr

@@ -18,6 +18,7 @@ from p3s.characterize.structure import Structure
 from p3s.characterize.tables import PointTable, first_rows, node_of_row
 from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Ints
+from p3s.model.types import Model
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 Cell = tuple[int, int, int, int]
@@ -105,7 +106,7 @@ def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
     return out
 
 
-def see(model: Mapping[str, Any], t: PointTable, s: Structure, rows: Any) -> Iterator[Seen]:
+def see(model: Model, t: PointTable, s: Structure, rows: Any) -> Iterator[Seen]:
     """Yield the kinds of ranks of one count; rows: the model evaluated there (ScaledRows)."""
     number = {node: k for k, node in enumerate(s.nodes)}
     union = np.array([number.get(node, -1) for node in t.nodes], dtype=np.int64)
@@ -155,14 +156,13 @@ def see(model: Mapping[str, Any], t: PointTable, s: Structure, rows: Any) -> Ite
         )
 
 
-def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Cell | None]:
+def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cell | None]:
     """Return which cell of the model each row of a table is; None: unknown.
 
     Where two rules give a rank the same partner and size, which one a row follows is unknown.
     """
-    split = {(site, op): bool(v) for site, op, v in model["tag_splits"]}
-    items = model["items"]
-    node = {(it["site"], it["op"], it["tag"]): it["node"] for it in items}
+    split, items = model.splits, model.items
+    node = {it.key: it.node for it in items}
     full: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
     loose: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
     for r, i, slot, stage, at, peer, size, c in zip(
@@ -177,10 +177,10 @@ def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Ce
         strict=True,
     ):
         it = items[i]
-        if it["kind"] == COMPLETION:
+        if it.kind == COMPLETION:
             size = stage = 0
-        where = rows.members[c] if it["kind"] in _ON_COMM and c >= 0 else ()
-        loosely = (r, it["node"], peer, where)
+        where = rows.members[c] if it.kind in _ON_COMM and c >= 0 else ()
+        loosely = (r, it.node, peer, where)
         full[(*loosely, size)].add((i, slot, stage, at))
         loose[loosely].add((i, slot, stage, at))
     out: list[Cell | None] = []

@@ -5,10 +5,10 @@ in each entry of the loop), T the number of iterations of that entry, s the stag
 iteration of the row:
 
     ["all"]  ["is", k]: x == k  ["from end", k]: x == T - 1 - k  ["not", k]  ["not from end", k]
-    ["every", k, f]: x mod k == f  ["stage", a]: x == s + a  ["iteration", a]: x == t + a ["back"]:
+    ["every", k, f]: x mod k == f  ["stage", a]: x == s + a  ["turn", a]: x == t + a ["back"]:
     x == T - 1 - s  ["before", a]: x < s + a  ["upto", a]: x < t + a ["walk"]: x, modulo the number
     of keys, is the place of the row's key among those of its rank (p3s.model.order.fit) ["runs",
-    [[first, number], ...]]: iterations listed, where T is the same at every count ["iterations",
+    [[first, number], ...]]: iterations listed, where T is the same at every count ["turns",
     [[index of each loop around..., first, number], ...]]: the same for iterations of all loops
     together (innermost loop only)
 """

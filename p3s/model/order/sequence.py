@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable, first_rows
 from p3s.model.order.unfold import Unfolder
+from p3s.model.types import Difference, Model, OrderAgreement
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Event = tuple[str, int, int]
 
 
 def compare_order(
-    model: Mapping[str, Any], t: PointTable, rows: Any, modelled: np.ndarray | None = None
-) -> dict[str, Any] | None:
+    model: Model, t: PointTable, rows: Any, modelled: np.ndarray | None = None
+) -> OrderAgreement | None:
     """Return how many ranks do all their calls in the order of the model, and the first that not.
 
     modelled: for every row of the table whether the model has it (None: all); what it leaves out
@@ -27,7 +27,7 @@ def compare_order(
     first difference of their rank; ``equal_but_bytes``: ranks whose operations and partners are
     in order. None where the run was too long to keep all sequences or the model holds no order.
     """
-    if not model.get("order") or len(t.sequences) < len(np.unique(t.rank)):
+    if model.order is None or len(t.sequences) < len(np.unique(t.rank)):
         return None
     code: dict[Event, int] = {}
     ours = _codes(model, rows, code)
@@ -41,7 +41,7 @@ def compare_order(
     unfolder = Unfolder(model, rows)
     begin = first_rows(t)
     equal = alike = total = bare = 0
-    first: dict[str, Any] | None = None
+    first: Difference | None = None
     names = list(code)
     plain: dict[tuple[str, int], int] = {}
     sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
@@ -58,26 +58,26 @@ def compare_order(
         if same == len(a) == len(b):
             equal += 1
         elif first is None:
-            first = {
-                "rank": rank,
-                "position": same,
-                "expected": text(names[a[same]]) if same < len(a) else None,
-                "found": text(names[b[same]]) if same < len(b) else None,
-            }
-    return {
-        "ranks": len(t.sequences),
-        "equal": equal,
-        "equal_but_bytes": bare,
-        "events": {"true": total, "equal": alike},
-        "first": first,
-    }
+            first = Difference(
+                rank=rank,
+                position=same,
+                expected=text(names[a[same]]) if same < len(a) else None,
+                found=text(names[b[same]]) if same < len(b) else None,
+            )
+    return OrderAgreement(
+        ranks=len(t.sequences),
+        equal=equal,
+        equal_but_bytes=int(bare),
+        events={"true": total, "equal": alike},
+        first=first,
+    )
 
 
-def _codes(model: Mapping[str, Any], rows: Any, code: dict[Event, int]) -> np.ndarray:
-    items = model["items"]
+def _codes(model: Model, rows: Any, code: dict[Event, int]) -> np.ndarray:
+    items = model.items
     return np.array(
         [
-            code.setdefault(_event(items[i]["op"], items[i]["kind"], peer, size), len(code))
+            code.setdefault(_event(items[i].op, items[i].kind, peer, size), len(code))
             for i, peer, size in zip(
                 rows.item.tolist(), rows.peer.tolist(), rows.nbytes.tolist(), strict=True
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.order.fit import plain_turns, positions
 from p3s.model.order.observe import LoopTurns, turn_of
 from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, all_hold
+from p3s.model.types import LoopRule, Model, TripLaw, Trips, When
 from p3s.trace.ops import COMPLETION
 
 
@@ -21,10 +22,11 @@ class Unfolder:
     Ranks whose rows follow the same rules equally often have one order: it is made once.
     """
 
-    def __init__(self, model: Mapping[str, Any], rows: Any) -> None:
-        self.items, self.rows = model["items"], rows
-        self.loops = {loop["loop"]: loop for loop in model["order"]["loops"]}
-        self.by_peer = any((loop["walk"] or {}).get("by") == "peer" for loop in self.loops.values())
+    def __init__(self, model: Model, rows: Any) -> None:
+        self.items, self.rows = model.items, rows
+        loops = model.order.loops if model.order is not None else ()
+        self.loops = {loop.loop: loop for loop in loops}
+        self.by_peer = any(loop.walk is not None and loop.walk.by == "peer" for loop in loops)
         self.env = grid_env(rows.grid)
         self._known: dict[bytes, Ints] = {}
         self._columns = np.stack([rows.item, rows.slot, rows.stage, turn_of(rows), rows.repeat])
@@ -54,7 +56,7 @@ class Unfolder:
             rows, keys = rank.order()
             turns = keys[:, 1::2]
             for k, (_, number) in rank.place.items():
-                level = len(self.loops[k]["at"]) - 1
+                level = len(self.loops[k].at) - 1
                 inside = np.array(
                     [len(around) > level and around[level] == k for around in rank.loops]
                 )[rows]
@@ -81,33 +83,38 @@ class _Rank:
         self.all = all_
         self.item, self.slot, self.stage, self.turn, self.repeat = columns
         self.peer = peer
-        self.loops = [all_.items[i]["loops"] for i in self.item.tolist()]
+        self.loops: list[tuple[int, ...]] = [
+            all_.items[i].loops or () for i in self.item.tolist()
+        ]
         none = np.zeros((1, 0), dtype=np.int64)
         self.turns = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
         self.place: dict[int, tuple[Ints, int]] = {}
         for k, loop in sorted(all_.loops.items()):
-            level = len(loop["at"])
+            level = len(loop.at)
             inside = [
                 x
                 for x, around in enumerate(self.loops)
                 if len(around) >= level and around[level - 1] == k
             ]
-            if inside and loop["parent"] in self.turns:
+            if inside and loop.parent in self.turns:
                 self._enter(loop, inside)
 
-    def _enter(self, loop: Mapping[str, Any], inside: list[int]) -> None:
-        around = self.turns[loop["parent"]]
+    def _enter(self, loop: LoopRule, inside: list[int]) -> None:
+        around = self.turns[loop.parent]
         m = len(around.index)
-        rule = rule_for(loop["trips"], {int(self.item[x]) for x in inside})
-        entered = all_hold(rule.get("when") or [], plain_turns(around))
-        trips = np.where(entered, self._trips(loop, rule.get("law"), inside, around, entered), 0)
+        rule = rule_for(loop.trips, {int(self.item[x]) for x in inside})
+        entered = all_hold(rule.when or () if rule else (), plain_turns(around))
+        law = rule.law if rule else None
+        trips = np.where(entered, self._trips(loop, law, inside, around, entered), 0)
         if m and not trips.any() and self.repeat[inside].any():
             # calls are made in it, whatever the law says: it is entered once
-            trips[int(entered.argmax())] = self.place.get(loop["loop"], (None, 1))[1]
+            trips[int(entered.argmax())] = (
+                self.place[loop.loop][1] if loop.loop in self.place else 1
+            )
         within = np.repeat(np.arange(m), trips)
         begin = np.cumsum(trips) - trips
         index = np.arange(len(within)) - begin[within]
-        self.turns[loop["loop"]] = LoopTurns(
+        self.turns[loop.loop] = LoopTurns(
             np.concatenate([around.index[within], index[:, None]], axis=1),
             np.concatenate([around.trips[within], trips[within][:, None]], axis=1),
             within,
@@ -115,31 +122,31 @@ class _Rank:
 
     def _trips(
         self,
-        loop: Mapping[str, Any],
-        law: Mapping[str, Any] | None,
+        loop: LoopRule,
+        law: TripLaw | None,
         inside: list[int],
         around: LoopTurns,
         entered: Bools,
     ) -> Ints:
         keys = 1
-        if loop["walk"] is not None:
+        if loop.walk is not None:
             cells = {
                 x: (int(self.item[x]), int(self.slot[x]), int(self.stage[x]), int(self.turn[x]))
                 for x in inside
-                if self.all.items[self.item[x]]["kind"] != COMPLETION
+                if self.all.items[self.item[x]].kind != COMPLETION
             }
-            found = positions(loop["walk"], [(c, int(self.peer[x])) for x, c in cells.items()])
+            found = positions(loop.walk, [(c, int(self.peer[x])) for x, c in cells.items()])
             place = np.full(len(self.item), -1, dtype=np.int64)
             for x, cell in cells.items():
                 place[x] = found[cell]
             keys = max(len(set(found.values())), 1)
-            self.place[loop["loop"]] = place, keys
+            self.place[loop.loop] = place, keys
         return keys * self._rounds(loop, law, inside, around, entered)
 
     def _rounds(
         self,
-        loop: Mapping[str, Any],
-        law: Mapping[str, Any] | None,
+        loop: LoopRule,
+        law: TripLaw | None,
         inside: list[int],
         around: LoopTurns,
         entered: Bools,
@@ -148,23 +155,20 @@ class _Rank:
         if law is None:  # what is done in every iteration says how many there are
             entries = max(int(entered.sum()), 1)
             most = max(
-                (
-                    int(self.repeat[x]) // entries
-                    for x in inside
-                    if self.loops[x][-1] == loop["loop"]
-                ),
+                (int(self.repeat[x]) // entries for x in inside if self.loops[x][-1] == loop.loop),
                 default=1,
             )
             return np.full(m, max(most, 1), dtype=np.int64)
-        if "list" in law:
-            at = np.minimum(around.index[:, law["level"]], len(law["list"]) - 1)
-            return np.maximum(np.array(law["list"], dtype=np.int64)[at], 0)
-        base = int(evaluate_int(law["expr"], self.all.env))
-        if "step" in law:
-            result: Ints = np.maximum(base + law["step"] * around.index[:, law["level"]], 0)
+        level = around.index[:, law.level] if law.level is not None else np.zeros(m, dtype=np.int64)
+        if law.listed is not None:
+            at = np.minimum(level, len(law.listed) - 1)
+            return np.maximum(np.array(law.listed, dtype=np.int64)[at], 0)
+        base = int(evaluate_int(law.expr or [], self.all.env))
+        if law.step is not None:
+            result: Ints = np.maximum(base + law.step * level, 0)
             return result
-        if "shift" in law:
-            return base >> np.minimum(around.index[:, law["level"]], 40)
+        if law.shift is not None:
+            return base >> np.minimum(level, 40)
         return np.full(m, base, dtype=np.int64)
 
     def order(self) -> tuple[Ints, Ints]:
@@ -175,7 +179,7 @@ class _Rank:
         """
         rules: dict[tuple[int, int], list[int]] = {}
         for x, (i, k) in enumerate(zip(self.item.tolist(), self.slot.tolist(), strict=True)):
-            one = self.all.items[i]["kind"] == COMPLETION
+            one = self.all.items[i].kind == COMPLETION
             rules.setdefault((i, k) if one else (-1, x), []).append(x)
         which: list[Ints] = []
         keys: list[Ints] = []
@@ -190,21 +194,22 @@ class _Rank:
         sorted_ = np.lexsort((row, *key.T[::-1]))
         return row[sorted_], key[sorted_]
 
-    def _when(self, rules: list[dict[str, Any]], loops: list[int]) -> list[Pattern] | None:
-        if len(rules) == 1 and rules[0]["items"] is None:
-            return list(rules[0]["when"])
+    def _when(self, rules: Sequence[When], loops: Sequence[int]) -> Sequence[Pattern] | None:
+        if len(rules) == 1 and rules[0].items is None:
+            return rules[0].when
         mine = {
             int(i)
             for i, around in zip(self.item, self.loops, strict=True)
             if loops and len(around) >= len(loops) and around[len(loops) - 1] == loops[-1]
         }
-        return rule_for(rules, mine).get("when")
+        rule = rule_for(rules, mine)
+        return rule.when if rule else None
 
     def _events(self, mine: list[int], width: int) -> tuple[Ints, Ints]:
         """Return the rows of the events of one rule (of one partner), and what sorts them."""
         x = mine[0]
         item = self.all.items[self.item[x]]
-        loops = item["loops"]
+        loops = item.loops or ()
         turns = self.turns.get(loops[-1] if loops else 0, self.turns[0])
         m = len(turns.index)
         walk = np.full((m, len(loops)), -1, dtype=np.int64)
@@ -221,7 +226,7 @@ class _Rank:
             walk,
             keys,
         )
-        when = self._when(item["slots"][self.slot[x]].get("when") or [], loops)
+        when = self._when(item.slots[self.slot[x]].when or (), loops)
         total = int(self.repeat[mine].sum())
         pick = (
             np.flatnonzero(all_hold(when, at)) if when is not None else np.zeros(0, dtype=np.int64)
@@ -229,7 +234,7 @@ class _Rank:
         if len(pick) != total:  # the pattern does not say it: spread evenly over the iterations
             pick = np.arange(total) * m // max(total, 1) if m else np.zeros(total, dtype=np.int64)
         key = np.full((total, width), -1, dtype=np.int64)
-        for level, place in enumerate(item["at"]):
+        for level, place in enumerate(item.at or ()):
             key[:, 2 * level] = place
             if level < turns.index.shape[1] and m:
                 key[:, 2 * level + 1] = turns.index[pick, level]
@@ -237,12 +242,15 @@ class _Rank:
         return rows, key
 
 
-def rule_for(rules: list[dict[str, Any]], items: set[int]) -> dict[str, Any]:
-    """Return the rule of the set of items that is most like the rank's."""
-    best: tuple[float, dict[str, Any]] | None = None
+R = TypeVar("R", When, Trips)
+
+
+def rule_for(rules: Sequence[R], items: set[int]) -> R | None:
+    """Return the rule of the set of items that is most like the rank's, None of no rules."""
+    best: tuple[float, R] | None = None
     for rule in rules:
-        theirs = items if rule["items"] is None else set(rule["items"])
+        theirs = items if rule.items is None else set(rule.items)
         like = len(items & theirs) / max(len(items | theirs), 1)
         if best is None or like > best[0]:
             best = (like, rule)
-    return best[1] if best else {}
+    return best[1] if best else None

@@ -20,11 +20,11 @@ from zlib import crc32
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.model.types import SampleSizes, SizeLaw
 
 Relation = dict[str, Any]
 #: Mean number of partners at the largest count from which on they are a neighbourhood.
 MIN_DEGREE = 2.0
-WHY = "irregular neighbourhoods: the trace is a sample with the numbers and sizes that were seen"
 _QUANTILES = 33
 #: Rounds of drawing partners before ranks may get more of them than they should.
 _ROUNDS, _MORE = 24, 8
@@ -275,19 +275,18 @@ def partners(rel: Mapping[str, Any], n: int) -> np.ndarray:
 
 
 def sizes(
-    rel: Mapping[str, Any], law: Mapping[str, Any], n: int, ranks: np.ndarray, peers: np.ndarray
+    rel: Mapping[str, Any], law: SampleSizes, n: int, ranks: np.ndarray, peers: np.ndarray
 ) -> np.ndarray:
     """Return elements per message of the pairs of ranks and partners, int64.
 
-    law: {quantiles, total}: sizes relative to their mean, and what goes through all pairs at
-    once. Sizes belong to pairs, so that both ends agree; over all pairs they add up to the total.
+    Sizes belong to pairs, so that both ends agree; over all pairs they add up to the total.
     """
     edges = edges_of(rel, n)
     a, b = (ranks, peers) if rel["sign"] > 0 else (peers, ranks)
     rng = np.random.Generator(np.random.PCG64([int(rel["seed"]), n, 1]))
     place = (np.argsort(np.argsort(rng.random(len(edges)))) + 0.5) / max(len(edges), 1)
-    share = np.maximum(_drawn(law["quantiles"], place), 0.0)
-    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * total(law["total"], n) + 0.5)
+    share = np.maximum(_drawn(law.quantiles, place), 0.0)
+    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * total(law.total, n) + 0.5)
     amount = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
     at = np.searchsorted(edges[:, 0] * n + edges[:, 1], a * n + b)
     return np.asarray(amount[np.minimum(at, len(edges) - 1)])
@@ -295,8 +294,8 @@ def sizes(
 
 def sample_law(
     rows: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]], elem: int
-) -> dict[str, Any]:
-    """Return the law of sizes: {means, quantiles, total} in elements of ``elem`` bytes.
+) -> SizeLaw:
+    """Return the law of sizes, in elements of ``elem`` bytes.
 
     rows: per count the ranks, partners, bytes of one message and how often.
     """
@@ -310,10 +309,10 @@ def sample_law(
         number = np.bincount(which, weights=count)
         size = np.bincount(which, weights=count * (nbytes / elem)) / number
         points.append((n, float(size.sum())))
-        means.append([n, float(size.mean()), int(number.sum())])
+        means.append((n, float(size.mean()), int(number.sum())))
         if size.mean() > 0:
             quantiles = _quantiles(size / size.mean())
-    return {"means": means, "sample": {"quantiles": quantiles, "total": amount_law(points)}}
+    return SizeLaw(means=tuple(means), sample=SampleSizes(tuple(quantiles), amount_law(points)))
 
 
 def text(rel: Mapping[str, Any]) -> str:
@@ -337,7 +336,6 @@ def law_text(law: Mapping[str, Any]) -> str:
 
 
 __all__ = [
-    "WHY",
     "amount_law",
     "edges_of",
     "partners",

@@ -14,13 +14,14 @@ from p3s.model.grid.nodes import Node, used
 from p3s.model.partners.explain import Explanation
 from p3s.model.partners.places import PlaceLaw
 from p3s.model.partners.relations import FAMILIES, Relation, partners, walks
-from p3s.model.sizes.slots import Item, Rows
+from p3s.model.reasons import Code, Reason
+from p3s.model.sizes.slots import Observed, Rows
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 
 def items_of(
     node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable]
-) -> list[Item]:
+) -> list[Observed]:
     """Return the items of a node: one per relation, or per kind of communicator."""
     counts = [t.np for t in tables]
     if node.kind in (SEND, RECV):
@@ -36,7 +37,7 @@ def empty_rows() -> Rows:
 
 def _p2p_items(
     node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int]
-) -> list[Item]:
+) -> list[Observed]:
     grids = choice.grids
     relations = [_ordered_relation(r, node, grids) for r in explained.relations]
     tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
@@ -61,18 +62,18 @@ def _p2p_items(
             left[n] &= ~mine
             rows[n] = nr.take(mine)
             stage[n] = np.argmax(hit, axis=0)[mine]
-        item = Item(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
+        item = Observed(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
         if len(relations) > 1:
             item.ways = ways
             item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
         if explained.ambiguous and rel["kind"] == "shift":
             axes = [d for d in explained.ambiguous if rel["vec"][d]]
             if axes:
-                item.notes.append("direction open in dimension " + ", ".join(str(d) for d in axes))
+                item.notes.append(Reason(Code.DIRECTION, dims=tuple(axes)))
         items.append(item)
     if any(m.any() for m in left.values()):
         rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
-        item = Item(
+        item = Observed(
             rest,
             {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts},
             None,
@@ -81,7 +82,7 @@ def _p2p_items(
             None,
             places,
         )
-        item.notes.append("no rule found for the partners")
+        item.notes.append(Reason(Code.NO_PARTNERS))
         items.append(item)
     return items
 
@@ -158,7 +159,7 @@ def _law_of_rows(node: Node, choice: GridChoice) -> PlaceLaw:
     return cover.laws[cover.law_of[(n, int(node.place_id[n][0]))]]
 
 
-def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -> list[Item]:
+def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -> list[Observed]:
     """Return an item for each law that the node's communicators need."""
     grids = choice.grids
     if node.kind not in (COLLECTIVE, COMM):
@@ -179,7 +180,7 @@ def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -
                 mine = [p for (m, p), i in law_of.items() if m == n and i == k]
                 rows[n] = node.rows[n].take(np.isin(node.place_id[n], mine))
         items.append(
-            Item(
+            Observed(
                 rows,
                 {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
                 None,

@@ -17,8 +17,8 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import (
     Axis,
     ExtentPool,
+    FittedSize,
     Observations,
-    SizeLaw,
     best_extent,
     kinds_possible,
     rivals_of,
@@ -175,7 +175,7 @@ def _scaled(n: np.ndarray, profile: np.ndarray, obs: Observations, d: Direction)
 Rest = Callable[[Observations], tuple[Expr, int] | None]
 
 
-def fit_affine(obs: Observations, pool: ExtentPool, rest: Rest) -> SizeLaw | None:
+def fit_affine(obs: Observations, pool: ExtentPool, rest: Rest) -> FittedSize | None:
     """Return a law of one or two blocks at affine positions times a scalar, or None.
 
     rest: fits what remains when the blocks are divided out; its law and its free numbers.
@@ -208,7 +208,7 @@ def _candidates(obs: Observations, every: Sequence[Direction]) -> Iterator[tuple
 
 def _law_along(
     obs: Observations, used: Sequence[Direction], pool: ExtentPool, rest: Rest
-) -> SizeLaw | None:
+) -> FittedSize | None:
     n = obs.env["n"]
     axes = [d.axis(obs) for d in used]
     slot = obs.digest() + repr([(d.p, d.terms) for d in used]).encode()
@@ -222,7 +222,7 @@ def _law_along(
     pool.settled(best, not others and not best.rivals)
     # what a share of something did at even counts only says nothing of its remainder
     even = any(op in str(best.scalar) for op in ("pow", "block"))
-    return SizeLaw(
+    return FittedSize(
         best.expr,
         len(best.extents) + 1,
         len(np.unique(n)),

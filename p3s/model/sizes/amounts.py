@@ -11,16 +11,20 @@ as sure as it was met where it was left out and as laws that did as well agree f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import seen
+from p3s.model.amount import Amount
+from p3s.model.types import Item, SizeLaw
+
+T = TypeVar("T", bound=Hashable)
 
 #: Features in one law at most, and counts needed for each but the first.
 MAX_TERMS, COUNTS_PER_TERM = 4, 2
@@ -42,47 +46,6 @@ _POINTS, _ROUNDS = 13, 12
 _Z90 = 1.645
 #: Coefficients are kept as rationals of about float precision: equations hold no floats.
 _DIGITS = 12
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A non-negative law of an amount, with how far it can be off.
-
-    expr: in n and p0.. ; rel_half_width: half width of the 90 % interval at the largest count
-    fitted, relative; max_n: that count; points: how many counts were fitted; rim: the rim of
-    its product, if it is one.
-    """
-
-    expr: Expr
-    rel_half_width: float
-    max_n: int
-    points: int
-    rim: float | None = None
-
-    def value(self, env: Env) -> Any:
-        """Return the amount for symbols n, p0, ... (arrays broadcast), never negative."""
-        return np.maximum(evaluate(self.expr, env), 0.0)
-
-    def half_width(self, n: float) -> float:
-        """Return the relative half width of the 90 % interval, growing with the distance."""
-        beyond = max(0.0, math.log2(max(n, 1) / self.max_n))
-        return self.rel_half_width * (1.0 + 0.5 * beyond)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the law as plain data."""
-        return {
-            "expr": self.expr,
-            "rel_half_width": self.rel_half_width,
-            "max_n": self.max_n,
-            "points": self.points,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Amount:
-        """Return the law from :meth:`to_json` data."""
-        return Amount(
-            data["expr"], float(data["rel_half_width"]), int(data["max_n"]), int(data["points"])
-        )
 
 
 def fit_amount(
@@ -116,21 +79,20 @@ def fit_amount(
     return Amount(expr, min(half, 9.99), top, len(y), width)
 
 
-def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequence[int]]) -> None:
-    """Fit all statistical sizes of a model; rims that some show exactly are tried for the others.
+def fit_amounts(
+    slots: Mapping[T, tuple[SizeLaw, Hashable]], dims: Mapping[int, Sequence[int]]
+) -> dict[T, SizeLaw]:
+    """Return the laws of all sizes that have no equation, each with a law of its mean.
 
-    entries: items with their slots; of these, "elements" with "means" (rows of count, mean,
-    number of messages) get a new "stat". dims: extents of the grid per count. What one call sends
-    both ways along a dimension has one law: the geometry is the same, and a plane of atoms more
-    on one side is one less on the other.
+    slots: any key -> law with ``means``, and what it has in common with those that share its law;
+    dims: extents of the grid per count. Rims that some show exactly are tried for the others.
     """
     ndims = len(next(iter(dims.values()), ()))
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for i, entry in enumerate(entries):
-        for k, slot in enumerate(entry["slots"]):
-            if "means" in slot["elements"]:
-                groups.setdefault(_alike(entry, i, k), []).append(slot["elements"])
-    means = [_together(laws) for laws in groups.values()]
+    groups: dict[Hashable, list[T]] = {}
+    for key, (law, alike) in slots.items():
+        if law.means is not None:
+            groups.setdefault(alike, []).append(key)
+    means = [_together([slots[key][0] for key in keys]) for keys in groups.values()]
     known: dict[tuple[Any, ...], Amount] = {}
 
     def fit(points: Sequence[Sequence[float]], rims: Sequence[float]) -> Amount:
@@ -150,27 +112,33 @@ def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequenc
     for a in sorted(first, key=lambda a: a.rel_half_width):
         if a.rim and a.rel_half_width <= SURE and all(abs(a.rim / r - 1) > 0.01 for r in rims):
             rims.append(a.rim)
-    for laws, points, amount in zip(groups.values(), means, first, strict=True):
+    out = {}
+    for keys, points, amount in zip(groups.values(), means, first, strict=True):
         again = fit(points, rims) if rims and amount.rel_half_width > SURE else amount
-        for law in laws:
-            law["stat"] = again.to_json()
+        for key in keys:
+            out[key] = replace(slots[key][0], stat=again)
+    return out
 
 
-def _alike(entry: Mapping[str, Any], number: int, slot: int) -> tuple[Any, ...]:
-    """Return what slots of one law have in common: the call and the line they send along."""
-    relation = entry.get("relation")
-    if relation is None or relation["kind"] != "shift" or len(entry["slots"]) > 1:
+def alike(item: Item, number: int, slot: int) -> Hashable:
+    """Return what sizes of one law have in common: the call and the line they are sent along.
+
+    What one call sends both ways along a dimension has one law: the geometry is the same, and a
+    plane of atoms more on one side is one less on the other.
+    """
+    relation = item.relation
+    if relation is None or relation["kind"] != "shift" or len(item.slots) > 1:
         return (number, slot)
     vec = tuple(relation["vec"])
-    return (entry["node"], max(vec, tuple(-v for v in vec)))
+    return (item.node, max(vec, tuple(-v for v in vec)))
 
 
-def _together(laws: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+def _together(laws: Sequence[SizeLaw]) -> list[list[float]]:
     """Return the means per count over all laws."""
     total: dict[int, list[float]] = {}
     for law in laws:
-        for n, mean, messages in law["means"]:
-            row = total.setdefault(int(n), [0.0, 0.0])
+        for n, mean, messages in law.means or ():
+            row = total.setdefault(n, [0.0, 0.0])
             row[0] += mean * messages
             row[1] += messages
     return [

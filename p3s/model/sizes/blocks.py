@@ -54,7 +54,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class SizeLaw(Law):
+class FittedSize(Law):
     """A law of element counts.
 
     others: equations that fit as well and differ further on; voted: chosen among arrangements of

@@ -15,7 +15,7 @@ import numpy as np
 
 from p3s.laws.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, sym
 from p3s.model.sizes.affine import different
-from p3s.model.sizes.blocks import ExtentPool, Observations, SizeLaw, divisors
+from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations, divisors
 from p3s.model.sizes.cells import Candidate, Key, with_third
 
 #: Factors, pairs of extents for each and all of them that are tried.
@@ -50,7 +50,7 @@ class _Position:
         return ["mod", add(*parts), sym("p0")]
 
 
-def fit_diagonal(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
+def fit_diagonal(obs: Observations, pool: ExtentPool) -> FittedSize | None:
     """Return the law of a sum over the cells of each rank, or None.
 
     All ranks have to be there: then all values of a count together are (p - borders) times the
@@ -77,7 +77,7 @@ def fit_diagonal(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     best, rest = pool.settle(obs, candidates)
     others = different(obs, best.expr, rest)
     pool.settled(best, not others)
-    return SizeLaw(best.expr, 3, len(counts), False, (), others, bool(best.keys))
+    return FittedSize(best.expr, 3, len(counts), False, (), others, bool(best.keys))
 
 
 def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:

@@ -21,8 +21,8 @@ from p3s.model.sizes.blocks import (
     RARE,
     Axis,
     ExtentPool,
+    FittedSize,
     Observations,
-    SizeLaw,
     best_extent,
     divisors,
     kinds_possible,
@@ -38,7 +38,7 @@ from p3s.model.sizes.positions import composite_axes, decides, moving, plain_axe
 MAX_ALIKE = 24
 
 
-def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
+def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
     """Return the simplest exact law for the element counts, or None.
 
     obs: every (count, rank, stage, iteration) at which the slot was seen. A constant first, then
@@ -54,7 +54,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if state is None or (state != pool.state() and (law is None or law.open())):
         law = _fit(obs, pool)
         pool.known[key] = (pool.state(), law)
-    result: SizeLaw | None = law
+    result: FittedSize | None = law
     return result
 
 
@@ -69,10 +69,10 @@ def _without_idle(obs: Observations) -> Observations:
     return obs
 
 
-def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
+def _fit(obs: Observations, pool: ExtentPool) -> FittedSize | None:
     counts = np.unique(obs.env["n"])
     if np.all(obs.value == obs.value[0]):
-        return SizeLaw(num(int(obs.value[0])), 1, len(counts))
+        return FittedSize(num(int(obs.value[0])), 1, len(counts))
     if len(counts) < 2 or np.any(obs.value < 0):
         return None
     fit = _Fit(obs, pool, counts)
@@ -90,7 +90,7 @@ def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     )
 
 
-def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
+def _steps(fit: _Fit) -> Iterator[Callable[[], FittedSize | None]]:
     if moving(fit.obs):
         turned = [
             fit.level_scalar,
@@ -155,7 +155,7 @@ class _Fit:
         kind: str,
         factor: int = 1,
         ghost: int = 0,
-    ) -> SizeLaw:
+    ) -> FittedSize:
         """Return the law, its extents noted, with the rival ways of cutting that remain."""
         pool = self.pool
         rivals = rivals_of(extents, used, kind, self.pool)
@@ -177,7 +177,7 @@ class _Fit:
         even = self.even and all(
             np.all(e % a.count == 0) for e, a in zip(extents, used, strict=True)
         )
-        return SizeLaw(
+        return FittedSize(
             add(mul(num(factor), *parts), num(ghost)),
             len(extents) + (factor != 1) + (ghost != 0),
             len(self.counts),
@@ -187,7 +187,7 @@ class _Fit:
 
     def solved(
         self, value: np.ndarray, axis: Axis, kind: str, factor: int = 1, ghost: int = 0
-    ) -> SizeLaw | None:
+    ) -> FittedSize | None:
         """Return the law of one block along ``axis`` whose sizes are ``value``."""
         found = solve_one(value, axis, kind)
         if not found:
@@ -204,7 +204,7 @@ class _Fit:
             and decides(self.obs, u)
         ]
 
-    def typed(self) -> SizeLaw | None:
+    def typed(self) -> FittedSize | None:
         """Nothing in even sizes tells 4 * 60/p from 240/p; a 60 that the user typed does."""
         if not (self.even and self.pool.typed):
             return None
@@ -214,7 +214,7 @@ class _Fit:
                     return self.done([e], [axis], self.kinds[0], factor)
         return None
 
-    def one_block(self, along: Sequence[Axis]) -> SizeLaw | None:
+    def one_block(self, along: Sequence[Axis]) -> FittedSize | None:
         """Try one block along each of the dimensions."""
         return next(
             (
@@ -225,11 +225,11 @@ class _Fit:
             None,
         )
 
-    def one(self) -> SizeLaw | None:
+    def one(self) -> FittedSize | None:
         """Try one block along any dimension, with and without a factor."""
         return self.one_block(self.axes) or self.factor()
 
-    def products(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+    def products(self, kinds: Sequence[str] = ()) -> FittedSize | None:
         """Try products of two and three blocks."""
         for kind in kinds or self.cuts:
             for used in (*self.pairs(2), *self.pairs(3)):
@@ -238,7 +238,7 @@ class _Fit:
                     return self.done(extents, used, kind)
         return None
 
-    def known_product(self) -> SizeLaw | None:
+    def known_product(self) -> FittedSize | None:
         """Try extents of the program on a halo's face, where even sizes leave the choice."""
         face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
         if not self.even or len(face) < 2:
@@ -266,7 +266,7 @@ class _Fit:
         kind: str,
         factor: int,
         ghosts: tuple[int, ...],
-    ) -> SizeLaw:
+    ) -> FittedSize:
         """Return the law of a factor times blocks, each wider by its ghost width."""
         law = self.done(extents, used, kind)
         if any(ghosts) and ghosts not in self.pool.ghosts:
@@ -277,7 +277,7 @@ class _Fit:
             add(block(kind, e, a.p, a.c), num(g))
             for e, a, g in zip(extents, used, ghosts, strict=True)
         ]
-        return SizeLaw(
+        return FittedSize(
             mul(num(factor), *parts),
             len(parts) + (factor > 1) + any(ghosts),
             len(self.counts),
@@ -285,7 +285,7 @@ class _Fit:
             law.rivals,
         )
 
-    def factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+    def factor(self, kinds: Sequence[str] = ()) -> FittedSize | None:
         """Try a factor times one block."""
         return next(
             (
@@ -297,7 +297,7 @@ class _Fit:
             None,
         )
 
-    def ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+    def ghost(self, kinds: Sequence[str] = ()) -> FittedSize | None:
         """Try one block widened by a ghost width."""
         for g, axis in product(GHOSTS[1:], self.single):
             for kind in kinds_possible(self.value - g, axis, kinds or self.kinds):
@@ -306,7 +306,7 @@ class _Fit:
                     return law
         return None
 
-    def products_with_factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+    def products_with_factor(self, kinds: Sequence[str] = ()) -> FittedSize | None:
         """Try a factor times two blocks."""
         for kind, f in product(kinds or self.cuts, self.factors[1:24]):
             for used in self.pairs(2):
@@ -315,7 +315,7 @@ class _Fit:
                     return self.done(extents, used, kind, f)
         return None
 
-    def factor_and_ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+    def factor_and_ghost(self, kinds: Sequence[str] = ()) -> FittedSize | None:
         """Try a factor times one widened block."""
         for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
             value = self.value // f - g
@@ -327,7 +327,7 @@ class _Fit:
                     return law
         return None
 
-    def header(self) -> SizeLaw | None:
+    def header(self) -> FittedSize | None:
         """Try a factor times one block and a few elements more than any ghost width explains.
 
         Only where blocks differ inside a count: their difference is the factor.
@@ -399,7 +399,7 @@ class _Fit:
         there = value[np.isfinite(value)]
         return len(there) < len(value) or bool(np.any(np.abs(there - np.rint(there)) > 1e-6))
 
-    def widened(self) -> SizeLaw | None:
+    def widened(self) -> FittedSize | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
         ghosts = sorted(
             ((g, h) for g in GHOSTS for h in GHOSTS if (g or h) and (g == h or self.even)),
@@ -439,7 +439,7 @@ class _Fit:
                 return e, best_extent(found, self.pool)
         return None
 
-    def scalar(self, most: int = 9) -> SizeLaw | None:
+    def scalar(self, most: int = 9) -> FittedSize | None:
         """Try a law of n and the extents alone, where all ranks agree at every count.
 
         most: free numbers in it; a slope and a constant pass for many a rounded share.
@@ -456,14 +456,14 @@ class _Fit:
         )
         if law is None or law.free > most or (most == 1 and "block" in str(law.expr)):
             return None  # a share rounded off is a block, whose rivals are known
-        return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
+        return FittedSize(law.expr, law.free, law.points, law.even, law.rivals)
 
-    def level_scalar(self) -> SizeLaw | None:
+    def level_scalar(self) -> FittedSize | None:
         """Try a law that all ranks share, of the count and the turn."""
         law = scalar_law(self.obs)
-        return None if law is None else SizeLaw(law[0], law[1], len(self.counts))
+        return None if law is None else FittedSize(law[0], law[1], len(self.counts))
 
-    def multiplied(self) -> SizeLaw | None:
+    def multiplied(self) -> FittedSize | None:
         """Try blocks and their products times p, p - 1 or p - 2 of any extent."""
         names = ["n"] if self.obs.ndims == 1 else [*(f"p{d}" for d in range(self.obs.ndims)), "n"]
         for name, k in product(names, (1, 0, 2)):
@@ -481,7 +481,7 @@ class _Fit:
             ):
                 law = step()
                 if law is not None:
-                    return SizeLaw(
+                    return FittedSize(
                         mul(add(sym(name), num(-k)), law.expr),
                         law.free + 1,
                         law.points,
@@ -490,7 +490,7 @@ class _Fit:
                     )
         return None
 
-    def over_two(self) -> SizeLaw | None:
+    def over_two(self) -> FittedSize | None:
         """Try a block cut over two dimensions of the grid at once, and floor(L / (p_a p_b))."""
         axes = [a for a in composite_axes(self.obs) if decides(self.obs, [a])]
         for f, kind, axis in product(self.factors[:16], self.kinds, axes):
@@ -499,13 +499,13 @@ class _Fit:
                 return law
         return None
 
-    def affine(self) -> SizeLaw | None:
+    def affine(self) -> FittedSize | None:
         """Try blocks at positions that are sums of coordinates and the turn."""
         if self.even and not moving(self.obs):
             return None
         return fit_affine(self.obs, self.pool, scalar_law)
 
-    def complement(self) -> SizeLaw | None:
+    def complement(self) -> FittedSize | None:
         """Try everything but the own block: f * (L - block)."""
         for kind, f, axis in product(self.kinds[:5], self.factors[:16], self.single):
             if np.any(axis.count < 2):
@@ -516,7 +516,7 @@ class _Fit:
                 if np.all(e - self.value // f == block_size(kind, e, axis.count, axis.at)):
                     law = self.done([e], [axis], kind)
                     own = mul(num(-1), block(kind, e, axis.p, axis.c))
-                    return SizeLaw(
+                    return FittedSize(
                         mul(num(f), add(num(e), own)), 1 + (f != 1), law.points, False, law.rivals
                     )
         return None

@@ -14,10 +14,10 @@ import numpy as np
 from p3s.laws.counts import MAX_DENOMINATOR, fit_exact, roundness
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.whole import evaluate_int
-from p3s.model.sizes.blocks import ExtentPool, Observations, SizeLaw
+from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.positions import moving
 
-Recurse = Callable[[Observations, ExtentPool], SizeLaw | None]
+Recurse = Callable[[Observations, ExtentPool], FittedSize | None]
 
 
 def _last(obs: Observations, u: str) -> Expr | None:
@@ -144,7 +144,7 @@ def _constant(shape: Expr) -> bool:
     return result
 
 
-def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw | None:
+def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedSize | None:
     """Return the law of the finest level carried to all levels, or None.
 
     recurse: fits the sizes of one level.
@@ -166,7 +166,7 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
             groups = np.exp2(np.asarray(evaluate(e, obs.env), dtype=float)).max()
             for expr in _coarser(law.expr, e, groups <= obs.env["n"].max()):
                 if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
-                    return SizeLaw(expr, law.free, points, law.even, law.rivals)
+                    return FittedSize(expr, law.free, points, law.even, law.rivals)
     return None
 
 
@@ -241,7 +241,7 @@ def replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
     return [replaced(a, by) if isinstance(a, list) else a for a in expr]
 
 
-def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw | None:
+def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> FittedSize | None:
     """Return the law of a message cut into chunks of one size, the last one short, or None.
 
     The first iteration is 0 on every rank and none is left out.
@@ -268,7 +268,7 @@ def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
     if law is None:
         return None
     left = add(law.expr, mul(num(-chunk), sym("t")))
-    return SizeLaw(
+    return FittedSize(
         ["min", num(chunk), ["max", left, num(0)]],
         law.free + 1,
         law.points,

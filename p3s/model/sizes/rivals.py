@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.blocks import differs
+from p3s.model.types import SizeLaw
 
 #: Iterations that are compared.
 _TURNS = 8
 
 
-def differ_at(law: Mapping[str, Any], grid: GridAt) -> bool:
-    """Return whether a slot's law and one of its rivals give different sizes on a grid.
-
-    Rivals are other cuts of one extent, [extent symbol, kind, extent, other kind, other extent],
-    or whole equations, {"expr": ...}.
-    """
+def differ_at(law: SizeLaw, grid: GridAt) -> bool:
+    """Return whether a slot's law and one of its rivals give different sizes on a grid."""
     extents = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
-    for rival in law["rivals"]:
-        if not isinstance(rival, Mapping):
-            symbol, kind, extent, other, other_extent = rival
-            if differs(kind, extent, other, other_extent, extents[symbol]):
+    for rival in law.rivals or ():
+        if rival.cut is not None:
+            symbol, kind, extent, other_kind, other_extent = rival.cut
+            if differs(kind, extent, other_kind, other_extent, extents[symbol]):
                 return True
             continue
         for t in range(min(_TURNS, max(grid.dims))):
@@ -33,7 +27,9 @@ def differ_at(law: Mapping[str, Any], grid: GridAt) -> bool:
             env |= {"r": np.arange(grid.n), "s": np.zeros(grid.n), "t": np.full(grid.n, t)}
             for d, p in enumerate(grid.dims):
                 env |= {f"c{d}": grid.coords[d], f"q{d}": (grid.coords[d] + 1) % p}
-            own, other = (evaluate_int(e["expr"], env, undefined=-1) for e in (law, rival))
+            own, other = (
+                evaluate_int(e, env, undefined=-1) for e in (law.expr or [], rival.expr or [])
+            )
             if np.any(own != other):
                 return True
     return False

@@ -1,37 +1,40 @@
 """Slots: one communication of the program as equations (partner, guard, count, bytes, work).
 
 An *item* is what one node (site, operation, tag) does towards one relation or on one kind of
-communicator; a *slot* is an item with one size. All slots of a node are plain data.
+communicator; a *slot* is an item with one size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from p3s.laws.counts import WorkLaw, fit_exact, fit_work
+from p3s.laws.counts import Law, WorkLaw, fit_exact, fit_work
 from p3s.laws.expr import whole_number
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners import irregular
 from p3s.model.partners.relations import at_stage
-from p3s.model.sizes.amounts import Amount
-from p3s.model.sizes.blocks import ExtentPool, Observations
+from p3s.model.reasons import Code, Reason
+from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.rankcounts import fit_rank_count
 from p3s.model.sizes.turned import fit_root, fit_turns, turns_matter
-from p3s.text import processes
+from p3s.model.types import (
+    CommunicatorLaw,
+    CountLaw,
+    IterationsLaw,
+    Relation,
+    Rival,
+    RootLaw,
+    SizeLaw,
+    Slot,
+)
 
 MAX_VARIANTS = 32
-NO_SIZE = "no exact law for the message size"
-ROOT = "the root varies: rank 0 of the communicator stands in"
-OPEN = "several ways of cutting the blocks fit at the traced counts"
-EVEN = "blocks were even at every traced count: how a remainder is dealt with is open"
-Slot = dict[str, Any]
 
 
 @dataclass
@@ -58,7 +61,7 @@ class Rows:
 
 
 @dataclass
-class Item:
+class Observed:
     """The rows of one relation (or communicator law) of a node, per count.
 
     stage: stage number per row; peers: partners (stages, n) or None for collectives and the
@@ -72,9 +75,9 @@ class Item:
     peers: dict[int, np.ndarray] | None
     care: dict[int, np.ndarray]
     grids: Mapping[int, GridAt]
-    relation: dict[str, Any] | None = None
-    place: dict[str, Any] | None = None
-    notes: list[str] = field(default_factory=list)
+    relation: Relation | None = None
+    place: CommunicatorLaw | None = None
+    notes: list[Reason] = field(default_factory=list)
     sure: dict[int, np.ndarray] = field(default_factory=dict)
     ways: dict[int, np.ndarray] = field(default_factory=dict)
 
@@ -106,13 +109,13 @@ def env_of(
     return env
 
 
-def _matrix(item: Item, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     out = np.zeros(shape, dtype=np.int64)
     np.add.at(out, (item.stage[n], item.rows[n].rank), values)
     return out
 
 
-def _variants(item: Item, counts: list[int]) -> dict[int, np.ndarray] | None:
+def _variants(item: Observed, counts: list[int]) -> dict[int, np.ndarray] | None:
     """Number the sizes that each (stage, rank) uses, in order of appearance; None if irregular."""
     out: dict[int, np.ndarray] = {}
     widths: set[int] = set()
@@ -141,7 +144,7 @@ def _variants(item: Item, counts: list[int]) -> dict[int, np.ndarray] | None:
     return out
 
 
-def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
+def fit_item(item: Observed, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
     """Return the slots of an item: one, by turn where iterations tell sizes or roots apart; else
     one
     per size in order of appearance, or one with statistical sizes.
@@ -160,7 +163,8 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
             mixed=False,
             turned=True,
         )
-        if slot["turns"] is not None and "expr" in slot["elements"] and ROOT not in slot["why"]:
+        sure_root = all(reason.code != Code.ROOT_VARIES for reason in slot.why)
+        if slot.turns is not None and slot.elements.expr is not None and sure_root:
             return [slot]
     numbers = _variants(item, seen)
     width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
@@ -181,7 +185,7 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
     return slots
 
 
-def _by_turn(item: Item, n: int) -> bool:
+def _by_turn(item: Observed, n: int) -> bool:
     """Tell whether the iterations of the cells that are known tell sizes or roots apart at
     ``n``."""
     rows, stage = item.rows[n], item.stage[n]
@@ -193,7 +197,7 @@ def _by_turn(item: Item, n: int) -> bool:
 
 
 def _fit_slot(
-    item: Item,
+    item: Observed,
     rows: dict[int, Rows],
     stage: dict[int, np.ndarray],
     counts: list[int],
@@ -202,7 +206,7 @@ def _fit_slot(
     mixed: bool,
     turned: bool = False,
 ) -> Slot:
-    sub = Item(
+    sub = Observed(
         rows,
         stage,
         item.peers,
@@ -213,13 +217,12 @@ def _fit_slot(
         sure=item.sure,
         ways=item.ways,
     )
-    slot: Slot = {"relation": item.relation, "place": item.place, "why": [], "turns": None}
-    why: list[str] = slot["why"]
+    why: list[Reason] = []
     shapes = {
         n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n) for n in counts
     }
     times = {n: _matrix(sub, n, rows[n].count, shapes[n]) for n in counts}
-    slot["seen"] = [n for n in counts if times[n].any()]
+    seen = [n for n in counts if times[n].any()]
 
     grids: list[GridAt] = []
     sets: list[np.ndarray] = []
@@ -239,8 +242,8 @@ def _fit_slot(
     guard = (
         fit_guard(grids, sets, peers if item.peers is not None else None, cares) if grids else []
     )
-    if guard is None and slot["seen"] and slot["seen"][0] > counts[0]:
-        late = [i for i, g in enumerate(grids) if g.n >= slot["seen"][0]]
+    if guard is None and seen and seen[0] > counts[0]:
+        late = [i for i, g in enumerate(grids) if g.n >= seen[0]]
         guard = fit_guard(
             [grids[i] for i in late],
             [sets[i] for i in late],
@@ -248,33 +251,45 @@ def _fit_slot(
             [cares[i] for i in late],
         )
         if guard is not None:
-            below = max(n for n in counts if n < slot["seen"][0])
+            below = max(n for n in counts if n < seen[0])
             guard = [*guard, ["above", below]]
-            why.append(f"first seen at {processes(slot['seen'][0])}")
-    slot["guard"] = guard
+            why.append(Reason(Code.FIRST_SEEN, at=seen[0]))
     if guard is None:
-        why.append("no rule found for which ranks take part")
-    _fit_count(slot, item, times, counts, varying)
-    if turned:
-        _fit_turns(slot, sub, counts)
-    _fit_bytes(slot, sub, counts, pool, mixed)
-    _fit_root(slot, sub, counts)
-    _fit_work(slot, sub, counts)
-    return slot
+        why.append(Reason(Code.NO_RANKS))
+    count, why_count = _fit_count(item, times, counts, varying)
+    turns = _fit_turns(sub, counts) if turned else None
+    elements, elem_bytes, why_size = _fit_bytes(sub, counts, pool, mixed)
+    root, why_root = _fit_root(sub, counts, turns is not None)
+    work, points = _fit_work(sub, counts)
+    return Slot(
+        relation=item.relation,
+        place=item.place,
+        seen=tuple(seen),
+        guard=guard,
+        count=count,
+        elements=elements,
+        elem_bytes=elem_bytes,
+        root=root,
+        work=work,
+        work_points=points,
+        turns=turns,
+        why=(*why, *why_count, *why_size, *why_root),
+    )
 
 
-def _cells(item: Item, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
+def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (stage, rank) of the cells that are known to belong to this slot alone."""
     stage, rank = np.nonzero((times[n] > 0) & item.care[n])
     return stage, rank
 
 
 def _fit_count(
-    slot: Slot, item: Item, times: dict[int, np.ndarray], counts: list[int], varying: bool
-) -> None:
+    item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
+) -> tuple[CountLaw, list[Reason]]:
+    """Return how often each rank does it, and what keeps that from being surer."""
     ndims = len(item.grids[counts[0]].dims)
     envs: list[dict[str, int]] = []
-    values: list[float] = []
+    values: list[int] = []
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     exact = True
     for n in counts:
@@ -287,33 +302,15 @@ def _fit_count(
         parts.append((env, got))
         if np.any(got != got[0]):
             exact = False
-        envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(g.dims)}})
+        envs.append(_extents(g))
         values.append(int(got[0]))
     if not parts:  # every cell is shared with another relation: each gets its part
-        envs, values = [], []
-        for n in counts:
-            s, r = np.nonzero(times[n])
-            if len(s):
-                ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
-                envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}})
-                values.append(float(np.median(times[n][s, r] / ways)))
-        whole = all(v == int(v) for v in values)
-        law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
-        slot["count"] = (
-            {"expr": law.expr}
-            if law
-            else {"stat": fit_work([e["n"] for e in envs], values).to_json()}
-        )
-        slot["why"].append("never seen apart from another partner at the same rank")
-        return
+        return _shared_count(item, times, counts), [Reason(Code.SHARED_PARTNER)]
     if exact and not varying:
-        law = fit_exact(envs, [int(v) for v in values], ndims)
-        if law is not None:
-            slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
-            if law.others:
-                slot["count"]["rivals"] = [{"expr": e} for e in law.others]
-            return
-        slot["why"].append("no exact law for the number of communications")
+        found = fit_exact(envs, values, ndims)
+        if found is not None:
+            return exact_count(found), []
+        why = Code.NO_COUNT
     elif not varying:
         names = set(parts[0][0])
         obs = Observations(
@@ -323,23 +320,47 @@ def _fit_count(
         )
         law = fit_rank_count(obs.env, obs.value, ndims) or fit_elements(obs, ExtentPool())
         if law is not None and law.points >= 2 and law.free < law.points:
-            slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
-            return
-        slot["why"].append("the number of communications differs by rank without a rule found")
+            return CountLaw(expr=law.expr, points=law.points, free=law.free), []
+        why = Code.COUNT_BY_RANK
     else:
-        slot["why"].append("the number of communications differs between repeats")
-    totals = [int(v.sum()) for _, v in parts]
-    law = fit_exact(envs, totals, 1)
-    slot["count"] = (
-        {"total": law.expr}
-        if law is not None and law.free < law.points
-        else {
-            "stat": fit_work([e["n"] for e in envs], [float(v.mean()) for _, v in parts]).to_json()
-        }
-    )
+        why = Code.COUNT_BY_REPEAT
+    total = fit_exact(envs, [int(v.sum()) for _, v in parts], 1)
+    if total is not None and total.free < total.points:
+        return CountLaw(total=total.expr), [Reason(why)]
+    means = [float(v.mean()) for _, v in parts]
+    return CountLaw(stat=fit_work([e["n"] for e in envs], means)), [Reason(why)]
 
 
-def _known_rows(item: Item, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
+def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
+    """Return the law of a call that always has its partner in common with others: its part."""
+    envs: list[dict[str, int]] = []
+    values: list[float] = []
+    for n in counts:
+        s, r = np.nonzero(times[n])
+        if len(s):
+            ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
+            envs.append(_extents(item.grids[n]))
+            values.append(float(np.median(times[n][s, r] / ways)))
+    ndims = len(item.grids[counts[0]].dims)
+    whole = all(v == int(v) for v in values)
+    law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
+    if law is not None:
+        return CountLaw(expr=law.expr)
+    return CountLaw(stat=fit_work([e["n"] for e in envs], values))
+
+
+def exact_count(law: Law) -> CountLaw:
+    """Return an exact law with the rivals that meet its points too."""
+    rivals = tuple(Rival(expr=e) for e in law.others) or None
+    return CountLaw(expr=law.expr, points=law.points, free=law.free, rivals=rivals)
+
+
+def _extents(g: GridAt) -> dict[str, int]:
+    """Return the symbols of laws that hold for all ranks of a count."""
+    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
+
+
+def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
     """Return the symbols and the rows of the cells that are the item's own, and their stages."""
     rows, stage = item.rows[n], item.stage[n]
     keep = item.sized(n)[stage, rows.rank]
@@ -356,17 +377,20 @@ def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]}
 
 
-def _fit_turns(slot: Slot, item: Item, counts: list[int]) -> None:
+def _fit_turns(item: Observed, counts: list[int]) -> IterationsLaw | None:
     parts = []
     for n in counts:
         if len(item.rows[n].rank):
             env, rows, stage = _known_rows(item, n)
             if len(rows.rank):  # else all cells are shared with another relation
                 parts.append((env, stage * item.grids[n].n + rows.rank, rows.count))
-    slot["turns"] = fit_turns(parts, len(item.grids[counts[0]].dims)) if parts else None
+    return fit_turns(parts, len(item.grids[counts[0]].dims)) if parts else None
 
 
-def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixed: bool) -> None:
+def _fit_bytes(
+    item: Observed, counts: list[int], pool: ExtentPool, mixed: bool
+) -> tuple[SizeLaw, int, list[Reason]]:
+    """Return the law of the elements of a message, bytes of one, and what keeps it from exact."""
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     elem = 1
     sizes = {int(e) for n in counts for e in np.unique(item.rows[n].elem)}
@@ -383,7 +407,7 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
             elem = 1
         env, known, _ = _known_rows(item, n)
         parts.append((env, known.nbytes))
-    slot["elem_bytes"] = elem
+    why = Code.SIZES_VARY
     if not mixed and parts:
         env = _joined([e for e, _ in parts])
         obs = Observations(
@@ -395,24 +419,28 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         )
         law = fit_elements(obs, pool)
         if law is not None:
-            slot["elements"] = {
-                "expr": law.expr,
-                "points": law.points,
-                "free": law.free,
-                "even": law.even,
-                "rivals": [*map(list, law.rivals), *({"expr": e} for e in law.others)],
-                "open": law.open(),
-            }
-            if law.even:
-                slot["why"].append(EVEN)
-            elif law.rivals or law.others:
-                slot["why"].append(OPEN)
-            return
-        slot["why"].append(NO_SIZE)
-    else:
-        slot["why"].append("message sizes vary inside the run")
+            return size_law(law), elem, _open_size(law)
+        why = Code.NO_SIZE
     # The law comes when all sizes are known (amounts.fit_amounts): they share what they show.
-    slot["elements"] = {"stat": None, "means": [[n, b / elem, k] for n, b, k in means]}
+    return SizeLaw(means=tuple((n, b / elem, k) for n, b, k in means)), elem, [Reason(why)]
+
+
+def size_law(law: FittedSize) -> SizeLaw:
+    """Return an exact law of a size with the rivals that meet its points too."""
+    return SizeLaw(
+        expr=law.expr,
+        points=law.points,
+        free=law.free,
+        even=law.even,
+        rivals=(*(Rival(cut=r) for r in law.rivals), *(Rival(expr=e) for e in law.others)),
+        open=law.open(),
+    )
+
+
+def _open_size(law: FittedSize) -> list[Reason]:
+    if law.even:
+        return [Reason(Code.REMAINDER_OPEN)]
+    return [Reason(Code.CUT_OPEN)] if law.rivals or law.others else []
 
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
@@ -422,7 +450,7 @@ def _all_there(env: dict[str, np.ndarray]) -> bool:
     return bool(np.all(ranks == cells[0][first]))
 
 
-def _across(item: Item) -> tuple[int, ...]:
+def _across(item: Observed) -> tuple[int, ...]:
     """Return the dimensions a shift does not move along; empty for all else."""
     rel = item.relation
     if rel is None or rel["kind"] != "shift" or len(rel["vec"]) < 2 or not any(rel["vec"]):
@@ -430,58 +458,49 @@ def _across(item: Item) -> tuple[int, ...]:
     return tuple(d for d, v in enumerate(rel["vec"]) if v == 0)
 
 
-def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
+def _fit_root(
+    item: Observed, counts: list[int], turned: bool
+) -> tuple[RootLaw | None, list[Reason]]:
+    """Return the law of the root; turned: it may depend on the iteration."""
     roots = {(int(r), n) for n in counts for r in np.unique(item.rows[n].root)}
     where = {r for r, _ in roots}
     if where <= {-1}:
-        slot["root"] = None
-    elif len(where) == 1:
-        slot["root"] = {"index": where.pop()}
-    elif roots and all(r == item.grids[n].n - 1 for r, n in roots):
-        slot["root"] = {"index": -1}
-    elif all(r == item.grids[n].n // 2 for r, n in roots):
-        slot["root"] = {"half": True}
-    else:
-        parts = [_known_rows(item, n) for n in counts if len(item.rows[n].rank)]
-        env = _joined([e for e, _, _ in parts])
-        if slot["turns"] is None:
-            env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
-        law = fit_root(
-            env, np.concatenate([r.root for _, r, _ in parts]), len(item.grids[counts[0]].dims)
-        )
-        if law is not None:
-            slot["root"] = {"expr": law}
-            return
-        slot["root"] = {"index": 0}
-        slot["why"].append(ROOT)
+        return None, []
+    if len(where) == 1:
+        return RootLaw(index=where.pop()), []
+    if roots and all(r == item.grids[n].n - 1 for r, n in roots):
+        return RootLaw(index=-1), []
+    if all(r == item.grids[n].n // 2 for r, n in roots):
+        return RootLaw(half=True), []
+    parts = [_known_rows(item, n) for n in counts if len(item.rows[n].rank)]
+    env = _joined([e for e, _, _ in parts])
+    if not turned:
+        env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
+    law = fit_root(
+        env, np.concatenate([r.root for _, r, _ in parts]), len(item.grids[counts[0]].dims)
+    )
+    if law is not None:
+        return RootLaw(expr=law), []
+    return RootLaw(index=0), [Reason(Code.ROOT_VARIES)]
 
 
-def _fit_work(slot: Slot, item: Item, counts: list[int]) -> None:
-    ns, values = [], []
+def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[int, float], ...]]:
+    """Return the law of the work of one occurrence, and its points."""
+    points = []
     for n in counts:
         rows = item.rows[n]
         if len(rows.rank) and rows.count.sum():
-            ns.append(n)
-            values.append(float(rows.work.sum()) / float(rows.count.sum()))
-    slot["work"] = fit_work(ns, values).to_json()
-    slot["work_points"] = [[n, v] for n, v in zip(ns, values, strict=True)]
+            points.append((n, float(rows.work.sum()) / float(rows.count.sum())))
+    return fit_work([n for n, _ in points], [v for _, v in points]), tuple(points)
 
 
-def sample_slot(item: Item, counts: list[int]) -> Slot:
+def sample_slot(item: Observed, counts: list[int]) -> Slot:
     """Return the one slot of an item whose relation is a sample (p3s.model.partners.irregular)."""
     rows = {n: item.rows[n] for n in counts if len(item.rows[n].rank)}
     units = {int(e) for r in rows.values() for e in np.unique(r.elem)}
     elem = units.pop() if len(units) == 1 else 1
     if any(np.any(r.nbytes % elem) for r in rows.values()):
         elem = 1
-    slot: Slot = {
-        "relation": item.relation,
-        "place": item.place,
-        "why": [irregular.WHY],
-        "seen": sorted(rows),
-        "guard": [["peer"]],
-        "elem_bytes": elem,
-    }
     each = {
         n: np.bincount(np.unique(r.rank * n + r.peer, return_inverse=True)[1], weights=r.count)
         for n, r in rows.items()
@@ -489,21 +508,32 @@ def sample_slot(item: Item, counts: list[int]) -> Slot:
     law = None
     if all(np.all(v == v[0]) for v in each.values()):
         law = fit_exact(
-            [{"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}} for n in rows],
+            [_extents(item.grids[n]) for n in rows],
             [int(v[0]) for v in each.values()],
             len(item.grids[counts[0]].dims),
         )
-    slot["count"] = (
-        {"expr": law.expr, "points": law.points, "free": law.free}
+    count = (
+        CountLaw(expr=law.expr, points=law.points, free=law.free)
         if law
-        else {"stat": fit_work(list(rows), [float(v.mean()) for v in each.values()]).to_json()}
+        else CountLaw(stat=fit_work(list(rows), [float(v.mean()) for v in each.values()]))
     )
-    slot["elements"] = irregular.sample_law(
-        {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
+    root, why = _fit_root(item, counts, False)
+    work, points = _fit_work(item, counts)
+    return Slot(
+        relation=item.relation,
+        place=item.place,
+        seen=tuple(sorted(rows)),
+        guard=[["peer"]],
+        count=count,
+        elements=irregular.sample_law(
+            {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
+        ),
+        elem_bytes=elem,
+        root=root,
+        work=work,
+        work_points=points,
+        why=(Reason(Code.SAMPLE), *why),
     )
-    _fit_root(slot, item, counts)
-    _fit_work(slot, item, counts)
-    return slot
 
 
 def count_of(
@@ -518,16 +548,16 @@ def count_of(
 
     cells: number of (stage, rank) cells before these and in all, to share out a total.
     """
-    law = slot["count"]
-    if "expr" in law:
-        value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage))
+    law = slot.count
+    if law.expr is not None:
+        value = evaluate_int(law.expr, env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
-    if "total" in law:
-        total = int(np.max(evaluate_int(law["total"], env_of(g, np.zeros(1, dtype=np.int64)))))
+    if law.total is not None:
+        total = int(np.max(evaluate_int(law.total, env_of(g, np.zeros(1, dtype=np.int64)))))
         shares = max(cells[1], 1)
         return total // shares + (cells[0] + np.arange(len(ranks)) < total % shares)
-    mean = float(WorkLaw.from_json(law["stat"]).value(g.n))
-    return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)
+    assert law.stat is not None
+    return np.full(len(ranks), whole_number(float(law.stat.value(g.n)), g.n), dtype=np.int64)
 
 
 def bytes_of(
@@ -539,15 +569,14 @@ def bytes_of(
     turn: int = 0,
 ) -> np.ndarray:
     """Return the bytes of one occurrence for each rank, int64."""
-    law = slot["elements"]
-    if "sample" in law and peers is not None:
-        return irregular.sizes(slot["relation"], law["sample"], g.n, ranks, peers) * int(
-            slot["elem_bytes"]
-        )
-    if "expr" in law:
-        value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage, turn))
+    law = slot.elements
+    if law.sample is not None and peers is not None:
+        assert slot.relation is not None
+        return irregular.sizes(slot.relation, law.sample, g.n, ranks, peers) * slot.elem_bytes
+    if law.expr is not None:
+        value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn))
         elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)
-        return np.asarray(elements * slot["elem_bytes"])
-    at = {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
-    mean = float(Amount.from_json(law["stat"]).value(at)) * slot["elem_bytes"]
+        return np.asarray(elements * slot.elem_bytes)
+    assert law.stat is not None
+    mean = float(law.stat.value(_extents(g))) * slot.elem_bytes
     return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)

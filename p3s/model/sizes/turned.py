@@ -7,7 +7,6 @@ law of their number says; the slot's count is that of all turns together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.levels import scalar_law
+from p3s.model.types import IterationsLaw
 
 Env = dict[str, np.ndarray]
 
@@ -36,8 +36,8 @@ def turns_matter(cell: np.ndarray, turn: np.ndarray, what: Sequence[np.ndarray])
 
 def fit_turns(
     parts: Sequence[tuple[Env, np.ndarray, np.ndarray]], ndims: int
-) -> dict[str, Any] | None:
-    """Return {first, number, step} as laws of the iterations of every cell, or None.
+) -> IterationsLaw | None:
+    """Return the laws of the iterations of every cell, or None.
 
     parts: per count the symbols of each row, the number of its cell and how often it was made. All
     iterations of a cell have to be made equally often.
@@ -61,25 +61,25 @@ def fit_turns(
     names = set(envs[0])
     env = {k: np.concatenate([e[k] for e in envs]) for k in names}
     env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
-    out: dict[str, Any] = {"step": steps.pop() if steps else 1}
-    for name, values in (("first", firsts), ("number", numbers)):
+    laws = []
+    for values in (firsts, numbers):
         law = fit_elements(Observations(env, np.concatenate(values), ndims), ExtentPool())
         if law is None or (law.free >= law.points and len(parts) > 1 and law.expr[0] != "num"):
             return None
-        out[name] = law.expr
-    return out
+        laws.append(law.expr)
+    return IterationsLaw(steps.pop() if steps else 1, *laws)
 
 
 def turns_at(
-    law: dict[str, Any] | None, env: Env, m: int
+    law: IterationsLaw | None, env: Env, m: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield (iteration, which of m ranks have it, the how-manieth of how many) for every turn."""
     if law is None:
         yield 0, np.arange(m), np.stack([np.zeros(m, dtype=np.int64), np.ones(m, dtype=np.int64)])
         return
-    first = np.broadcast_to(evaluate_int(law["first"], env), (m,))
-    number = np.broadcast_to(evaluate_int(law["number"], env), (m,))
-    step = int(law["step"])
+    first = np.broadcast_to(evaluate_int(law.first, env), (m,))
+    number = np.broadcast_to(evaluate_int(law.number, env), (m,))
+    step = law.step
     if not m or not number.any():
         return
     last = first + (number - 1) * step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from p3s.laws.counts import fit_exact
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt
+from p3s.model.types import Case, Occurs
 
 #: Kinds of ranks that are told apart before one place.
 _KINDS = 9
@@ -38,7 +39,9 @@ class Run:
 Seen = tuple[Run, np.ndarray, np.ndarray]
 
 
-def cases_of(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:
+def cases_of(
+    seen: Sequence[Seen], before: Sequence[int], number: int, present: tuple[int, ...]
+) -> list[Case]:
     """Return how often the segments before a place occur on ranks that make the same calls.
 
     Where this has no law for all of them, ranks are told apart by which of the segments they run
@@ -46,16 +49,14 @@ def cases_of(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[d
     whichever leaves fewer without a law. The last case whose guard is None is all others.
     """
 
-    def unlawful(cases: Sequence[Mapping[str, Any]]) -> int:
-        return sum("share" in law for case in cases for law in case["counts"])
+    def unlawful(cases: Sequence[Case]) -> int:
+        return sum(law.share is not None for case in cases for law in case.counts)
 
-    best = [{"guard": None, "counts": _counts(seen, before, number)}]
+    best = [Case(present, None, _counts(seen, before, number))]
     for way in (_by_segments, _by_borders):
         if unlawful(best):
             parts = way(seen)
-            cases = [
-                {"guard": guard, "counts": _counts(part, before, number)} for guard, part in parts
-            ]
+            cases = [Case(present, guard, _counts(part, before, number)) for guard, part in parts]
             if cases and unlawful(cases) < unlawful(best):
                 best = cases
     return best
@@ -116,7 +117,7 @@ def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> list[Any] | None:
     return fit_guard(grids, sets, None, care)
 
 
-def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:
+def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> tuple[Occurs, ...]:
     """Return how often each segment before a place occurs on ranks of one case.
 
     Each is a constant, as often as the call it starts at, a law of n, or a share of the place's
@@ -124,7 +125,7 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[di
     """
     each = [np.concatenate([count[k] for _, _, count in seen]) for k in range(len(before))]
     calls = np.concatenate([run.calls[number][ranks] for run, ranks, _ in seen])
-    out: list[dict[str, Any]] = []
+    out: list[Occurs] = []
     for k, a in enumerate(before):
         c = each[k]
         starts = (
@@ -133,9 +134,9 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[di
             else np.ones(len(c))
         )
         if np.all(c == c[0]):
-            out.append({"const": float(c[0])})
+            out.append(Occurs(const=float(c[0])))
         elif np.array_equal(c, starts):
-            out.append({"as": k})
+            out.append(Occurs(like=k))
         else:
             same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
             law = (
@@ -148,16 +149,14 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[di
                 else None
             )
             out.append(
-                {"expr": law.expr}
+                Occurs(expr=law.expr)
                 if law is not None
-                else {"share": float(c.sum() / max(float(calls.sum()), 1.0))}
+                else Occurs(share=float(c.sum() / max(float(calls.sum()), 1.0)))
             )
-    order = ("const", "as", "expr", "share")
-    main = max(
-        range(len(before)), key=lambda k: (order.index(next(iter(out[k]))), float(each[k].sum()))
-    )
-    out[main] = {"rest": 1}
-    return out
+    order = ("const", "like", "expr", "share")
+    kind = [next(x for x, name in enumerate(order) if getattr(o, name) is not None) for o in out]
+    out[max(range(len(before)), key=lambda k: (kind[k], float(each[k].sum())))] = Occurs(rest=1)
+    return tuple(out)
 
 
 def _scalars(g: GridAt) -> dict[str, int]:

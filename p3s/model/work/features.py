@@ -15,6 +15,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of
 from p3s.laws.symbolic import to_text
+from p3s.model.types import Item
 from p3s.model.work.sparse import GROWING, RARE
 
 #: Extents of one dimension that are tried, most used first.
@@ -74,15 +75,15 @@ _COUNTS = {"n", "p0", "p1", "p2", "p3"}
 _AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
 
 
-def blocks_of(items: Sequence[Mapping[str, Any]], ndims: int) -> dict[str, list[Expr]]:
+def blocks_of(items: Sequence[Item], ndims: int) -> dict[str, list[Expr]]:
     """Return the blocks in the sizes of a model's messages: extent symbol -> blocks.
 
     Blocks at the partner's coordinate are taken at the own one; most used first.
     """
     used: dict[str, dict[str, tuple[int, Expr]]] = {}
     for item in items:
-        for slot in item["slots"]:
-            for found in _blocks(slot["elements"].get("expr", [])):
+        for slot in item.slots:
+            for found in _blocks(slot.elements.expr or []):
                 block = _own(found, ndims)
                 if block is not None:
                     per = used.setdefault(block[3][1], {})
@@ -116,7 +117,7 @@ def _own(block: Expr, ndims: int) -> Expr | None:
     return ["block", kind, extent, parts, sym(own)]
 
 
-def features(items: Sequence[Mapping[str, Any]], ndims: int) -> list[Feature]:
+def features(items: Sequence[Item], ndims: int) -> list[Feature]:
     """Return all features of a program, simplest first."""
     blocks = blocks_of(items, ndims)
     out = [

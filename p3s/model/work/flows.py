@@ -18,8 +18,8 @@ import numpy as np
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.grids import LAYOUTS, GridFamily
 from p3s.model.grid.guards import GridAt, eval_guard
+from p3s.model.types import Case, Occurs, WorkPlace
 
-Place = Mapping[str, Any]
 Env = Mapping[str, np.ndarray]
 
 
@@ -78,7 +78,7 @@ def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:
 
 
 def flows_of(
-    places: Sequence[Place],
+    places: Sequence[WorkPlace],
     before: Sequence[Sequence[int]],
     calls: np.ndarray,
     usual: np.ndarray,
@@ -117,12 +117,12 @@ def flows_of(
                 if a >= 0:  # run through, though not called
                     through = ranks[(found[s] > 0) & (own[a, ranks] == 0)]
                     own[a, through] = np.maximum(usual[a, 0], counts[k][s, through])
-    end = next((k for k, p in enumerate(places) if p["place"][1] == "MPI_Finalize"), -1)
+    end = next((k for k, p in enumerate(places) if p.place[1] == "MPI_Finalize"), -1)
     return Flows(counts, own, _into(before, counts, made, end))
 
 
 def _segments(
-    place: Place,
+    place: WorkPlace,
     before: Sequence[int],
     calls: np.ndarray,
     own: np.ndarray,
@@ -134,42 +134,37 @@ def _segments(
 
     calls: (places, ranks) of the ranks in ``env``; own: of the place.
     """
-    cases = place["cases"]
+    cases = place.cases
     starts = np.stack([calls[a] if a >= 0 else np.ones(len(own)) for a in before])
     case_of, known = _case_of(cases, starts.T > 0, alike, env["r"])
     if not known.all():  # calls that the nearest ranks made are run through
-        like = np.array([case["present"] for case in cases], dtype=bool)[case_of].T
+        like = np.array([case.present for case in cases], dtype=bool)[case_of].T
         through = np.array([usual[a, 0] if a >= 0 else 1.0 for a in before])[:, None]
         starts = np.where(like & (starts == 0) & ~known, through, starts)
     out = np.zeros(starts.shape)
     for c in np.unique(case_of):
         mine = np.flatnonzero(case_of == c)
         out[:, mine] = _of_case(
-            cases[c]["counts"],
-            starts[:, mine],
-            own[mine],
-            {name: v[mine] for name, v in env.items()},
+            cases[c].counts, starts[:, mine], own[mine], {name: v[mine] for name, v in env.items()}
         )
     return out
 
 
-def _of_case(
-    laws: Sequence[Mapping[str, Any]], starts: np.ndarray, own: np.ndarray, env: Env
-) -> np.ndarray:
+def _of_case(laws: Sequence[Occurs], starts: np.ndarray, own: np.ndarray, env: Env) -> np.ndarray:
     """Return how often segments occur by the laws of one case, never more than calls in all."""
     out = np.zeros(starts.shape)
     main = 0
     for k, law in enumerate(laws):
-        if "rest" in law:
+        if law.rest is not None:
             main = k
-        elif "const" in law:
-            out[k] = law["const"]
-        elif "as" in law:
-            out[k] = starts[law["as"]]
-        elif "expr" in law:
-            out[k] = evaluate_int(law["expr"], env)
+        elif law.const is not None:
+            out[k] = law.const
+        elif law.like is not None:
+            out[k] = starts[law.like]
+        elif law.expr is not None:
+            out[k] = evaluate_int(law.expr, env)
         else:
-            out[k] = law["share"] * own
+            out[k] = (law.share or 0.0) * own
     others = out.sum(axis=0)
     out /= np.maximum(others / own, 1.0)
     out[main] = np.maximum(own - others, 0.0)
@@ -177,21 +172,21 @@ def _of_case(
 
 
 def _case_of(
-    cases: Sequence[Mapping[str, Any]], there: np.ndarray, alike: Alike, ranks: np.ndarray
+    cases: Sequence[Case], there: np.ndarray, alike: Alike, ranks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the case of every rank, and whether traced ranks made just its calls.
 
     there: (ranks, calls before the place), whether a rank makes them. Others are taken to be like
     the nearest; of cases with the same calls the first whose guard holds is taken.
     """
-    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
+    known = np.array([case.present for case in cases], dtype=np.int64).reshape(len(cases), -1)
     kinds, where = np.unique(there.astype(np.int64), axis=0, return_inverse=True)
     apart = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2)
     out = apart.argmin(axis=1)[where.ravel()]
     for first in np.unique(out):
         left = out == first
         for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
-            guard = cases[c]["guard"]
+            guard = cases[c].guard
             holds = left if guard is None else left & alike.holds(guard, ranks)
             out[holds] = c
             left &= ~holds

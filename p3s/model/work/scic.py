@@ -6,11 +6,13 @@ whose work is alike within 5 % are an instruction group; the table has a part fo
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from p3s.model.types import Model, Phase
 
 #: Ranks of one instruction group differ by no more than this share of their work.
 SIMILAR = 0.05
@@ -96,35 +98,35 @@ def ranges_text(parts: Sequence[Sequence[int]], most: int = 4) -> str:
     return ", ".join(shown + (["..."] if len(parts) > most else []))
 
 
-def instruction_table(model: Mapping[str, Any], counts: Iterable[int] = ()) -> InstructionTable:
+def instruction_table(model: Model, counts: Iterable[int] = ()) -> InstructionTable:
     """Return the table: measured at the traced counts, predicted there and at ``counts``.
 
     At a traced count the groups are those that were measured. Phases without work are left out.
     Raises P3SError for a count that the program's process grid does not admit.
     """
-    rows = [row for phase in model["phases"] for row in _measured(phase)]
+    rows = [row for phase in model.phases for row in _measured(phase)]
     traced = {(r.phase, r.n) for r in rows}
-    for n in sorted({*model["counts"], *counts}):
+    for n in sorted({*model.counts, *counts}):
         rows += _predicted(model, n, traced)
     worth = {r.phase for r in rows if r.total > 0}
     order = sorted(
         (r for r in rows if r.phase in worth), key=lambda r: (r.phase, r.group, not r.measured, r.n)
     )
-    return InstructionTable(str(model["work_unit"]), tuple(order))
+    return InstructionTable(str(model.work_unit), tuple(order))
 
 
-def _measured(phase: Mapping[str, Any]) -> Iterator[Row]:
-    weights = {n: float(w) for n, w in phase["weight_points"]}
-    for n, groups in phase["work"]["measured"].items():
+def _measured(phase: Phase) -> Iterator[Row]:
+    weights = {n: float(w) for n, w in phase.weight_points}
+    for n, groups in phase.work.measured.items():
         weight = weights.get(int(n)) or 1.0
         for k, g in enumerate(groups):
-            ranks = sum(b - a + 1 for a, b in g["ranks"])
-            one = g["work"] / weight
+            ranks = sum(b - a + 1 for a, b in g.ranks)
+            one = g.work / weight
             yield Row(
-                phase["phase"],
-                phase["name"],
+                phase.phase,
+                phase.name,
                 k,
-                ranges_text(g["ranks"]),
+                ranges_text(g.ranks),
                 True,
                 int(n),
                 ranks,
@@ -135,25 +137,23 @@ def _measured(phase: Mapping[str, Any]) -> Iterator[Row]:
             )
 
 
-def _predicted(
-    model: Mapping[str, Any], n: int, traced: Container[tuple[int, int]]
-) -> Iterator[Row]:
+def _predicted(model: Model, n: int, traced: Container[tuple[int, int]]) -> Iterator[Row]:
     from p3s.model.evaluate import generate, phase_weight
     from p3s.model.work.workload import rank_work
 
-    scaled = generate(dict(model), n)
+    scaled = generate(model, n)
     found = rank_work(
         model, scaled.grid, {c: getattr(scaled, c) for c in ("rank", "item", "nbytes", "repeat")}
     )
-    work, half = found.per_phase(len(model["phases"]))
-    for phase in model["phases"]:
-        k = phase["phase"]
+    work, half = found.per_phase(len(model.phases))
+    for phase in model.phases:
+        k = phase.phase
         there = np.flatnonzero(np.isin(found.ranks, scaled.rank[scaled.phase == k]))
         weight = float(max(phase_weight(phase, scaled.grid), 1))
         if (k, n) in traced:
             members = [
-                np.concatenate([np.arange(a, b + 1) for a, b in g["ranks"]])
-                for g in phase["work"]["measured"][str(n)]
+                np.concatenate([np.arange(a, b + 1) for a, b in g.ranks])
+                for g in phase.work.measured[str(n)]
             ]
             groups = [np.flatnonzero(np.isin(found.ranks, m)) for m in members]
         else:
@@ -162,7 +162,7 @@ def _predicted(
             total = float(work[k][mine].sum())
             yield Row(
                 k,
-                phase["name"],
+                phase.name,
                 g,
                 ranges_text(ranges(found.ranks[mine])),
                 False,
@@ -175,18 +175,18 @@ def _predicted(
             )
 
 
-def group_guard(model: Mapping[str, Any], phase: int, group: int) -> list[Any] | None:
+def group_guard(model: Model, phase: int, group: int) -> list[Any] | None:
     """Return which ranks are in a group at every traced count, as a guard; None without a rule."""
     from p3s.model.evaluate import model_grid
     from p3s.model.grid.guardfit import fit_guard
 
     grids, sets = [], []
-    for n, groups in model["phases"][phase]["work"]["measured"].items():
+    for n, groups in model.phases[phase].work.measured.items():
         if len(groups) <= group:
             return None
-        grids.append(model_grid(dict(model), int(n)))
+        grids.append(model_grid(model, int(n)))
         sets.append(np.zeros(int(n), dtype=bool))
-        for a, b in groups[group]["ranks"]:
+        for a, b in groups[group].ranks:
             sets[-1][a : b + 1] = True
     return fit_guard(grids, sets) if grids else None
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.laws.counts import WorkLaw, fit_work
-from p3s.laws.expr import mul, num, power, sym
+from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
+from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkPlace
 from p3s.model.work.cases import Run, Seen, cases_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.scic import instruction_groups, ranges
@@ -36,25 +37,21 @@ _RANKS, _TINY, _SMALL = 128, 0.001, 0.01
 _SLOPE = 0.25
 
 Place = tuple[str, str]
+Terms = tuple[tuple[float, Expr, str], ...]
 Rows = Mapping[str, np.ndarray]
 
 
-def fit_phase_work(
-    phases: Sequence[dict[str, Any]],
-    items: Sequence[dict[str, Any]],
+def with_phase_work(
+    phases: Sequence[Phase],
+    items: Sequence[Item],
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
-) -> None:
-    """Add "work" to every phase: the laws of its segments, and its total per rank as measured.
-
-    Keys: places (the segments before each call, :func:`_place`), law (of the mean over the ranks
-    that take part), points, equal_ranks, measured (count -> instruction groups, with
-    the mean work of a rank in the run).
-    """
+) -> list[Phase]:
+    """Return the phases with their work: laws of its segments, and its total as measured."""
     places = places_of(items)
-    of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
-    phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
+    of_item = np.array([places[(it.site, it.op)] for it in items] + [-1], dtype=np.int64)
+    phase_of = np.array([it.phase for it in items] + [-1], dtype=np.int64)
     runs = []
     totals: list[list[tuple[int, np.ndarray, np.ndarray]]] = [[] for _ in phases]
     for t in tables:
@@ -65,15 +62,8 @@ def fit_phase_work(
             mine = phase_of[item] == k
             ranks = np.unique(t.rank[mine])
             if len(ranks):
-                totals[k].append(
-                    (
-                        t.np,
-                        ranks,
-                        np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks],
-                    )
-                )
-    for k, phase in enumerate(phases):
-        phase["work"] = {**_total(totals[k]), "places": []}
+                work = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]
+                totals[k].append((t.np, ranks, work))
     basis = features(items, len(next(iter(grids.values())).dims))
     for run in runs:
         env = env_of(run.grid, np.arange(run.grid.n))
@@ -83,28 +73,37 @@ def fit_phase_work(
     most = most_terms(runs)
     whole = _whole(runs, phase_of)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
+    found: list[list[WorkPlace]] = [[] for _ in phases]
     for place, number in places.items():
-        mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
+        mine_ = [i for i, it in enumerate(items) if (it.site, it.op) == place]
+        phase = phases[items[mine_[0]].phase]
         made = _place(number, list(places), runs, basis, most, whole)
-        made["items"] = mine
-        made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
-        phase = phases[items[mine[0]]["phase"]]
-        made["calls_at"] = _calls(runs, number, dict(phase["weight_points"]))
-        made["size"] = _size(runs, number).to_json()
-        phase["work"]["places"].append(made)
+        found[phase.phase].append(
+            replace(
+                made,
+                items=tuple(mine_),
+                rows=tuple(weights.get(i, (1.0, 1.0)) for i in mine_),
+                calls_at=_calls(runs, number, dict(phase.weight_points)),
+                size=_size(runs, number),
+            )
+        )
+    return [
+        replace(phase, work=_total(total, places_))
+        for phase, total, places_ in zip(phases, totals, found, strict=True)
+    ]
 
 
-def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]) -> dict[str, list[float]]:
+def _calls(
+    runs: Sequence[Run], place: int, turns: Mapping[int, float]
+) -> dict[str, tuple[float, float]]:
     """Return traced count -> calls at a place per iteration of its phase, mean over the ranks that
     make any, and the share of ranks that do; zeros where none does."""
     out = {}
     for run in runs:
         mine = run.calls[place][run.calls[place] > 0]
         iterations = max(float(turns.get(run.grid.n) or 1), 1.0)
-        out[str(run.grid.n)] = [
-            float(mine.mean()) / iterations if len(mine) else 0.0,
-            len(mine) / run.grid.n,
-        ]
+        calls = float(mine.mean()) / iterations if len(mine) else 0.0
+        out[str(run.grid.n)] = (calls, len(mine) / run.grid.n)
     return out
 
 
@@ -118,8 +117,8 @@ def _size(runs: Sequence[Run], place: int) -> WorkLaw:
     return fit_work([n for n, _ in points], [size for _, size in points])
 
 
-def places_of(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
-    return {p: k for k, p in enumerate(dict.fromkeys((it["site"], it["op"]) for it in items))}
+def places_of(items: Sequence[Item]) -> dict[Place, int]:
+    return {p: k for k, p in enumerate(dict.fromkeys((it.site, it.op) for it in items))}
 
 
 def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
@@ -151,26 +150,28 @@ def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place
     return Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
-def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+def _total(
+    points: Sequence[tuple[int, np.ndarray, np.ndarray]], places: Sequence[WorkPlace]
+) -> PhaseWork:
     """Return a phase's work per rank as it was measured, with a law of its mean.
 
     points: (count, ranks that take part, work of each of them in the whole run).
     """
     means = [(n, float(w.mean())) for n, _, w in points]
     spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
-    law = fit_work([n for n, _ in means], [v for _, v in means])
-    return {
-        "law": law.to_json(),
-        "points": [list(p) for p in means],
-        "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
-        "measured": {
-            str(n): [
-                {"ranks": ranges(ranks[mine]), "work": float(w[mine].mean())}
+    return PhaseWork(
+        law=fit_work([n for n, _ in means], [v for _, v in means]),
+        points=tuple(means),
+        equal_ranks=bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
+        measured={
+            str(n): tuple(
+                Group(tuple((a, b) for a, b in ranges(ranks[mine])), float(w[mine].mean()))
                 for mine in instruction_groups(w)
-            ]
+            )
             for n, ranks, w in points
         },
-    }
+        places=tuple(places),
+    )
 
 
 def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
@@ -201,17 +202,15 @@ def _place(
     basis: Sequence[Feature],
     most: Mapping[tuple[int, int], int],
     whole: WorkLaw,
-) -> dict[str, Any]:
+) -> WorkPlace:
     """Return the segments that end at one place; whole: work of the program, mean over its ranks.
 
-    Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
-    for each of them); cases (for the ranks that make just these of the calls before it: how often
-    each segment occurs).
+    A case stands for the ranks that make just these of the calls before it.
     """
     here = [run.segments[run.segments[:, 2] == number] for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
-    laws: dict[int, dict[str, Any]] = {}
+    laws: dict[int, Segment] = {}
     like: list[Fit] = []
     # the code before one call is often the same: who was seen at most counts is fitted first
     order = sorted(
@@ -240,16 +239,18 @@ def _place(
         for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
             mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
-    return {
-        "place": list(places[number]),
-        "from": [list(places[a]) if a >= 0 else None for a in before],
-        "segments": [laws[k] for k in range(len(before))],
-        "cases": [
-            {"present": [int(x) for x in key], **case}
+    return WorkPlace(
+        place=places[number],
+        before=tuple(places[a] if a >= 0 else None for a in before),
+        segments=tuple(laws[k] for k in range(len(before))),
+        cases=tuple(
+            case
             for key, seen in cases.items()
-            for case in cases_of(seen, before, number)
-        ],
-    }
+            for case in cases_of(seen, before, number, tuple(int(x) for x in key))
+        ),
+        items=(),
+        rows=(),
+    )
 
 
 def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
@@ -278,7 +279,7 @@ def _segment_law(
     max_terms: int,
     like: Sequence[Fit],
     whole: WorkLaw,
-) -> tuple[dict[str, Any], Fit]:
+) -> tuple[Segment, Fit]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, n = [], [], []
     for run, count, work in points:
@@ -301,8 +302,10 @@ def _segment_law(
         n.append(np.full(len(ranks), run.grid.n))
     columns, values, at = np.concatenate(x), np.concatenate(y), np.concatenate(n)
 
-    def terms(chosen: Sequence[int], coef: Sequence[float]) -> list[Any]:
-        return [[c, basis[i].expr, basis[i].message] for i, c in zip(chosen, coef, strict=True)]
+    def terms(chosen: Sequence[int], coef: Sequence[float]) -> Terms:
+        return tuple(
+            (c, basis[i].expr, basis[i].message) for i, c in zip(chosen, coef, strict=True)
+        )
 
     if len(n) == 1 and values.any():
         fit = fit_alike(columns, values, like)
@@ -324,12 +327,13 @@ def _segment_law(
             [f.terms for f in like if f.terms],
         )
         law = terms(fit.terms, fit.coef)
-    return {
-        "terms": law,
-        "error": fit.error,
-        "rivals": [terms(*rival) for rival in fit.rivals],
-        "counts": sorted({int(v) for v in at}),
-    }, fit
+    segment = Segment(
+        terms=law,
+        error=fit.error,
+        rivals=tuple(terms(*rival) for rival in fit.rivals),
+        counts=tuple(sorted({int(v) for v in at})),
+    )
+    return segment, fit
 
 
 def _costs(basis: Sequence[Feature], columns: np.ndarray, at: np.ndarray) -> list[float]:
@@ -360,31 +364,31 @@ def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:
     return fit_work([run.grid.n for run in runs], means)
 
 
-def _as_whole(work: float, n: int, whole: WorkLaw) -> list[Any]:
+def _as_whole(work: float, n: int, whole: WorkLaw) -> Terms:
     """Return a law for what was seen at one count: it goes with the work of the program."""
     there = float(whole.value(n))
     if not there > 0:
-        return [[work, num(1), NONE]]
-    return [
-        [coef * work / there, mul(power(sym("n"), a), *([["log2", sym("n")]] * b)), NONE]
+        return ((work, num(1), NONE),)
+    return tuple(
+        (coef * work / there, mul(power(sym("n"), a), *([["log2", sym("n")]] * b)), NONE)
         for coef, a, b in whole.terms
-    ]
+    )
 
 
 def _row_weights(
-    items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
-) -> dict[int, list[float]]:
+    items: Sequence[Item], t: PointTable, run: Run, grid: GridAt
+) -> dict[int, tuple[float, float]]:
     """Return the work of one call per item: of the first stage of a family, and of later ones.
 
     It says how the work before a place is shared out between its relations and stages.
     """
-    out: dict[int, list[float]] = {}
+    out: dict[int, tuple[float, float]] = {}
     peer = np.array([g.peer for g in t.groups], dtype=np.int64)[t.group] if len(t.group) else t.rank
     for i, item in enumerate(items):
         mine = np.flatnonzero(run.item == i)
         if not len(mine):
             continue
-        table = partners(item["relation"], grid) if item["relation"] is not None else None
+        table = partners(item.relation, grid) if item.relation is not None else None
         first = (
             table[0][t.rank[mine]] == peer[mine]
             if table is not None and len(table) > 1
@@ -394,5 +398,5 @@ def _row_weights(
             float(t.work[mine[m]].sum() / max(int(t.count[mine[m]].sum()), 1))
             for m in (first, ~first)
         ]
-        out[i] = [work[0], work[1] if not np.all(first) else work[0]]
+        out[i] = (work[0], work[1] if not np.all(first) else work[0])
     return out

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr
-from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import phase_weight
+from p3s.model.types import Model, WorkPlace
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
 from p3s.model.work.flows import Flows, alike, flows_of
 
@@ -23,7 +22,6 @@ _Z90 = 1.645
 #: Relative error of sums of counts.
 _ROUNDING = 1e-9
 
-Model = Mapping[str, Any]
 Rows = Mapping[str, np.ndarray]
 
 
@@ -31,14 +29,15 @@ Rows = Mapping[str, np.ndarray]
 class RankWork:
     """Work over the run of some ranks before the calls of each place, and how sure it is.
 
-    ranks: ascending; places: the model's, with "phase"; work, half_width: (places, ranks), the
+    ranks: ascending; places: the model's, phases: theirs; work, half_width: (places, ranks), the
     latter of the 90 % interval. into: (places, ranks), the place whose calls it is done before: the
     next one that a rank makes, where it makes none at the place itself; -1: a rank without calls.
     unruled: which places have calls that no rule tells of.
     """
 
     ranks: np.ndarray
-    places: Sequence[Mapping[str, Any]]
+    places: Sequence[WorkPlace]
+    phases: np.ndarray
     work: np.ndarray
     half_width: np.ndarray
     into: np.ndarray
@@ -61,9 +60,8 @@ class RankWork:
     def per_phase(self, phases: int) -> tuple[np.ndarray, np.ndarray]:
         """Return work and half width per (phase, rank); errors of segments are independent."""
         work, squares = np.zeros((2, phases, len(self.ranks)))
-        of = np.array([p["phase"] for p in self.places], dtype=np.int64)
-        np.add.at(work, of, self.carried(self.work))
-        np.add.at(squares, of, self.carried(self.half_width**2))
+        np.add.at(work, self.phases, self.carried(self.work))
+        np.add.at(squares, self.phases, self.carried(self.half_width**2))
         return work, np.sqrt(squares)
 
 
@@ -72,13 +70,10 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
 
     rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for.
     """
-    places = [
-        {**place, "phase": p["phase"]} for p in model["phases"] for place in p["work"]["places"]
-    ]
-    number = {tuple(p["place"]): k for k, p in enumerate(places)}
-    of_item = np.array(
-        [number.get((it["site"], it["op"]), -1) for it in model["items"]], dtype=np.int64
-    )
+    places = [place for p in model.phases for place in p.work.places]
+    phases = np.array([p.phase for p in model.phases for _ in p.work.places], dtype=np.int64)
+    number = {p.place: k for k, p in enumerate(places)}
+    of_item = np.array([number.get((it.site, it.op), -1) for it in model.items], dtype=np.int64)
     ranks, where = np.unique(rows["rank"], return_inverse=True)
     shape = (len(places), len(ranks))
     place = of_item[rows["item"]] if len(where) else np.zeros(0, dtype=np.int64)
@@ -90,52 +85,50 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
         calls, 1
     )
     values = _Values(env_of(grid, ranks), grid)
-    before = [
-        [number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]] for p in places
-    ]
+    before = [[number.get(a, -1) if a is not None else -1 for a in p.before] for p in places]
     unruled = _unruled(model, places)
-    family = GridFamily.from_json(model["grid"]["family"])
-    traced = [g for n in model["counts"] if (g := family.at(n)) is not None]
+    traced = [g for n in model.counts if (g := model.grid.family.at(n)) is not None]
     like = alike(grid, traced)
-    flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, like, values.env)
+    flows = flows_of(
+        places, before, calls, _usual(model, places, phases, grid), unruled, like, values.env
+    )
     for k, column in enumerate((flows.calls > 0) & (calls == 0)):
-        if column.any() and "size" in places[k]:  # run through: as large as such a call is
-            sizes[k, column] = float(WorkLaw.from_json(places[k]["size"]).value(grid.n))
+        law = places[k].size
+        if column.any() and law is not None:  # run through: as large as such a call is
+            sizes[k, column] = float(law.value(grid.n))
     segments = _Segments(places, before, sizes, values, flows)
     work, half = np.zeros(shape), np.zeros(shape)
     for k in range(len(places)):
         there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
             work[k, there], half[k, there] = segments.of_place(k, there, widths)
-    return RankWork(ranks, places, work, half, flows.into, unruled)
+    return RankWork(ranks, places, phases, work, half, flows.into, unruled)
 
 
-def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> np.ndarray:
+def _usual(
+    model: Model, places: Sequence[WorkPlace], phases: np.ndarray, grid: GridAt
+) -> np.ndarray:
     """Return the calls of a rank that makes any, and the mean over all ranks: (places, 2).
 
     Both are those of the nearest traced count: of one that has such calls, and of any, so that
     there are none on the mean where none were traced.
     """
-    weight = {p["phase"]: phase_weight(p, grid) for p in model["phases"]}
+    weight = {p.phase: phase_weight(p, grid) for p in model.phases}
     out = np.ones((len(places), 2))
     for k, place in enumerate(places):
         points = sorted(
-            ((int(n), each, share) for n, (each, share) in place.get("calls_at", {}).items()),
+            ((int(n), each, share) for n, (each, share) in (place.calls_at or {}).items()),
             key=lambda p: (abs(math.log(p[0] / grid.n)), -p[0]),
         )
         if points:
             out[k] = next((p[1] for p in points if p[2] > 0), 1.0), points[0][1] * points[0][2]
-    return np.asarray(out * np.array([weight[p["phase"]] for p in places], dtype=float)[:, None])
+    return np.asarray(out * np.array([weight[k] for k in phases.tolist()], dtype=float)[:, None])
 
 
-def _unruled(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
+def _unruled(model: Model, places: Sequence[WorkPlace]) -> np.ndarray:
     """Return which places have calls that no rule says the ranks of."""
-    open_ = {
-        (it["site"], it["op"])
-        for it in model["items"]
-        if any(slot["guard"] is None for slot in it["slots"])
-    }
-    return np.array([tuple(p["place"]) in open_ for p in places], dtype=bool)
+    open_ = {(it.site, it.op) for it in model.items if any(slot.guard is None for slot in it.slots)}
+    return np.array([p.place in open_ for p in places], dtype=bool)
 
 
 class _Values:
@@ -160,7 +153,7 @@ class _Segments:
 
     def __init__(
         self,
-        places: Sequence[Mapping[str, Any]],
+        places: Sequence[WorkPlace],
         before: Sequence[Sequence[int]],
         sizes: np.ndarray,
         values: _Values,
@@ -204,7 +197,7 @@ class _Segments:
             BEFORE: self.sizes[a, there] if a >= 0 else 0.0,
             ONCE: 1.0 / np.maximum(self.counts[k][s, there], 1.0),
         }
-        used = self.places[k]["segments"][s]["terms"] if terms is None else terms
+        used = self.places[k].segments[s].terms if terms is None else terms
         value = sum(
             (coef * self.values.of(expr, there) * factors[message] for coef, expr, message in used),
             np.zeros(len(there)),
@@ -215,7 +208,7 @@ class _Segments:
         """Return work and half width of the segments that end at one place, for some ranks."""
         work, squares = np.zeros((2, len(there)))
         beyond = float(np.log2(max(self.values.grid.n, 1)))
-        for s, segment in enumerate(self.places[k]["segments"]):
+        for s, segment in enumerate(self.places[k].segments):
             count = self.counts[k][s, there]
             if not count.any():
                 continue
@@ -223,10 +216,10 @@ class _Segments:
             work += count * value
             if widths:
                 # half as much again per doubling; and what laws that did as well would say
-                least, most = np.log2(min(segment["counts"])), np.log2(max(segment["counts"]))
+                least, most = np.log2(min(segment.counts)), np.log2(max(segment.counts))
                 steps = max(beyond - most, least - beyond, 0.0)
-                half = _Z90 * segment["error"] * (1.0 + 0.5 * steps) * value
-                for rival in segment["rivals"]:
+                half = _Z90 * segment.error * (1.0 + 0.5 * steps) * value
+                for rival in segment.rivals:
                     half = np.maximum(half, np.abs(self.value(k, s, there, rival) - value))
                 squares += (count * half) ** 2
         return work, np.sqrt(squares)
@@ -242,10 +235,10 @@ def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     if not len(rows["rank"]):
         return rows["work"]
     found = rank_work(model, grid, rows, widths=False)
-    of_item = np.full(len(model["items"]), -1, dtype=np.int64)
-    first, later = np.ones((2, len(model["items"])))
+    of_item = np.full(len(model.items), -1, dtype=np.int64)
+    first, later = np.ones((2, len(model.items)))
     for k, p in enumerate(found.places):
-        for i, (one, more) in zip(p["items"], p["rows"], strict=True):
+        for i, (one, more) in zip(p.items, p.rows, strict=True):
             of_item[i], first[i], later[i] = k, one, more
     place = of_item[rows["item"]]
     column = np.searchsorted(found.ranks, rows["rank"])

@@ -1,0 +1,85 @@
+"""Whether a model that was read can be one: references, equations, patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from p3s.laws.expr import Expr
+from p3s.laws.expr import check as check_expr
+from p3s.model.order.patterns import check as check_patterns
+from p3s.model.types import Model, Phase, Rival, Slot
+
+
+def check(model: Model) -> None:
+    """Raise ValueError, with what is wrong, where a model cannot be used."""
+    if not model.counts or min(model.counts) < 1:
+        raise ValueError("it was fitted to no process count")
+    _check_tree([p.parent for p in model.phases], "phases")
+    for k, phase in enumerate(model.phases):
+        if phase.phase != k:
+            raise ValueError("phases are out of order")
+        _in_range(phase.items, len(model.items), "an item of a phase")
+    loops = model.order.loops if model.order is not None else ()
+    known = {loop.loop for loop in loops}
+    for item in model.items:
+        _in_range([item.phase], len(model.phases), "the phase of an item")
+        _in_range([] if item.stages_of is None else [item.stages_of], len(model.items), "a family")
+        if not known.issuperset(item.loops or ()):
+            raise ValueError("an item is in a loop that is not there")
+        for slot in item.slots:
+            _in_range(slot.count.follows or (), len(model.items), "an item that is followed")
+            for rule in slot.when or ():
+                check_patterns(rule.when or ())
+    for loop in loops:
+        if loop.parent not in known | {0} or loop.parent >= loop.loop:
+            raise ValueError("a loop is around itself")
+        for trips in loop.trips:
+            check_patterns(trips.when or ())
+            check_exprs([trips.law.expr if trips.law else None])
+    for item in model.items:
+        check_exprs(expr for slot in item.slots for expr in _of_slot(slot))
+    check_exprs(expr for phase in model.phases for expr in _of_phase(phase))
+
+
+def check_exprs(exprs: Iterable[Expr | None]) -> None:
+    """Raise ValueError for an equation that is none; None stands for no equation."""
+    for expr in exprs:
+        if expr is not None:
+            check_expr(expr)
+
+
+def _of_slot(slot: Slot) -> Iterator[Expr | None]:
+    rivals: Sequence[Rival] = (*(slot.count.rivals or ()), *(slot.elements.rivals or ()))
+    yield from (slot.count.expr, slot.count.total, slot.count.per_turn, slot.elements.expr)
+    yield from (rival.expr for rival in rivals)
+    if slot.turns is not None:
+        yield from (slot.turns.first, slot.turns.number)
+    if slot.root is not None:
+        yield slot.root.expr
+    if slot.elements.stat is not None:
+        yield slot.elements.stat.expr
+
+
+def _of_phase(phase: Phase) -> Iterator[Expr | None]:
+    yield phase.weight.expr
+    for place in phase.work.places:
+        for segment in place.segments:
+            for terms in (segment.terms, *segment.rivals):
+                yield from (expr for _, expr, _ in terms)
+        yield from (law.expr for case in place.cases for law in case.counts)
+
+
+def _in_range(numbers: Iterable[int], end: int, what: str) -> None:
+    for number in numbers:
+        if not 0 <= number < end:
+            raise ValueError(f"{what} is number {number}, and there are {end}")
+
+
+def _check_tree(parents: Sequence[int | None], what: str) -> None:
+    """Raise ValueError unless parents come before their children and only the first has none."""
+    for k, parent in enumerate(parents):
+        if (parent is None) != (k == 0) or (parent is not None and not 0 <= parent < k):
+            raise ValueError(f"the nest of {what} is broken at {k}")
+
+
+__all__ = ["check", "check_exprs"]
