@@ -230,7 +230,7 @@ class Study:
 
         ensure_model(self._directory, self._progress)
         model = load(self.path)
-        places, _ = resolve_sites(self._directory, model.get("sites", {}))
+        places, _ = resolve_sites(self._directory, model.sites)
         rules = [rule for phase in phase_rules(model, places) for rule in phase.rules]
         table = Table(
             {
@@ -243,7 +243,7 @@ class Study:
             }
         )
         text = render(model, places)
-        return Model(tuple(model["counts"]), str(model["grid"]["text"]), table, text)
+        return Model(tuple(model.counts), str(model.grid.text), table, text)
 
     def matrix(self, n: int) -> Matrix:
         """Return who sends how much to whom with ``n`` processes."""

@@ -9,15 +9,17 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from p3s.errors import Damaged, P3SError
+from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.version import __version__
 
 #: Version of every JSON artefact of a study.
 SCHEMA_VERSION = 1
+#: Versions of those that are no longer the first.
+VERSIONS = {"p3s.model": 2}
 
 
 def _plain(value: Any) -> Any:
-    """Iteration numpy scalars, arrays and paths into what JSON knows."""
+    """Turn numpy scalars, arrays and paths into what JSON knows."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Path):
@@ -115,8 +117,10 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
-def read_json(path: Path, schema: str, wanted: int = SCHEMA_VERSION) -> dict[str, Any]:
-    """Read one JSON artefact and check what it is (``wanted``: its schema version).
+def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, Any]:
+    """Read one JSON artefact and check what it is.
+
+    wanted: its schema version, where that is not the one in :data:`VERSIONS`.
 
     Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
     another schema version.
@@ -138,8 +142,9 @@ def read_json(path: Path, schema: str, wanted: int = SCHEMA_VERSION) -> dict[str
         found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
         raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
     version = obj.get("schema_version")
+    wanted = VERSIONS.get(schema, SCHEMA_VERSION) if wanted is None else wanted
     if version != wanted or isinstance(version, bool):
-        raise P3SError(
+        raise OtherVersion(
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
             f"reads version {wanted}; use the p3s that wrote it or start a new study"
         )

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.records import work_of
-from p3s.study import Study, read_json
+from p3s.study import Study
 from p3s.text import command_line
 
 #: Limit of one run where the user gives none.
@@ -70,12 +71,12 @@ class Commands:
         known = self._admissible
         if not known or "next" not in self._model:
             return True
-        wanted = [int(each["n"]) for each in self._model["next"]]
+        wanted = [int(each.n) for each in self._model.next]
         return any(n not in known["counts"] and n in candidates(known, n + 1) for n in wanted)
 
     def traced(self) -> list[int]:
         """Return the counts that the model rests on."""
-        return [int(n) for n in self._model.get("counts", ())]
+        return [int(n) for n in self._model.counts]
 
     def smaller_input(self, n: int) -> dict[str, Any] | None:
         """Return the smaller workload that :meth:`next` names for ``n``, and ``arguments``.
@@ -109,20 +110,22 @@ class Commands:
         return shown(study, tracing(study, self._model, wanted, repeats, work))
 
     @cached_property
-    def _model(self) -> dict[str, Any]:
+    def _model(self) -> Model | None:
+        from p3s.model.stage import read
+
         with suppress(P3SError):
-            return read_json(self.study.model_path, "p3s.model") if self.study else {}
-        return {}
+            return read(self.study.model_path) if self.study else None
+        return None
 
     @cached_property
     def _admissible(self) -> dict[str, Any] | None:
         """What is known of the counts the program takes, later runs included."""
         from p3s.model.grid.admissible import relearn
 
-        known = self._model.get("admissible")
+        known = self._model.admissible
         if not known or self.study is None:
             return known
-        cart = bool(self._model.get("grid", {}).get("cart"))
+        cart = bool(self._model.grid.cart)
         return relearn(known, self.study.complete_counts(), self.study.failed_counts(), cart)
 
     @cached_property
@@ -151,10 +154,11 @@ def of_traces(study: Study) -> Commands:
 # ---- counts ------------------------------------------------------------------------------------
 def count_to_predict(study: Study) -> int:
     """Return a count to predict: far above the traced ones, and one that the program takes."""
+    from p3s.model.stage import read
     from p3s.small_runs.propose import default_target
 
-    with suppress(P3SError, KeyError):
-        return default_target(read_json(study.model_path, "p3s.model"))
+    with suppress(P3SError):
+        return default_target(read(study.model_path))
     return _TIMES * max(study.counts(), default=4)
 
 
@@ -180,7 +184,7 @@ def counts_to_add(study: Study, needed: int) -> list[int]:
 
 # ---- tracing ------------------------------------------------------------------------------------
 def tracing(
-    study: Study, model: Mapping[str, Any], counts: Sequence[int], repeats: int = 1, work: str = ""
+    study: Study, model: Model, counts: Sequence[int], repeats: int = 1, work: str = ""
 ) -> list[str]:
     """Return the command that traces ``counts`` as the study's others were, as words.
 
@@ -203,15 +207,13 @@ def tracing(
     ]
 
 
-def units(
-    study: Study, model: Mapping[str, Any], counts: Sequence[int]
-) -> tuple[list[int], list[str]]:
+def units(study: Study, model: Model, counts: Sequence[int]) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
     from p3s.host.cores import cores
 
     runs = [run for run in study.runs() if run.info]
     wanted = sorted(set(counts))
-    if model.get("work_unit") == "instructions":
+    if model.work_unit == "instructions":
         untimed = bool(runs) and not study.timed_runs()
         return wanted, ["--work", "instructions", *["--no-times"] * untimed]
     if list(work_of(runs)) == ["wall"]:
@@ -275,16 +277,16 @@ def _options(study: Study, repeats: int) -> list[str]:
     ]
 
 
-def _dims(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> list[str]:
+def _dims(study: Study, model: Model, counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
     from p3s.host.placeholders import extents_at, extents_in, shape
 
     words = launcher(study)
-    grids = model.get("grid", {}).get("dims", {})
+    grids = model.grid.dims
     given = [(run.np, run.info["dims"]) for run in study.runs() if run.info.get("dims")]
     if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
         return []  # none is asked for, or in another order than the model has them
-    dims = {each["n"]: each["dims"] for each in model.get("next", []) if each["n"] in counts}
+    dims = {each.n: each.dims for each in model.next if each.n in counts}
     other = [
         f"{n}={shape(grid)}" for n, grid in dims.items() if tuple(grid) != extents_at(words, n, {})
     ]

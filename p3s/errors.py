@@ -25,6 +25,10 @@ class Damaged(P3SError):
     """A file is cut short or holds what it cannot hold."""
 
 
+class OtherVersion(P3SError):
+    """A file was written by another version of P3S."""
+
+
 class RunFailed(P3SError):
     """A run of the program failed.
 

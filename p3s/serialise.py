@@ -99,10 +99,7 @@ def _converter() -> Any:
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass,
         lambda kind: make_dict_structure_fn(
-            kind,
-            converter,
-            _cattrs_forbid_extra_keys=True,
-            **renamed(kind),
+            kind, converter, _cattrs_forbid_extra_keys=True, **renamed(kind)
         ),
     )
     converter.register_structure_hook_func(

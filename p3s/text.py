@@ -7,7 +7,8 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+
+from p3s.model.types import HoldOut, Model
 
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
@@ -74,9 +75,9 @@ def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tupl
     return text(one), text(other)
 
 
-def mixed_clocks(data: Mapping[str, Any]) -> str:
+def mixed_clocks(data: Model) -> str:
     """Return a note when work was measured with different clocks (``work_units`` by count)."""
-    units = data.get("work_units")
+    units = data.work_units
     found: dict[str, list[str]] = {}
     for count, unit in units.items() if isinstance(units, Mapping) else ():
         found.setdefault(str(unit), []).append(str(count))
@@ -93,12 +94,12 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
     )
 
 
-def not_used(model: Mapping[str, Any], back: str = "") -> str:
+def not_used(model: Model, back: str = "") -> str:
     """Return a note on traced counts that the user has left out of a model, "" when none are.
 
     ``back``: the command that takes them back.
     """
-    without = list(model.get("without", ()))
+    without = list(model.without)
     if not without:
         return ""
     them = "it" if len(without) == 1 else "them"
@@ -107,11 +108,11 @@ def not_used(model: Mapping[str, Any], back: str = "") -> str:
     )
 
 
-def left_out(held: Mapping[str, Any]) -> str:
+def left_out(held: HoldOut) -> str:
     """Return what a hold-out was fitted without: a process count, or a value of a parameter."""
-    n = held.get("n")
+    n = held.n
     count = processes(n) if isinstance(n, int) else f"{n} processes"
-    return f"{held['setting']} ({count})" if held.get("setting") else count
+    return f"{held.setting} ({count})" if held.setting else count
 
 
 def seconds(value: float | None) -> str:

@@ -51,7 +51,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     problem = run.problems[min(run.problems)] if run.problems else ""
     if not problem:
         # Where the model tells the calls of one site apart, the run's are told apart alike.
-        shared = {site.partition("#")[0] for site in model["sites"] if "#" in site}
+        shared = {site.partition("#")[0] for site in model.sites if "#" in site}
         part = join_files(list(run.files.values()), shared)
         problem = part.problem
     if problem:
@@ -63,7 +63,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     result = {
         "schema": "p3s.validation",
         "schema_version": 1,
-        "counts": model["counts"],
+        "counts": model.counts,
         "model_crc": crc_of(study.model_path),
         **compare(model, table),
     }

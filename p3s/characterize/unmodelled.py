@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.characterize.tables import PointTable
+from p3s.model.types import Model
 from p3s.text import plural, processes
 from p3s.trace.ops import kind_of
 
@@ -52,14 +53,14 @@ def sentence(row: Mapping[str, Any]) -> str:
     )
 
 
-def sentences(holder: Mapping[str, Any]) -> list[str]:
+def sentences(holder: Model) -> list[str]:
     """Return the lines of a signature, model or scaled trace; none for a damaged entry.
 
     One of an earlier version says how many events there were, but not their share.
     """
-    rows = holder.get("not_modelled")
+    rows = holder.not_modelled
     if not isinstance(rows, list):
-        ops = holder.get("unmodelled_ops")
+        ops = holder.unmodelled_ops
         return [
             f"seen, not modelled: {op} {plural(number, 'event')} in the traced runs"
             for op, number in (sorted(ops.items()) if isinstance(ops, dict) else ())

@@ -37,20 +37,20 @@ def explain(
         ensure_model(study, bar)
     model = load(study.root)
     calls = chosen(model, phase, call)
-    places, notes = resolve_sites(study, model["sites"])
+    places, notes = resolve_sites(study, model.sites)
     if json_:
         emit_json(
             {
                 **header("explain"),
-                "phase": model["phases"][phase],
-                "grid": model["grid"],
+                "phase": model.phases[phase],
+                "grid": model.grid,
                 "calls": [
                     {
                         "call": i,
-                        **model["items"][i],
+                        **model.items[i],
                         "place": [
                             str(places[f])
-                            for f in model["sites"].get(model["items"][i]["site"], [])
+                            for f in model.sites.get(model.items[i].site, [])
                             if f in places
                         ],
                     }

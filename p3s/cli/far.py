@@ -184,13 +184,13 @@ def _own(study: Study) -> _Far:
 def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
     """Return the counts to try, upwards from the study's smallest."""
     from p3s.model.grid import admissible
+    from p3s.model.stage import read
     from p3s.small_runs.walk import counts_upward
-    from p3s.study import read_json
 
     traced = [t.np for t in far.own]
     known = admissible.learn(traced, study.failed_counts())
     if study.model_path.exists():
-        known = read_json(study.model_path, "p3s.model").get("admissible") or known
+        known = read(study.model_path).admissible
     found = counts_upward(known, traced, up_to or max(traced))
     if not found:
         raise UsageError(

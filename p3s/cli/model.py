@@ -92,7 +92,7 @@ def model(
     from p3s.commands import Commands, count_to_predict
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.predict.doubts import missed, of_calls
-    from p3s.study import Study, read_json
+    from p3s.study import Study
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
         raise UsageError("--latex, --python, --scic, --compute and --json: give one of them")
@@ -115,7 +115,7 @@ def model(
     with _stated(study, trips, grid, fastest, without, with_), progress(1) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
         ensure_model(study, bar, holdout=holdout, again=not compute)
-    fitted = read_json(study.model_path, "p3s.model")
+    fitted = read(study.model_path)
     if json_ and not compute:
         emit_json(fitted)
     elif scic:

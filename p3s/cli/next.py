@@ -44,8 +44,8 @@ def next_(
         model = load(study.root)
         by_work, by_count = measured_range(study)
         far = propose(model, wanted_n or default_target(model), by_work, by_count)
-    wanted = model.get("next", [])
-    counts = [each["n"] for each in wanted]
+    wanted = model.next
+    counts = [each.n for each in wanted]
     words = commands.tracing(study, model, counts) if wanted else []
     again = sorted(set(commands.units(study, model, counts)[0]) - set(counts)) if wanted else []
     shows = far["phases"] and not far["unmatched"]
@@ -75,7 +75,7 @@ def next_(
         )
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
         line = shown(study, [*far["command"], ARGUMENTS]) if far["command"] else ""
-        out("\n" + render_far(far, str(model["work_unit"]), line))
+        out("\n" + render_far(far, str(model.work_unit), line))
     if wanted or far["command"]:
         say(f"then: p3s model {quoted(study.root)}")
     return 0

@@ -379,15 +379,15 @@ def _with_parameters(study_dir: Path) -> tuple[Study, list[str]]:
 
 def _say_origin(at: Study, name: str) -> None:
     """Say where the model of a value comes from and what speaks against it."""
-    from p3s.study import read_json
+    from p3s.model.stage import read
 
-    told = read_json(at.model_path, "p3s.model").get("derived")
-    if told is None:
+    derived = read(at.model_path).derived
+    if derived is None:
         say(f"{name}: traced, {quoted(at.root)}")
         return
-    text = f"{name}: derived from {', '.join(told['from'])}, {quoted(at.root)}"
-    if told["outside"] > 1:
-        text += f"; {told['outside']:.3g} times outside the traced values"
+    text = f"{name}: derived from {', '.join(derived.settings)}, {quoted(at.root)}"
+    if derived.outside > 1:
+        text += f"; {derived.outside:.3g} times outside the traced values"
     if told.get("left_out"):
         text += f"; without {', '.join(told['left_out'])}, whose structure is another"
     say(text)
@@ -417,7 +417,7 @@ def weak(
     from p3s.predict.weak import relate
     from p3s.report.weak import render
     from p3s.settings import setting_name, settings_in
-    from p3s.study import read_json, write_json
+    from p3s.study import write_json
 
     study, names = _with_parameters(study_dir)
     laws = parse_laws(law)
@@ -452,7 +452,7 @@ def weak(
             pipeline.check_times(at)
             say_doubts(at, [n])
             pipeline.ensure_scaled(at, n, named)
-            held = read_json(at.model_path, "p3s.model").get("holdout")
+            held = read(at.model_path).holdout
         file = pipeline.machine_file(studies[every[-1]])
         basis = basis_of(request, studies, every, file)
         if told_of(basis):

@@ -42,8 +42,8 @@ def _of_model(study: Study, phases: Mapping[str, Any], np: int) -> tuple[float, 
 
     model = load(study.root)
     grid = model_grid(model, np)
-    of_model = {(item["site"], item["op"]): int(item["phase"]) for item in model["items"]}
-    weights = {int(p["phase"]): float(phase_weight(p, grid)) for p in model["phases"]}
+    of_model = {(item.site, item.op): int(item.phase) for item in model.items}
+    weights = {int(p.phase): float(phase_weight(p, grid)) for p in model.phases}
     votes: dict[int, Counter[int]] = {}
     for call in calls_of(phases):
         place = of_model.get((call.site, call.op))

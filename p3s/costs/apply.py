@@ -90,14 +90,14 @@ class Costs:
         with the first doubling, all of it with the second. Shared work (p3s.costs.shared) has no
         error of its own.
         """
-        phase = np.array([p["phase"] for p in found.places], dtype=np.int64)
-        runs = in_the_run([tuple(p["place"]) for p in found.places])
+        phase = np.array([p.phase for p in found.places], dtype=np.int64)
+        runs = in_the_run([tuple(p.place) for p in found.places])
         weight = self.weights(grid)
         x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
         for k, phase_ in self.phases.items():
             if phase_.get("x_times_n") and k < len(x):  # where work is time
                 x[k] = np.where(x[k] > 0, phase_["x_times_n"] / grid.n, 0.0)
-        law = np.array([self.law_of(p["phase"], p["place"]) for p in found.places], dtype=np.int64)
+        law = np.array([self.law_of(p.phase, p.place) for p in found.places], dtype=np.int64)
         shape = found.work.shape
         cost, low, high, outside = np.zeros((4, *shape))
         rest = np.zeros(x.shape)
@@ -115,7 +115,7 @@ class Costs:
         if self.model["work_unit"] in TIME_UNITS:
             work_ns = work_ns * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
         if self.shared:
-            factor, shared = self._shared(grid.n, [tuple(p["place"]) for p in found.places])
+            factor, shared = self._shared(grid.n, [tuple(p.place) for p in found.places])
             cost = cost * factor[:, None]
             work_ns = np.where(shared[:, None], 0.0, work_ns)
         ns = found.work * cost

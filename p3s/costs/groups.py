@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from p3s.costs.gather import WHOLE, Measured, pooled
 from p3s.costs.phases import Weight, alternatives
+from p3s.model.types import Phase
 from p3s.model.work.scic import ranges_text
 from p3s.small_runs.points import Point
 
 
 def groups_json(
-    phase: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point], weight: Weight
+    phase: Phase, found: Sequence[Measured], far: Sequence[Point], weight: Weight
 ) -> list[dict[str, Any]]:
     """Return the entries of ``groups`` of a phase in compute.json, most work first.
 
@@ -23,8 +24,8 @@ def groups_json(
     a run of another workload counts where it has as many groups. weight: iterations of the phase in
     each run.
     """
-    k = int(phase["phase"])
-    measured = phase["work"]["measured"]
+    k = int(phase.phase)
+    measured = phase.work.measured
     runs = [m for m in found if str(m.n) in measured and bool((m.x[k] > 0).any())]
     numbers = {len(measured[str(m.n)]) for m in runs}
     if len(numbers) != 1:
@@ -34,11 +35,11 @@ def groups_json(
     last = max(runs, key=lambda m: m.n)
     out = []
     for g in range(size):
-        points = [_own(m, k, measured[str(m.n)][g]["ranks"]) for m in runs] + others[g]
+        points = [_own(m, k, measured[str(m.n)][g].ranks) for m in runs] + others[g]
         out.append(
             {
                 "group": g,
-                "where": ranges_text(measured[str(last.n)][g]["ranks"]),
+                "where": ranges_text(measured[str(last.n)][g].ranks),
                 "points": [
                     {
                         "n": p.n if np.isfinite(p.n) else None,

@@ -12,6 +12,7 @@ from p3s.costs.gather import TIME_UNITS, Measured
 from p3s.costs.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
 from p3s.costs.phases import NO_WORK, NOT_LEFT, share_of
 from p3s.model.judge import phase_key
+from p3s.model.types import Model
 from p3s.small_runs.points import Point
 
 #: Phases below this share of the time are left out of the errors.
@@ -19,7 +20,7 @@ SHARE = 0.01
 
 
 def hold_out(
-    model: Mapping[str, Any],
+    model: Model,
     found: Sequence[Measured],
     far: Sequence[Point],
     small: set[Any],
@@ -33,7 +34,7 @@ def hold_out(
     with 1/n, whatever a law says. None where there are too few counts, or no hold-out of the model,
     or no phase has SHARE of the time.
     """
-    held = model.get("holdout")
+    held = model.holdout
     if len(found) < 3 or not isinstance(held, Mapping) or not held.get("possible", True):
         return None
     last = max(found, key=lambda m: m.n)
@@ -99,7 +100,7 @@ def _of_phase(
     return {**out, "predicted_ns": told, "error": (told - measured) / measured}
 
 
-def _ratios(held: Mapping[str, Any], model: Mapping[str, Any]) -> np.ndarray:
+def _ratios(held: Mapping[str, Any], model: Model) -> np.ndarray:
     """Return predicted over measured work of each phase in the hold-out of the model.
 
     Phases are numbered anew in every fit: they are known by their calls.
@@ -113,8 +114,5 @@ def _ratios(held: Mapping[str, Any], model: Mapping[str, Any]) -> np.ndarray:
     seen = {tuple(key): k for k, key in enumerate(held.get("phases_seen", ()))}
     total = float(work.get("total_error", 0.0))
     return np.array(
-        [
-            1.0 + errors.get(seen.get(tuple(phase_key(p, model["items"]))), total)
-            for p in model["phases"]
-        ]
+        [1.0 + errors.get(seen.get(tuple(phase_key(p, model.items))), total) for p in model.phases]
     )

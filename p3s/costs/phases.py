@@ -12,6 +12,7 @@ from p3s.costs.gather import Measured
 from p3s.costs.model import OWN, Laws, expected_ns, measured_turn, predicted_turn, turns
 from p3s.costs.spread import LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
 from p3s.costs.thesis import crm
+from p3s.model.types import Phase
 from p3s.small_runs.points import Point
 
 Weight = Mapping[tuple[int, str, int], float]
@@ -21,20 +22,20 @@ NO_WORK, NO_TIME, NOT_LEFT = "no work", "no time", "not at the counts left"
 
 
 def phase_json(
-    phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], weight: Weight
+    phase: Phase, laws: Laws, found: Sequence[Measured], weight: Weight
 ) -> dict[str, Any]:
     """Return the entry of ``phases`` of one phase of the model.
 
     laws: of all places; found: the study's own runs; weight: of ``turned``.
     """
-    k = int(phase["phase"])
+    k = int(phase.phase)
     whole = laws.whole(k)
     points = turns(whole.points, weight) if whole is not None else []
     xs = [p.x for p in whole.points] if whole is not None else []
     ns = [p.n for p in points if np.isfinite(p.n)]
     return {
         "phase": k,
-        "name": phase["name"],
+        "name": phase.name,
         "x": [min(xs), max(xs)] if xs else None,
         "n": [min(ns), max(ns)] if ns else None,
         "turns": [_turn(p, laws, found, weight) for p in points],

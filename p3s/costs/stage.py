@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.study import Study, read_json, write_json
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | Non
 
     study = Study.open(Path(study_dir))
     model = load_model(study.root)
-    times = [t for n in model["counts"] if (t := load_times(study.root, n)) is not None]
+    times = [t for n in model.counts if (t := load_times(study.root, n)) is not None]
     if not times and not points:
         study.compute_path.unlink(missing_ok=True)
         return None
@@ -62,9 +63,7 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | Non
     return out
 
 
-def other_points(
-    study: Study, model: Mapping[str, Any]
-) -> tuple[list[Point], list[dict[str, str]]]:
+def other_points(study: Study, model: Model) -> tuple[list[Point], list[dict[str, str]]]:
     """Return the points of the other workloads' runs, and which of them could not be used."""
     points: list[Point] = []
     refused = []
@@ -79,9 +78,7 @@ def other_points(
     return points, refused
 
 
-def compute_json(
-    model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point]
-) -> dict[str, Any]:
+def compute_json(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> dict[str, Any]:
     """Return what compute.json says of laws and phases; reads no files.
 
     found: the study's own runs by count, may be none; far: points of other workloads.
@@ -93,17 +90,17 @@ def compute_json(
     from p3s.costs.phases import phase_json
     from p3s.costs.shared import share_points, shared_work, steady
 
-    unit = str(model["work_unit"])
+    unit = str(model.work_unit)
     weight = turned(gathered(found, far)[0])
-    groups = [groups_json(p, found, far, weight) for p in model["phases"]]
+    groups = [groups_json(p, found, far, weight) for p in model.phases]
     scale, shared = None, {}
     if unit in TIME_UNITS:
-        scale = x_scale(model, [m.n for m in found] or model["counts"])
+        scale = x_scale(model, [m.n for m in found] or model.counts)
         found, far = by_count(found, far, scale)
         shared = steady(shared_work(model), found)
         found, far = share_points(shared, found, far, weight)
     points, small = gathered(found, far)
-    laws = fit_laws(points, small, len(model["phases"]), unit)
+    laws = fit_laws(points, small, len(model.phases), unit)
     told = [p for p in points if not found or p.source == OWN]
     last = max(((p.traced, p.source) for p in told), default=(0, OWN))
     part = shares([p for p in told if (p.traced, p.source) == last])
@@ -119,10 +116,10 @@ def compute_json(
         "phases": [
             {
                 **phase_json(p, laws, found, weight),
-                "x_times_n": None if scale is None else float(scale[p["phase"]]),
+                "x_times_n": None if scale is None else float(scale[p.phase]),
                 "groups": some,
             }
-            for p, some in zip(model["phases"], groups, strict=True)
+            for p, some in zip(model.phases, groups, strict=True)
         ],
         "holdout": hold_out(model, found, far, small, unit, shared),
         "shared": [[*place, work] for place, work in shared.items()],

@@ -121,11 +121,11 @@ def read(path: Path) -> Model:
     Raises P3SError in one line for one that is damaged or of another version.
     """
     from p3s.model.check import check
-    from p3s.model.types import VERSION, Model
+    from p3s.model.types import Model
     from p3s.serialise import from_data
     from p3s.study import read_json
 
-    data = read_json(path, SCHEMA, VERSION)
+    data = read_json(path, SCHEMA)
     try:
         model = from_data(Model, {k: v for k, v in data.items() if k not in _HEAD})
         check(model)
@@ -136,10 +136,10 @@ def read(path: Path) -> Model:
 
 def as_file(model: Model) -> dict[str, object]:
     """Return a model as it is written: plain data with the name and version of its schema."""
-    from p3s.model.types import VERSION
+    from p3s.artefacts import VERSIONS
     from p3s.serialise import to_data
 
-    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(model)}
+    return {"schema": SCHEMA, "schema_version": VERSIONS[SCHEMA], **to_data(model)}
 
 
 def _damaged(path: Path, why: str) -> P3SError:

@@ -17,9 +17,6 @@ from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.stated import Statement
 from p3s.model.reasons import Reason, Verdict
 
-#: Version of model.json.
-VERSION = 2
-
 #: Who a partner is, which communicator, which ranks: rules of the registry, as in the file.
 Relation = dict[str, Any]
 CommunicatorLaw = dict[str, Any]

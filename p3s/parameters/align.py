@@ -19,6 +19,7 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.evaluate import ScaledRows, generate, model_grid
 from p3s.model.sizes.amounts import Amount
 from p3s.model.sizes.slots import env_of
+from p3s.model.types import Model
 from p3s.parameters.paramlaws import FITTED, Number, find_number
 from p3s.parameters.tree import Differs, Leaves, join, numbering, rules_of
 from p3s.settings import Setting
@@ -81,9 +82,7 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
             part[:] = whole
             break
         else:
-            parts.append(
-                [Member(setting, model, list(range(len(model["items"]))), rules_of(model))]
-            )
+            parts.append([Member(setting, model, list(range(len(model.items))), rules_of(model))])
     out = []
     for part in sorted(parts, key=lambda p: -len(p)):
         leaves = Leaves()
@@ -124,7 +123,7 @@ def _without_order(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {**tree, "items": items, "order": None}
 
 
-def _what(path: str, model: Mapping[str, Any]) -> str:
+def _what(path: str, model: Model) -> str:
     """Return in words where a model differs, from a path such as .items[3].slots[0].guard."""
     if not path.startswith("."):
         return path
@@ -133,7 +132,7 @@ def _what(path: str, model: Mapping[str, Any]) -> str:
     if path.startswith(".items["):
         rest = path[len(".items[") :]
         index, _, rest = rest.partition("]")
-        name = model["items"][int(index)]["op"] if index.isdigit() else "calls"
+        name = model.items[int(index)].op if index.isdigit() else "calls"
         key = rest.lstrip(".").partition("[")[0].partition(".")[0]
         more = rest.rpartition(".")[2].partition("[")[0]
         what = {
@@ -281,7 +280,7 @@ def _meets(member: Member, i: int, k: int, expr: Expr) -> bool:
     """Tell whether another rule gives the sizes that the own one has at all traced counts."""
     own = member.number.index(i)
     bytes_each = member.tree["items"][i]["slots"][k]["elem_bytes"]
-    for n in member.model["counts"]:
+    for n in member.model.counts:
         rows = member.rows(n)
         mine = np.flatnonzero((rows.item == own) & (rows.slot == k))
         peers = rows.peer[mine] if len(mine) and np.all(rows.peer[mine] >= 0) else None
@@ -331,9 +330,9 @@ def _means(
     settings: Sequence[Setting], models: Sequence[Model], stats: Sequence[Any]
 ) -> dict[str, Any]:
     amount = "expr" in stats[0]
-    shared = sorted(set.intersection(*(set(m["counts"]) for m in models)))
+    shared = sorted(set.intersection(*(set(m.counts) for m in models)))
     counts = []
-    for n in shared or sorted({n for m in models for n in m["counts"]}):
+    for n in shared or sorted({n for m in models for n in m.counts}):
         values = []
         for model, stat in zip(models, stats, strict=True):
             if amount:

@@ -15,8 +15,9 @@ from p3s.errors import P3SError
 from p3s.laws.counts import fit_work
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
-from p3s.model.evaluate import Model, generate, model_grid
+from p3s.model.evaluate import generate, model_grid
 from p3s.model.judge import VERDICTS, phase_key
+from p3s.model.types import Comparison, CountLaw, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.parameters.align import Alike, number_at, points_at, sure
 from p3s.parameters.paramlaws import Number
@@ -68,22 +69,22 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
             tree, lambda k: number_at(laws[k], setting), lambda k: points_at(laws[k], setting, grid)
         )
 
-    base = [near.model["items"][near.number.index(i)] for i in range(len(part.tree["items"]))]
-    counts = sorted({n for m in fitted.use for n in part.members[m].model["counts"]})
+    base = [near.model.items[near.number.index(i)] for i in range(len(part.tree["items"]))]
+    counts = sorted({n for m in fitted.use for n in part.members[m].model.counts})
     model: Model = {
         "schema": "p3s.model",
         "schema_version": 1,
         "counts": counts,
-        "grid": {**near.model["grid"], "family": grid},
+        "grid": {**near.model.grid, "family": grid},
         "tag_splits": part.tree["tag_splits"],
         "items": [
             _item(own, filled(rules)) for own, rules in zip(base, part.tree["items"], strict=True)
         ],
         "phases": _phases(fitted, order, filled, setting),
-        "work_unit": near.model["work_unit"],
-        "work_units": {str(n): near.model["work_unit"] for n in counts},
+        "work_unit": near.model.work_unit,
+        "work_units": {str(n): near.model.work_unit for n in counts},
         "tracing": {},
-        "sites": {k: v for m in fitted.use for k, v in part.members[m].model["sites"].items()},
+        "sites": {k: v for m in fitted.use for k, v in part.members[m].model.sites.items()},
         **{
             key: near.model[key]
             for key in ("unmodelled_ops", "not_modelled", "first_seen", "growth", "admissible")
@@ -92,7 +93,7 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
         "order": filled(part.tree["order"]),
         "next": [],
     }
-    model["grid"]["dims"] = {str(n): list(model_grid(model, n).dims) for n in counts}
+    model.grid["dims"] = {str(n): list(model_grid(model, n).dims) for n in counts}
     model["holdout"] = missed.report if missed is not None else None
     _judge(model, fitted, order, setting, missed)
     _sums(model)
@@ -105,23 +106,23 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
     return model
 
 
-def _item(own: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+def _item(own: Item, rules: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item: the rules at the setting, and what the nearest setting says besides."""
     kept = {
         k: v for k, v in own.items() if k not in ("measured", "holdout", "share", "met_holdout")
     }
     slots = []
-    for mine, slot in zip(own["slots"], rules["slots"], strict=True):
+    for mine, slot in zip(own.slots, rules["slots"], strict=True):
         slots.append(
             {
                 **mine,
                 **slot,
                 "work_points": [],
-                "count": {**_about(mine["count"]), **slot["count"]},
+                "count": {**_about(mine.count), **slot["count"]},
                 "elements": {
                     "even": False,
                     "open": False,
-                    **_about(mine["elements"]),
+                    **_about(mine.elements),
                     **slot["elements"],
                     "rivals": [],
                 },
@@ -137,7 +138,7 @@ def _item(own: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _about(law: Mapping[str, Any]) -> dict[str, Any]:
+def _about(law: CountLaw) -> dict[str, Any]:
     return {key: law[key] for key in ("points", "free") if key in law}
 
 
@@ -149,16 +150,16 @@ def _phases(
     doublings = math.log2(outside(fitted.settings, setting))
     places = places_at(part, order, fitted.work, setting, filled, doublings)
     out = []
-    for own, rules in zip(near.model["phases"], filled(part.tree["phases"]), strict=True):
-        mine = [places[(p["place"][0], p["place"][1])] for p in own["work"]["places"]]
-        weight = {**_about(own["weight"]), **rules["weight"]}
+    for own, rules in zip(near.model.phases, filled(part.tree["phases"]), strict=True):
+        mine = [places[(p.place[0], p.place[1])] for p in own.work.places]
+        weight = {**_about(own.weight), **rules["weight"]}
         out.append(
             {
                 **own,
                 **rules,
                 "weight": weight,
                 "weight_points": [],
-                "work": {**own["work"], "measured": {}, "points": [], "places": mine},
+                "work": {**own.work, "measured": {}, "points": [], "places": mine},
             }
         )
     return out
@@ -166,7 +167,7 @@ def _phases(
 
 def _sums(model: Model) -> None:
     """Fill in what follows from the rules: laws of work by slot and phase, shares by verdict."""
-    items, phases, counts = model["items"], model["phases"], model["counts"]
+    items, phases, counts = model.items, model.phases, model.counts
     per_slot: dict[tuple[int, int], list[tuple[int, float]]] = {}
     per_phase: list[list[tuple[int, float]]] = [[] for _ in phases]
     for n in counts:
@@ -189,12 +190,12 @@ def _sums(model: Model) -> None:
             if there.any():
                 per_phase[k].append((n, float(work[k][there].mean())))
     for (i, k), points in per_slot.items():
-        items[i]["slots"][k]["work"] = fit_work(
+        items[i].slots[k]["work"] = fit_work(
             [n for n, _ in points], [v for _, v in points]
         ).to_json()
     for phase, points in zip(phases, per_phase, strict=True):
         if points:
-            phase["work"].update(
+            phase.work.update(
                 points=[list(p) for p in points],
                 law=fit_work([n for n, _ in points], [v for _, v in points]).to_json(),
             )
@@ -209,16 +210,16 @@ def _shares(model: Model, rows: Any) -> dict[str, dict[str, float]]:
         "bytes": (rows.repeat * rows.nbytes).astype(float),
         "time": rows.repeat * rows.work,
     }
-    items = model["items"]
+    items = model.items
     for item in items:
         item["share"] = {}
     for name, amount in amounts.items():
         total = float(amount.sum())
         each = np.bincount(rows.item, amount, len(items)) / total if total else np.zeros(len(items))
         for v in VERDICTS:
-            out[v][name] = float(sum(each[i] for i, it in enumerate(items) if it["verdict"] == v))
+            out[v][name] = float(sum(each[i] for i, it in enumerate(items) if it.verdict == v))
         for i, item in enumerate(items):
-            item["share"][name] = float(each[i])
+            item.share[name] = float(each[i])
     return out
 
 
@@ -245,22 +246,20 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
     except P3SError as err:
         return Missed(
-            {"n": max(left.model["counts"]), "setting": name, "possible": False, "why": str(err)},
+            {"n": max(left.model.counts), "setting": name, "possible": False, "why": str(err)},
             frozenset(),
             (),
         )
-    items = model["items"]
+    items = model.items
     calls: set[tuple[Any, ...]] = set()
     phases: set[tuple[str, ...]] = set()
     for report in reports:
-        calls |= {
-            (items[i]["site"], items[i]["op"], items[i]["tag"]) for i in report["items_wrong"]
-        }
-        calls |= {(site, "", None) for site in report["unseen_sites"]}
+        calls |= {(items[i].site, items[i].op, items[i].tag) for i in report.items_wrong}
+        calls |= {(site, "", None) for site in report.unseen_sites}
         phases |= {
-            tuple(phase_key(model["phases"][w["phase"]], items))
-            for w in report["weights"]["each"]
-            if w["true"] != w["predicted"]
+            tuple(phase_key(model.phases[w.phase], items))
+            for w in report.weights.each
+            if w.true != w.predicted
         }
     last = {
         **reports[-1],
@@ -268,31 +267,29 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         "possible": True,
         "each": [summary(r) for r in reports],
         "weights_missed": [list(p) for p in sorted(phases)],
-        "phases_seen": [phase_key(p, items) for p in model["phases"]],
+        "phases_seen": [phase_key(p, items) for p in model.phases],
     }
     return Missed(last, frozenset(calls), tuple(sorted(phases)))
 
 
-def summary(report: Mapping[str, Any]) -> dict[str, Any]:
+def summary(report: Comparison) -> dict[str, Any]:
     """Return the numbers of a comparison with a run, without its lists."""
     return {
-        "n": report["n"],
-        "p2p_triples": report["p2p_triples"],
-        "collectives": report["collectives"],
-        "weights": {k: report["weights"][k] for k in ("phases", "exact")},
-        "order": None
-        if not report["order"]
-        else {k: report["order"][k] for k in ("ranks", "equal")},
-        "work": {k: report["work"][k] for k in ("mean_abs_error", "max_abs_error", "total_error")},
+        "n": report.n,
+        "p2p_triples": report.p2p_triples,
+        "collectives": report.collectives,
+        "weights": {k: report.weights[k] for k in ("phases", "exact")},
+        "order": None if not report.order else {k: report.order[k] for k in ("ranks", "equal")},
+        "work": {k: report.work[k] for k in ("mean_abs_error", "max_abs_error", "total_error")},
     }
 
 
-def all_equal(report: Mapping[str, Any]) -> bool:
+def all_equal(report: Comparison) -> bool:
     """Tell whether every message, collective and weight of a comparison is as predicted."""
-    pairs = (report["p2p_triples"], report["collectives"])
+    pairs = (report.p2p_triples, report.collectives)
     return (
-        all(p["true"] == p["predicted"] == p["equal"] for p in pairs)
-        and report["weights"]["phases"] == report["weights"]["exact"]
+        all(p.true == p.predicted == p.equal for p in pairs)
+        and report.weights.phases == report.weights.exact
     )
 
 
@@ -301,39 +298,39 @@ def _judge(
 ) -> None:
     """Give every rule and weight its verdict: no better than those it was made of."""
     part = fitted.part
-    for i, (item, rules) in enumerate(zip(model["items"], part.tree["items"], strict=True)):
-        own = [part.members[m].model["items"][part.members[m].number.index(i)] for m in order]
-        item["verdict"], item["why"] = _of_members([(o["verdict"], o["why"]) for o in own])
+    for i, (item, rules) in enumerate(zip(model.items, part.tree["items"], strict=True)):
+        own = [part.members[m].model.items[part.members[m].number.index(i)] for m in order]
+        item["verdict"], item["why"] = _of_members([(o.verdict, o.why) for o in own])
         for verdict, why in _of_laws(fitted.laws, _leaves_that_count(rules), setting):
-            if VERDICTS.index(verdict) > VERDICTS.index(item["verdict"]):
+            if VERDICTS.index(verdict) > VERDICTS.index(item.verdict):
                 item["verdict"] = verdict
-            item["why"] = [*item["why"], why]
+            item["why"] = [*item.why, why]
         if missed is None or not missed.report.get("possible", False):
             continue
         name = missed.report["setting"]
-        item["met_holdout"] = (item["site"], item["op"], item["tag"]) not in missed.calls and (
-            item["site"],
+        item["met_holdout"] = (item.site, item.op, item.tag) not in missed.calls and (
+            item.site,
             "",
             None,
         ) not in missed.calls
-        if not item["met_holdout"] and item["verdict"] == "exact":
+        if not item.met_holdout and item.verdict == "exact":
             item["verdict"] = "fitted"
-            item["why"] = [*item["why"], f"the rules without {name} missed it there"]
-    for phase, rules in zip(model["phases"], part.tree["phases"], strict=True):
-        own = [part.members[m].model["phases"][phase["phase"]]["weight_verdict"] for m in order]
+            item["why"] = [*item.why, f"the rules without {name} missed it there"]
+    for phase, rules in zip(model.phases, part.tree["phases"], strict=True):
+        own = [part.members[m].model.phases[phase.phase].weight_verdict for m in order]
         verdict = max(own, key=_weight_rank)
         doubts = [v for v, _ in _of_laws(fitted.laws, leaves_of(rules["weight"]), setting)]
-        key = tuple(phase_key(phase, model["items"]))
+        key = tuple(phase_key(phase, model.items))
         if verdict == "exact" and (doubts or (missed is not None and key in missed.phases)):
             verdict = "statistical" if "statistical" in doubts else "fitted"
         phase["weight_verdict"] = verdict
 
 
-def _leaves_that_count(item: Mapping[str, Any]) -> list[int]:
+def _leaves_that_count(item: Item) -> list[int]:
     """Return the leaves of an item; how many requests one call completes is no message."""
-    if item["kind"] != COMPLETION:
+    if item.kind != COMPLETION:
         return leaves_of(item)
-    return leaves_of([{k: v for k, v in slot.items() if k != "elements"} for slot in item["slots"]])
+    return leaves_of([{k: v for k, v in slot.items() if k != "elements"} for slot in item.slots])
 
 
 def _weight_rank(verdict: str) -> int:

@@ -57,7 +57,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
             + another_value(study)
         )
     loaded = [(s, load(at.root)) for s, at in models]
-    units = {model["work_unit"] for _, model in loaded}
+    units = {model.work_unit for _, model in loaded}
     if len(units) > 1:
         raise P3SError(
             f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
@@ -85,7 +85,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
         if len(part.members) < MIN_SETTINGS:
             continue
         tables = {
-            m: [load_table(roots[setting_name(member.setting)], n) for n in member.model["counts"]]
+            m: [load_table(roots[setting_name(member.setting)], n) for n in member.model.counts]
             for m, member in enumerate(part.members)
         }
         say(f"laws from {', '.join(setting_name(m.setting) for m in part.members)}")
@@ -108,7 +108,7 @@ def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     if len(rest) < MIN_SETTINGS:
         missed = Missed(
             {
-                "n": max(part.members[last].model["counts"]),
+                "n": max(part.members[last].model.counts),
                 "possible": False,
                 "setting": setting_name(part.members[last].setting),
                 "why": "only two values of the parameters have models alike",
@@ -206,7 +206,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     part = choose(study, family, setting)
     fitted, missed = _fitted(study, part)
     model = model_at(fitted, setting, missed)
-    model["derived"]["left_out"] = [
+    model.derived["left_out"] = [
         s["name"] for s in family["settings"] if s["modelled"] and s["name"] not in part["settings"]
     ]
     command = filled(study.command(), setting)

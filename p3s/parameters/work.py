@@ -21,6 +21,7 @@ from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
+from p3s.model.types import WorkPlace
 from p3s.model.work.cases import Run
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.segments import counts_and_work, most_terms, places_of, run_of
@@ -110,7 +111,7 @@ def _samples(
         member = part.members[m]
         items = _items(part, m)
         of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
-        split = {(s, o): bool(v) for s, o, v in member.model["tag_splits"]}
+        split = {(s, o): bool(v) for s, o, v in member.model.tag_splits}
         exprs = [with_values(_at_member(part, f.expr, m), member.setting) for f in basis]
         for t in sorted(tables[m], key=lambda t: t.np):
             grid = model_grid(member.model, t.np)
@@ -258,11 +259,11 @@ def places_at(
     def terms(raw: Sequence[Any]) -> list[Any]:
         return [_term(c, with_values(filled(expr), setting), message) for c, expr, message in raw]
 
-    for phase in near.model["phases"]:
-        for place in phase["work"]["places"]:
-            name: Place = (place["place"][0], place["place"][1])
+    for phase in near.model.phases:
+        for place in phase.work.places:
+            name: Place = (place.place[0], place.place[1])
             segments = []
-            for a, own in zip(place["from"], place["segments"], strict=True):
+            for a, own in zip(place.before, place.segments, strict=True):
                 law = work["segments"].get(_key(None if a is None else (a[0], a[1]), name))
                 segments.append(
                     own
@@ -276,15 +277,15 @@ def places_at(
                 )
             out[name] = {
                 "place": list(name),
-                "from": place["from"],
+                "from": place.before,
                 "segments": segments,
                 "cases": _cases(part, use, name, place, setting),
                 **{key: place[key] for key in ("calls_at", "size") if key in place},
-                "items": sorted(near.number[i] for i in place["items"]),
+                "items": sorted(near.number[i] for i in place.items),
                 "rows": [
                     row
                     for _, row in sorted(
-                        zip((near.number[i] for i in place["items"]), place["rows"], strict=True)
+                        zip((near.number[i] for i in place.items), place.rows, strict=True)
                     )
                 ],
             }
@@ -310,7 +311,7 @@ def _term(coef: float, expr: Expr, message: str) -> list[Any]:
 
 
 def _cases(
-    part: Alike, use: Sequence[int], name: Place, place: Mapping[str, Any], setting: Setting
+    part: Alike, use: Sequence[int], name: Place, place: WorkPlace, setting: Setting
 ) -> list[dict[str, Any]]:
     """Return how often segments occur, numbers as laws where other settings have the same cases.
 
@@ -324,18 +325,18 @@ def _cases(
         found = next(
             (
                 p
-                for phase in part.members[m].model["phases"]
-                for p in phase["work"]["places"]
-                if tuple(p["place"]) == name
+                for phase in part.members[m].model.phases
+                for p in phase.work.places
+                if tuple(p.place) == name
             ),
             None,
         )
-        if found is not None and found["from"] == place["from"]:
-            others.append((part.members[m].setting, found["cases"]))
+        if found is not None and found.before == place.before:
+            others.append((part.members[m].setting, found.cases))
     leaves = Leaves()
     try:
         tree = join([cases for _, cases in others], leaves)
     except Differs:
-        return list(place["cases"])
+        return list(place.cases)
     laws = [find_number([s for s, _ in others], values).to_json() for values in leaves.values]
     return list(fill(tree, lambda k: number_at(laws[k], setting), lambda k: {}))

@@ -129,14 +129,14 @@ def _repair_times(study: Study, bar: Progress) -> bool:
 def check_times(study: Study) -> None:
     """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
     from p3s.commands import Commands
-    from p3s.study import read_json
+    from p3s.model.stage import read
 
-    model = read_json(study.model_path, "p3s.model")
-    if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
+    model = read(study.model_path)
+    if model.work_unit in ("cpu_ns", "wall_ns") or study.compute_path.exists():
         return
-    native = Commands(study).trace([int(n) for n in model.get("counts", ())], work="cpu")
+    native = Commands(study).trace(list(model.counts), work="cpu")
     raise P3SError(
-        f"{study.root}: work is in {str(model.get('work_unit'))[:40]}, and nothing says how long "
+        f"{study.root}: work is in {model.work_unit}, and nothing says how long "
         f"it takes; add native runs: {native}"
     )
 
@@ -207,12 +207,12 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
 def _rests_on(path: Path, counts: list[int]) -> list[int]:
     """Return the counts that a model was fitted from; ``counts`` where there is none to read.
 
-    A model of an older P3S, which lacks what laws of computation need now, counts as one of none.
+    A model of another version of P3S counts as one of none.
     """
     try:
-        model = json.loads(path.read_bytes())
-        places = [place for phase in model["phases"] for place in phase["work"]["places"]]
-        return [int(n) for n in model["counts"]] if all("calls_at" in p for p in places) else []
+        return [int(n) for n in read_json(path, "p3s.model")["counts"]]
+    except OtherVersion:
+        return []
     except (OSError, ValueError, KeyError, TypeError):
         return counts  # missing, so it is made; damaged, so reading it says so
 
@@ -240,11 +240,10 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
 
 def _knows_more(study: Study) -> bool:
     """Tell whether something else is known of the grid than when the model was fitted."""
-    from p3s.model.stage import grid_changed
-    from p3s.study import read_json
+    from p3s.model.stage import grid_changed, read
 
     try:
-        return grid_changed(study, read_json(study.model_path, "p3s.model"))
+        return grid_changed(study, read(study.model_path))
     except (P3SError, KeyError):
         return False  # damaged: reading it says so
 
@@ -359,8 +358,7 @@ def earlier_counts(study: Study, bar: Progress) -> list[int]:
 def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
     """Return why the program may not run at some counts, where what it was traced at tells."""
     from p3s.model.grid.admissible import doubt
-    from p3s.model.stage import as_of_now
-    from p3s.study import read_json
+    from p3s.model.stage import as_of_now, read
 
-    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
-    return {n: why for n in counts if (why := doubt(model, n))}
+    model = as_of_now(study, read(study.model_path))
+    return {n: why for n in counts if (why := doubt(model.admissible, n))}

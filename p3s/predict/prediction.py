@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
@@ -64,12 +65,11 @@ def predict(
     not this study's. ``done`` is told what was simulated, as in
     estimates. Speedup is relative to the smallest count.
     """
-    model = read_json(study.model_path, "p3s.model")
+    from p3s.model.stage import read
+
+    model = read(study.model_path)
     # the model of a value that was not traced rests on the counts of other values
-    traced = sorted(
-        {*study.counts(), *(model["counts"] if model.get("derived") else ())}
-        or model.get("counts", ())
-    )
+    traced = sorted({*study.counts(), *(model.counts if model.derived else ())} or model.counts)
     wanted = sorted(set(counts))
     found = estimates(
         study,
@@ -94,7 +94,7 @@ def predict(
         replays_behind(study, choice.times),
         traced,
         threshold=threshold,
-        holdout=model.get("holdout"),
+        holdout=model.holdout,
         others=found,
         why=choice.why,
         admits=_admits(model),
@@ -103,7 +103,7 @@ def predict(
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )
-    back = of_traces(study).take_back(model.get("without", ()))
+    back = of_traces(study).take_back(model.without)
     result["notes"] += filter(None, [not_used(model, back)])
     write_json(study.prediction_path, result)
     return result
@@ -129,11 +129,11 @@ def _validations(study: Study) -> list[dict[str, Any]]:
     return found
 
 
-def _admits(model: Mapping[str, Any]) -> Callable[[int], bool] | None:
+def _admits(model: Model) -> Callable[[int], bool] | None:
     from p3s.model.grid.admissible import admits
 
-    known = model.get("admissible")
-    return partial(admits, known) if known and known["failed"] else None
+    known = model.admissible
+    return partial(admits, known) if known and known.failed else None
 
 
 def compose(

@@ -18,6 +18,7 @@ from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.stage import load
+from p3s.model.types import Model, Phase
 from p3s.model.work.workload import RankWork, rank_work
 
 RANKS_PER_PART = 1024
@@ -111,17 +112,15 @@ def _index_in_phase(rows: ScaledRows) -> np.ndarray:
     return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
 
 
-def compute_ns(model: Mapping[str, Any], rows: ScaledRows, timed: Timed) -> np.ndarray:
+def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
     """Return the time before one call of every row in ns: its work times its place's cost."""
     if not len(rows.rank):
         return np.zeros(0)
     number = {
-        tuple(p["place"]): k
-        for k, p in enumerate(p for phase in model["phases"] for p in phase["work"]["places"])
+        tuple(p.place): k
+        for k, p in enumerate(p for phase in model.phases for p in phase.work.places)
     }
-    of_item = np.array(
-        [number.get((it["site"], it["op"]), -1) for it in model["items"]], dtype=np.int64
-    )
+    of_item = np.array([number.get((it.site, it.op), -1) for it in model.items], dtype=np.int64)
     place, column = of_item[rows.item], np.searchsorted(timed.ranks, rows.rank)
     cost = timed.rest[rows.phase, column]
     if len(timed.cost):
@@ -129,23 +128,21 @@ def compute_ns(model: Mapping[str, Any], rows: ScaledRows, timed: Timed) -> np.n
     return np.asarray(rows.work * cost)
 
 
-def _rules(model: Mapping[str, Any]) -> np.ndarray:
+def _rules(model: Model) -> np.ndarray:
     """Return the number of each item's first slot among all slots."""
-    return np.cumsum([0, *(len(it["slots"]) for it in model["items"])])
+    return np.cumsum([0, *(len(it.slots) for it in model.items)])
 
 
-def _write_part(
-    model: Mapping[str, Any], rows: ScaledRows, once: np.ndarray | None, path: Path
-) -> None:
+def _write_part(model: Model, rows: ScaledRows, once: np.ndarray | None, path: Path) -> None:
     """Write the rows of some ranks; once: time before one call of each, None if not known."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    items = model["items"]
+    items = model.items
     tags = np.array(
-        [it["tag"] if it["tag"] is not None else it["tag_value"] for it in items], dtype=np.int64
+        [it.tag if it.tag is not None else it.tag_value for it in items], dtype=np.int64
     )
-    kinds = [it["kind"] for it in items]
+    kinds = [it.kind for it in items]
     it = rows.item
     p2p = (
         np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it]
@@ -163,7 +160,7 @@ def _write_part(
             "rank": pa.array(rows.rank, pa.int32()),
             "phase": pa.array(rows.phase, pa.int32()),
             "index": pa.array(_index_in_phase(rows), pa.int32()),
-            "op": labels([x["op"] for x in items], it),
+            "op": labels([x.op for x in items], it),
             "kind": labels(kinds, it),
             "peer": pa.array(rows.peer, pa.int32()),
             "bytes": pa.array(rows.nbytes, pa.int64()),
@@ -172,9 +169,9 @@ def _write_part(
             "root": pa.array(rows.root, pa.int32()),
             "repeat": pa.array(rows.repeat, pa.int64()),
             "work": pa.array(rows.work, pa.float64()),
-            "work_unit": labels([model["work_unit"]], np.zeros(len(it), dtype=np.int64)),
+            "work_unit": labels([model.work_unit], np.zeros(len(it), dtype=np.int64)),
             "slot": pa.array(_rules(model)[it] + rows.slot, pa.int32()),
-            "verdict": labels([x["verdict"] for x in items], it),
+            "verdict": labels([x.verdict for x in items], it),
             "stage": pa.array(rows.stage, pa.int32()),
             "turn": pa.array(rows.turn, pa.int32()),
             **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
@@ -183,35 +180,35 @@ def _write_part(
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
-def _order(model: Mapping[str, Any], evaluator: Evaluator) -> dict[str, Any]:
+def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
     """Return what unfolds rows into the sequence of events (p3s.program.events)."""
-    order = model.get("order")
+    order = model.order
     return {
         "schema": "p3s.order",
         "schema_version": 1,
         "n": evaluator.n,
         "grid": list(evaluator.grid.dims),
-        "loops": order["loops"] if order else None,
+        "loops": order.loops if order else None,
         "items": [
             {
-                "op": it["op"],
-                "kind": it["kind"],
-                "loops": it.get("loops"),
-                "at": it.get("at"),
-                "slots": [{"when": s.get("when")} for s in it["slots"]],
+                "op": it.op,
+                "kind": it.kind,
+                "loops": it.loops,
+                "at": it.at,
+                "slots": [{"when": s.when} for s in it.slots],
             }
-            for it in model["items"]
+            for it in model.items
         ],
     }
 
 
-def no_trend(phase: Mapping[str, Any], n: int, mean: float) -> dict[str, Any]:
+def no_trend(phase: Phase, n: int, mean: float) -> dict[str, Any]:
     """Return what scaled.json says of a phase whose work has no clear trend; {} where it has one.
 
     The laws that fit its traced points differ at ``n``: ``low`` and ``high`` are their ends as
     multiples of ``mean``, the work of a rank that the model says.
     """
-    law = WorkLaw.from_json(dict(phase["work"]["law"]))
+    law = WorkLaw.from_json(dict(phase.work.law))
     if not law.refused or n <= law.max_n or mean <= 0:
         return {}
     low, high = (end / mean for end in law.interval(n))
@@ -221,15 +218,15 @@ def no_trend(phase: Mapping[str, Any], n: int, mean: float) -> dict[str, Any]:
 class _Head:
     """Sums over the rows that make scaled.json."""
 
-    def __init__(self, model: Mapping[str, Any], evaluator: Evaluator, costs: Costs | None) -> None:
+    def __init__(self, model: Model, evaluator: Evaluator, costs: Costs | None) -> None:
         self.model, self.evaluator = model, evaluator
         self.times = PhaseSums(costs) if costs is not None else None
-        phases = len(model["phases"])
+        phases = len(model.phases)
         self.work, self.events = np.zeros(phases), np.zeros(phases)
         self.half: dict[int, tuple[int, float]] = {}
-        self.verdicts = sorted({it["verdict"] for it in model["items"]})
+        self.verdicts = sorted({it.verdict for it in model.items})
         self.of_item = np.array(
-            [self.verdicts.index(it["verdict"]) for it in model["items"]], dtype=np.int64
+            [self.verdicts.index(it.verdict) for it in model.items], dtype=np.int64
         )
         self.share = np.zeros((3, len(self.verdicts)))
         self.rows = 0
@@ -245,7 +242,7 @@ class _Head:
             self.times.add(timed)
         halves = found.carried(found.half_width).sum(axis=1).tolist()
         for k, (place, half) in enumerate(zip(found.places, halves, strict=True)):
-            self.half[k] = place["phase"], self.half.get(k, (0, 0.0))[1] + half
+            self.half[k] = place.phase, self.half.get(k, (0, 0.0))[1] + half
         self.events += np.bincount(rows.phase, minlength=phases)
         verdict = self.of_item[rows.item]
         for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
@@ -260,9 +257,9 @@ class _Head:
         phases = [
             {
                 "phase": k,
-                "name": p["name"],
-                "depth": p["depth"],
-                "parent": p["parent"],
+                "name": p.name,
+                "depth": p.depth,
+                "parent": p.parent,
                 "weight": phase_weight(p, evaluator.grid),
                 "events_per_iteration": float(self.events[k]) / ranks,
                 "work": float(self.work[k]),
@@ -272,7 +269,7 @@ class _Head:
                 **no_trend(p, evaluator.n, float(self.work[k]) / ranks),
                 **(self.times.of_phase(k, evaluator.grid) if self.times is not None else {}),
             }
-            for k, p in enumerate(model["phases"])
+            for k, p in enumerate(model.phases)
         ]
         total = self.share.sum(axis=1)
         share = {
@@ -286,23 +283,23 @@ class _Head:
             "schema": "p3s.scaled",
             "schema_version": 1,
             "n": evaluator.n,
-            "work_unit": model["work_unit"],
-            "work_units": model.get("work_units", {}),
+            "work_unit": model.work_unit,
+            "work_units": model.work_units,
             "grid": list(evaluator.grid.dims),
-            "grid_rule": model["grid"]["text"],
+            "grid_rule": model.grid.text,
             "rows": self.rows,
-            "counts": model["counts"],
-            "extrapolation": evaluator.n / max(model["counts"]),
-            "first_seen": model["first_seen"],
-            "unmodelled_ops": model["unmodelled_ops"],
-            "not_modelled": model.get("not_modelled", []),
-            "tracing": model.get("tracing", {}),
+            "counts": model.counts,
+            "extrapolation": evaluator.n / max(model.counts),
+            "first_seen": model.first_seen,
+            "unmodelled_ops": model.unmodelled_ops,
+            "not_modelled": model.not_modelled,
+            "tracing": model.tracing,
             "phases": phases,
             "share": share,
-            "traced_share": model["shares"],
+            "traced_share": model.shares,
             "unknown": [
-                {"op": it["op"], "site": it["site"], "why": it["why"]}
-                for it in model["items"]
-                if it["verdict"] == "unknown"
+                {"op": it.op, "site": it.site, "why": it.why}
+                for it in model.items
+                if it.verdict == "unknown"
             ],
         }

@@ -14,6 +14,7 @@ from p3s.costs.lawtext import text as text_of
 from p3s.costs.phases import NO_TIME, NO_WORK, NOT_LEFT
 from p3s.costs.spread import Spread
 from p3s.costs.table import Row, compute_table, laws_of, shares
+from p3s.model.types import Model
 from p3s.text import aligned, percent, processes, seconds, visible
 
 Compute = Mapping[str, Any]
@@ -47,7 +48,7 @@ _COLUMNS = (
 )
 
 
-def table(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) -> str:
+def table(model: Model, compute: Compute, counts: Iterable[int] = ()) -> str:
     """Return the compute model as text, a part per phase that matters, largest share first.
 
     counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
@@ -290,7 +291,7 @@ def _unit(compute: Compute) -> str:
     return _UNITS.get(compute["work_unit"], visible(str(compute["work_unit"])))
 
 
-def csv(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) -> str:
+def csv(model: Model, compute: Compute, counts: Iterable[int] = ()) -> str:
     """Return the compute table as CSV: a line per phase, source and count.
 
     Columns: phase, name, source (own, a workload's name, predicted), processes (of the original

@@ -15,6 +15,7 @@ from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.sizes.rivals import differ_at
+from p3s.model.types import CountLaw, Item, Model, Phase, Slot
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
 from p3s.text import aligned, left_out, percent, plural, processes, visible
@@ -27,35 +28,29 @@ _FAR, MAX_RIVALS = 8, 4
 _MOST = 512
 
 
-def chosen(model: Mapping[str, Any], phase: int, call: int | None) -> list[int]:
+def chosen(model: Model, phase: int, call: int | None) -> list[int]:
     """Return the calls (items) to explain, largest share first; UsageError for a wrong number."""
-    phases = model["phases"]
+    phases = model.phases
     if not 0 <= phase < len(phases):
         raise UsageError(f"PHASE {phase}: the model has phases 0 to {len(phases) - 1}")
-    items = list(phases[phase]["items"])
+    items = list(phases[phase].items)
     if call is not None:
         if call not in items:
             numbers = ", ".join(map(str, items[:12])) + (", ..." if len(items) > 12 else "")
             raise UsageError(f"CALL {call}: phase {phase} has the calls {numbers or 'none'}")
         return [call]
-    return sorted(
-        items, key=lambda i: -max(model["items"][i].get("share", {}).values(), default=0.0)
-    )
+    return sorted(items, key=lambda i: -max(model.items[i].share.values(), default=0.0))
 
 
 def render(
-    model: Mapping[str, Any],
-    places: Places,
-    phase: int,
-    call: int | None = None,
-    everything: bool = False,
+    model: Model, places: Places, phase: int, call: int | None = None, everything: bool = False
 ) -> str:
     """Return a phase, or one call of it, with what its equations rest on."""
     items = chosen(model, phase, call)
     shown = items if everything or call is not None else items[:MAX_CALLS]
     lines = [] if call is not None else [*_phase(model, phase, places), ""]
-    for i in sorted(shown, key=model["phases"][phase]["items"].index):
-        lines += [*_call(model, model["phases"][phase], i, places, everything), ""]
+    for i in sorted(shown, key=model.phases[phase].items.index):
+        lines += [*_call(model, model.phases[phase], i, places, everything), ""]
     if len(shown) < len(items):
         hidden = ", ".join(map(str, sorted(set(items) - set(shown))[:10]))
         more = plural(len(items) - len(shown), "more call")
@@ -65,11 +60,11 @@ def render(
 
 
 # ---- phase -------------------------------------------------------------------------------------
-def _phase(model: Mapping[str, Any], number: int, places: Places) -> list[str]:
-    phase = model["phases"][number]
-    inside = "" if phase["parent"] in (None, 0) else f" in phase {phase['parent']}"
-    law, verdict = phase["weight"], phase.get("weight_verdict", "?")
-    lines = _wrapped(f"phase {number}{inside}: {visible(str(phase['name']))}")
+def _phase(model: Model, number: int, places: Places) -> list[str]:
+    phase = model.phases[number]
+    inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
+    law, verdict = phase.weight, phase.weight_verdict
+    lines = _wrapped(f"phase {number}{inside}: {visible(str(phase.name))}")
     place = phase_place(model, phase, places)
     lines += _wrapped(f"at {place}", 2) if place else []
     weight = text.in_words_of(model, text.weight_text(law))
@@ -77,33 +72,33 @@ def _phase(model: Mapping[str, Any], number: int, places: Places) -> list[str]:
     lines += _wrapped(_why_chosen(law), 4)
     lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
     lines += _wrapped(_weight_reason(model, phase), 4)
-    if phase.get("trips"):
-        lines += _wrapped(f"iterations: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
+    if phase.trips:
+        lines += _wrapped(f"iterations: {visible(str(phase.trips.reason), 400)}", 4)
     rows = [
-        [str(n), f"{traced:,}", _weight_at(model, phase, n)] for n, traced in phase["weight_points"]
+        [str(n), f"{traced:,}", _weight_at(model, phase, n)] for n, traced in phase.weight_points
     ]
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
-    work = WorkLaw.from_json(phase["work"]["law"])
+    work = WorkLaw.from_json(phase.work.law)
     lines += _wrapped(
         f"work of a rank in the run, in the mean = {work.text(unit)}"
-        f"{'' if phase['work']['equal_ranks'] else ' (ranks differ)'}  "
+        f"{'' if phase.work.equal_ranks else ' (ranks differ)'}  "
         f"[{text.work_sure(model)}]",
         2,
     )
-    lines += _wrapped(text.no_trend(phase["work"]["law"]), 4)
+    lines += _wrapped(text.no_trend(phase.work.law), 4)
     lines += _work_table(model, phase, 4)
     return lines
 
 
-def _weight_at(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> str:
-    if n < phase["weight"].get("from", 0):
+def _weight_at(model: Model, phase: Phase, n: int) -> str:
+    if n < phase.weight.before:
         return "not claimed"
     return f"{phase_weight(dict(phase), model_grid(dict(model), n)):,}"
 
 
-def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
-    verdict, held = phase.get("weight_verdict"), model.get("holdout") or {}
+def _weight_reason(model: Model, phase: Phase) -> str:
+    verdict, held = phase.weight_verdict, model.holdout or {}
     if verdict == "stated":
         return "stated by the user (p3s model --trips)"
     if verdict == "statistical":
@@ -111,38 +106,35 @@ def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     if verdict == "fitted":
         return (
             f"fitted: not confirmed by the fit without {left_out(held)}"
-            if held.get("n")
+            if held.n
             else "fitted: nothing was held out to confirm it"
         )
     if verdict == "exact":
         return "exact: reproduced at every traced count" + (
-            f", and by the fit without {left_out(held)}" if held.get("possible") else ""
+            f", and by the fit without {left_out(held)}" if held.possible else ""
         )
     return f"verdict: {visible(str(verdict))}"
 
 
 # ---- one call ----------------------------------------------------------------------------------
-def _call(
-    model: Mapping[str, Any], phase: Mapping[str, Any], i: int, places: Places, everything: bool
-) -> list[str]:
-    item = model["items"][i]
-    place, caller = call_place(model["sites"].get(item["site"]) or ["?"], places)
-    share = item.get("share", {})
+def _call(model: Model, phase: Phase, i: int, places: Places, everything: bool) -> list[str]:
+    item = model.items[i]
+    place, caller = call_place(model.sites.get(item.site) or ["?"], places)
+    share = item.share
     shares = ", ".join(
         f"{what} {percent(share[what])}" for what in ("time", "events", "bytes") if what in share
     )
     lines = _wrapped(
-        f"call {i}: {visible(str(item['op']))}  [{item['verdict']}]"
-        + (f"  ({shares})" if shares else "")
+        f"call {i}: {visible(str(item.op))}  [{item.verdict}]" + (f"  ({shares})" if shares else "")
     )
     lines += _wrapped("at " + visible(place + (f" < {caller}" if caller else "")), 2)
-    for k, slot in enumerate(item["slots"]):
+    for k, slot in enumerate(item.slots):
         lines += _slot(
             model,
             phase,
             item,
             slot,
-            f"size {k + 1} of {len(item['slots'])}" if len(item["slots"]) > 1 else "",
+            f"size {k + 1} of {len(item.slots)}" if len(item.slots) > 1 else "",
         )
     lines += _segments(model, i, places)
     lines += _measured(item, everything)
@@ -150,22 +142,16 @@ def _call(
     return lines
 
 
-def _slot(
-    model: Mapping[str, Any],
-    phase: Mapping[str, Any],
-    item: Mapping[str, Any],
-    slot: Mapping[str, Any],
-    name: str,
-) -> list[str]:
+def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list[str]:
     lines = _wrapped(name, 2) if name else []
     target = text.in_words_of(model, text.destination(item, slot))
-    word = text.kind_word(item["kind"])
+    word = text.kind_word(item.kind)
     if target:
         lines += _named("destination", f"{word} {visible(target)}")
     lines += _named("who", visible(text.in_words_of(model, text.members(slot))))
     size = text.in_words_of(model, text.volume(item, slot))
     if size:
-        law, width = slot["elements"], slot["elem_bytes"]
+        law, width = slot.elements, slot.elem_bytes
         lines += _named(
             "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
         )
@@ -173,21 +159,20 @@ def _slot(
         lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
     times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
     lines += _named("how often", visible(times))
-    lines += _wrapped(_why_chosen(slot["count"]), 15)
-    lines += [line for rival in rivals(model, slot["count"]) for line in _wrapped(rival, 15)]
-    work, unit = WorkLaw.from_json(slot["work"]), text.unit_of(model)
+    lines += _wrapped(_why_chosen(slot.count), 15)
+    lines += [line for rival in rivals(model, slot.count) for line in _wrapped(rival, 15)]
+    work, unit = WorkLaw.from_json(slot.work), text.unit_of(model)
     points = ", ".join(
-        f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})"
-        for n, v in slot.get("work_points", [])
+        f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})" for n, v in slot.work_points
     )
     lines += _named(
         "work before",
         f"{work.text(unit)} in the mean" + (f"; traced (by the law): {points}" if points else ""),
     )
-    return [*lines, *_wrapped(text.no_trend(slot["work"]), 15)]
+    return [*lines, *_wrapped(text.no_trend(slot.work), 15)]
 
 
-def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) -> list[str]:
+def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]:
     """Return the work of the segments that lead to a call, by the call before it."""
     found = text.segments_of(model, i)
     unit = text.unit_of(model)
@@ -195,7 +180,7 @@ def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) 
     for before, work, error in found[:limit]:
         after = "from the start"
         if before is not None:
-            place, _ = call_place(model["sites"].get(before[0]) or ["?"], places)
+            place, _ = call_place(model.sites.get(before[0]) or ["?"], places)
             after = f"after {visible(before[1])} {visible(place)}"
         lines += _wrapped(
             f"{after}: {text.in_words_of(model, work)} {unit} (error where left out "
@@ -206,11 +191,11 @@ def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) 
     return [*lines, *_wrapped(more, 15)]
 
 
-def _why_chosen(law: Mapping[str, Any]) -> str:
+def _why_chosen(law: CountLaw) -> str:
     """Say what a law rests on: how many counts, how many constants were free."""
     if "expr" in law and "points" in law:
-        points, free = law["points"], law.get("free", 1)
-        if law["expr"][0] == "num":
+        points, free = law.points, law.free
+        if law.expr[0] == "num":
             return f"the same at {plural(points, 'count')}"
         rest = points - free
         words = (
@@ -221,35 +206,33 @@ def _why_chosen(law: Mapping[str, Any]) -> str:
     if "total" in law:
         return "the sum over all ranks has an exact law, the part of each rank has none"
     if "follows" in law:
-        posts = ", ".join(map(str, law["follows"][:8])) + (
-            ", ..." if len(law["follows"]) > 8 else ""
-        )
+        posts = ", ".join(map(str, law.follows[:8])) + (", ..." if len(law.follows) > 8 else "")
         return f"completes what the calls {posts} post: their sum at every traced count and rank"
     if "stat" in law:
         return "no exact law reproduces the traced values: a mean with its trend"
     return ""
 
 
-def rivals(model: Mapping[str, Any], law: Mapping[str, Any], width: int = 1) -> list[str]:
+def rivals(model: Model, law: CountLaw, width: int = 1) -> list[str]:
     """Return the laws that fit as well as the chosen one, and from where on they differ.
 
     width: bytes of an element, where the law is one of elements.
     """
     found = []
-    for rival in law.get("rivals", [])[:MAX_RIVALS]:
+    for rival in law.rivals[:MAX_RIVALS]:
         if isinstance(rival, Mapping):
             words = text.in_words_of(model, text.expression(text.bytes_of(rival["expr"], width)))
         else:
             _, kind, extent, other, other_extent = rival
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
         found.append(f"fits as well: {words}; {_first_difference(model, law, rival)}")
-    hidden = len(law.get("rivals", [])) - MAX_RIVALS
+    hidden = len(law.rivals) - MAX_RIVALS
     return [*found, f"and {hidden} more that fit as well"] if hidden > 0 else found
 
 
-def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: Any) -> str:
+def _first_difference(model: Model, law: CountLaw, rival: Any) -> str:
     """Say at which count the program may take two laws differ first."""
-    top = min(_FAR * max(model["counts"]), _MOST)
+    top = min(_FAR * max(model.counts), _MOST)
     for n in range(2, top + 1):
         try:
             grid = model_grid(dict(model), n)
@@ -260,31 +243,31 @@ def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: A
     return f"the same up to {processes(top)}"
 
 
-def _met(item: Mapping[str, Any], without: str) -> str:
+def _met(item: Item, without: str) -> str:
     """Say what the fit without the largest count predicted of a call there."""
     words = f"the fit without {without} " + (
-        "predicted it there" if item["met_holdout"] else "has no exact rule for it or missed it"
+        "predicted it there" if item.met_holdout else "has no exact rule for it or missed it"
     )
-    there = item.get("holdout")
-    if there and there.get("true"):
-        words += f": {there['equal']:,} of {plural(there['true'], 'call')} of this place"
+    there = item.holdout
+    if there and there.true:
+        words += f": {there.equal:,} of {plural(there.true, 'call')} of this place"
     return words
 
 
-def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
-    verdict, held = item["verdict"], model.get("holdout") or {}
-    if item["why"]:
+def _reasons(model: Model, item: Item) -> list[str]:
+    verdict, held = item.verdict, model.holdout or {}
+    if item.why:
         why = [
-            f"{verdict}: {visible(item['why'][0], 400)}",
-            *(f"and: {visible(each, 400)}" for each in item["why"][1:]),
+            f"{verdict}: {visible(item.why[0], 400)}",
+            *(f"and: {visible(each, 400)}" for each in item.why[1:]),
         ]
-        if held.get("possible") and "met_holdout" in item:
+        if held.possible and "met_holdout" in item:
             why.append(_met(item, left_out(held)))
         return why
     if verdict == "exact":
         met = (
             f", and by the fit without {left_out(held)}"
-            if held.get("possible")
+            if held.possible
             else "; nothing was held out"
         )
         return [f"exact: every call at every traced count is as the rules say{met}"]
@@ -292,16 +275,16 @@ def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
 
 
 # ---- the values --------------------------------------------------------------------------------
-def _measured(item: Mapping[str, Any], everything: bool) -> list[str]:
+def _measured(item: Item, everything: bool) -> list[str]:
     """Return the values of a call per count and class of ranks, traced and by the rules."""
     rows: list[list[str]] = []
-    requests = item["kind"] == "completion"
-    for point in item.get("measured", []):
-        head = [str(point["n"]), _both(*point["ranks"]), _both(*point["calls"])]
-        classes = point["classes"] if everything else point["classes"][:MAX_CLASSES]
+    requests = item.kind == "completion"
+    for point in item.measured:
+        head = [str(point.n), _both(*point.ranks), _both(*point.calls)]
+        classes = point.classes if everything else point.classes[:MAX_CLASSES]
         for entry in classes:
-            ruled = _values(entry["rule"], requests) if "rule" in entry else "the same"
-            rows.append([*head, _who(entry), _values(entry["traced"], requests), ruled])
+            ruled = _values(entry.rule, requests) if "rule" in entry else "the same"
+            rows.append([*head, _who(entry), _values(entry.traced, requests), ruled])
             head = ["", "", ""]
         left = _left(point, len(classes))
         if left:
@@ -352,12 +335,12 @@ def _values(values: Mapping[str, Any], requests: bool) -> str:
     return words
 
 
-def _work_table(model: Mapping[str, Any], phase: Mapping[str, Any], pad: int) -> list[str]:
+def _work_table(model: Model, phase: Phase, pad: int) -> list[str]:
     """Return the mean work of the ranks in a phase, traced and by the laws of its segments."""
     rows = []
-    for n, value in phase["work"]["points"]:
+    for n, value in phase.work.points:
         made = generate(dict(model), int(n))
-        mine = made.phase == phase["phase"]
+        mine = made.phase == phase.phase
         ranks = len(set(made.rank[mine].tolist()))
         ruled = float((made.work * made.repeat)[mine].sum()) / max(ranks, 1)
         error = f"{100 * (ruled - value) / value:+.1f} %" if value else ""
@@ -369,12 +352,9 @@ def _figures(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _grid(model: Mapping[str, Any]) -> list[str]:
+def _grid(model: Model) -> list[str]:
     lines = _wrapped(visible(f"process grid: {text.grid_text(model)}", 2000))
-    others = [
-        f"{visible(str(name))} ({cost:.4g})"
-        for name, cost in model["grid"].get("considered", [])[:4]
-    ]
+    others = [f"{visible(str(name))} ({cost:.4g})" for name, cost in model.grid.considered[:4]]
     if others:
         lines += _wrapped(
             "chosen because all partners together need the fewest relations on it; "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from p3s.characterize.unmodelled import sentences
+from p3s.model.types import Model
 from p3s.report.points import checked_rows
 from p3s.report.provenance import plain
 from p3s.report.values import amount, lines, mapping
@@ -15,7 +16,7 @@ from p3s.text import percent, processes, visible
 
 def gaps_of(
     study: Study,
-    model: Mapping[str, Any],
+    model: Model,
     prediction: Mapping[str, Any],
     replays: Mapping[int, Mapping[str, Any]],
 ) -> list[str]:

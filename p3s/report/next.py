@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
+from p3s.model.types import Model
 from p3s.report.equations import WIDTH, verdict_rows
 from p3s.text import figures, percent, processes, seconds, visible
 
@@ -13,12 +14,12 @@ from p3s.text import figures, percent, processes, seconds, visible
 ARGUMENTS = "ARGUMENTS"
 
 
-def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:
+def render(model: Model, command: str, validate: str = "") -> str:
     """Return the counts that would decide most, why, and the command; or that none would.
 
     ``validate``: the command that tests the model at a larger count, "" where there is none.
     """
-    wanted = model.get("next", [])
+    wanted = model.next
     open_ = open_share(model)
     if not wanted and open_:
         return "\n".join(
@@ -39,12 +40,12 @@ def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:
         )
     lines = []
     for each in wanted:
-        grid = f" ({'x'.join(map(str, each['dims']))})" if each.get("dims") else ""
-        lines.append(f"{processes(each['n'])}{grid}")
-        told = each.get("decides") or [{"question": each["why"]}]
+        grid = f" ({'x'.join(map(str, each.dims))})" if each.dims else ""
+        lines.append(f"{processes(each.n)}{grid}")
+        told = each.decides or [{"question": each.why}]
         alike: dict[str, list[Any]] = {}
         for question in told:
-            alike.setdefault(str(question["question"]), []).append(question.get("share"))
+            alike.setdefault(str(question.question), []).append(question.share)
         for question, shares in alike.items():
             words = visible(question, 400)
             if None not in shares:
@@ -57,11 +58,11 @@ def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:
     return "\n".join([*lines, "", command])
 
 
-def open_share(model: Mapping[str, Any]) -> str:
+def open_share(model: Model) -> str:
     """Return how much of the program is ambiguous, as text; empty when nothing is."""
     for verdict, calls, events, size in verdict_rows(model):
         if verdict == "ambiguous":
-            time = percent(model["shares"][verdict].get("time"))
+            time = percent(model.shares[verdict].time)
             return (
                 f"{calls} call{'s' * (calls != '1')} with {events} of the events, "
                 f"{size} of the bytes, {time} of the time"
@@ -69,7 +70,7 @@ def open_share(model: Mapping[str, Any]) -> str:
     return ""
 
 
-def _rest(model: Mapping[str, Any]) -> str:
+def _rest(model: Model) -> str:
     weak = [
         f"{calls} call{'s' * (calls != '1')} {verdict}"
         for verdict, calls, *_ in verdict_rows(model)

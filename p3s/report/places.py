@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from p3s.errors import P3SError
+from p3s.model.types import Model, Phase
 from p3s.study import Study
 from p3s.text import NOT_KNOWN, visible
 from p3s.trace.callpath import call_path
@@ -68,26 +68,26 @@ def places_of(study: Study) -> dict[str, str]:
         model = load(study.root)
     except P3SError:
         return {}
-    return phase_places(model, resolve_sites(study, model.get("sites", {}))[0])
+    return phase_places(model, resolve_sites(study, model.sites)[0])
 
 
-def phase_places(model: Mapping[str, Any], places: Places) -> dict[str, str]:
+def phase_places(model: Model, places: Places) -> dict[str, str]:
     """Return where the calls of each phase are: their innermost common function with its lines.
 
     By the number of the phase, as text. Phases whose place has no name are left out.
     """
-    found = {str(p["phase"]): _phase_place(model, p, places) for p in model["phases"]}
+    found = {str(p.phase): _phase_place(model, p, places) for p in model.phases}
     return {number: place for number, place in found.items() if place}
 
 
-def phase_place(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> str:
+def phase_place(model: Model, phase: Phase, places: Places) -> str:
     """Return where the loop of a phase is; empty where it is none or its place has no name."""
-    return _phase_place(model, phase, places) if phase["parent"] is not None else ""
+    return _phase_place(model, phase, places) if phase.parent is not None else ""
 
 
-def _phase_place(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> str:
-    sites = dict.fromkeys(model["items"][i]["site"] for i in phase["items"])
-    calls = [model["sites"][site] for site in sites if model["sites"].get(site)]
+def _phase_place(model: Model, phase: Phase, places: Places) -> str:
+    sites = dict.fromkeys(model.items[i].site for i in phase.items)
+    calls = [model.sites[site] for site in sites if model.sites.get(site)]
     place, known = common_place(calls, places)
     return place if known else ""
 

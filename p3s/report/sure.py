@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
 from p3s.report.equations import listed, missed_rules
 from p3s.report.points import checked_rows
@@ -196,9 +197,9 @@ def verdict_order(name: str) -> tuple[int, str]:
     return (_SURE.index(name) if name in _SURE else len(_SURE), name)
 
 
-def holdout_of(model: Mapping[str, Any]) -> list[str]:
+def holdout_of(model: Model) -> list[str]:
     """Return how the model did on its held-out count, as lines."""
-    held = model.get("holdout")
+    held = model.holdout
     if not isinstance(held, dict):
         return ["No count was held out: nothing was checked."]
     if not held.get("possible", True):
@@ -214,7 +215,7 @@ def holdout_of(model: Mapping[str, Any]) -> list[str]:
     weights, work = held.get("weights"), held.get("work")
     missed = missed_rules(model)
     if missed is not None:
-        met = f"{len(model['items']) - len(missed)} of {len(model['items'])}"
+        met = f"{len(model.items) - len(missed)} of {len(model['items'])}"
         said.append(
             f"calls by an exact rule that it met: {met}"
             + (f"; not {listed(missed)}" if missed else "")

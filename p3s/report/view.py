@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.model.stage import as_of_now
+from p3s.model.stage import as_of_now, read
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.saved import read_prediction
 from p3s.report.costs import (
@@ -49,7 +49,7 @@ from p3s.report.sure import (
 )
 from p3s.report.values import amount, words
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
-from p3s.study import Study, read_json
+from p3s.study import Study
 from p3s.text import visible
 from p3s.version import __version__
 
@@ -125,7 +125,7 @@ def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) 
     checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its
     counts do not make sense.
     """
-    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
+    model = as_of_now(study, read(study.model_path))
     rows = checked_rows(prediction)
     last = rows[-1]
     replays = _replays(study, [row["n"] for row in rows])

@@ -6,14 +6,14 @@ of the model's own workload at any count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.trace.ops import COMPLETION, kind_of
 
 Place = tuple[str, str]
@@ -37,12 +37,10 @@ class Cells:
     weight: np.ndarray
 
 
-def places_of(model: Mapping[str, Any]) -> list[tuple[Place, int]]:
+def places_of(model: Model) -> list[tuple[Place, int]]:
     """Return the places of a model with their phases, in the order of rank_work."""
     return [
-        ((p["place"][0], p["place"][1]), phase["phase"])
-        for phase in model["phases"]
-        for p in phase["work"]["places"]
+        ((p.place[0], p.place[1]), phase.phase) for phase in model.phases for p in phase.work.places
     ]
 
 
@@ -83,7 +81,7 @@ def measured(table: PointTable, places: Sequence[tuple[Place, int]], weight: np.
 class Predicted:
     """The model of a workload at any count, evaluated once for each."""
 
-    def __init__(self, model: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = dict(model)
         self.places = places_of(model)
         self._known: dict[int, Cells | None] = {}

@@ -8,14 +8,14 @@ between two of them; that the total of a phase is constant in n is not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from p3s.model.grid import admissible
 from p3s.model.grid.grids import GridFamily
+from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
 from p3s.small_runs.cells import Cells, Predicted
 
@@ -221,13 +221,13 @@ def _crossing(value: float, a: int, low: float, b: int, high: float) -> float:
     return float(a * (b / a) ** (math.log(value / low) / math.log(high / low)))
 
 
-def ladder(model: Mapping[str, Any]) -> list[int]:
+def ladder(model: Model) -> list[int]:
     """Return counts that the program accepts, each about twice the one before, the traced among
     them; squares and cubes where it runs at those only."""
-    counts = sorted(model["counts"])
+    counts = sorted(model.counts)
     top = min(counts[-1] * _REACH, max(_MOST, counts[-1]))
-    known = model.get("admissible") or admissible.learn(counts)
-    power = {"squares": 2, "cubes": 3}.get(known["kind"], 0)
+    known = model.admissible or admissible.learn(counts)
+    power = {"squares": 2, "cubes": 3}.get(known.kind, 0)
     found = set(counts)
     if power:
         root = 1.0
@@ -306,12 +306,12 @@ def _found(
     return Match(n, nearest, abs(values[nearest] - value) / value if value else NAN)
 
 
-def _around(model: Mapping[str, Any], n: float) -> list[int]:
+def _around(model: Model, n: float) -> list[int]:
     """Return the two counts below and above ``n`` that the program is likely to take, and whose
     process grid is no longer than the others'."""
-    known = model.get("admissible") or admissible.learn(model["counts"])
-    family = GridFamily.from_json(model["grid"]["family"])
-    usual = _LONGER * max((_length(family.dims(m)) for m in model["counts"]), default=1.0)
+    known = model.admissible or admissible.learn(model.counts)
+    family = GridFamily.from_json(model.grid.family)
+    usual = _LONGER * max((_length(family.dims(m)) for m in model.counts), default=1.0)
     out: list[int] = []
     for step in (-1, 1):
         first = math.floor(n) if step < 0 else math.floor(n) + 1

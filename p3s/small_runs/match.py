@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.small_runs.builds import same_places
 from p3s.small_runs.cells import Cells, Predicted, counted, measured, places_of
 from p3s.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
@@ -58,7 +59,7 @@ class Found:
     points: tuple[Point, ...] = field(default=(), repr=False)
 
 
-def points_of(study: Study, other: Study, model: Mapping[str, Any]) -> list[Point]:
+def points_of(study: Study, other: Study, model: Model) -> list[Point]:
     """Return the points of another workload's runs, one per place and group of ranks alike.
 
     Raises P3SError where the other study is of another program or measured in another unit.
@@ -68,14 +69,12 @@ def points_of(study: Study, other: Study, model: Mapping[str, Any]) -> list[Poin
     ]
 
 
-def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int, list[Found]]:
+def groups_of(study: Study, other: Study, model: Model) -> dict[int, list[Found]]:
     """Return count -> groups of ranks of every phase of another workload's runs."""
     return matched(study, other, model)[0]
 
 
-def matched(
-    study: Study, other: Study, model: Mapping[str, Any]
-) -> tuple[dict[int, list[Found]], str]:
+def matched(study: Study, other: Study, model: Model) -> tuple[dict[int, list[Found]], str]:
     """Return :func:`groups_of`, and how the places of these runs were matched, as words."""
     from p3s.characterize.store import load_table
 
@@ -96,7 +95,7 @@ def matched(
 
 
 def matched_all(
-    study: Study, model: Mapping[str, Any]
+    study: Study, model: Model
 ) -> dict[str, tuple[dict[int, list[Found]], str] | P3SError]:
     """Return name -> :func:`matched` of every other workload, or why it cannot be compared.
 
@@ -132,7 +131,7 @@ def matched_all(
 def match_tables(
     own: Sequence[PointTable],
     tables: Sequence[PointTable],
-    model: Mapping[str, Any],
+    model: Model,
     times: Mapping[int, Spent | None],
     name: str,
 ) -> dict[int, list[Found]]:
@@ -145,18 +144,16 @@ def match_tables(
     predicted = Predicted(model)
     out = {}
     for t in tables:
-        weight = np.array([turns.get((p["phase"], t.np), NAN) for p in model["phases"]])
+        weight = np.array([turns.get((p.phase, t.np), NAN) for p in model.phases])
         out[t.np] = _Matching(
             predicted,
             measured(t, predicted.places, weight),
             times.get(t.np),
             name,
-            model["work_unit"] == INSTRUCTIONS,
+            model.work_unit == INSTRUCTIONS,
         ).found()
     return (
-        out
-        if model["work_unit"] == INSTRUCTIONS
-        else _without(out, _refutations(out, model["counts"]))
+        out if model.work_unit == INSTRUCTIONS else _without(out, _refutations(out, model.counts))
     )
 
 
@@ -208,13 +205,13 @@ def _without(
     }
 
 
-def check_program(model: Mapping[str, Any], tables: Sequence[PointTable], name: str) -> None:
+def check_program(model: Model, tables: Sequence[PointTable], name: str) -> None:
     """Raise P3SError where runs are of another program than the model's, or in another unit."""
     known = {place for place, _ in places_of(model)}
     for t in tables:
-        if (t.work_unit == INSTRUCTIONS) != (model["work_unit"] == INSTRUCTIONS):
+        if (t.work_unit == INSTRUCTIONS) != (model.work_unit == INSTRUCTIONS):
             raise P3SError(
-                f"{name}: work is in {t.work_unit} there and in {model['work_unit']} in "
+                f"{name}: work is in {t.work_unit} there and in {model.work_unit} in "
                 "the model; record it again with the --work of the study"
             )
         strange = np.array([(g.site, g.op) not in known for g in t.groups], dtype=bool)

@@ -14,6 +14,7 @@ import numpy as np
 from p3s.characterize.phases import CONSTANT_WORK, RELEVANT_SHARE
 from p3s.characterize.tables import INSTRUCTIONS
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.small_runs.cells import Cells, Predicted
 from p3s.small_runs.lookup import ladder
 from p3s.study import Study, read_json
@@ -27,18 +28,15 @@ _SAME_SIZE = 0.01
 Range = tuple[float, float]
 
 
-def default_target(model: Mapping[str, Any]) -> int:
+def default_target(model: Model) -> int:
     """Return the count proposals are for: 16 times the largest traced one, or the next the
     program accepts."""
-    wanted = TIMES * max(model["counts"])
-    return min((n for n in ladder(model) if n >= wanted), default=max(model["counts"]))
+    wanted = TIMES * max(model.counts)
+    return min((n for n in ladder(model) if n >= wanted), default=max(model.counts))
 
 
 def propose(
-    model: Mapping[str, Any],
-    target: int,
-    known: Mapping[int, Range],
-    up_to: Mapping[int, float] | None = None,
+    model: Model, target: int, known: Mapping[int, Range], up_to: Mapping[int, float] | None = None
 ) -> dict[str, Any]:
     """Return which phases lack a far point for ``target`` processes, and what would give it.
 
@@ -59,7 +57,7 @@ def propose(
 
     model_grid(dict(model), target)  # says which counts there are
     predicted = Predicted(model)
-    own = {n: cells for n in model["counts"] if (cells := predicted.at(n)) is not None}
+    own = {n: cells for n in model.counts if (cells := predicted.at(n)) is not None}
     there = predicted.at(target)
     if there is None or not own:
         raise P3SError(f"next: the model cannot be evaluated at {target} processes")
@@ -73,7 +71,7 @@ def propose(
         if up_to and k in up_to:
             low = float(here.min()) * target / up_to[k]
             high = max(high, low)
-        name = str(model["phases"][k]["name"])
+        name = str(model.phases[k].name)
         if here.max() > high * (1 + _OUTSIDE):
             above.append(name)
         if here.min() < low / (1 + _OUTSIDE):
@@ -99,7 +97,7 @@ def propose(
         "phases": phases,
         "above": above,
         "unmatched": bool(phases)
-        and model["work_unit"] != INSTRUCTIONS
+        and model.work_unit != INSTRUCTIONS
         and not _sizes_tell(predicted, own[at], there),
     }
 

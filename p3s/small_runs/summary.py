@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize.phases import RELEVANT_SHARE
 from p3s.characterize.tables import INSTRUCTIONS
 from p3s.errors import P3SError
+from p3s.model.types import Model
 from p3s.model.work.scic import ranges, ranges_text
 from p3s.small_runs.cells import counted, places_of
 from p3s.small_runs.match import Found, matched_all
@@ -25,7 +26,7 @@ SHAPE = 0.10
 Json = dict[str, Any]
 
 
-def write(study: Study, model: Mapping[str, Any]) -> Json:
+def write(study: Study, model: Model) -> Json:
     """Write far.json of a study, return it: the summary of all its other workloads."""
     from p3s.study import write_json
 
@@ -42,7 +43,7 @@ def load(study: Study) -> Json | None:
     return read_json(path, SCHEMA, VERSION) if path.exists() else None
 
 
-def summary(study: Study, model: Mapping[str, Any]) -> Json:
+def summary(study: Study, model: Model) -> Json:
     """Return per workload, count, phase and group of ranks what it was matched to, and its cost.
 
     Work and bytes are of one process in one iteration of the phase, times in ns; numbers that are
@@ -53,7 +54,7 @@ def summary(study: Study, model: Mapping[str, Any]) -> Json:
     return {
         "schema": SCHEMA,
         "schema_version": VERSION,
-        "work_unit": model["work_unit"],
+        "work_unit": model.work_unit,
         "workloads": workloads,
     }
 
@@ -61,7 +62,7 @@ def summary(study: Study, model: Mapping[str, Any]) -> Json:
 def _workload(
     study: Study,
     other: Study,
-    model: Mapping[str, Any],
+    model: Model,
     before: Mapping[int, float],
     all_found: Mapping[str, tuple[dict[int, list[Found]], str] | P3SError],
 ) -> Json:
@@ -79,11 +80,11 @@ def _workload(
     if isinstance(mine, P3SError):
         return {**out, "error": str(mine)}
     found, out["places"] = mine
-    names = [p["name"] for p in model["phases"]]
+    names = [p.name for p in model.phases]
     out["rows"] = [
         row
         for np, groups in sorted(found.items())
-        for row in _rows(np, groups, names, model["work_unit"] == INSTRUCTIONS)
+        for row in _rows(np, groups, names, model.work_unit == INSTRUCTIONS)
     ]
     out["minimum"] = _minima(found, names, before)
     return out
@@ -158,7 +159,7 @@ def _minima(
     return out
 
 
-def _own_cost(study: Study, model: Mapping[str, Any]) -> dict[int, float]:
+def _own_cost(study: Study, model: Model) -> dict[int, float]:
     """Return the largest cost per unit of every phase over the study's own counts.
 
     Where work is time, its cost is 1 by definition.
@@ -166,18 +167,18 @@ def _own_cost(study: Study, model: Mapping[str, Any]) -> dict[int, float]:
     from p3s.characterize.store import load_table
 
     places = places_of(model)
-    if model["work_unit"] != INSTRUCTIONS:
-        return {p["phase"]: 1.0 for p in model["phases"]}
+    if model.work_unit != INSTRUCTIONS:
+        return {p.phase: 1.0 for p in model.phases}
     out: dict[int, float] = {}
     for np in study.signature_counts():
         times = spent(study, load_table(study.root, np), [place for place, _ in places])
-        for p in model["phases"] if times is not None else ():
+        for p in model.phases if times is not None else ():
             assert times is not None
-            mine = [i for i, (place, k) in enumerate(places) if k == p["phase"] and counted(place)]
+            mine = [i for i, (place, k) in enumerate(places) if k == p.phase and counted(place)]
             work = float(times.work[mine].sum())
             if work > 0:
                 cost = float(times.least[mine].sum()) / work
-                out[p["phase"]] = max(out.get(p["phase"], 0.0), cost)
+                out[p.phase] = max(out.get(p.phase, 0.0), cost)
     return out
 
 

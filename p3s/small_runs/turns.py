@@ -6,9 +6,8 @@ is still the loop that it is in the study."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.tree import phase_stages
+from p3s.model.types import Model, Phase
 
 Turns = dict[tuple[int, int], float]
 
@@ -28,9 +28,7 @@ def together(own: Sequence[PointTable], other: Sequence[PointTable]) -> Structur
     return structure([*own, *(replace(t, np=-t.np) for t in other)])
 
 
-def phase_turns(
-    own: Sequence[PointTable], other: Sequence[PointTable], model: Mapping[str, Any]
-) -> Turns:
+def phase_turns(own: Sequence[PointTable], other: Sequence[PointTable], model: Model) -> Turns:
     """Return (phase of the model, count) -> iterations in the other workload's runs, on the rank
     with
     most of them; what cannot be told is left out.
@@ -41,34 +39,32 @@ def phase_turns(
     s = together(own, other)
     number = {node: k for k, node in enumerate(s.nodes)}
     out: Turns = {}
-    for phase in model["phases"]:
+    for phase in model.phases:
         nodes = sorted(
             {
                 number[key]
-                for i in phase["items"]
-                for it in [model["items"][i]]
-                if (key := (it["site"], it["op"])) in number
+                for i in phase.items
+                for it in [model.items[i]]
+                if (key := (it.site, it.op)) in number
             }
         )
         loop = _loop_of(s, nodes, phase, model)
         for t in other:
-            if phase["parent"] is None:
+            if phase.parent is None:
                 found: float | None = 1.0
             elif loop is not None:
                 found = _turns(s, loop, -t.np, _stages(model, phase, t.np))
             else:
                 found = _by_calls(own, t, phase, model)
             if found:
-                out[(phase["phase"], t.np)] = found
+                out[(phase.phase, t.np)] = found
     return out
 
 
-def _loop_of(
-    s: Structure, nodes: Sequence[int], phase: Mapping[str, Any], model: Mapping[str, Any]
-) -> int | None:
+def _loop_of(s: Structure, nodes: Sequence[int], phase: Phase, model: Model) -> int | None:
     """Return the number of the loop that a phase is in the tree of both workloads."""
     around = {int(k) for v in nodes for k in s.nest.around[v] if k > 0}
-    wanted = {n: v for n, v in phase["weight_points"] if n in s.counts}
+    wanted = {n: v for n, v in phase.weight_points if n in s.counts}
     for k in sorted(around, reverse=True):  # inner loops have higher numbers
         if wanted and all(
             _turns(s, k, n, _stages(model, phase, n)) == v for n, v in wanted.items()
@@ -83,25 +79,25 @@ def _turns(s: Structure, loop: int, n: int, stages: int) -> float:
     )
 
 
-def _stages(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> int:
+def _stages(model: Model, phase: Phase, n: int) -> int:
     from p3s.model.evaluate import model_grid
 
-    if not phase.get("fused_stages"):
+    if not phase.fused_stages:
         return 1
     try:
-        return phase_stages(phase, model["items"], model_grid(dict(model), n))
+        return phase_stages(phase, model.items, model_grid(dict(model), n))
     except P3SError:  # the rule for the grid does not admit a count that ran
         return 1
 
 
 def _by_calls(
-    own: Sequence[PointTable], other: PointTable, phase: Mapping[str, Any], model: Mapping[str, Any]
+    own: Sequence[PointTable], other: PointTable, phase: Phase, model: Model
 ) -> float | None:
     """Return the iterations by the calls that a rank makes in each, where that number is always
     one."""
-    weights = {n: v for n, v in phase["weight_points"] if v}
+    weights = {n: v for n, v in phase.weight_points if v}
     votes = []
-    for place in {(model["items"][i]["site"], model["items"][i]["op"]) for i in phase["items"]}:
+    for place in {(model.items[i].site, model.items[i].op) for i in phase.items}:
         per_turn = {_most_calls(t, place) / weights[t.np] for t in own if t.np in weights}
         calls = _most_calls(other, place)
         if len(per_turn) == 1 and (each := per_turn.pop()) and calls:

@@ -14,6 +14,7 @@ import numpy as np
 
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.model.grid import admissible
+from p3s.model.types import Admissible
 from p3s.small_runs.check import phase_name, phases_in, relevant, sums
 from p3s.small_runs.turns import together
 
@@ -27,7 +28,7 @@ FLAT = 0.05
 REACHED, FALLING, STEADY, UNKNOWN = "reached", "falling", "steady", "unknown"
 
 
-def counts_upward(known: Mapping[str, Any], traced: Sequence[int], up_to: int) -> list[int]:
+def counts_upward(known: Admissible, traced: Sequence[int], up_to: int) -> list[int]:
     """Return the counts of the walk: from the smallest traced one (two at least) to ``up_to``.
 
     known: of p3s.model.grid.admissible.learn. Traced counts are preferred, else about doubled.

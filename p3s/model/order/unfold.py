@@ -83,9 +83,7 @@ class _Rank:
         self.all = all_
         self.item, self.slot, self.stage, self.turn, self.repeat = columns
         self.peer = peer
-        self.loops: list[tuple[int, ...]] = [
-            all_.items[i].loops or () for i in self.item.tolist()
-        ]
+        self.loops: list[tuple[int, ...]] = [all_.items[i].loops or () for i in self.item.tolist()]
         none = np.zeros((1, 0), dtype=np.int64)
         self.turns = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
         self.place: dict[int, tuple[Ints, int]] = {}
