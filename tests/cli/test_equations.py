@@ -273,7 +273,7 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
     assert capsys.readouterr().out.startswith("% Equations fitted at 2, 4, 8 processes")
     assert run(["model", str(study.root), "--python"]) == 3
     source = capsys.readouterr().out
-    assert source.startswith('"""Equations of an MPI program') and "PHASES = {" in source
+    assert source.startswith('"""Equations of an MPI program') and "\nPHASES = phases(" in source
     assert run(["model", str(study.root), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
     assert run(["model", str(study.root), "--all"]) == 3
