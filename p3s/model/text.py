@@ -94,8 +94,12 @@ def _thawed(expr: Any) -> Any:
 
 def weight_text(law: Mapping[str, Any]) -> str:
     """Return the law of a phase's weight as one line."""
-    since = f" (from {law['from']} processes on)" if "from" in law else ""
-    return law_text(law) + since
+    return law_text(law) + since(law)
+
+
+def since(law: Mapping[str, Any]) -> str:
+    """Return from which count on the law of a weight is meant, as its text ends."""
+    return f" (from {law['from']} processes on)" if "from" in law else ""
 
 
 def destination(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:

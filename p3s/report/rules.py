@@ -29,7 +29,7 @@ class Rule:
     """One row: the calls (items of model.json) that follow one equation.
 
     ``calls`` are items, ``slot`` is the one of them (-1: the item has only one). All texts are
-    printable.
+    printable. law: of which ``work`` is the text; None where that is a value.
     """
 
     calls: tuple[int, ...]
@@ -43,6 +43,7 @@ class Rule:
     condition: str
     repeats: str
     share: Share
+    law: WorkLaw | Sequence[Sequence[Any]] | None
 
     @property
     def label(self) -> str:
@@ -198,18 +199,20 @@ def _rule(
     condition = text.in_words_of(model, text.condition(slot))
     many = len(calls) == 1 and len(cells) > 1
     slots = [model["items"][i]["slots"][j] for i, j in cells]
+    work, law = (_mean_work(model, slots), None) if many else _work_of(model, cells, slots)
     return Rule(
         calls,
         -1 if many or len(item["slots"]) == 1 else k,
         visible(str(item["op"]).removeprefix("MPI_")),
         visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
         text.in_words_of(model, _sizes(item, slots) if many else text.volume(item, slot)),
-        _mean_work(model, slots) if many else _work_of(model, cells, slots),
+        work,
         item["verdict"],
         visible(joined_places(sites, places), 160),
         visible(condition),
         "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))),
         share,
+        law,
     )
 
 
@@ -223,16 +226,16 @@ def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
 
 def _work_of(
     model: Mapping[str, Any], cells: Sequence[tuple[int, int]], slots: Sequence[Mapping[str, Any]]
-) -> str:
-    """Return the work before all calls of a row; sums of many terms at the largest count."""
+) -> tuple[str, WorkLaw | Sequence[Sequence[Any]] | None]:
+    """Return the work before all calls of a row with its law; long sums at the largest count."""
     if len(cells) == 1 and len(model["items"][cells[0][0]]["slots"]) == 1:
         terms = text.one_segment(model, cells[0][0])
         if terms is not None:
-            return text.in_words_of(model, text.segment_text(terms))
+            return text.in_words_of(model, text.segment_text(terms)), terms
     law = _sum_of([slot["work"] for slot in slots])
     if len(slots) > 1 and len(law.terms) > 2:
-        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}"
-    return law.text()
+        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}", None
+    return law.text(), law
 
 
 def _mean_work(model: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
@@ -259,6 +262,14 @@ def _sum_of(laws: Sequence[Mapping[str, Any]]) -> WorkLaw:
         max((law.rel_half_width for law in parts), default=0.0),
         max((law.max_n for law in parts), default=1),
     )
+
+
+def first_slot(
+    model: Mapping[str, Any], rule: Rule
+) -> tuple[Mapping[str, Any], Mapping[str, Any], bool]:
+    """Return the item and the slot that stand for a row, and whether it has one size."""
+    item = model["items"][rule.calls[0]]
+    return item, item["slots"][max(rule.slot, 0)], rule.slot >= 0 or len(item["slots"]) == 1
 
 
 def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:
