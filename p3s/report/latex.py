@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.model import text
+from p3s.model.notation import LATEX, TEXT
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
-from p3s.report.formulas import LATEX
 from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, first_slot, phase_rules
 from p3s.text import percent, plural, visible
@@ -136,7 +136,7 @@ def _destination(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mappin
     word = text.kind_word(item["kind"])
     if item["kind"] in (SEND, RECV) and (formula := LATEX.partner(slot["relation"] or {})):
         return f"{word} {_math(model, formula)}"
-    words = text.in_words_of(model, text.destination(item, slot))
+    words = TEXT.in_words_of(model, text.destination(item, slot))
     return escaped(f"{word} {words}" if words else "")
 
 

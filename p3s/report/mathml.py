@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from p3s.laws.worklaws import WorkLaw
 from p3s.model import text
-from p3s.report.formulas import MATHML
+from p3s.model.notation import MATHML
 from p3s.report.rules import PhaseRules, Rule, first_slot
 from p3s.text import visible
 from p3s.trace.ops import RECV, SEND

@@ -11,8 +11,10 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.errors import P3SError
+from p3s.laws.worklaws import WorkLaw
 from p3s.model import text
 from p3s.model.functions import VERSION, data_of
+from p3s.model.notation import TEXT
 from p3s.report.places import Places, joined_places, phase_place
 from p3s.text import visible
 from p3s.version import __version__
@@ -74,8 +76,8 @@ def _words_of_phase(
     model: Mapping[str, Any], phase: Mapping[str, Any], places: Places
 ) -> list[str]:
     place = phase_place(model, phase, places)
-    weight = text.in_words_of(model, text.weight_text(phase["weight"]))
-    work = text.amount_text(phase["work"]["law"], text.unit_of(model))
+    weight = TEXT.in_words_of(model, text.weight_text(phase["weight"]))
+    work = WorkLaw.from_json(phase["work"]["law"]).text(text.unit_of(model))
     return [
         f"phase {phase['phase']}: {phase['name']}" + (f", at {place}" if place else ""),
         f"  weight = {weight}  [{phase.get('weight_verdict', '?')}]",
@@ -101,18 +103,17 @@ def _words_of_slot(
     said = [
         f"{text.kind_word(item['kind'])} {target}".strip(),
         f"for {who}" if who else "",
-        f"{volume} bytes" if (volume := text.volume(item, slot)) else "",
+        f"{volume} bytes" if (volume := TEXT.volume(item, slot)) else "",
         often,
     ]
     words = "; ".join(filter(None, said))
-    return [f"  {text.in_words_of(model, words)}"] if words else []
+    return [f"  {TEXT.in_words_of(model, words)}"] if words else []
 
 
 def _words_of_segments(model: Mapping[str, Any], place: Mapping[str, Any]) -> list[str]:
     names = [str(before[1]) if before is not None else "the start" for before in place["from"]]
     laws = [
-        text.in_words_of(model, text.segment_text(segment["terms"]))
-        for segment in place["segments"]
+        TEXT.in_words_of(model, TEXT.segment(segment["terms"])) for segment in place["segments"]
     ]
     return [
         f"work before calls {', '.join(map(str, place['items']))} ({place['place'][1]})",

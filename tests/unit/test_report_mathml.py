@@ -16,8 +16,8 @@ from report_studies import HOSTILE
 from p3s.laws.expr import add, block, mul, num, power, sym
 from p3s.laws.symbolic import to_mathml
 from p3s.laws.worklaws import WorkLaw
+from p3s.model.notation import LATEX, MATHML
 from p3s.report import mathml
-from p3s.report.formulas import LATEX, MATHML
 from p3s.report.rules import phase_rules
 
 TAGS = {"math", "mrow", "mi", "mn", "mo", "mfrac", "msup", "msub", "msqrt", "mroot", "mtext"}

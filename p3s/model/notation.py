@@ -1,30 +1,33 @@
-"""The equations of a rule as formulas, in LaTeX and in MathML, printed from their expressions.
+"""Equations of a model as text, as LaTeX and as MathML: one walk over what each is made of.
 
-The same equations as text are made by p3s.model.text.
+Expressions are printed by p3s.laws.symbolic. The words around equations are in p3s.model.text.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
 from typing import Any, ClassVar
 
 from p3s.laws import markup
 from p3s.laws.expr import Expr, add, mul, num, sym
-from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml
+from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
 from p3s.laws.worklaws import WorkLaw
-from p3s.model import text
+from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Law = Mapping[str, Any]
-#: Work of a segment: coefficient, expression, what it is multiplied by (text.FACTORS).
+#: Work of a segment: coefficient, expression, what it is multiplied by besides: "here" (b, bytes of
+#: the message), "before" (b0, of the one before it), "once" (1/m, m: how many such segments a rank
+#: runs through) or nothing.
 Terms = Sequence[Sequence[Any]]
 
 
 class Notation(ABC):
     """How the parts of a formula are written; ``names`` maps symbols of a 1-D grid to r and n."""
 
-    #: A completion, as often as its messages.
-    posted: str = ""
     names: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
@@ -56,6 +59,10 @@ class Notation(ABC):
         """Return a statistical amount."""
 
     @abstractmethod
+    def follows(self, factor: Sequence[int]) -> str:
+        """Return how often a completion is called: as messages were posted, times a fraction."""
+
+    @abstractmethod
     def shared(self, total: str) -> str:
         """Return the share of a rank in a total."""
 
@@ -74,23 +81,25 @@ class Notation(ABC):
             return self.expression(law["expr"])
         if "total" in law:
             return self.shared(self.expression(law["total"]))
-        return self.posted if "follows" in law else self.about(self.amount(law["stat"]))
+        if "follows" in law:
+            return self.follows(law["factor"])
+        return self.about(self.amount(law["stat"]))
 
     def amount(self, stat: Law) -> str:
         """Return a statistical amount."""
         if "expr" in stat:
-            return self.shown(text.decimal(stat["expr"]))
+            return self.shown(decimal(stat["expr"]))
         return self.work(WorkLaw.from_json(dict(stat)))
 
     def volume(self, item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
         """Return the bytes of one call; empty for calls that move nothing."""
-        if not text.volume(item, slot):
+        if item["kind"] not in (SEND, RECV, COLLECTIVE):
             return ""
         law, width = slot["elements"], int(slot["elem_bytes"])
         if "expr" in law:
-            return self.expression(text.bytes_of(law["expr"], width))
+            return self.expression(bytes_of(law["expr"], width))
         if "expr" in law.get("stat", {}):
-            return self.about(self.amount({"expr": text.bytes_of(law["stat"]["expr"], width)}))
+            return self.about(self.amount({"expr": bytes_of(law["stat"]["expr"], width)}))
         return self.law(law) if width == 1 else self.times(width, self.law(law))
 
     def work_of(self, law: WorkLaw | Terms) -> str:
@@ -115,15 +124,65 @@ class Notation(ABC):
     def in_words_of(self, model: Mapping[str, Any], formula: str) -> str:
         """Return a formula with r and n for the only coordinate and extent of a 1-D grid."""
         if int(model["grid"]["family"]["ndims"]) == 1:
-            for name, plain in self.names.items():
-                formula = formula.replace(name, plain)
+            formula = self.renamed(formula)
         return formula
+
+    def renamed(self, formula: str) -> str:
+        """Return a formula with r and n for the coordinate and the extent in dimension 0."""
+        for name, plain in self.names.items():
+            formula = formula.replace(name, plain)
+        return formula
+
+
+class Text(Notation):
+    """One line of text."""
+
+    def shown(self, expr: Any) -> str:
+        return str(expr)
+
+    def expression(self, expr: Expr) -> str:
+        return _text(_frozen(expr))
+
+    def work(self, law: WorkLaw) -> str:
+        return law.text()
+
+    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
+        shape = self.expression(expr)
+        shape = f"({shape})" if " + " in shape or " - " in shape else shape
+        shapes = [shape] * (shape != "1") + [_FACTORS.get(factor, "")] * bool(factor)
+        number = f"{coefficient:.4g}"
+        factors = [number, *shapes] if number != "1" or not shapes else shapes
+        return "*".join(factors).replace("*1/m", "/m")
+
+    def total(self, terms: Sequence[str]) -> str:
+        return " + ".join(terms) or "0"
+
+    def listed(self, parts: Sequence[str]) -> str:
+        return ", ".join(parts)
+
+    def modulo(self, to: str, extent: str) -> str:
+        return f"({to}) mod {extent}"
+
+    def about(self, amount: str) -> str:
+        return f"about {amount}"
+
+    def follows(self, factor: Sequence[int]) -> str:
+        share = Fraction(*factor)
+        return "as posted" if share == 1 else f"as posted x {share}"
+
+    def shared(self, total: str) -> str:
+        return f"{total} in all, shared evenly"
+
+    def times(self, width: int, amount: str) -> str:
+        return f"{width}*({amount})"
+
+    def renamed(self, formula: str) -> str:
+        return re.sub(r"\bp0\b", "n", re.sub(r"\bc0\b", "r", formula))
 
 
 class Latex(Notation):
     """LaTeX for math mode."""
 
-    posted = r"\mathrm{as\ posted}"
     names = {"c_{0}": "r", "p_{0}": "n"}
 
     def shown(self, expr: Any) -> str:
@@ -149,6 +208,9 @@ class Latex(Notation):
 
     def about(self, amount: str) -> str:
         return rf"\approx {amount}"
+
+    def follows(self, factor: Sequence[int]) -> str:
+        return r"\mathrm{as\ posted}"
 
     def shared(self, total: str) -> str:
         return rf"\frac{{1}}{{m}}\,{total}"
@@ -195,6 +257,9 @@ class MathML(Notation):
     def about(self, amount: str) -> str:
         return markup.row("<mo>≈</mo>", amount)
 
+    def follows(self, factor: Sequence[int]) -> str:
+        return ""
+
     def shared(self, total: str) -> str:
         return markup.row(total, "<mtext> in all, shared evenly</mtext>")
 
@@ -202,7 +267,21 @@ class MathML(Notation):
         return markup.row(f"<mn>{width}</mn>", markup.GAP, markup.fenced(amount))
 
 
-LATEX, MATHML = Latex(), MathML()
+TEXT, LATEX, MATHML = Text(), Latex(), MathML()
+_FACTORS = {"here": "b", "before": "b0", "once": "1/m"}
+
+
+@cache
+def _text(frozen: tuple[Any, ...]) -> str:
+    return to_text(_thawed(frozen))
+
+
+def _frozen(expr: Any) -> Any:
+    return tuple(map(_frozen, expr)) if isinstance(expr, list) else expr
+
+
+def _thawed(expr: Any) -> Any:
+    return list(map(_thawed, expr)) if isinstance(expr, tuple) else expr
 
 
 def _latex_number(value: float) -> str:
@@ -246,3 +325,31 @@ def _along(axis: int | None) -> tuple[Expr, Expr]:
 def _moved(axis: int | None, by: Expr, wrap: bool) -> Coordinate:
     place, extent = _along(axis)
     return add(place, by), extent if wrap else None
+
+
+def decimal(expr: list[Any], figures: int = 4) -> Any:
+    """Return an expression in sympy with decimal numbers of ``figures`` for its constants."""
+    import sympy
+
+    values: dict[str, Any] = {}
+
+    def named(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        if part[0] == "num" and (part[2] != 1 or abs(part[1]) >= 1000):
+            name = f"constant{len(values)}"
+            values[name] = sympy.Float(part[1], figures) / part[2]
+            return ["sym", name]
+        return [named(each) for each in part]
+
+    found = to_sympy(named(expr))
+    return found.xreplace(
+        {symbol: values[symbol.name] for symbol in found.free_symbols if symbol.name in values}
+    )
+
+
+def bytes_of(elements: list[Any], width: int) -> list[Any]:
+    """Return elements of ``width`` bytes as an expression in bytes."""
+    if elements[0] == "num":
+        return num(Fraction(elements[1], elements[2]) * width)
+    return mul(num(width), elements)
