@@ -252,8 +252,8 @@ def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, pyt
         source, left_out = functions(fitted, places)
         out(source.rstrip("\n"))
         if left_out:
-            calls = plural(len(left_out), "call is", "calls are")
-            notes = [*notes, f"{calls} not in the module: its LEFT_OUT says why"]
+            calls = plural(len(left_out), "call follows", "calls follow")
+            notes = [*notes, f"{calls} no rule on some ranks: LEFT_OUT of the module says why"]
     else:
         from p3s.commands import Commands
         from p3s.report.equations import render

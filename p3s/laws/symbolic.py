@@ -1,4 +1,4 @@
-"""Equations for people and other programs: sympy, text, LaTeX and Python source.
+"""Equations for people and other programs: sympy, text, LaTeX, MathML and Python source.
 
 sympy objects are made by constructors only; the Python text is written from the data, never
 run here. All of it is deterministic: equal equations give equal text.
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Symbols that are at least one; all others start at zero.
 _FROM_ONE = frozenset({"n", "p0", "p1", "p2", "p3"})
+
+#: Signs of sympy's MathML as they are set: minus, and a gap between factors.
+_SET = {"<mo>-</mo>": "<mo>−</mo>", "<mn>-": "<mn>−", "<mo>\u2062</mo>": '<mspace width="0.17em"/>'}
 
 #: What a module of :func:`to_python` functions needs at its top.
 PYTHON_HEADER = "import math\n"
@@ -142,6 +145,66 @@ def _latex_printer() -> Any:
     return MathPrinter()
 
 
+@lru_cache(maxsize=1)
+def _mathml_printer() -> Any:
+    from html import escape
+
+    from sympy.printing.mathml import MathMLPresentationPrinter
+    from sympy.printing.precedence import PRECEDENCE
+
+    class MarkupPrinter(MathMLPresentationPrinter):  # type: ignore[misc]
+        """MathML with the names of docs/model.md; only what is made here becomes an element."""
+
+        def doprint(self, expr: Any) -> str:
+            found: str = self._print(expr).toxml()
+            for plain, set_ in _SET.items():
+                found = found.replace(plain, set_)
+            return found
+
+        def _made(self, tag: str, *children: Any, **attributes: str) -> Any:
+            made = self.dom.createElement(tag)
+            for name, value in attributes.items():
+                made.setAttribute(name, value)
+            for child in children:
+                made.appendChild(
+                    self.dom.createTextNode(escape(child)) if isinstance(child, str) else child
+                )
+            return made
+
+        def _print_Symbol(self, e: Any, style: str = "plain") -> Any:
+            name = e.name
+            if name[1:].isdigit():
+                return self._made("msub", self._made("mi", name[0]), self._made("mn", name[1:]))
+            return self._made("mi", name)
+
+        def _print_Function(self, e: Any) -> Any:
+            name, _, index = type(e).__name__.partition("_")
+            if name == "log2":
+                head = self._made("msub", self._made("mi", "log"), self._made("mn", "2"))
+                if e.args[0].is_Symbol or e.args[0].is_Integer:
+                    gap = self._made("mspace", width="0.17em")
+                    return self._made("mrow", head, gap, self._print(e.args[0]))
+            else:
+                head = self._made("mi", name)
+                head = self._made("msub", head, self._made("mtext", index)) if index else head
+            return self._made("mrow", head, self._paren_comma_separated(*e.args))
+
+        def _print_Mod(self, e: Any) -> Any:
+            sign = self._made("mo", "mod", lspace="0.3em", rspace="0.3em")
+            a, b = (
+                self.parenthesize(arg, PRECEDENCE["Mul" if arg.func == e.func else "Add"])
+                for arg in e.args
+            )
+            return self._made("mrow", a, sign, b)
+
+        def parenthesize(self, item: Any, level: int, strict: bool = False) -> Any:
+            if type(item).__name__ == "log2" and level >= PRECEDENCE["Pow"]:
+                return self._paren_comma_separated(item)
+            return super().parenthesize(item, level, strict)
+
+    return MarkupPrinter({"mul_symbol": "\u2062", "mul_symbol_mathml_numbers": "·"})
+
+
 def to_text(expr: Expr) -> str:
     """Return ``expr`` as one line of text, simplified."""
     return str(_text_printer().doprint(simplified(expr)))
@@ -149,7 +212,22 @@ def to_text(expr: Expr) -> str:
 
 def to_latex(expr: Expr) -> str:
     """Return ``expr`` as LaTeX for math mode, simplified; p0 becomes p_{0}."""
-    return str(_latex_printer().doprint(simplified(expr)))
+    return sympy_to_latex(simplified(expr))
+
+
+def sympy_to_latex(expr: sympy.Expr) -> str:
+    """Return what :func:`to_sympy` made, with decimal constants maybe, as LaTeX for math mode."""
+    return str(_latex_printer().doprint(expr))
+
+
+def to_mathml(expr: Expr) -> str:
+    """Return ``expr`` as presentation MathML without the <math> around it, simplified."""
+    return sympy_to_mathml(simplified(expr))
+
+
+def sympy_to_mathml(expr: sympy.Expr) -> str:
+    """Return what :func:`to_sympy` made, with decimal constants maybe, as presentation MathML."""
+    return str(_mathml_printer().doprint(expr))
 
 
 # --- Python source ---------------------------------------------------------------------------

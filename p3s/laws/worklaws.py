@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.laws import markup
 from p3s.laws.mixture import (
     FLOAT_ERROR,
     MAX_TERMS,
@@ -130,6 +131,15 @@ class WorkLaw:
             parts.append(r" \, ".join(p for p in (number, power, r"\log_{2} n" if b else "") if p))
         return " + ".join(parts) or "0"
 
+    def mathml(self) -> str:
+        """Return the law as presentation MathML without the <math> around it."""
+        terms = []
+        for coef, a, b in self.terms:
+            power = [_power_markup(abs(a))] if a else []
+            over = [markup.number(coef), *power * (a > 0), *[markup.LOG2_N] * bool(b)]
+            terms.append(markup.fraction(over, power if a < 0 else []))
+        return markup.total(terms)
+
     def python(self, name: str = "work") -> str:
         """Return the source of a function of n that computes the law; it needs only ``math``."""
         from p3s.errors import P3SError
@@ -142,6 +152,15 @@ class WorkLaw:
 
 def _factors(a: Fraction, b: int) -> list[str]:
     return ([] if a == 0 else ["n" if a == 1 else f"n ** ({a})"]) + (["math.log2(n)"] if b else [])
+
+
+def _power_markup(a: Fraction) -> str:
+    if a == Fraction(1, 2):
+        return "<msqrt><mi>n</mi></msqrt>"
+    exponent = f"<mn>{a.numerator}</mn>"
+    if a.denominator != 1:
+        exponent = markup.row(exponent, "<mo>/</mo>", f"<mn>{a.denominator}</mn>")
+    return "<mi>n</mi>" if a == 1 else f"<msup><mi>n</mi>{exponent}</msup>"
 
 
 def _power_text(a: Fraction) -> str:

@@ -6,18 +6,15 @@ these words in p3s/report.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from p3s.laws.counts import WorkLaw
-from p3s.laws.expr import evaluate, mul, num, symbols_of
-from p3s.laws.symbolic import to_sympy, to_text
+from p3s.laws.expr import evaluate, symbols_of
 from p3s.model.grid import guards
 from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.stated import Statement
+from p3s.model.notation import TEXT
 from p3s.model.partners import places, relations
 from p3s.scores import work_off
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
@@ -32,70 +29,14 @@ def unit_of(model: Model) -> str:
     return "instructions" if model.get("work_unit") == "instructions" else "ns"
 
 
-def law_text(law: Mapping[str, Any], unit: str = "") -> str:
-    """Return a count or size law as one line."""
-    if "expr" in law:
-        return expression(law["expr"])
-    if "total" in law:
-        return f"{expression(law['total'])} in all, shared evenly"
-    if "follows" in law:
-        numerator, denominator = law["factor"]
-        if numerator == denominator:
-            return "as posted"
-        return f"as posted x {numerator}" + (f"/{denominator}" if denominator != 1 else "")
-    return "about " + amount_text(law["stat"], unit)
-
-
-def amount_text(stat: Mapping[str, Any], unit: str = "") -> str:
-    """Return a statistical amount, its constants with four figures."""
-    if "expr" not in stat:
-        return WorkLaw.from_json(dict(stat)).text(unit)
-    return str(decimal(stat["expr"])) + (f" {unit}" if unit else "")
-
-
-def decimal(expr: list[Any], figures: int = 4) -> Any:
-    """Return an expression in sympy with decimal numbers of ``figures`` for its constants."""
-    import sympy
-
-    values: dict[str, Any] = {}
-
-    def named(part: Any) -> Any:
-        if not isinstance(part, list):
-            return part
-        if part[0] == "num" and (part[2] != 1 or abs(part[1]) >= 1000):
-            name = f"constant{len(values)}"
-            values[name] = sympy.Float(part[1], figures) / part[2]
-            return ["sym", name]
-        return [named(each) for each in part]
-
-    found = to_sympy(named(expr))
-    return found.xreplace(
-        {symbol: values[symbol.name] for symbol in found.free_symbols if symbol.name in values}
-    )
-
-
-def expression(expr: list[Any]) -> str:
-    """Return an expression as text; the same one is simplified only once."""
-    return _expression(_frozen(expr))
-
-
-@cache
-def _expression(frozen: tuple[Any, ...]) -> str:
-    return to_text(_thawed(frozen))
-
-
-def _frozen(expr: Any) -> Any:
-    return tuple(map(_frozen, expr)) if isinstance(expr, list) else expr
-
-
-def _thawed(expr: Any) -> Any:
-    return list(map(_thawed, expr)) if isinstance(expr, tuple) else expr
-
-
 def weight_text(law: Mapping[str, Any]) -> str:
     """Return the law of a phase's weight as one line."""
-    since = f" (from {law['from']} processes on)" if "from" in law else ""
-    return law_text(law) + since
+    return TEXT.law(law) + since(law)
+
+
+def since(law: Mapping[str, Any]) -> str:
+    """Return from which count on the law of a weight is meant, as its text ends."""
+    return f" (from {law['from']} processes on)" if "from" in law else ""
 
 
 def destination(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
@@ -118,16 +59,7 @@ def partner(relation: Mapping[str, Any] | None) -> str:
             return relations.text(dict(relation))
         except KeyError:  # of another version: named, and refused where it is evaluated
             return str(relation["kind"])
-    vec, wrap = relation["vec"], relation["wrap"]
-    if not any(vec):
-        return "self"
-    moved = []
-    for d, (step, round_) in enumerate(zip(vec, wrap, strict=True)):
-        if step:
-            name, extent = ("r", "n") if len(vec) == 1 else (f"c{d}", f"p{d}")
-            to = f"{name} {'+' if step > 0 else '-'} {abs(step)}"
-            moved.append(f"({to}) mod {extent}" if round_ else to)
-    return ", ".join(moved)
+    return TEXT.partner(relation) or "self"
 
 
 def place_text(place: Mapping[str, Any] | None) -> str:
@@ -138,30 +70,10 @@ def place_text(place: Mapping[str, Any] | None) -> str:
 def root_text(root: Mapping[str, Any]) -> str:
     """Return the root of a collective, a rank of its communicator."""
     if "expr" in root:
-        return expression(root["expr"])
+        return TEXT.expression(root["expr"])
     if root.get("half"):
         return "half of the size"
     return "size-1" if root["index"] == -1 else str(root["index"])
-
-
-def volume(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
-    """Return the bytes of one call as one line; empty for calls that move nothing."""
-    if item["kind"] not in (SEND, RECV, COLLECTIVE):
-        return ""
-    law, width = slot["elements"], slot["elem_bytes"]
-    if "expr" in law:
-        return expression(bytes_of(law["expr"], width))
-    if "expr" in law["stat"]:
-        return "about " + amount_text({"expr": bytes_of(law["stat"]["expr"], width)})
-    text = law_text(law)
-    return text if width == 1 else f"{width}*({text})"
-
-
-def bytes_of(elements: list[Any], width: int) -> list[Any]:
-    """Return elements of ``width`` bytes as an expression in bytes."""
-    if elements[0] == "num":
-        return num(Fraction(elements[1], elements[2]) * width)
-    return mul(num(width), elements)
 
 
 def condition(slot: Mapping[str, Any]) -> str:
@@ -214,7 +126,7 @@ def segments_of(model: Model, i: int) -> list[tuple[tuple[str, str] | None, str,
             return [
                 (
                     (str(before[0]), str(before[1])) if before is not None else None,
-                    segment_text(segment["terms"]),
+                    TEXT.segment(segment["terms"]),
                     float(segment["error"]),
                 )
                 for before, segment in zip(place["from"], place["segments"], strict=True)
@@ -227,30 +139,10 @@ def one_segment(model: Model, i: int) -> list[Any] | None:
     phase = model["phases"][model["items"][i]["phase"]]
     for place in phase["work"].get("places", []):
         if i in place["items"] and place["segments"]:
-            same = len({segment_text(s["terms"]) for s in place["segments"]}) == 1
+            same = len({TEXT.segment(s["terms"]) for s in place["segments"]}) == 1
             terms: list[Any] = place["segments"][0]["terms"]
             return terms if same else None
     return None
-
-
-#: What a term of a segment is multiplied by besides its expression.
-FACTORS = {"here": "b", "before": "b0", "once": "1/m"}
-
-
-def segment_text(terms: Sequence[Sequence[Any]]) -> str:
-    """Return the work of a segment; b: bytes of the message, b0: of the one before it.
-
-    m: how many such segments a rank runs through.
-    """
-    parts = []
-    for coefficient, expr, factor in terms:
-        shape = expression(expr)
-        shape = f"({shape})" if " + " in shape or " - " in shape else shape
-        shapes = [shape] * (shape != "1") + [FACTORS.get(factor, "")] * bool(factor)
-        number = f"{coefficient:.4g}"
-        factors = [number, *shapes] if number != "1" or not shapes else shapes
-        parts.append("*".join(factors).replace("*1/m", "/m"))
-    return " + ".join(parts) or "0"
 
 
 def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
@@ -258,7 +150,11 @@ def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> 
     often, turns = _often(model, phase, slot["count"]), slot.get("turns")
     if turns is None:
         return often
-    first, number, step = expression(turns["first"]), expression(turns["number"]), turns["step"]
+    first, number, step = (
+        TEXT.expression(turns["first"]),
+        TEXT.expression(turns["number"]),
+        turns["step"],
+    )
     walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
     return (f"{often}, " if often else "") + f"in {number} iterations t = {walk}"
 
@@ -268,8 +164,8 @@ def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> st
     if ratio is not None:
         return "" if ratio == 1 else f"{ratio} times in every iteration"
     if "follows" in law:
-        return law_text(law)
-    words = law_text(law)
+        return TEXT.law(law)
+    words = TEXT.law(law)
     return "once in the run" if words == "1" else f"{words} times in the run"
 
 
@@ -291,13 +187,6 @@ def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -
             return None
         found.add(int(calls / turns))
     return found.pop() if len(found) == 1 and min(found) > 0 else None
-
-
-def in_words_of(model: Model, line: str) -> str:
-    """Return a line with r and n in place of the only coordinate and extent of a 1-D grid."""
-    if int(model["grid"]["family"]["ndims"]) != 1:
-        return line
-    return re.sub(r"\bp0\b", "n", re.sub(r"\bc0\b", "r", line))
 
 
 def grid_text(model: Model) -> str:

@@ -55,7 +55,7 @@ def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict
         if phase is not None and phase.get(f"{part}_s") is not None
     ]
     counts = [n for n, _, _ in points]
-    none = {"text": "", "latex": "", "error": None, "counts": counts}
+    none = {"text": "", "latex": "", "terms": [], "error": None, "counts": counts}
     if not large or len(points) < 3:
         return none
     if not any(value > _SMALL * whole for _, value, whole in points):
@@ -75,4 +75,10 @@ def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict
     )
     if not miss <= WORST_MISS:
         return none
-    return {"text": law.text(), "latex": law.latex(), "error": miss, "counts": counts}
+    return {
+        "text": law.text(),
+        "latex": law.latex(),
+        "terms": law.to_json()["terms"],
+        "error": miss,
+        "counts": counts,
+    }

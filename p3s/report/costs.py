@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from p3s.laws.worklaws import WorkLaw
 from p3s.predict.outside import NOTED, ratio_text
 from p3s.report.counts import thinned
 from p3s.report.mathml import Maths, maths
@@ -262,7 +263,8 @@ def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
             law = mapping(mapping(entry.get("parts")).get(part))
             if (text := words(law.get("text"), 400)) and text != "0":
                 error = amount(law.get("error"))
-                parts[part] = maths(text), "" if error is None else f"within {percent(error)}"
+                within = "" if error is None else f"within {percent(error)}"
+                parts[part] = maths(text, _formula(law)), within
         if parts:
             key = str(entry.get("phase"))
             name = words(entry.get("name")) or visible(key)
@@ -275,6 +277,14 @@ def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
         else ""
     )
     return shown, cut
+
+
+def _formula(law: Mapping[str, Any]) -> str:
+    """Return a law in MathML; empty for one of a file that has its text alone."""
+    terms = law.get("terms", [])
+    return WorkLaw.from_json({"terms": terms, "rel_half_width": 0, "max_n": 1}).mathml() * bool(
+        terms
+    )
 
 
 def limits_of(prediction: Mapping[str, Any], most: int = 6) -> list[Limit]:

@@ -14,6 +14,7 @@ from p3s.errors import P3SError, UsageError
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
+from p3s.model.notation import TEXT, bytes_of
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import CountLaw, Item, Model, Phase, Slot
 from p3s.report.equations import WIDTH
@@ -67,7 +68,7 @@ def _phase(model: Model, number: int, places: Places) -> list[str]:
     lines = _wrapped(f"phase {number}{inside}: {visible(str(phase.name))}")
     place = phase_place(model, phase, places)
     lines += _wrapped(f"at {place}", 2) if place else []
-    weight = text.in_words_of(model, text.weight_text(law))
+    weight = TEXT.in_words_of(model, text.weight_text(law))
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)
     lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
@@ -144,12 +145,12 @@ def _call(model: Model, phase: Phase, i: int, places: Places, everything: bool) 
 
 def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list[str]:
     lines = _wrapped(name, 2) if name else []
-    target = text.in_words_of(model, text.destination(item, slot))
+    target = TEXT.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item.kind)
     if target:
         lines += _named("destination", f"{word} {visible(target)}")
-    lines += _named("who", visible(text.in_words_of(model, text.members(slot))))
-    size = text.in_words_of(model, text.volume(item, slot))
+    lines += _named("who", visible(TEXT.in_words_of(model, text.members(slot))))
+    size = TEXT.in_words_of(model, TEXT.volume(item, slot))
     if size:
         law, width = slot.elements, slot.elem_bytes
         lines += _named(
@@ -157,7 +158,7 @@ def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list
         )
         lines += _wrapped(_why_chosen(law), 15)
         lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
-    times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
+    times = TEXT.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
     lines += _named("how often", visible(times))
     lines += _wrapped(_why_chosen(slot.count), 15)
     lines += [line for rival in rivals(model, slot.count) for line in _wrapped(rival, 15)]
@@ -183,7 +184,7 @@ def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]
             place, _ = call_place(model.sites.get(before[0]) or ["?"], places)
             after = f"after {visible(before[1])} {visible(place)}"
         lines += _wrapped(
-            f"{after}: {text.in_words_of(model, work)} {unit} (error where left out "
+            f"{after}: {TEXT.in_words_of(model, work)} {unit} (error where left out "
             f"{percent(error)})",
             15,
         )
@@ -221,7 +222,7 @@ def rivals(model: Model, law: CountLaw, width: int = 1) -> list[str]:
     found = []
     for rival in law.rivals[:MAX_RIVALS]:
         if isinstance(rival, Mapping):
-            words = text.in_words_of(model, text.expression(text.bytes_of(rival["expr"], width)))
+            words = TEXT.in_words_of(model, TEXT.expression(bytes_of(rival["expr"], width)))
         else:
             _, kind, extent, other, other_extent = rival
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"

@@ -9,12 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.laws.counts import WorkLaw
-from p3s.laws.symbolic import to_latex
 from p3s.model import text
+from p3s.model.notation import LATEX, TEXT
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.places import Places
-from p3s.report.rules import PhaseRules, Rule, phase_rules
+from p3s.report.rules import PhaseRules, Rule, first_slot, phase_rules
 from p3s.text import percent, plural, visible
 from p3s.trace.ops import RECV, SEND
 from p3s.version import __version__
@@ -95,7 +94,7 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
     place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
     title = (
         rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
-        rf"$w(n) = {_law(model, law)}$ ({escaped(phase.weight_verdict)}{since}); "
+        rf"{_math(model, f'w(n) = {LATEX.law(law)}')} ({escaped(phase.weight_verdict)}{since}); "
         rf"{escaped(percent(phase.share['time']))} of the time"
     )
     head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"
@@ -113,18 +112,9 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
 
 
 def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
-    item = model["items"][rule.calls[0]]
-    slot = item["slots"][max(rule.slot, 0)]
-    one = len(rule.calls) == 1 and (rule.slot >= 0 or len(item["slots"]) == 1)
-    terms = text.one_segment(model, rule.calls[0]) if one and rule.slot < 0 else None
-    work = f"${_work(slot['work'])}$" if one else escaped(rule.work)
-    if terms is not None:
-        work = f"${_segment(model, terms)}$"
-    size = (
-        escaped(rule.volume)
-        if len(item["slots"]) > 1 and rule.slot < 0
-        else _volume(model, item, slot)
-    )
+    item, slot, one_size = first_slot(model, rule)
+    size = _math(model, LATEX.volume(item, slot)) if one_size else escaped(rule.volume)
+    work = escaped(rule.work) if rule.law is None else _math(model, LATEX.work_of(rule.law))
     cells = [
         escaped(rule.label),
         rf"\texttt{{{escaped(rule.call)}}}",
@@ -143,95 +133,15 @@ def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
 
 
 def _destination(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
-    relation = slot["relation"]
     word = text.kind_word(item["kind"])
-    if (
-        item["kind"] in (SEND, RECV)
-        and relation is not None
-        and relation["kind"] == "shift"
-        and any(relation["vec"])
-    ):
-        return f"{word} ${_shift(model, relation)}$"
-    words = text.in_words_of(model, text.destination(item, slot))
+    if item["kind"] in (SEND, RECV) and (formula := LATEX.partner(slot["relation"] or {})):
+        return f"{word} {_math(model, formula)}"
+    words = TEXT.in_words_of(model, text.destination(item, slot))
     return escaped(f"{word} {words}" if words else "")
 
 
-def _shift(model: Mapping[str, Any], relation: Mapping[str, Any]) -> str:
-    line = len(relation["vec"]) == 1
-    moved = []
-    for d, (by, wrap) in enumerate(zip(relation["vec"], relation["wrap"], strict=True)):
-        if by:
-            name, extent = ("r", "n") if line else (f"c_{{{d}}}", f"p_{{{d}}}")
-            to = f"{name} {'+' if by > 0 else '-'} {abs(int(by))}"
-            moved.append(rf"({to}) \bmod {extent}" if wrap else to)
-    return r",\ ".join(moved)
-
-
-def _law(model: Mapping[str, Any], law: Mapping[str, Any]) -> str:
-    """Return a count or size law in math mode."""
-    if "expr" in law:
-        return _math(model, law["expr"])
-    if "total" in law:
-        return rf"\frac{{1}}{{m}}\,{_math(model, law['total'])}"
-    if "follows" in law:
-        return r"\mathrm{as\ posted}"
-    if "expr" in law["stat"]:
-        from sympy import latex
-
-        return rf"\approx {latex(text.decimal(law['stat']['expr']))}"
-    return rf"\approx {_work(law['stat'])}"
-
-
-def _math(model: Mapping[str, Any], expr: list[Any]) -> str:
-    source = to_latex(expr)
-    if int(model["grid"]["family"]["ndims"]) == 1:
-        source = source.replace("c_{0}", "r").replace("p_{0}", "n")
-    return source
-
-
-def _volume(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
-    if not text.volume(item, slot):
-        return ""
-    law, width = slot["elements"], slot["elem_bytes"]
-    if "expr" in law:
-        return f"${_math(model, text.bytes_of(law['expr'], width))}$"
-    if "expr" in law["stat"]:
-        from sympy import latex
-
-        return rf"$\approx {latex(text.decimal(text.bytes_of(law['stat']['expr'], width)))}$"
-    words = _law(model, law)
-    return f"${words}$" if width == 1 else rf"${int(width)} \cdot ({words})$"
-
-
-def _work(law: Mapping[str, Any]) -> str:
-    terms = []
-    for coefficient, power, log in WorkLaw.from_json(dict(law)).terms:
-        term = _number(coefficient)
-        if power:
-            term += r"\,n" + (f"^{{{power}}}" if power != 1 else "")
-        if log:
-            term += r"\,\log_{2} n" if log == 1 else rf"\,(\log_{{2}} n)^{{{int(log)}}}"
-        terms.append(term)
-    return " + ".join(terms) or "0"
-
-
-def _segment(model: Mapping[str, Any], terms: Sequence[Sequence[Any]]) -> str:
-    """Return the work of a segment in math mode; names as in text.segment_text."""
-    parts = []
-    for coefficient, expr, factor in terms:
-        part = _number(coefficient)
-        if expr != ["num", 1, 1]:
-            part += rf"\,\left({_math(model, expr)}\right)"
-        name = text.FACTORS.get(factor, "")
-        part += {"b": r"\,b", "b0": r"\,b_{0}", "1/m": "/m"}.get(name, "")
-        parts.append(part)
-    return " + ".join(parts) or "0"
-
-
-def _number(value: float) -> str:
-    short = f"{value:.4g}"
-    mantissa, _, exponent = short.partition("e")
-    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+def _math(model: Mapping[str, Any], formula: str) -> str:
+    return f"${LATEX.in_words_of(model, formula)}$" if formula else ""
 
 
 # ---- how sure ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
+from p3s.model.notation import TEXT
 from p3s.report.places import Places, joined_places, phase_place
 from p3s.text import visible
 
@@ -29,7 +30,7 @@ class Rule:
     """One row: the calls (items of model.json) that follow one equation.
 
     ``calls`` are items, ``slot`` is the one of them (-1: the item has only one). All texts are
-    printable.
+    printable. law: of which ``work`` is the text; None where that is a value.
     """
 
     calls: tuple[int, ...]
@@ -43,6 +44,7 @@ class Rule:
     condition: str
     repeats: str
     share: Share
+    law: WorkLaw | Sequence[Sequence[Any]] | None
 
     @property
     def label(self) -> str:
@@ -123,7 +125,7 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
         phase["depth"],
         visible(str(phase["name"])),
         phase_place(model, phase, places),
-        text.in_words_of(model, text.weight_text(phase["weight"])),
+        TEXT.in_words_of(model, text.weight_text(phase["weight"])),
         visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],
         WorkLaw.from_json(phase["work"]["law"]).text(unit),
@@ -151,7 +153,7 @@ def _inside(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     words = f" in phase {int(phase['parent'])}"
     if parent["items"]:
         return words
-    return words + f" (w = {text.in_words_of(model, text.weight_text(parent['weight']))})"
+    return words + f" (w = {TEXT.in_words_of(model, text.weight_text(parent['weight']))})"
 
 
 def _key(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
@@ -195,27 +197,29 @@ def _rule(
         )
         for what in WHAT
     }
-    condition = text.in_words_of(model, text.condition(slot))
+    condition = TEXT.in_words_of(model, text.condition(slot))
     many = len(calls) == 1 and len(cells) > 1
     slots = [model["items"][i]["slots"][j] for i, j in cells]
+    work, law = (_mean_work(model, slots), None) if many else _work_of(model, cells, slots)
     return Rule(
         calls,
         -1 if many or len(item["slots"]) == 1 else k,
         visible(str(item["op"]).removeprefix("MPI_")),
-        visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
-        text.in_words_of(model, _sizes(item, slots) if many else text.volume(item, slot)),
-        _mean_work(model, slots) if many else _work_of(model, cells, slots),
+        visible(_with_word(item, TEXT.in_words_of(model, text.destination(item, slot)))),
+        TEXT.in_words_of(model, _sizes(item, slots) if many else TEXT.volume(item, slot)),
+        work,
         item["verdict"],
         visible(joined_places(sites, places), 160),
         visible(condition),
-        "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))),
+        "" if many else visible(TEXT.in_words_of(model, text.repeats(model, phase, slot))),
         share,
+        law,
     )
 
 
 def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
     """Return the sizes of a call with many of them as one text."""
-    found = list(dict.fromkeys(text.volume(item, slot) for slot in slots))
+    found = list(dict.fromkeys(TEXT.volume(item, slot) for slot in slots))
     if all(size.isdigit() for size in found):
         return f"{min(map(int, found)):,}..{max(map(int, found)):,}, {len(found)} sizes"
     return f"{found[0]} and {len(found) - 1} other sizes"
@@ -223,16 +227,16 @@ def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
 
 def _work_of(
     model: Mapping[str, Any], cells: Sequence[tuple[int, int]], slots: Sequence[Mapping[str, Any]]
-) -> str:
-    """Return the work before all calls of a row; sums of many terms at the largest count."""
+) -> tuple[str, WorkLaw | Sequence[Sequence[Any]] | None]:
+    """Return the work before all calls of a row with its law; long sums at the largest count."""
     if len(cells) == 1 and len(model["items"][cells[0][0]]["slots"]) == 1:
         terms = text.one_segment(model, cells[0][0])
         if terms is not None:
-            return text.in_words_of(model, text.segment_text(terms))
+            return TEXT.in_words_of(model, TEXT.segment(terms)), terms
     law = _sum_of([slot["work"] for slot in slots])
     if len(slots) > 1 and len(law.terms) > 2:
-        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}"
-    return law.text()
+        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}", None
+    return law.text(), law
 
 
 def _mean_work(model: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
@@ -259,6 +263,14 @@ def _sum_of(laws: Sequence[Mapping[str, Any]]) -> WorkLaw:
         max((law.rel_half_width for law in parts), default=0.0),
         max((law.max_n for law in parts), default=1),
     )
+
+
+def first_slot(
+    model: Mapping[str, Any], rule: Rule
+) -> tuple[Mapping[str, Any], Mapping[str, Any], bool]:
+    """Return the item and the slot that stand for a row, and whether it has one size."""
+    item = model["items"][rule.calls[0]]
+    return item, item["slots"][max(rule.slot, 0)], rule.slot >= 0 or len(item["slots"]) == 1
 
 
 def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from p3s.commands import Commands
 from p3s.errors import P3SError
 from p3s.model import text
+from p3s.report import mathml
 from p3s.report.equations import (
     SHARES,
     VERDICT_HEAD,
@@ -17,7 +18,7 @@ from p3s.report.equations import (
     next_text,
     verdict_rows,
 )
-from p3s.report.mathml import Maths, maths, plain
+from p3s.report.mathml import Maths, plain
 from p3s.report.places import phase_places
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.study import Study
@@ -109,7 +110,7 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
-        made.append(_phase(phase, phase in shown, maths if rules < MAX_MATHS else plain))
+        made.append(_phase(model, phase, phase in shown, rules < MAX_MATHS))
         rules += len(phase.rules)
     left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
     cut = (
@@ -150,7 +151,10 @@ def _largest(model: Mapping[str, Any]) -> set[int]:
     return few
 
 
-def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> PhaseEquations:
+def _phase(
+    model: Mapping[str, Any], phase: PhaseRules, relevant: bool, set_: bool
+) -> PhaseEquations:
+    """Return a phase; its equations are set as mathematics or stay text."""
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     traced = f", traced {traced}" if traced else ""
@@ -162,37 +166,35 @@ def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> 
             400,
         ),
         visible(share),
-        shown(visible(phase.weight, 600)),
+        mathml.weight(model, phase) if set_ else plain(phase.weight),
         visible(f"{phase.weight_verdict}{traced}", 1000),
-        shown(visible(phase.work, 600)),
+        mathml.phase_work(model, phase) if set_ else plain(phase.work),
         phase.work_sure,
         phase.no_trend,
-        [_row(rule, shown) for rule in rules],
-        [_row(rule, shown) for rule in rest],
+        [_row(model, rule, set_) for rule in rules],
+        [_row(model, rule, set_) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons],
         relevant,
     )
 
 
-def _row(rule: Rule, shown: Callable[[str], Maths]) -> list[Maths]:
+def _row(model: Mapping[str, Any], rule: Rule, set_: bool) -> list[Maths]:
     facts = [rule.place]
     if rule.condition:
         facts.append(f"for {rule.condition}")
     if rule.repeats:
         facts.append(rule.repeats)
-    cells = [
-        visible(cell, 600)
-        for cell in (
-            rule.label,
-            rule.call,
-            rule.destination,
-            rule.volume,
-            rule.work,
-            rule.verdict,
-            "; ".join(facts),
-        )
+    equations = [plain(visible(cell, 600)) for cell in (rule.destination, rule.volume, rule.work)]
+    if set_:
+        parts = (mathml.destination, mathml.volume, mathml.work)
+        equations = [part(model, rule) for part in parts]
+    return [
+        plain(rule.label),
+        plain(visible(rule.call, 600)),
+        *equations,
+        plain(visible(rule.verdict, 600)),
+        plain(visible("; ".join(facts), 600)),
     ]
-    return [shown(cell) if 2 <= k <= 4 else plain(cell) for k, cell in enumerate(cells)]
 
 
 def instructions_of(study: Study, model: Mapping[str, Any]) -> str:

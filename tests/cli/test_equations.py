@@ -14,7 +14,8 @@ import pytest
 from p3s.cli.main import run
 from p3s.errors import UsageError
 from p3s.model.fit import build_model
-from p3s.model.text import destination, in_words_of, law_text, partner, volume
+from p3s.model.notation import TEXT
+from p3s.model.text import destination, partner
 from p3s.report import equations, explain
 from p3s.report import next as next_
 from p3s.study import Study, write_json
@@ -140,9 +141,9 @@ def test_a_relation_reads_as_a_function():
     model = models.built("ring")
     sent = next(i for i in model["items"] if i["kind"] == "send")
     assert destination(sent, sent["slots"][0]) == "(r + 1) mod n"
-    assert in_words_of(model, "c0 mod 2 == 0 and p0 > 2") == "r mod 2 == 0 and n > 2"
-    assert volume({"kind": "completion"}, {}) == ""
-    assert law_text({"follows": [1], "factor": [1, 2]}) == "as posted x 1/2"
+    assert TEXT.in_words_of(model, "c0 mod 2 == 0 and p0 > 2") == "r mod 2 == 0 and n > 2"
+    assert TEXT.volume({"kind": "completion"}, {}) == ""
+    assert TEXT.law({"follows": [1], "factor": [1, 2]}) == "as posted x 1/2"
 
 
 # ---- explain -----------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
     assert capsys.readouterr().out.startswith("% Equations fitted at 2, 4, 8 processes")
     assert run(["model", str(study.root), "--python"]) == 3
     source = capsys.readouterr().out
-    assert source.startswith('"""Equations of an MPI program') and "PHASES = {" in source
+    assert source.startswith('"""Equations of an MPI program') and "\nPHASES = phases(" in source
     assert run(["model", str(study.root), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
     assert run(["model", str(study.root), "--all"]) == 3
@@ -294,6 +295,6 @@ def test_a_statistical_size_is_said_in_bytes():
         "points": 4,
     }
     assert (
-        volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8})
+        TEXT.volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8})
         == "about 24 + 921.0/sqrt(n)"
     )

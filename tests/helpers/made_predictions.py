@@ -240,17 +240,23 @@ def _laws(rows: Sequence[Json]) -> list[Json]:
     law = {
         "text": "635.2/n + 0.62*log2(n)",
         "latex": r"635.2 \, n^{-1} + 0.62 \, \log_{2} n",
+        "terms": [[635.2, -1, 1, 0], [0.62, 0, 1, 1]],
         "error": 0.012,
         "counts": counts,
     }
-    none = {"text": "", "latex": "", "error": None, "counts": counts}
+    none = {"text": "", "latex": "", "terms": [], "error": None, "counts": counts}
     return [
         {
             "phase": phase["phase"],
             "name": phase["name"],
             "parts": {
                 "time": law,
-                "compute": {**law, "text": "635.2/n", "latex": "635.2 n^{-1}"},
+                "compute": {
+                    **law,
+                    "text": "635.2/n",
+                    "latex": "635.2 n^{-1}",
+                    "terms": [[635.2, -1, 1, 0]],
+                },
                 "transfer": law,
                 "waiting": none,
                 "software": law,

@@ -1,118 +1,136 @@
-"""Equations as MathML: a formula is set, what is none stays text, nothing else comes out."""
+"""Equations as MathML: printed from expressions, well-formed, and nothing else comes out."""
 
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from xml.etree import ElementTree
 
 import models
 import pytest
+import test_symbolic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_studies import HOSTILE
 
-from p3s.model import text
-from p3s.report.mathml import maths
+from p3s.laws.expr import add, block, mul, num, power, sym
+from p3s.laws.symbolic import to_mathml
+from p3s.laws.worklaws import WorkLaw
+from p3s.model.notation import LATEX, MATHML
+from p3s.report import mathml
 from p3s.report.rules import phase_rules
 
-TAGS = {"math", "mrow", "mi", "mn", "mo", "mfrac", "msup", "msub", "msqrt", "mtext", "mspace"}
+TAGS = {"math", "mrow", "mi", "mn", "mo", "mfrac", "msup", "msub", "msqrt", "mroot", "mtext"}
+TAGS |= {"mspace", "munderover"}
+N, R = sym("n"), sym("r")
 
 
 def tree(markup: str) -> ElementTree.Element:
     root = ElementTree.fromstring(f"<p>{markup}</p>")
     for part in root.iter():
         assert part.tag in TAGS | {"p"}
-        if part.tag in ("mfrac", "msup", "msub"):
+        if part.tag in ("mfrac", "msup", "msub", "mroot"):
             assert len(part) == 2, f"{part.tag} has two children"
-        assert set(part.attrib) <= {
-            "alttext",
-            "displaystyle",
-            "stretchy",
-            "separator",
-            "lspace",
-            "rspace",
-            "width",
-        }
+        assert set(part.attrib) <= {"alttext", "displaystyle", "lspace", "rspace", "width"}
     return root
 
 
-@pytest.mark.parametrize(
-    ("source", "shown"),
-    [
-        ("5.4e+06/n + 3*log2(n) ns", "5.4·106n+3log2n ns"),
-        ("to (c0 + 1) mod p0", "to (c0+1)modp0"),
-        ("about 36.72/sqrt(n)", "about 36.72n"),
-        ("8*block_first(351, p1, c1)", "8blockfirst(351,p1,c1)"),
-        ("from (r + n//2) mod n", "from (r+⌊n2⌋)modn"),
-        ("3*n**(-1/2)", "3n"),
-        ("n**(-2/3)", "1n2/3"),
-        ("2.6e-05*1/sqrt(n)", "2.6·10−5n"),
-        ("5*ceil(log2(n))", "5⌈log2n⌉"),
-        ("-n + 1", "−n+1"),
-        ("n - (r - 1)", "n−(r−1)"),
-        ("-(n + 1)*2", "−(n+1)·2"),
-    ],
-)
-def test_formulas(source: str, shown: str) -> None:
-    found = maths(source)
-    assert found.markup.count("<math") == 1
-    assert "".join(tree(found.markup).itertext()) == shown
-
-
-def test_a_difference_of_a_sum_keeps_its_brackets() -> None:
-    words = "".join(tree(maths("n - (r + 1)").markup).itertext())
-    assert words == "n−(r+1)"
+def words(markup: str) -> str:
+    return "".join(tree(markup).itertext())
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("expr", "shown"),
     [
-        "8",
-        "830.5",
-        "on all ranks",
-        "as posted x 3/4",
-        "transpose of dimensions 0,1",
-        "",
-        "n n",
-        "(n",
-        "alert(n)",
-        "n)",
-        "n + ",
-        "1..3, 4 sizes",
-        "f(n)",
-        "__import__('os')",
-        "(" * 300,
-        "-" * 300 + "1",
-        "n" + "+n" * 300,
-        *HOSTILE,
+        (mul(num(8), block("first", 351, sym("p1"), sym("c1"))), "8blockfirst(351,p1,c1)"),
+        (["mod", add(sym("c0"), num(1)), sym("p0")], "(c0+1)modp0"),
+        (["mod", add(R, ["quot", N, num(2)]), N], "(r+⌊n2⌋)modn"),
+        (["mod", ["mod", R, num(8)], num(3)], "(rmod8)mod3"),
+        (mul(num(3), power(N, Fraction(-1, 2))), "3n"),
+        (power(N, Fraction(-2, 3)), "1n23"),
+        (power(["log2", N], 2), "(log2n)2"),
+        (mul(num(5), ["ceil", ["log2", N]]), "5⌈log2n⌉"),
+        (["log2", add(N, num(1))], "log2(n+1)"),
+        (add(mul(num(-1), N), num(1)), "1−n"),
+        (["min", N, num(4)], "min(4,n)"),
+        (["sum", sym("p0"), sym("j")], "∑j=0p0−1j"),
     ],
 )
-def test_what_is_no_formula_stays_text(source: str) -> None:
-    found = maths(source)
-    assert found.text == source and "<" not in found.markup
+def test_expressions(expr, shown):
+    assert words(to_mathml(expr)) == shown
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="nrpc01 2.e+-*/()mod,<>&\"'log2_", max_size=40))
-def test_any_text_is_well_formed(source: str) -> None:
-    if not re.search("[\x00-\x08]", source):
-        tree(maths(source).markup)
+@settings(max_examples=100, deadline=None)
+@given(st.recursive(test_symbolic.leaves, test_symbolic.grow, max_leaves=5))
+def test_any_expression_is_well_formed(expr):
+    tree(to_mathml(expr))
 
 
-@pytest.mark.parametrize("name", ["jacobi2d", "halo3d", "cg", "turned", "wavefront"])
+def test_laws_of_work_keep_the_order_of_their_terms():
+    law = WorkLaw(
+        ((5.4e6, Fraction(-1), 0), (3.0, Fraction(0), 1), (2.6e-5, Fraction(-2, 3), 1)), 0.1, 64
+    )
+    assert law.text() == "5.4e+06/n + 3*log2(n) + 2.6e-05*log2(n)/n**(2/3)"
+    assert words(law.mathml()) == "5.4·106n+3log2n+2.6·10−5log2nn2/3"
+    assert words(WorkLaw((), 0.0, 64).mathml()) == "0"
+
+
+def test_work_of_segments():
+    terms = [[2.0, mul(N, power(sym("p0"), -1)), "here"], [1.0, add(N, num(1)), "once"]]
+    assert words(MATHML.segment(terms)) == "2nbp0+(n+1)m"
+    assert LATEX.segment(terms[1:]) == r"1\,\left(n + 1\right)/m"
+
+
+@pytest.mark.parametrize(
+    ("relation", "shown"),
+    [
+        ({"kind": "shift", "vec": [1, -2], "wrap": [True, False]}, "(c0+1)modp0,c1−2"),
+        ({"kind": "shift", "vec": [-1], "wrap": [True]}, "(r−1)modn"),
+        ({"kind": "opposite"}, "(r+⌊n2⌋)modn"),
+        ({"kind": "mirror"}, "n−r−1"),
+        ({"kind": "mirror", "axis": 1}, "−c1+p1−1"),
+        ({"kind": "along", "by": -3, "wrap": True, "axis": 0}, "(c0−3)modp0"),
+        ({"kind": "far", "k": 2, "sign": 1, "wrap": False}, "r+⌊n2⌋"),
+        ({"kind": "stride", "sign": -1, "wrap": True}, "(−2s+r)modn"),
+        ({"kind": "transpose"}, ""),
+        ({"kind": "along", "by": 1, "wrap": True, "axis": {"kind": "modulo", "k": 2}}, ""),
+        ({}, ""),
+    ],
+)
+def test_partners(relation, shown):
+    assert words(MATHML.partner(relation)) == shown
+
+
+@pytest.mark.parametrize("text", ["8", "830.5", "on all ranks", "", *HOSTILE])
+def test_what_is_no_formula_stays_text(text):
+    for found in (mathml.plain(text), mathml.maths(text, "")):
+        assert found.text[:599] == text[:599] and "<" not in found.markup
+    assert "<" not in mathml.maths("12", "<mn>12</mn>").markup
+
+
+def test_a_formula_has_its_text_as_description():
+    found = mathml.maths('to n "<', "<mi>n</mi>", "to ").markup
+    assert found == 'to <math alttext="n &quot;&lt;"><mi>n</mi></math>'
+
+
+@pytest.mark.parametrize("name", ["jacobi2d", "halo3d", "cg", "turned", "wavefront", "ring"])
 def test_formulas_of_models_are_set(name: str) -> None:
     model = models.ALL[name]()
-    sources = {rule.volume for phase in phase_rules(model, {}) for rule in phase.rules}
-    sources |= {text.in_words_of(model, text.weight_text(p["weight"])) for p in model["phases"]}
-    formulas = [
-        s
-        for s in sources
-        if re.search(r"[*/]|log2|block_", s)
-        and ".." not in s
-        and "other" not in s
-        and "posted" not in s
+    found = []
+    for phase in phase_rules(model, {}):
+        found += [mathml.weight(model, phase), mathml.phase_work(model, phase)]
+        for rule in phase.rules:
+            parts = (mathml.destination, mathml.volume, mathml.work)
+            found += [part(model, rule) for part in parts]
+    for each in found:
+        tree(each.markup)
+    missed = [
+        each.text
+        for each in found
+        if re.search(r"[*/]|log2|block_", each.text)
+        and not re.search(r"\.\.|other|posted|\bc \w|dimension", each.text)
+        and "<math" not in each.markup
     ]
-    missed = [s for s in formulas if "<math" not in maths(s).markup]
     assert not missed
-    for source in sources:
-        tree(maths(source).markup)
+    if name == "ring":
+        assert "<mi>r</mi>" in str(found) and "<mi>c</mi>" not in str(found)

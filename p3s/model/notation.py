@@ -1,0 +1,355 @@
+"""Equations of a model as text, as LaTeX and as MathML: one walk over what each is made of.
+
+Expressions are printed by p3s.laws.symbolic. The words around equations are in p3s.model.text.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any, ClassVar
+
+from p3s.laws import markup
+from p3s.laws.expr import Expr, add, mul, num, sym
+from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
+from p3s.laws.worklaws import WorkLaw
+from p3s.trace.ops import COLLECTIVE, RECV, SEND
+
+Law = Mapping[str, Any]
+#: Work of a segment: coefficient, expression, what it is multiplied by besides: "here" (b, bytes of
+#: the message), "before" (b0, of the one before it), "once" (1/m, m: how many such segments a rank
+#: runs through) or nothing.
+Terms = Sequence[Sequence[Any]]
+
+
+class Notation(ABC):
+    """How the parts of a formula are written; ``names`` maps symbols of a 1-D grid to r and n."""
+
+    names: ClassVar[Mapping[str, str]] = {}
+
+    @abstractmethod
+    def shown(self, expr: Any) -> str:
+        """Return a sympy expression."""
+
+    @abstractmethod
+    def work(self, law: WorkLaw) -> str:
+        """Return a law of work."""
+
+    @abstractmethod
+    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
+        """Return a term of the work of a segment."""
+
+    @abstractmethod
+    def total(self, terms: Sequence[str]) -> str:
+        """Return a sum."""
+
+    @abstractmethod
+    def listed(self, parts: Sequence[str]) -> str:
+        """Return several formulas, a coordinate each."""
+
+    @abstractmethod
+    def modulo(self, to: str, extent: str) -> str:
+        """Return a coordinate that comes in again at the other end."""
+
+    @abstractmethod
+    def about(self, amount: str) -> str:
+        """Return a statistical amount."""
+
+    @abstractmethod
+    def follows(self, factor: Sequence[int]) -> str:
+        """Return how often a completion is called: as messages were posted, times a fraction."""
+
+    @abstractmethod
+    def shared(self, total: str) -> str:
+        """Return the share of a rank in a total."""
+
+    @abstractmethod
+    def times(self, width: int, amount: str) -> str:
+        """Return an amount of elements of ``width`` bytes."""
+
+    # ---- what a model is made of
+    def expression(self, expr: Expr) -> str:
+        """Return an expression, simplified."""
+        return self.shown(simplified(expr))
+
+    def law(self, law: Law) -> str:
+        """Return a count or size law; empty for one that has no formula."""
+        if "expr" in law:
+            return self.expression(law["expr"])
+        if "total" in law:
+            return self.shared(self.expression(law["total"]))
+        if "follows" in law:
+            return self.follows(law["factor"])
+        return self.about(self.amount(law["stat"]))
+
+    def amount(self, stat: Law) -> str:
+        """Return a statistical amount."""
+        if "expr" in stat:
+            return self.shown(decimal(stat["expr"]))
+        return self.work(WorkLaw.from_json(dict(stat)))
+
+    def volume(self, item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+        """Return the bytes of one call; empty for calls that move nothing."""
+        if item["kind"] not in (SEND, RECV, COLLECTIVE):
+            return ""
+        law, width = slot["elements"], int(slot["elem_bytes"])
+        if "expr" in law:
+            return self.expression(bytes_of(law["expr"], width))
+        if "expr" in law.get("stat", {}):
+            return self.about(self.amount({"expr": bytes_of(law["stat"]["expr"], width)}))
+        return self.law(law) if width == 1 else self.times(width, self.law(law))
+
+    def work_of(self, law: WorkLaw | Terms) -> str:
+        """Return the work before a call: a law of n, or the terms of a segment."""
+        return self.work(law) if isinstance(law, WorkLaw) else self.segment(law)
+
+    def segment(self, terms: Terms) -> str:
+        """Return the work of a segment."""
+        return self.total([self.term(*term) for term in terms])
+
+    def partner(self, relation: Mapping[str, Any]) -> str:
+        """Return a partner as a formula, a coordinate each; empty where it is none."""
+        return self.listed(
+            [
+                self.modulo(self.expression(to), self.expression(extent))
+                if extent is not None
+                else self.expression(to)
+                for to, extent in partner(relation)
+            ]
+        )
+
+    def in_words_of(self, model: Mapping[str, Any], formula: str) -> str:
+        """Return a formula with r and n for the only coordinate and extent of a 1-D grid."""
+        if int(model["grid"]["family"]["ndims"]) == 1:
+            formula = self.renamed(formula)
+        return formula
+
+    def renamed(self, formula: str) -> str:
+        """Return a formula with r and n for the coordinate and the extent in dimension 0."""
+        for name, plain in self.names.items():
+            formula = formula.replace(name, plain)
+        return formula
+
+
+class Text(Notation):
+    """One line of text."""
+
+    def shown(self, expr: Any) -> str:
+        return str(expr)
+
+    def expression(self, expr: Expr) -> str:
+        return _text(_frozen(expr))
+
+    def work(self, law: WorkLaw) -> str:
+        return law.text()
+
+    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
+        shape = self.expression(expr)
+        shape = f"({shape})" if " + " in shape or " - " in shape else shape
+        shapes = [shape] * (shape != "1") + [_FACTORS.get(factor, "")] * bool(factor)
+        number = f"{coefficient:.4g}"
+        factors = [number, *shapes] if number != "1" or not shapes else shapes
+        return "*".join(factors).replace("*1/m", "/m")
+
+    def total(self, terms: Sequence[str]) -> str:
+        return " + ".join(terms) or "0"
+
+    def listed(self, parts: Sequence[str]) -> str:
+        return ", ".join(parts)
+
+    def modulo(self, to: str, extent: str) -> str:
+        return f"({to}) mod {extent}"
+
+    def about(self, amount: str) -> str:
+        return f"about {amount}"
+
+    def follows(self, factor: Sequence[int]) -> str:
+        share = Fraction(*factor)
+        return "as posted" if share == 1 else f"as posted x {share}"
+
+    def shared(self, total: str) -> str:
+        return f"{total} in all, shared evenly"
+
+    def times(self, width: int, amount: str) -> str:
+        return f"{width}*({amount})"
+
+    def renamed(self, formula: str) -> str:
+        return re.sub(r"\bp0\b", "n", re.sub(r"\bc0\b", "r", formula))
+
+
+class Latex(Notation):
+    """LaTeX for math mode."""
+
+    names = {"c_{0}": "r", "p_{0}": "n"}
+
+    def shown(self, expr: Any) -> str:
+        return sympy_to_latex(expr)
+
+    def work(self, law: WorkLaw) -> str:
+        return law.latex()
+
+    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
+        part = _latex_number(coefficient)
+        if expr != num(1):
+            part += rf"\,\left({self.expression(expr)}\right)"
+        return part + {"here": r"\,b", "before": r"\,b_{0}", "once": "/m"}.get(factor, "")
+
+    def total(self, terms: Sequence[str]) -> str:
+        return " + ".join(terms) or "0"
+
+    def listed(self, parts: Sequence[str]) -> str:
+        return r",\ ".join(parts)
+
+    def modulo(self, to: str, extent: str) -> str:
+        return rf"({to}) \bmod {extent}"
+
+    def about(self, amount: str) -> str:
+        return rf"\approx {amount}"
+
+    def follows(self, factor: Sequence[int]) -> str:
+        return r"\mathrm{as\ posted}"
+
+    def shared(self, total: str) -> str:
+        return rf"\frac{{1}}{{m}}\,{total}"
+
+    def times(self, width: int, amount: str) -> str:
+        return rf"{width} \cdot ({amount})"
+
+
+class MathML(Notation):
+    """Presentation MathML, without the <math> around it."""
+
+    names = {
+        "<msub><mi>c</mi><mn>0</mn></msub>": "<mi>r</mi>",
+        "<msub><mi>p</mi><mn>0</mn></msub>": "<mi>n</mi>",
+    }
+
+    def shown(self, expr: Any) -> str:
+        return sympy_to_mathml(expr)
+
+    def work(self, law: WorkLaw) -> str:
+        return law.mathml()
+
+    def term(self, coefficient: float, expr: Expr, factor: str) -> str:
+        import sympy
+
+        top, bottom = sympy.fraction(simplified(expr))
+        over = sympy_to_mathml(top)
+        over = markup.fenced(over) if top.is_Add else over
+        names = {"here": "<mi>b</mi>", "before": "<msub><mi>b</mi><mn>0</mn></msub>"}
+        message = [names[factor]] if factor in names else []
+        under = [] if bottom == 1 else [sympy_to_mathml(bottom)]
+        under += ["<mi>m</mi>"] if factor == "once" else []
+        return markup.fraction([markup.number(coefficient), over, *message], under)
+
+    def total(self, terms: Sequence[str]) -> str:
+        return markup.total(terms)
+
+    def listed(self, parts: Sequence[str]) -> str:
+        return markup.listed(parts) if parts else ""
+
+    def modulo(self, to: str, extent: str) -> str:
+        return markup.row(markup.fenced(to), markup.MOD, extent)
+
+    def about(self, amount: str) -> str:
+        return markup.row("<mo>≈</mo>", amount)
+
+    def follows(self, factor: Sequence[int]) -> str:
+        return ""
+
+    def shared(self, total: str) -> str:
+        return markup.row(total, "<mtext> in all, shared evenly</mtext>")
+
+    def times(self, width: int, amount: str) -> str:
+        return markup.row(f"<mn>{width}</mn>", markup.GAP, markup.fenced(amount))
+
+
+TEXT, LATEX, MATHML = Text(), Latex(), MathML()
+_FACTORS = {"here": "b", "before": "b0", "once": "1/m"}
+
+
+@cache
+def _text(frozen: tuple[Any, ...]) -> str:
+    return to_text(_thawed(frozen))
+
+
+def _frozen(expr: Any) -> Any:
+    return tuple(map(_frozen, expr)) if isinstance(expr, list) else expr
+
+
+def _thawed(expr: Any) -> Any:
+    return list(map(_thawed, expr)) if isinstance(expr, tuple) else expr
+
+
+def _latex_number(value: float) -> str:
+    mantissa, _, exponent = f"{value:.4g}".partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+
+
+#: A coordinate, and the extent where it is taken modulo one.
+Coordinate = tuple[Expr, Expr | None]
+
+
+def partner(relation: Mapping[str, Any]) -> list[Coordinate]:
+    """Return a partner as expressions, a coordinate each; none where it is not one."""
+    kind, axis = relation.get("kind"), relation.get("axis")
+    if kind == "shift":
+        line = len(relation["vec"]) == 1
+        steps = enumerate(zip(relation["vec"], relation["wrap"], strict=True))
+        return [_moved(None if line else d, num(by), wrap) for d, (by, wrap) in steps if by]
+    if kind == "opposite":
+        return [_moved(None, ["quot", sym("n"), num(2)], True)]
+    if axis is not None and type(axis) is not int:
+        return []
+    place, extent = _along(axis)
+    if kind == "mirror":
+        return [(add(extent, num(-1), mul(num(-1), place)), None)]
+    by: Expr | None = None
+    if kind == "along":
+        by = num(relation["by"])
+    elif kind == "far":
+        by = mul(num(relation["sign"]), ["quot", extent, num(relation["k"])])
+    elif kind == "stride" and relation.get("base", 2) == 2:
+        by = mul(num(relation["sign"]), ["exp2", sym("s")])
+    return [_moved(axis, by, bool(relation.get("wrap")))] if by is not None else []
+
+
+def _along(axis: int | None) -> tuple[Expr, Expr]:
+    """Return coordinate and extent in a dimension; rank and processes for None."""
+    return (sym("r"), sym("n")) if axis is None else (sym(f"c{axis}"), sym(f"p{axis}"))
+
+
+def _moved(axis: int | None, by: Expr, wrap: bool) -> Coordinate:
+    place, extent = _along(axis)
+    return add(place, by), extent if wrap else None
+
+
+def decimal(expr: list[Any], figures: int = 4) -> Any:
+    """Return an expression in sympy with decimal numbers of ``figures`` for its constants."""
+    import sympy
+
+    values: dict[str, Any] = {}
+
+    def named(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        if part[0] == "num" and (part[2] != 1 or abs(part[1]) >= 1000):
+            name = f"constant{len(values)}"
+            values[name] = sympy.Float(part[1], figures) / part[2]
+            return ["sym", name]
+        return [named(each) for each in part]
+
+    found = to_sympy(named(expr))
+    return found.xreplace(
+        {symbol: values[symbol.name] for symbol in found.free_symbols if symbol.name in values}
+    )
+
+
+def bytes_of(elements: list[Any], width: int) -> list[Any]:
+    """Return elements of ``width`` bytes as an expression in bytes."""
+    if elements[0] == "num":
+        return num(Fraction(elements[1], elements[2]) * width)
+    return mul(num(width), elements)
