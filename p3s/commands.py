@@ -68,15 +68,15 @@ class Commands:
         """
         from p3s.model.grid.admissible import candidates
 
-        known = self._admissible
-        if not known or "next" not in self._model:
+        known, model = self._admissible, self._model
+        if known is None or model is None:
             return True
-        wanted = [int(each.n) for each in self._model.next]
-        return any(n not in known["counts"] and n in candidates(known, n + 1) for n in wanted)
+        wanted = [each.n for each in model.next]
+        return any(n not in known.counts and n in candidates(known, n + 1) for n in wanted)
 
     def traced(self) -> list[int]:
         """Return the counts that the model rests on."""
-        return [int(n) for n in self._model.counts]
+        return list(self._model.counts) if self._model is not None else []
 
     def smaller_input(self, n: int) -> dict[str, Any] | None:
         """Return the smaller workload that :meth:`next` names for ``n``, and ``arguments``.
@@ -88,7 +88,7 @@ class Commands:
         if n not in self._inputs:
             self._inputs[n] = None
             with suppress(P3SError, KeyError):
-                if self.study is not None:
+                if self.study is not None and self._model is not None:
                     found = propose(self._model, n, *measured_range(self.study))
                     self._inputs[n] = {**found, "arguments": arguments(self.study)}
         return self._inputs[n]
@@ -118,15 +118,14 @@ class Commands:
         return None
 
     @cached_property
-    def _admissible(self) -> dict[str, Any] | None:
+    def _admissible(self) -> Admissible | None:
         """What is known of the counts the program takes, later runs included."""
         from p3s.model.grid.admissible import relearn
 
-        known = self._model.admissible
-        if not known or self.study is None:
-            return known
-        cart = bool(self._model.grid.cart)
-        return relearn(known, self.study.complete_counts(), self.study.failed_counts(), cart)
+        if self._model is None or self.study is None:
+            return None
+        ran, failed = self.study.complete_counts(), self.study.failed_counts()
+        return relearn(self._model.admissible, ran, failed, self._model.grid.cart)
 
     @cached_property
     def _inputs(self) -> dict[int, dict[str, Any] | None]:
@@ -184,7 +183,7 @@ def counts_to_add(study: Study, needed: int) -> list[int]:
 
 # ---- tracing ------------------------------------------------------------------------------------
 def tracing(
-    study: Study, model: Model, counts: Sequence[int], repeats: int = 1, work: str = ""
+    study: Study, model: Model | None, counts: Sequence[int], repeats: int = 1, work: str = ""
 ) -> list[str]:
     """Return the command that traces ``counts`` as the study's others were, as words.
 
@@ -207,13 +206,13 @@ def tracing(
     ]
 
 
-def units(study: Study, model: Model, counts: Sequence[int]) -> tuple[list[int], list[str]]:
+def units(study: Study, model: Model | None, counts: Sequence[int]) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
     from p3s.host.cores import cores
 
     runs = [run for run in study.runs() if run.info]
     wanted = sorted(set(counts))
-    if model.work_unit == "instructions":
+    if model is not None and model.work_unit == "instructions":
         untimed = bool(runs) and not study.timed_runs()
         return wanted, ["--work", "instructions", *["--no-times"] * untimed]
     if list(work_of(runs)) == ["wall"]:
@@ -277,16 +276,17 @@ def _options(study: Study, repeats: int) -> list[str]:
     ]
 
 
-def _dims(study: Study, model: Model, counts: Sequence[int]) -> list[str]:
+def _dims(study: Study, model: Model | None, counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
     from p3s.host.placeholders import extents_at, extents_in, shape
 
     words = launcher(study)
-    grids = model.grid.dims
-    given = [(run.np, run.info["dims"]) for run in study.runs() if run.info.get("dims")]
+    grids = model.grid.dims if model is not None else {}
+    given = [(run.np, tuple(run.info["dims"])) for run in study.runs() if run.info.get("dims")]
     if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
         return []  # none is asked for, or in another order than the model has them
-    dims = {each.n: each.dims for each in model.next if each.n in counts}
+    proposed = model.next if model is not None else ()
+    dims = {each.n: each.dims for each in proposed if each.n in counts}
     other = [
         f"{n}={shape(grid)}" for n, grid in dims.items() if tuple(grid) != extents_at(words, n, {})
     ]

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 Number = float | None
 
@@ -76,24 +75,3 @@ def by_target(
         told, runs = predicted.get(n), observed.get(n, ())
         found[n] = None if told is None or not runs else against_least(told, runs)
     return found
-
-
-def work_off(work: Any) -> float | None:
-    """Return by which share the work of a comparison is off; None where it was not compared.
-
-    The mean of the phases' errors, signs left out, weighted by their shares of the work, or the
-    error of the total where that is larger (work of phases that the run does not have).
-    """
-    if not isinstance(work, Mapping):
-        return None
-    pairs = [(entry.get("share"), entry.get("error")) for entry in work.get("each") or ()]
-    known = [
-        (float(share), abs(float(error)))
-        for share, error in pairs
-        if share is not None and error is not None
-    ]
-    total, whole = abs(float(work.get("total_error") or 0.0)), sum(share for share, _ in known)
-    if whole > 0:
-        return max(sum(share * error for share, error in known) / whole, total)
-    mean = work.get("mean_abs_error")
-    return None if mean is None else max(float(mean), total)

@@ -8,8 +8,6 @@ import shlex
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from p3s.model.types import HoldOut, Model
-
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
 #: What stands for a number in a launcher command; shells leave it as it is.
@@ -75,12 +73,11 @@ def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tupl
     return text(one), text(other)
 
 
-def mixed_clocks(data: Model) -> str:
-    """Return a note when work was measured with different clocks (``work_units`` by count)."""
-    units = data.work_units
+def mixed_clocks(units: Mapping[str, str]) -> str:
+    """Return a note when work was measured with different clocks; units: by count."""
     found: dict[str, list[str]] = {}
-    for count, unit in units.items() if isinstance(units, Mapping) else ():
-        found.setdefault(str(unit), []).append(str(count))
+    for count, unit in units.items():
+        found.setdefault(unit, []).append(count)
     if len(found) < 2:
         return ""
     names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
@@ -94,25 +91,17 @@ def mixed_clocks(data: Model) -> str:
     )
 
 
-def not_used(model: Model, back: str = "") -> str:
+def not_used(without: Sequence[int], back: str = "") -> str:
     """Return a note on traced counts that the user has left out of a model, "" when none are.
 
     ``back``: the command that takes them back.
     """
-    without = list(model.without)
     if not without:
         return ""
     them = "it" if len(without) == 1 else "them"
     return f"traced at {processes(without)}, too, but left out of the model" + (
         f"; {back} takes {them} back" if back else ""
     )
-
-
-def left_out(held: HoldOut) -> str:
-    """Return what a hold-out was fitted without: a process count, or a value of a parameter."""
-    n = held.n
-    count = processes(n) if isinstance(n, int) else f"{n} processes"
-    return f"{held.setting} ({count})" if held.setting else count
 
 
 def seconds(value: float | None) -> str:

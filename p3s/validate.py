@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from p3s.model.types import Comparison
     from p3s.predict.measured import Measured
+    from p3s.predict.reasons import Reason
     from p3s.study import Study
 
 #: Why a measured run time and a predicted one cannot be compared.
@@ -23,11 +27,40 @@ WHY_NOT = {
 }
 
 
-def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Validation:
+    """A model beside a run that it was not made from, as in validate/npNNNNNN.json.
+
+    counts, model_crc: of the model; run_time: of the run and of the prediction; reasons: what
+    speaks against the model.
+    """
+
+    counts: tuple[int, ...]
+    model_crc: int
+    compared: Comparison
+    run_time: Mapping[str, Any]
+    reasons: tuple[Reason, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is written."""
+        from p3s.model.compare import VALIDATION
+        from p3s.serialise import to_data
+
+        return {
+            "schema": VALIDATION,
+            "schema_version": 1,
+            "counts": list(self.counts),
+            "model_crc": self.model_crc,
+            **to_data(self.compared),
+            "run_time": dict(self.run_time),
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
+
+
+def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     """Compare the model with the run in ``run_dir`` and write validate/npNNNNNN.json.
 
-    Returns {true, predicted, equal} of messages and collectives, weights, work errors, what the
-    model leaves out, and run times; every event of the run counts in every number.
+    Every event of the run counts in every number.
     """
     from p3s.artefacts import crc_of
     from p3s.characterize.intact import join_files
@@ -60,16 +93,15 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
             f"run `p3s validate -n {n}` again"
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    result = {
-        "schema": "p3s.validation",
-        "schema_version": 1,
-        "counts": model.counts,
-        "model_crc": crc_of(study.model_path),
-        **compare(model, table),
-    }
-    result["run_time"] = run_time(study, Path(run_dir), n)
-    result["reasons"] = [reason.to_json() for reason in of_validation(result, Commands(study))]
-    write_json(study.validate_path(n), result)
+    compared = compare(model, table)
+    result = Validation(
+        model.counts,
+        crc_of(study.model_path),
+        compared,
+        run_time(study, Path(run_dir), n),
+        tuple(of_validation(compared, Commands(study))),
+    )
+    write_json(study.validate_path(n), result.to_json())
     return result
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.characterize.tables import PointTable
-from p3s.model.types import Model
 from p3s.text import plural, processes
 from p3s.trace.ops import kind_of
 
@@ -53,21 +52,10 @@ def sentence(row: Mapping[str, Any]) -> str:
     )
 
 
-def sentences(holder: Model) -> list[str]:
-    """Return the lines of a signature, model or scaled trace; none for a damaged entry.
-
-    One of an earlier version says how many events there were, but not their share.
-    """
-    rows = holder.not_modelled
-    if not isinstance(rows, list):
-        ops = holder.unmodelled_ops
-        return [
-            f"seen, not modelled: {op} {plural(number, 'event')} in the traced runs"
-            for op, number in (sorted(ops.items()) if isinstance(ops, dict) else ())
-            if isinstance(number, int)
-        ]
+def sentences(rows: Any) -> list[str]:
+    """Return the lines of ``not_modelled`` of a file; none for a damaged entry."""
     out = []
-    for row in rows:
+    for row in rows if isinstance(rows, list) else ():
         try:
             out.append(sentence(row))
         except (KeyError, TypeError, ValueError):

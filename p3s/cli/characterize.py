@@ -212,7 +212,7 @@ def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
     from p3s.characterize.unmodelled import sentences
 
     largest = max(rows, key=lambda row: int(row["np"]))
-    return [one_line(line) for line in sentences(largest)]
+    return [one_line(line) for line in sentences(largest.get("not_modelled"))]
 
 
 def _tracing(rows: list[dict[str, Any]]) -> list[str]:

@@ -29,6 +29,7 @@ def explain(
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.report.explain import chosen, render
+    from p3s.serialise import to_data
     from p3s.study import Study
     from p3s.trace.sites import resolve_sites
 
@@ -42,12 +43,12 @@ def explain(
         emit_json(
             {
                 **header("explain"),
-                "phase": model.phases[phase],
-                "grid": model.grid,
+                "phase": to_data(model.phases[phase]),
+                "grid": to_data(model.grid),
                 "calls": [
                     {
                         "call": i,
-                        **model.items[i],
+                        **to_data(model.items[i]),
                         "place": [
                             str(places[f])
                             for f in model.sites.get(model.items[i].site, [])

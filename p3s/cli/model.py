@@ -117,7 +117,7 @@ def model(
         ensure_model(study, bar, holdout=holdout, again=not compute)
     fitted = read(study.model_path)
     if json_ and not compute:
-        emit_json(fitted)
+        emit_json(as_file(fitted))
     elif scic:
         from p3s.report import scic as instructions
 

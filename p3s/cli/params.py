@@ -388,8 +388,8 @@ def _say_origin(at: Study, name: str) -> None:
     text = f"{name}: derived from {', '.join(derived.settings)}, {quoted(at.root)}"
     if derived.outside > 1:
         text += f"; {derived.outside:.3g} times outside the traced values"
-    if told.get("left_out"):
-        text += f"; without {', '.join(told['left_out'])}, whose structure is another"
+    if derived.left_out:
+        text += f"; without {', '.join(derived.left_out)}, whose structure is another"
     say(text)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -26,9 +27,12 @@ from p3s.cli.grid import DIMS
 from p3s.cli.runs import program_of, trace_once
 from p3s.commands import elsewhere
 from p3s.errors import UsageError
-from p3s.scores import work_off
+from p3s.model.types import Comparison, OrderAgreement
 from p3s.study import Study
 from p3s.text import plural, processes, table
+
+if TYPE_CHECKING:
+    from p3s.validate import Validation
 
 __all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
 
@@ -63,7 +67,6 @@ def validate(
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.pipeline.stages import ensure_model
-    from p3s.predict.reasons import reasons_in
 
     wanted = parse_counts(count)
     if len(wanted) != 1:
@@ -89,15 +92,14 @@ def validate(
 
         result = compare(study.root, run_dir, n)
     if json_:
-        emit_json(result)
+        emit_json(result.to_json())
     else:
-        out(_table(result))
-        if "run_time" in result:
-            out("\n".join(_run_time(result, study)))
-    same = is_exact(result)
+        out(_table(result.compared))
+        out("\n".join(_run_time(result, study)))
+    same = result.compared.all_equal
     if not same:
         say(f"np={n}: the run and the model differ; the table says where")
-    return say_reasons(reasons_in(result), "model") or (0 if same else 3)
+    return say_reasons(result.reasons, "model") or (0 if same else 3)
 
 
 def _command(study: Study, given: list[str], force: bool) -> list[str]:
@@ -134,91 +136,54 @@ def _trace(
     bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")
 
 
-def is_exact(result: dict[str, Any]) -> bool:
-    """Tell whether every triple, collective, weight and rank's order of a validation is equal."""
-    order = result.get("order")
-    if order and order["equal"] != order["ranks"]:
-        return False
-    pairs = (result["p2p_triples"], result["collectives"])
-    same = all(pair["true"] == pair["predicted"] == pair["equal"] for pair in pairs)
-    weights = result["weights"]
-    return same and weights["phases"] == weights["exact"]
-
-
 def _share(part: float, whole: float) -> str:
     return "-" if not whole else f"{100.0 * part / whole:.2f} %"
 
 
-def _table(result: dict[str, Any]) -> str:
+def _table(found: Comparison) -> str:
     rows = []
-    for name, key in (("messages", "p2p_triples"), ("collectives", "collectives")):
-        pair = result[key]
-        rows.append(
-            [
-                name,
-                f"{pair['true']:,}",
-                f"{pair['predicted']:,}",
-                f"{pair['equal']:,}",
-                _share(pair["equal"], max(pair["true"], pair["predicted"])),
-            ]
-        )
-    weights = result["weights"]
-    rows.append(
+    for name, pair in (("messages", found.p2p_triples), ("collectives", found.collectives)):
+        share = _share(pair.equal, max(pair.true, pair.predicted))
+        rows.append([name, f"{pair.true:,}", f"{pair.predicted:,}", f"{pair.equal:,}", share])
+    for name, whole, equal in (
+        ("phase weights", found.weights.phases, found.weights.exact),
+        *([("order of ranks", found.order.ranks, found.order.equal)] if found.order else []),
+    ):
+        rows.append([name, f"{whole:,}", "", f"{equal:,}", _share(equal, whole)])
+    work, missing = found.work, found.unmodelled
+    return "\n".join(
         [
-            "phase weights",
-            f"{weights['phases']:,}",
-            "",
-            f"{weights['exact']:,}",
-            _share(weights["exact"], weights["phases"]),
+            table(rows, ["compared", "in the run", "predicted", "equal", "share"]),
+            *_order(found.order),
+            f"work: off by {100 * work.off:.1f} %, mean error of the phases "
+            f"{100 * work.mean_abs_error:.1f} %, median {100 * work.median_abs_error:.1f} %, "
+            f"largest {100 * work.max_abs_error:.1f} %",
+            f"left out by the model: {plural(missing.events, 'event')}, "
+            f"{100 * missing.share_of_time:.2f} % of the time",
         ]
     )
-    order = result.get("order")
-    if order:
-        rows.append(
-            [
-                "order of ranks",
-                f"{order['ranks']:,}",
-                "",
-                f"{order['equal']:,}",
-                _share(order["equal"], order["ranks"]),
-            ]
-        )
-    text = [table(rows, ["compared", "in the run", "predicted", "equal", "share"])]
-    if order and order["first"]:
-        first = order["first"]
-        text.append(
-            f"order: rank {first['rank']}, event {first['position']}: "
-            f"{first['expected'] or 'no more'} in the run, {first['found'] or 'no more'} predicted"
+
+
+def _order(order: OrderAgreement | None) -> Iterator[str]:
+    """Return where the order of a rank first differs."""
+    if order is None:
+        yield "order: not compared, the run has too many events or the model no order"
+    elif order.first is not None:
+        first = order.first
+        yield (
+            f"order: rank {first.rank}, event {first.position}: "
+            f"{first.expected or 'no more'} in the run, {first.found or 'no more'} predicted"
             + "; operations and partners are in order on "
-            f"{plural(order['equal_but_bytes'], 'rank')}"
-            * (order["equal_but_bytes"] > order["equal"])
+            f"{plural(order.equal_but_bytes, 'rank')}" * (order.equal_but_bytes > order.equal)
         )
-    elif not order:
-        text.append("order: not compared, the run has too many events or the model no order")
-    work = result.get("work") or {}
-    if work.get("mean_abs_error") is not None:
-        median = work.get("median_abs_error")  # validations of before have none
-        text.append(
-            f"work: off by {100 * (work_off(work) or 0.0):.1f} %, mean error of the phases "
-            f"{100 * work['mean_abs_error']:.1f} %, "
-            + ("" if median is None else f"median {100 * median:.1f} %, ")
-            + f"largest {100 * work['max_abs_error']:.1f} %"
-        )
-    missing = result.get("unmodelled") or {}
-    if missing:
-        text.append(
-            f"left out by the model: {plural(missing.get('events', 0), 'event')}, "
-            f"{100 * (missing.get('share_of_time') or 0):.2f} % of the time"
-        )
-    return "\n".join(text)
 
 
-def _run_time(result: dict[str, Any], study: Study) -> list[str]:
+def _run_time(result: Validation, study: Study) -> list[str]:
     """Return how the run's time and its computation compare with what was predicted."""
     from p3s.text import factor, interval, seconds
     from p3s.validate import WHY_NOT
 
-    found, n = result["run_time"], result["n"]
+    found, n = result.run_time, result.compared.n
     predicted, measured = found["predicted_s"], found["measured_s"]
     parts = []
     if predicted is not None:

@@ -79,7 +79,7 @@ class Costs:
 
     def weights(self, grid: Any) -> np.ndarray:
         """Return the iterations of every phase at the grid's count, at least 1."""
-        return np.array([max(float(phase_weight(p, grid)), 1.0) for p in self.model["phases"]])
+        return np.array([max(float(phase_weight(p, grid)), 1.0) for p in self.model.phases])
 
     def of(self, grid: Any, found: RankWork) -> Timed:
         """Return the time of the computation in ``found`` (of ``rank_work``, with half widths).
@@ -90,14 +90,17 @@ class Costs:
         with the first doubling, all of it with the second. Shared work (p3s.costs.shared) has no
         error of its own.
         """
-        phase = np.array([p.phase for p in found.places], dtype=np.int64)
-        runs = in_the_run([tuple(p.place) for p in found.places])
+        phase = found.phases
+        runs = in_the_run([p.place for p in found.places])
         weight = self.weights(grid)
         x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
         for k, phase_ in self.phases.items():
             if phase_.get("x_times_n") and k < len(x):  # where work is time
                 x[k] = np.where(x[k] > 0, phase_["x_times_n"] / grid.n, 0.0)
-        law = np.array([self.law_of(p.phase, p.place) for p in found.places], dtype=np.int64)
+        law = np.array(
+            [self.law_of(k, p.place) for k, p in zip(phase.tolist(), found.places, strict=True)],
+            dtype=np.int64,
+        )
         shape = found.work.shape
         cost, low, high, outside = np.zeros((4, *shape))
         rest = np.zeros(x.shape)
@@ -112,10 +115,10 @@ class Costs:
             rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
         # in ns: of no work at all an error may be known, but none relative to it
         work_ns = found.half_width * cost
-        if self.model["work_unit"] in TIME_UNITS:
+        if self.model.work_unit in TIME_UNITS:
             work_ns = work_ns * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
         if self.shared:
-            factor, shared = self._shared(grid.n, [tuple(p.place) for p in found.places])
+            factor, shared = self._shared(grid.n, [p.place for p in found.places])
             cost = cost * factor[:, None]
             work_ns = np.where(shared[:, None], 0.0, work_ns)
         ns = found.work * cost

@@ -11,12 +11,12 @@ import numpy as np
 from p3s.characterize.times import Times
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.tripcounts import as_traced
+from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
 from p3s.model.work.workload import rank_work
 from p3s.small_runs.points import Point
 from p3s.trace.ops import INIT_OPS
 
-Model = Mapping[str, Any]
 Place = tuple[str, str]
 
 #: Units of work that are times already: the law of work is corrected by a factor around 1.
@@ -68,11 +68,7 @@ def sum_phases(values: np.ndarray, phase: np.ndarray, phases: int) -> np.ndarray
 
 def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
     """Return the places of a model and the phase of each, in the order of ``rank_work``."""
-    places = [
-        ((str(p["place"][0]), str(p["place"][1])), phase["phase"])
-        for phase in model["phases"]
-        for p in phase["work"]["places"]
-    ]
+    places = [(p.place, phase.phase) for phase in model.phases for p in phase.work.places]
     return [p for p, _ in places], np.array([k for _, k in places], dtype=np.int64)
 
 
@@ -80,8 +76,8 @@ def weights_at(model: Model, n: int, grid: Any) -> np.ndarray:
     """Return the iterations of every phase in a run at ``n``: those traced there, else by the
     law."""
     out = []
-    for phase in model["phases"]:
-        traced = {int(m): float(w) for m, w in phase["weight_points"]}
+    for phase in model.phases:
+        traced = dict(phase.weight_points)
         out.append(max(traced.get(n) or float(phase_weight(phase, grid)), 1.0))
     return np.array(out)
 
@@ -230,7 +226,7 @@ def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
     of which the model says no work at any of the counts.
     """
     places, phase = places_of(model)
-    scale = np.zeros(len(model["phases"]))
+    scale = np.zeros(len(model.phases))
     for n in sorted(counts):
         said, grid = modelled_work(model, n)
         weight = weights_at(model, n, grid)

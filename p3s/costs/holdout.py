@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from p3s.costs.gather import TIME_UNITS, Measured
 from p3s.costs.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
 from p3s.costs.phases import NO_WORK, NOT_LEFT, share_of
 from p3s.model.judge import phase_key
-from p3s.model.types import Model
+from p3s.model.types import HoldOut, Model, WorkErrors
 from p3s.small_runs.points import Point
 
 #: Phases below this share of the time are left out of the errors.
@@ -35,15 +35,15 @@ def hold_out(
     or no phase has SHARE of the time.
     """
     held = model.holdout
-    if len(found) < 3 or not isinstance(held, Mapping) or not held.get("possible", True):
+    if len(found) < 3 or held is None or held.comparison is None:
         return None
     last = max(found, key=lambda m: m.n)
-    if held.get("n") != last.n:
+    if held.n != last.n:
         return None
     points = gathered([m for m in found if m.n != last.n], far)[0]
     phases = len(last.weight)
     laws = fit_laws(points, small, phases, unit)
-    ratio = _ratios(held, model)
+    ratio = _ratios(held, held.comparison.work, model)
     if unit in TIME_UNITS:  # the work of the model was fitted: back to what was measured
         said = last.per_phase(last.work).sum(axis=1)
         least = last.per_phase(last.least).sum(axis=1)
@@ -100,19 +100,12 @@ def _of_phase(
     return {**out, "predicted_ns": told, "error": (told - measured) / measured}
 
 
-def _ratios(held: Mapping[str, Any], model: Model) -> np.ndarray:
+def _ratios(held: HoldOut, work: WorkErrors, model: Model) -> np.ndarray:
     """Return predicted over measured work of each phase in the hold-out of the model.
 
     Phases are numbered anew in every fit: they are known by their calls.
     """
-    work = held.get("work", {})
-    errors = {
-        entry["phase"]: float(entry["error"])
-        for entry in work.get("each", ())
-        if entry["phase"] is not None
-    }
-    seen = {tuple(key): k for k, key in enumerate(held.get("phases_seen", ()))}
-    total = float(work.get("total_error", 0.0))
-    return np.array(
-        [1.0 + errors.get(seen.get(tuple(phase_key(p, model.items))), total) for p in model.phases]
-    )
+    errors = {entry.phase: entry.error for entry in work.each if entry.phase is not None}
+    seen = {key: k for k, key in enumerate(held.phases_seen)}
+    keys = [seen.get(phase_key(p, model.items), -1) for p in model.phases]
+    return np.array([1.0 + errors.get(key, work.total_error) for key in keys])

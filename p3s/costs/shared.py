@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from p3s.costs.gather import Measured, Place, in_the_run, modelled_work, places_of, weights_at
 from p3s.model.evaluate import Evaluator
+from p3s.model.types import Model
 from p3s.model.work.workload import rank_work
 from p3s.small_runs.points import Point
 
-Model = Mapping[str, Any]
 #: Powers of n between the smallest and the largest traced count that are 1/n with a cost that falls
 #: or with some overhead; largest coefficient of variation of ranks that are alike, and largest
 #: difference between their calls per turn.
@@ -31,7 +30,7 @@ def shared_work(model: Model) -> dict[Place, float]:
     """Return the places whose work is shared out among all ranks alike, and n times the mean work
     of a rank per iteration there, in ns, at the smallest traced count.
     """
-    first, last = min(model["counts"]), max(model["counts"])
+    first, last = min(model.counts), max(model.counts)
     places, phase = places_of(model)
     mean, alike = [], []
     for n in (first, last):
@@ -121,7 +120,7 @@ def share_points(
 
 def factors_at(model: Model, shared: Mapping[Place, float], n: int) -> np.ndarray:
     """Return :func:`factors` at any count, from the mean of some ranks evenly over all."""
-    evaluator = Evaluator(dict(model), n)
+    evaluator = Evaluator(model, n)
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     rows = evaluator.rows(some)
     found = rank_work(

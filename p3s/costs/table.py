@@ -10,10 +10,10 @@ import numpy as np
 
 from p3s.costs.apply import Costs, PhaseSums, power
 from p3s.model.evaluate import Evaluator
+from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes
 from p3s.model.work.workload import rank_work
 
-Model = Mapping[str, Any]
 #: Ranks evaluated at a time.
 _RANKS = 1024
 
@@ -56,7 +56,7 @@ def compute_table(
     costs = Costs(compute, model)
     rows = [row for phase in compute["phases"] for row in _measured(phase)]
     asked = sorted(set(counts))
-    for n in asked or next_sizes(model["counts"]):
+    for n in asked or next_sizes(model.counts):
         try:
             rows += _predicted(costs, n)
         except P3SError:
@@ -93,7 +93,7 @@ def _measured(phase: Mapping[str, Any]) -> list[Row]:
 
 def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
     """Return the sums over all ranks at ``n`` processes, and the process grid."""
-    evaluator = Evaluator(dict(costs.model), n)
+    evaluator = Evaluator(costs.model, n)
     sums = PhaseSums(costs)
     for first in range(0, n, _RANKS):
         rows = evaluator.rows(np.arange(first, min(first + _RANKS, n)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
 from p3s.model.order.patterns import check as check_patterns
-from p3s.model.types import Model, Phase, Rival, Slot
+from p3s.model.types import Item, LoopRule, Model, OrderedItem, Phase, Rival, Slot
 
 
 def check(model: Model) -> None:
@@ -19,26 +19,32 @@ def check(model: Model) -> None:
         if phase.phase != k:
             raise ValueError("phases are out of order")
         _in_range(phase.items, len(model.items), "an item of a phase")
-    loops = model.order.loops if model.order is not None else ()
-    known = {loop.loop for loop in loops}
     for item in model.items:
         _in_range([item.phase], len(model.phases), "the phase of an item")
         _in_range([] if item.stages_of is None else [item.stages_of], len(model.items), "a family")
-        if not known.issuperset(item.loops or ()):
-            raise ValueError("an item is in a loop that is not there")
         for slot in item.slots:
             _in_range(slot.count.follows or (), len(model.items), "an item that is followed")
-            for rule in slot.when or ():
-                check_patterns(rule.when or ())
+    check_loops(model.order.loops if model.order is not None else (), model.items)
+    for item in model.items:
+        check_exprs(expr for slot in item.slots for expr in _of_slot(slot))
+    check_exprs(expr for phase in model.phases for expr in _of_phase(phase))
+
+
+def check_loops(loops: Sequence[LoopRule], items: Sequence[Item | OrderedItem]) -> None:
+    """Raise ValueError for loops that are around themselves, or not there, or without a form."""
+    known = {loop.loop for loop in loops}
     for loop in loops:
         if loop.parent not in known | {0} or loop.parent >= loop.loop:
             raise ValueError("a loop is around itself")
         for trips in loop.trips:
             check_patterns(trips.when or ())
             check_exprs([trips.law.expr if trips.law else None])
-    for item in model.items:
-        check_exprs(expr for slot in item.slots for expr in _of_slot(slot))
-    check_exprs(expr for phase in model.phases for expr in _of_phase(phase))
+    for item in items:
+        if loops and not known.issuperset(item.loops or ()):
+            raise ValueError("an item is in a loop that is not there")
+        for slot in item.slots:
+            for rule in slot.when or ():
+                check_patterns(rule.when or ())
 
 
 def check_exprs(exprs: Iterable[Expr | None]) -> None:

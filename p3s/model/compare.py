@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from p3s.artefacts import read_json
 from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
+from p3s.errors import P3SError
 from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
@@ -28,9 +32,12 @@ from p3s.model.types import (
 )
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
+from p3s.serialise import from_data
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
+#: Schema of the files in validate/.
+VALIDATION = "p3s.validation"
 
 
 def _summed(columns: Sequence[np.ndarray], amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,6 +163,20 @@ def compare(model: Model, t: PointTable) -> Comparison:
             sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])})
         ),
     )
+
+
+def read_comparison(path: Path) -> tuple[int, Comparison]:
+    """Return what a file of validate/ holds: the checksum of its model, and the comparison.
+
+    Raises P3SError for one that is damaged.
+    """
+    data = read_json(path, VALIDATION)
+    own = {f.name for f in fields(Comparison)}
+    try:
+        found = from_data(Comparison, {k: v for k, v in data.items() if k in own})
+        return int(data["model_crc"]), found
+    except (P3SError, KeyError, TypeError, ValueError) as err:
+        raise P3SError(f"{path}: damaged ({err}); run `p3s validate` again") from err
 
 
 def _work_errors(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) -> WorkErrors:

@@ -118,7 +118,7 @@ def fit_model(
         phases=tuple(phases),
         work_unit=work_unit,
         work_units={str(t.np): t.work_unit for t in tables},
-        tracing={str(t.np): from_data(Tracing, t.tracing) for t in tables},
+        tracing={str(t.np): _tracing(t) for t in tables},
         sites={k: tuple(v) for t in tables for k, v in t.sites.items()},
         unmodelled_ops=unmodelled,
         not_modelled=tuple(from_data(NotModelled, row) for row in unmodelled_calls(tables)),
@@ -137,6 +137,15 @@ def fit_model(
     model = _with_order(model, tables, tree, choice)
     model = follow_counts(model)
     return replace(model, items=judged_items(model, tables))
+
+
+def _tracing(t: PointTable) -> Tracing:
+    cost = t.tracing
+    return Tracing(
+        int(cost.get("calls", 0)),
+        int(cost.get("tracer_ns", 0)),
+        float(cost.get("largest_share", 0)),
+    )
 
 
 def _grid_rule(

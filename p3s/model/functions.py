@@ -6,30 +6,25 @@ and the functions here evaluate them, as for the scaled trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.laws.worklaws import WorkLaw
 from p3s.model.evaluate import Evaluator, model_grid
 from p3s.model.tree import phase_weight
+from p3s.model.types import Item, Model
+from p3s.model.types import Phase as TypedPhase
+from p3s.serialise import from_data
 from p3s.text import visible
 
 #: Version of the data that :func:`phases` reads.
-VERSION = 1
+VERSION = 2
 #: Process counts whose grids, and ranks whose rows, are kept.
 _KEPT_COUNTS, _KEPT_RANKS = 16, 4096
-#: What evaluation reads, and the words and measurements of model.json that it does not need.
-_GRID = ("family", "cart", "stated")
-_ITEM = ("op", "site", "kind", "tag_value", "phase", "order", "loop_start", "stages_of")
-_SLOT = ("relation", "place", "guard", "root", "count", "turns", "elements", "elem_bytes", "work")
-_PHASE = ("phase", "parent", "name", "weight")
-_WORK = ("place", "from", "cases", "items", "rows", "calls_at", "size")
-_FITTED = frozenset({"free", "even", "rivals", "open", "others", "band", "refused"})
 
 
 class Row(NamedTuple):
@@ -92,15 +87,8 @@ class Phase:
         return [row.bytes for row in self.rows(rank, n) if row.kind == "send"]
 
 
-def phases(
-    version: int,
-    counts: Sequence[int],
-    grid: Mapping[str, Any],
-    laws: Sequence[Mapping[str, Any]],
-    calls: Sequence[Mapping[str, Any]],
-    segments: Sequence[Mapping[str, Any]],
-) -> dict[int, Phase]:
-    """Return the phases of a model by number, made of the parts of a :class:`Data`.
+def phases(version: int, model: Mapping[str, Any]) -> dict[int, Phase]:
+    """Return the phases of a model by number; model: as :func:`bare` has it, as plain data.
 
     Raises P3SError for data of another version.
     """
@@ -109,91 +97,85 @@ def phases(
             f"equations of version {version}, but this p3s reads version {VERSION}; "
             "write them again with p3s model --python"
         )
-    equations = _Equations(counts, Data(grid, laws, calls, segments))
+    equations = _Equations(from_data(Model, model))
     return {
-        law["phase"]: Phase(
-            law["phase"], law["name"], law["parent"], law["weight_verdict"], equations
-        )
-        for law in laws
+        phase.phase: Phase(phase.phase, phase.name, phase.parent, phase.weight_verdict, equations)
+        for phase in equations.model.phases
     }
 
 
-@dataclass(frozen=True)
-class Data:
-    """What evaluation needs of a model.
-
-    grid: rule of the process grid; laws: one per phase; calls: one per item, its rules; segments:
-    the work before the calls of one place, one entry per place.
-    """
-
-    grid: Mapping[str, Any]
-    laws: Sequence[Mapping[str, Any]]
-    calls: Sequence[Mapping[str, Any]]
-    segments: Sequence[Mapping[str, Any]]
-
-
-def data_of(model: Mapping[str, Any]) -> Data:
-    """Return what evaluation needs of a model, no more."""
-    return Data(
-        _kept(model["grid"], _GRID),
-        [
-            {
-                **_kept(phase, _PHASE),
-                "name": visible(str(phase["name"])),
-                "weight_verdict": visible(str(phase.get("weight_verdict", ""))),
-                "work": _bare(phase["work"]["law"]),
-            }
-            for phase in model["phases"]
-        ],
-        [
-            {**_kept(item, _ITEM), "slots": [_kept(slot, _SLOT) for slot in item["slots"]]}
-            for item in model["items"]
-        ],
-        [
-            {
-                "phase": phase["phase"],
-                **_kept(place, _WORK),
-                "segments": [{"terms": segment["terms"]} for segment in place["segments"]],
-            }
-            for phase in model["phases"]
-            for place in phase["work"]["places"]
-        ],
+def bare(model: Model) -> Model:
+    """Return a model without what its equations were fitted to and measured by."""
+    return replace(
+        model,
+        items=tuple(_bare_item(item) for item in model.items),
+        phases=tuple(_bare_phase(phase) for phase in model.phases),
+        tracing={},
+        sites={},
+        unmodelled_ops={},
+        not_modelled=(),
+        first_seen={},
+        growth=replace(model.growth, steps=()),
+        order=None,
+        holdout=None,
+        shares={},
+        next=(),
     )
 
 
-def _kept(part: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: _bare(part[name]) for name in names if name in part}
+def _bare_item(item: Item) -> Item:
+    slots = tuple(
+        replace(
+            slot,
+            count=replace(slot.count, rivals=None),
+            elements=replace(slot.elements, rivals=None, means=None),
+            work=replace(slot.work, band=()),
+            work_points=(),
+            why=(),
+            when=None,
+        )
+        for slot in item.slots
+    )
+    return replace(
+        item,
+        slots=slots,
+        notes=(),
+        why=(),
+        loops=None,
+        at=None,
+        met_holdout=None,
+        holdout=None,
+        share=None,
+        measured=None,
+    )
 
 
-def _bare(law: Any) -> Any:
-    """Return a law without what it was fitted to."""
-    if not isinstance(law, Mapping) or not law.keys() & {"expr", "terms", "total", "stat"}:
-        return law
-    dropped = _FITTED if "rel_half_width" in law else _FITTED | {"points"}
-    return {key: _bare(value) for key, value in law.items() if key not in dropped}
+def _bare_phase(phase: TypedPhase) -> TypedPhase:
+    places = tuple(
+        replace(place, segments=tuple(replace(s, rivals=(), error=0.0) for s in place.segments))
+        for place in phase.work.places
+    )
+    law = replace(phase.work.law, band=())
+    work = replace(phase.work, law=law, points=(), measured={}, places=places)
+    weight = replace(phase.weight, rivals=None)
+    return replace(
+        phase, name=visible(phase.name), weight=weight, weight_points=(), trips=None, work=work
+    )
 
 
 class _Equations:
     """A model evaluated one rank at a time; what was asked for before is kept."""
 
-    def __init__(self, counts: Sequence[int], data: Data) -> None:
-        self.laws = {law["phase"]: law for law in data.laws}
-        self.model: dict[str, Any] = {
-            "counts": counts,
-            "grid": data.grid,
-            "phases": [
-                {**law, "work": {"places": _places(data, k)}} for k, law in self.laws.items()
-            ],
-            "items": data.calls,
-        }
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self._at = lru_cache(_KEPT_COUNTS)(self._evaluator)
         self.rows = lru_cache(_KEPT_RANKS)(self._rows)
 
     def weight(self, phase: int, n: int) -> int:
-        return phase_weight(self.laws[phase], self._at(n).grid)
+        return phase_weight(self.model.phases[phase], self._at(n).grid)
 
     def work(self, phase: int, n: int) -> float:
-        return float(WorkLaw.from_json(self.laws[phase]["work"]).value(n))
+        return float(self.model.phases[phase].work.law.value(n))
 
     def _evaluator(self, n: int) -> Evaluator:
         try:
@@ -210,24 +192,20 @@ class _Equations:
         found = evaluator.rows(np.array([rank]))
         rows: dict[int, list[Row]] = {}
         for k in range(len(found.rank)):
-            item = self.model["items"][found.item[k]]
+            item = self.model.items[found.item[k]]
             row = Row(
                 int(found.item[k]),
                 int(found.slot[k]),
-                item["op"],
-                item["kind"],
+                item.op,
+                item.kind,
                 int(found.stage[k]),
                 int(found.turn[k]),
                 int(found.peer[k]),
                 int(found.nbytes[k]),
                 int(found.repeat[k]),
                 int(found.root[k]),
-                item["tag_value"],
+                item.tag_value,
                 float(found.work[k]),
             )
             rows.setdefault(int(found.phase[k]), []).append(row)
         return rows
-
-
-def _places(data: Data, phase: int) -> list[Mapping[str, Any]]:
-    return [place for place in data.segments if place["phase"] == phase]

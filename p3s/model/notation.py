@@ -16,9 +16,11 @@ from p3s.laws import markup
 from p3s.laws.expr import Expr, add, mul, num, sym
 from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
 from p3s.laws.worklaws import WorkLaw
+from p3s.model.amount import Amount
+from p3s.model.types import CountLaw, Item, Model, SizeLaw, Slot
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
-Law = Mapping[str, Any]
+Law = CountLaw | SizeLaw
 #: Work of a segment: coefficient, expression, what it is multiplied by besides: "here" (b, bytes of
 #: the message), "before" (b0, of the one before it), "once" (1/m, m: how many such segments a rank
 #: runs through) or nothing.
@@ -66,10 +68,6 @@ class Notation(ABC):
     def shared(self, total: str) -> str:
         """Return the share of a rank in a total."""
 
-    @abstractmethod
-    def times(self, width: int, amount: str) -> str:
-        """Return an amount of elements of ``width`` bytes."""
-
     # ---- what a model is made of
     def expression(self, expr: Expr) -> str:
         """Return an expression, simplified."""
@@ -77,30 +75,28 @@ class Notation(ABC):
 
     def law(self, law: Law) -> str:
         """Return a count or size law; empty for one that has no formula."""
-        if "expr" in law:
-            return self.expression(law["expr"])
-        if "total" in law:
-            return self.shared(self.expression(law["total"]))
-        if "follows" in law:
-            return self.follows(law["factor"])
-        return self.about(self.amount(law["stat"]))
+        if law.expr is not None:
+            return self.expression(law.expr)
+        if isinstance(law, CountLaw) and law.total is not None:
+            return self.shared(self.expression(law.total))
+        if isinstance(law, CountLaw) and law.follows is not None:
+            return self.follows(law.factor or (1, 1))
+        return self.about(self.amount(law.stat)) if law.stat is not None else ""
 
-    def amount(self, stat: Law) -> str:
+    def amount(self, stat: Amount | WorkLaw) -> str:
         """Return a statistical amount."""
-        if "expr" in stat:
-            return self.shown(decimal(stat["expr"]))
-        return self.work(WorkLaw.from_json(dict(stat)))
+        return self.work(stat) if isinstance(stat, WorkLaw) else self.shown(decimal(stat.expr))
 
-    def volume(self, item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+    def volume(self, item: Item, slot: Slot) -> str:
         """Return the bytes of one call; empty for calls that move nothing."""
-        if item["kind"] not in (SEND, RECV, COLLECTIVE):
+        if item.kind not in (SEND, RECV, COLLECTIVE):
             return ""
-        law, width = slot["elements"], int(slot["elem_bytes"])
-        if "expr" in law:
-            return self.expression(bytes_of(law["expr"], width))
-        if "expr" in law.get("stat", {}):
-            return self.about(self.amount({"expr": bytes_of(law["stat"]["expr"], width)}))
-        return self.law(law) if width == 1 else self.times(width, self.law(law))
+        law, width = slot.elements, slot.elem_bytes
+        if law.expr is not None:
+            return self.expression(bytes_of(law.expr, width))
+        if law.stat is not None:
+            return self.about(self.shown(decimal(bytes_of(law.stat.expr, width))))
+        return ""
 
     def work_of(self, law: WorkLaw | Terms) -> str:
         """Return the work before a call: a law of n, or the terms of a segment."""
@@ -121,9 +117,9 @@ class Notation(ABC):
             ]
         )
 
-    def in_words_of(self, model: Mapping[str, Any], formula: str) -> str:
+    def in_words_of(self, model: Model, formula: str) -> str:
         """Return a formula with r and n for the only coordinate and extent of a 1-D grid."""
-        if int(model["grid"]["family"]["ndims"]) == 1:
+        if model.grid.family.ndims == 1:
             formula = self.renamed(formula)
         return formula
 
@@ -173,9 +169,6 @@ class Text(Notation):
     def shared(self, total: str) -> str:
         return f"{total} in all, shared evenly"
 
-    def times(self, width: int, amount: str) -> str:
-        return f"{width}*({amount})"
-
     def renamed(self, formula: str) -> str:
         return re.sub(r"\bp0\b", "n", re.sub(r"\bc0\b", "r", formula))
 
@@ -214,9 +207,6 @@ class Latex(Notation):
 
     def shared(self, total: str) -> str:
         return rf"\frac{{1}}{{m}}\,{total}"
-
-    def times(self, width: int, amount: str) -> str:
-        return rf"{width} \cdot ({amount})"
 
 
 class MathML(Notation):
@@ -262,9 +252,6 @@ class MathML(Notation):
 
     def shared(self, total: str) -> str:
         return markup.row(total, "<mtext> in all, shared evenly</mtext>")
-
-    def times(self, width: int, amount: str) -> str:
-        return markup.row(f"<mn>{width}</mn>", markup.GAP, markup.fenced(amount))
 
 
 TEXT, LATEX, MATHML = Text(), Latex(), MathML()

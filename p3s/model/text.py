@@ -12,40 +12,38 @@ from typing import Any
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, symbols_of
 from p3s.model.grid import guards
-from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.stated import Statement
-from p3s.model.notation import TEXT
+from p3s.model.notation import TEXT, Terms
 from p3s.model.partners import places, relations
-from p3s.scores import work_off
+from p3s.model.types import CountLaw, Item, Model, Phase, RootLaw, Slot
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
-Model = Mapping[str, Any]
 #: Who takes part where no guard was found.
 NO_RULE = "ranks without a rule"
 
 
 def unit_of(model: Model) -> str:
     """Return the unit of work in a word: ``ns`` or ``instructions``."""
-    return "instructions" if model.get("work_unit") == "instructions" else "ns"
+    return "instructions" if model.work_unit == "instructions" else "ns"
 
 
-def weight_text(law: Mapping[str, Any]) -> str:
+def weight_text(law: CountLaw) -> str:
     """Return the law of a phase's weight as one line."""
     return TEXT.law(law) + since(law)
 
 
-def since(law: Mapping[str, Any]) -> str:
+def since(law: CountLaw) -> str:
     """Return from which count on the law of a weight is meant, as its text ends."""
-    return f" (from {law['from']} processes on)" if "from" in law else ""
+    return f" (from {law.holds_from} processes on)" if law.holds_from is not None else ""
 
 
-def destination(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+def destination(item: Item, slot: Slot) -> str:
     """Return the partner of a message or the ranks of a collective; empty for other calls."""
-    if item["kind"] in (SEND, RECV):
-        return partner(slot["relation"])
-    if item["kind"] in (COLLECTIVE, COMM):
-        text = place_text(slot["place"])
-        root = slot.get("root")
+    if item.kind in (SEND, RECV):
+        return partner(slot.relation)
+    if item.kind in (COLLECTIVE, COMM):
+        text = place_text(slot.place)
+        root = slot.root
         return f"{text}, root {root_text(root)}" if root is not None else text
     return ""
 
@@ -67,38 +65,38 @@ def place_text(place: Mapping[str, Any] | None) -> str:
     return "?" if place is None else places.text(dict(place))
 
 
-def root_text(root: Mapping[str, Any]) -> str:
+def root_text(root: RootLaw) -> str:
     """Return the root of a collective, a rank of its communicator."""
-    if "expr" in root:
-        return TEXT.expression(root["expr"])
-    if root.get("half"):
+    if root.expr is not None:
+        return TEXT.expression(root.expr)
+    if root.half:
         return "half of the size"
-    return "size-1" if root["index"] == -1 else str(root["index"])
+    return "size-1" if root.index == -1 else str(root.index)
 
 
-def condition(slot: Mapping[str, Any]) -> str:
+def condition(slot: Slot) -> str:
     """Return which ranks take part; empty when all do that have a partner."""
-    guard = slot["guard"]
+    guard = slot.guard
     if guard is None:
         return NO_RULE
     kept = [atom for atom in guard if atom != ["peer"]]
     return guards.text(kept) if kept else ""
 
 
-def members(slot: Mapping[str, Any]) -> str:
+def members(slot: Slot) -> str:
     """Return which ranks take part, in full."""
-    return NO_RULE if slot["guard"] is None else guards.text(slot["guard"])
+    return NO_RULE if slot.guard is None else guards.text(slot.guard)
 
 
-def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
+def work_text(slot: Slot, unit: str = "") -> str:
     """Return the work before one call."""
-    return WorkLaw.from_json(slot["work"]).text(unit)
+    return slot.work.text(unit)
 
 
 def work_sure(model: Model) -> str:
     """Return how sure the work is: fitted, and by how much it was off at the hold-out."""
-    held = model.get("holdout")
-    off = work_off(held.get("work")) if isinstance(held, Mapping) else None
+    held = model.holdout.comparison if model.holdout is not None else None
+    off = held.work.off if held is not None else None
     if off is None:
         return "fitted, never checked"
     share = f"{100 * off:.0f}" if off >= 0.0995 else f"{100 * off:.1f}"
@@ -109,10 +107,9 @@ def work_sure(model: Model) -> str:
     )
 
 
-def no_trend(law: Mapping[str, Any]) -> str:
+def no_trend(law: WorkLaw) -> str:
     """Return why the points of a work law do not tell how it goes on; "" where they do."""
-    refused = WorkLaw.from_json(dict(law)).refused
-    return f"no trend: {refused}" if refused else ""
+    return f"no trend: {law.refused}" if law.refused else ""
 
 
 def segments_of(model: Model, i: int) -> list[tuple[tuple[str, str] | None, str, float]]:
@@ -120,69 +117,61 @@ def segments_of(model: Model, i: int) -> list[tuple[tuple[str, str] | None, str,
 
     None for the call before: the start of the run; the error is the relative one where left out.
     """
-    phase = model["phases"][model["items"][i]["phase"]]
-    for place in phase["work"].get("places", []):
-        if i in place["items"]:
+    phase = model.phases[model.items[i].phase]
+    for place in phase.work.places:
+        if i in place.items:
             return [
-                (
-                    (str(before[0]), str(before[1])) if before is not None else None,
-                    TEXT.segment(segment["terms"]),
-                    float(segment["error"]),
-                )
-                for before, segment in zip(place["from"], place["segments"], strict=True)
+                (before, TEXT.segment(segment.terms), segment.error)
+                for before, segment in zip(place.before, place.segments, strict=True)
             ]
     return []
 
 
-def one_segment(model: Model, i: int) -> list[Any] | None:
+def one_segment(model: Model, i: int) -> Terms | None:
     """Return the terms of the work before call ``i``; None if it depends on the call before."""
-    phase = model["phases"][model["items"][i]["phase"]]
-    for place in phase["work"].get("places", []):
-        if i in place["items"] and place["segments"]:
-            same = len({TEXT.segment(s["terms"]) for s in place["segments"]}) == 1
-            terms: list[Any] = place["segments"][0]["terms"]
-            return terms if same else None
+    phase = model.phases[model.items[i].phase]
+    for place in phase.work.places:
+        if i in place.items and place.segments:
+            same = len({TEXT.segment(s.terms) for s in place.segments}) == 1
+            return place.segments[0].terms if same else None
     return None
 
 
-def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+def repeats(model: Model, phase: Phase, slot: Slot) -> str:
     """Return how often a call happens beside its phase; empty: once in every turn."""
-    often, turns = _often(model, phase, slot["count"]), slot.get("turns")
+    often, turns = _often(model, phase, slot.count), slot.turns
     if turns is None:
         return often
-    first, number, step = (
-        TEXT.expression(turns["first"]),
-        TEXT.expression(turns["number"]),
-        turns["step"],
-    )
+    first, number = TEXT.expression(turns.first), TEXT.expression(turns.number)
+    step = turns.step
     walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
     return (f"{often}, " if often else "") + f"in {number} iterations t = {walk}"
 
 
-def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:
-    ratio = _per_turn(model, phase["weight"], law)
+def _often(model: Model, phase: Phase, law: CountLaw) -> str:
+    ratio = _per_turn(model, phase.weight, law)
     if ratio is not None:
         return "" if ratio == 1 else f"{ratio} times in every iteration"
-    if "follows" in law:
+    if law.follows is not None:
         return TEXT.law(law)
     words = TEXT.law(law)
     return "once in the run" if words == "1" else f"{words} times in the run"
 
 
-def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -> int | None:
+def _per_turn(model: Model, weight: CountLaw, law: CountLaw) -> int | None:
     """Return the whole number of calls per iteration, where it is the same at every traced
     count."""
-    if "expr" not in law or "expr" not in weight:
+    if law.expr is None or weight.expr is None:
         return None
-    if law["expr"] == weight["expr"]:
+    if law.expr == weight.expr:
         return 1
-    if symbols_of(law["expr"]) - {"n", "p0", "p1", "p2", "p3"}:
+    if symbols_of(law.expr) - {"n", "p0", "p1", "p2", "p3"}:
         return None
     found = set()
-    for n, dims in model["grid"]["dims"].items():
+    for n, dims in model.grid.dims.items():
         env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(dims)}}
-        turns = float(evaluate(weight["expr"], env))
-        calls = float(evaluate(law["expr"], env))
+        turns = float(evaluate(weight.expr, env))
+        calls = float(evaluate(law.expr, env))
         if turns <= 0 or calls % turns:
             return None
         found.add(int(calls / turns))
@@ -191,9 +180,9 @@ def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -
 
 def grid_text(model: Model) -> str:
     """Return the rule of the process grid with its extents at the traced counts."""
-    grid = model["grid"]
-    dims = ", ".join(f"{n}: {'x'.join(map(str, d))}" for n, d in grid["dims"].items())
-    known = Statement.from_json(grid.get("stated", {}))
+    grid = model.grid
+    dims = ", ".join(f"{n}: {'x'.join(map(str, d))}" for n, d in grid.dims.items())
+    known = grid.stated or Statement()
     said = (
         f", stated: {known.text()}"
         if known.by_user
@@ -201,12 +190,12 @@ def grid_text(model: Model) -> str:
         if known
         else ""
     )
-    return f"{grid['text']} ({dims}){said}"
+    return f"{grid.text} ({dims}){said}"
 
 
 def grid_extents(model: Model, n: int) -> str:
     """Return the extents at ``n`` processes, or why there are none."""
-    dims = GridFamily.from_json(model["grid"]["family"]).dims(n)
+    dims = model.grid.family.dims(n)
     return "x".join(map(str, dims)) if dims is not None else "none"
 
 

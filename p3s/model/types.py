@@ -16,6 +16,7 @@ from p3s.model.amount import Amount
 from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.stated import Statement
 from p3s.model.reasons import Reason, Verdict
+from p3s.text import processes
 
 #: Who a partner is, which communicator, which ranks: rules of the registry, as in the file.
 Relation = dict[str, Any]
@@ -420,6 +421,34 @@ class Order:
     loops: tuple[LoopRule, ...]
 
 
+@dataclass(frozen=True)
+class OrderedSlot:
+    """In which iterations a slot is carried out."""
+
+    when: tuple[When, ...] | None
+
+
+@dataclass(frozen=True)
+class OrderedItem:
+    """What of an item the order of events needs."""
+
+    op: str
+    kind: str
+    loops: tuple[int, ...] | None
+    at: tuple[int, ...] | None
+    slots: tuple[OrderedSlot, ...]
+
+
+@dataclass(frozen=True)
+class TraceOrder:
+    """What unfolds the rows of a scaled trace into events, order.json; loops: None if not known."""
+
+    n: int
+    grid: tuple[int, ...]
+    loops: tuple[LoopRule, ...] | None
+    items: tuple[OrderedItem, ...]
+
+
 # ---- beside a run ------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Overlap:
@@ -473,6 +502,19 @@ class WorkErrors:
     max_abs_error: float
     total_error: float
     each: tuple[WorkAt, ...]
+
+    @property
+    def off(self) -> float:
+        """By which share the work is off.
+
+        The mean of the phases' errors, signs left out, weighted by their shares of the work, or the
+        error of the total where that is larger (work of phases that the run does not have).
+        """
+        total, whole = abs(self.total_error), sum(each.share for each in self.each)
+        if whole > 0:
+            mean = sum(each.share * abs(each.error) for each in self.each) / whole
+            return max(mean, total)
+        return max(self.mean_abs_error, total)
 
 
 @dataclass(frozen=True)
@@ -537,6 +579,16 @@ class Comparison:
     items_wrong: tuple[int, ...]
     unseen_sites: tuple[str, ...]
 
+    @property
+    def all_equal(self) -> bool:
+        """Whether every message, collective, weight and rank's order is equal."""
+        return (
+            self.p2p_triples.all_equal
+            and self.collectives.all_equal
+            and self.weights.phases == self.weights.exact
+            and (self.order is None or self.order.equal == self.order.ranks)
+        )
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -566,6 +618,11 @@ class HoldOut:
     phases_seen: tuple[tuple[str, ...], ...] = ()
     setting: str = ""
     each: tuple[Summary, ...] = ()
+
+    @property
+    def without(self) -> str:
+        """What it was fitted without: a process count, or a value of a parameter."""
+        return f"{self.setting} ({processes(self.n)})" if self.setting else processes(self.n)
 
 
 # ---- what is open ------------------------------------------------------------------------------
@@ -686,12 +743,14 @@ class Tracing:
 class Derived:
     """The setting a model was made for without a run, and the settings it was made from.
 
-    outside: the ratio by which it lies outside those, 1 inside.
+    outside: the ratio by which it lies outside those, 1 inside; left_out: settings whose structure
+    is another.
     """
 
     setting: Mapping[str, str]
     settings: tuple[str, ...] = field(metadata={"key": "from"})
     outside: float
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

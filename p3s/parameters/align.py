@@ -24,7 +24,6 @@ from p3s.parameters.paramlaws import FITTED, Number, find_number
 from p3s.parameters.tree import Differs, Leaves, join, numbering, rules_of
 from p3s.settings import Setting
 
-Model = dict[str, Any]
 #: Numbers in a rule of sizes up to which laws for all of them are tried; of factors in these.
 _MOST_NUMBERS, _SMALL = 3, 16
 

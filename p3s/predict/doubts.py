@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.commands import NO_STUDY, Commands
+from p3s.model.types import Comparison, HoldOut
 from p3s.predict.advice import again, another, measure
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
-from p3s.scores import work_off
-from p3s.text import figures, joined, left_out, plural, processes, seconds
+from p3s.text import figures, joined, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured
@@ -142,76 +142,74 @@ def of_reach(
 
 
 def missed(
-    holdout: Any, limit: float = HOLDOUT_LIMIT, commands: Commands = NO_STUDY
+    holdout: HoldOut | None, limit: float = HOLDOUT_LIMIT, commands: Commands = NO_STUDY
 ) -> list[Reason]:
     """Say when the model, fitted without the largest traced count, missed that count.
 
     ``limit`` is the share of its messages and of its collectives that must be equal.
     """
-    if not isinstance(holdout, Mapping):
+    if holdout is None:
         return []
-    if not holdout.get("possible", True):
+    there = holdout.comparison
+    if there is None:
         return [
             Reason(
                 "not-held-out",
-                f"the model could not be checked on a held-out count: {holdout.get('why')}",
+                f"the model could not be checked on a held-out count: {holdout.problem}",
                 another(commands),
             )
         ]
     wrong = []
-    for key, name in (("p2p_triples", "message"), ("collectives", "collective")):
-        pair = holdout.get(key)
-        if isinstance(pair, Mapping):
-            whole = max(pair.get("true", 0), pair.get("predicted", 0))
-            if pair.get("equal", 0) < limit * whole:
-                wrong.append(f"{whole - pair.get('equal', 0):,} of {plural(whole, name)}")
-    weights = holdout.get("weights")
-    if isinstance(weights, Mapping) and weights.get("exact", 0) < weights.get("phases", 0):
-        off = weights["phases"] - weights.get("exact", 0)
-        wrong.append(f"{off} of {plural(weights['phases'], 'phase weight')}")
+    for pair, name in ((there.p2p_triples, "message"), (there.collectives, "collective")):
+        whole = max(pair.true, pair.predicted)
+        if pair.equal < limit * whole:
+            wrong.append(f"{whole - pair.equal:,} of {plural(whole, name)}")
+    off = there.weights.phases - there.weights.exact
+    if off:
+        wrong.append(f"{off} of {plural(there.weights.phases, 'phase weight')}")
     reasons = []
     if wrong:
         reasons.append(
             Reason(
                 "holdout-missed",
-                f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
+                f"fitted without {holdout.without} the model misses there {joined(wrong)}",
                 another(commands),
             )
         )
-    return reasons + work_missed(holdout, commands)
+    return reasons + work_missed(holdout, there.work.off, commands)
 
 
-def work_missed(holdout: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
+def work_missed(holdout: HoldOut, off: float, commands: Commands = NO_STUDY) -> list[Reason]:
     """Say when the work was off where a model was checked that was fitted without that count."""
     return _work_off(
-        holdout,
+        off,
+        holdout.n,
         "holdout-work",
-        f"fitted without {left_out(holdout)} the model's computation there is off by",
+        f"fitted without {holdout.without} the model's computation there is off by",
         commands,
     )
 
 
-def _work_off(
-    compared: Mapping[str, Any], code: str, words: str, commands: Commands
-) -> list[Reason]:
-    off = work_off(compared.get("work"))
-    if off is None or off <= WORK_LIMIT:
+def _work_off(off: float, n: int, code: str, words: str, commands: Commands) -> list[Reason]:
+    if off <= WORK_LIMIT:
         return []
-    n = int(compared.get("n") or 0)
     advice = f"trace a larger count, or this one with repeats on quiet cores: {again(n, commands)}"
     if code == "validate-work":
         advice = f"validate at another count, and make this one a traced one: {again(n, commands)}"
     return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
 
 
-def of_validation(result: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
+def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Reason]:
     """Say what a comparison with a run at a count that was not modelled speaks against."""
-    n = int(result["n"])
+    n = result.n
     reasons = _work_off(
-        result, "validate-work", f"in the run at {processes(n)} computation was off by", commands
+        result.work.off,
+        n,
+        "validate-work",
+        f"in the run at {processes(n)} computation was off by",
+        commands,
     )
-    missing = result.get("unmodelled")
-    share = float(missing.get("share_of_time") or 0.0) if isinstance(missing, Mapping) else 0.0
+    share = result.unmodelled.share_of_time
     if share > UNKNOWN_LIMIT:
         reasons.append(
             Reason(

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import P3SError
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -57,30 +55,25 @@ def ends_of(scaled_dir: Path, phases: list[dict[str, Any]]) -> Ends | None:
     """
     import numpy as np
 
-    from p3s.study import read_json
+    from p3s.program.scaled import read_order
 
     roots = [phase["phase"] for phase in phases if phase.get("kind") == "rest"]
     path = scaled_dir / "order.json"
     if len(roots) != 1 or roots[0] != REST or not path.exists():
         return None
-    order = read_json(path, "p3s.order")
-    try:
-        loops = [
-            int(loop["at"][0])
-            for loop in order["loops"] or ()
-            if not loop["parent"] and loop["walk"] is None
-        ]
-        if not loops:
-            return None
-        first, last = min(loops), max(loops)
-        places = []
-        for item in order["items"]:
-            at = item.get("at")
-            where = _BETWEEN
-            if at:
-                where = _BEFORE if at[0] < first else _AFTER if at[0] > last else _BETWEEN
-            places += [where] * len(item["slots"])
-    except (KeyError, TypeError, ValueError, IndexError) as err:
-        why = " ".join(str(err).split())[:80] or type(err).__name__
-        raise P3SError(f"{path}: damaged ({why}); run p3s scale again") from err
+    order = read_order(scaled_dir)
+    loops = [
+        loop.at[0]
+        for loop in order.loops or ()
+        if not loop.parent and loop.walk is None and loop.at
+    ]
+    if not loops:
+        return None
+    first, last = min(loops), max(loops)
+    places = []
+    for item in order.items:
+        where = _BETWEEN
+        if item.at:
+            where = _BEFORE if item.at[0] < first else _AFTER if item.at[0] > last else _BETWEEN
+        places += [where] * len(item.slots)
     return Ends(roots[0], np.array(places, dtype=np.int64))

@@ -34,7 +34,7 @@ def notes(
         *_approximated(times),
         *outside.notes(asked),
         *_soft_rules(share),
-        *sentences(head),
+        *sentences(head.get("not_modelled")),
         *tracing.sentence(head.get("tracing", {})),
         *filter(None, [mixed_clocks(head)]),
     ]
@@ -52,7 +52,7 @@ def not_modelled(times: PhaseTimes, replayed: Mapping[str, Any]) -> list[str]:
     )
     if names:
         found.append(f"calls whose rule is not known: {_names(names)}")
-    found += sentences(head)
+    found += sentences(head.get("not_modelled"))
     free = _ops(replayed.get("left_out"))
     if free:
         found.append(f"the time of calls that set up communicators and the like: {_names(free)}")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
-from p3s.model.types import Model
+from p3s.model.compare import read_comparison
+from p3s.model.types import Comparison, HoldOut, Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
@@ -29,7 +30,7 @@ from p3s.predict.reasons import Reason
 from p3s.predict.residual import residual_part, residuals, take_measured_computation
 from p3s.predict.rows import baseline, close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
-from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.study import PREDICTION_VERSION, Study, write_json
 from p3s.text import not_used
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def predict(
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )
     back = of_traces(study).take_back(model.without)
-    result["notes"] += filter(None, [not_used(model, back)])
+    result["notes"] += filter(None, [not_used(model.without, back)])
     write_json(study.prediction_path, result)
     return result
 
@@ -116,16 +117,16 @@ def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, d
     }
 
 
-def _validations(study: Study) -> list[dict[str, Any]]:
+def _validations(study: Study) -> list[Comparison]:
     """Return the comparisons with runs that were made with the model as it is."""
     found, crc = [], crc_of(study.model_path)
     for path in sorted((study.root / "validate").glob("np*.json")):
         try:
-            result = read_json(path, "p3s.validation")
+            of_model, compared = read_comparison(path)
         except P3SError:
             continue  # what is damaged says nothing, for or against
-        if result.get("model_crc") == crc:
-            found.append(result)
+        if of_model == crc:
+            found.append(compared)
     return found
 
 
@@ -148,7 +149,7 @@ def compose(
     why: str = "",
     admits: Callable[[int], bool] | None = None,
     weak: bool = False,
-    validations: Sequence[Mapping[str, Any]] = (),
+    validations: Sequence[Comparison] = (),
     network: Mapping[str, str] | None = None,
     commands: Commands = NO_STUDY,
     totals: Mapping[int, float] | None = None,
@@ -260,8 +261,8 @@ def _once(reasons: Sequence[Reason]) -> list[Reason]:
 
 def _of_model(
     heads: Sequence[Mapping[str, Any]],
-    holdout: Any,
-    validations: Sequence[Mapping[str, Any]],
+    holdout: HoldOut | None,
+    validations: Sequence[Comparison],
     commands: Commands,
 ) -> list[Reason]:
     """Return what speaks against the model; of each code of a validation only what is new."""

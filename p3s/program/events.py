@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -23,11 +22,11 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     import pyarrow.parquet as pq
 
     from p3s.model.order.unfold import Unfolder
-    from p3s.study import read_json
+    from p3s.program.scaled import read_order
 
     scaled = Path(scaled)
-    order = read_json(scaled / "order.json", "p3s.order")
-    if order["loops"] is None:
+    order = read_order(scaled)
+    if order.loops is None:
         raise P3SError(
             f"{scaled}: the order of events is not known: the traced runs had too many "
             "events to keep all sequences"
@@ -40,8 +39,8 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     if not len(table):
         raise P3SError(f"{scaled}: holds no rows of rank {rank}")
     columns = {name: table.column(name).to_numpy().astype(np.int64) for name in _COLUMNS}
-    items: list[dict[str, Any]] = order["items"]
-    base = np.cumsum([0, *(len(it["slots"]) for it in items)])
+    items = order.items
+    base = np.cumsum([0, *(len(it.slots) for it in items)])
     item = np.searchsorted(base, columns["slot"], side="right") - 1
     rows = SimpleNamespace(
         rank=columns["rank"],
@@ -51,8 +50,8 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
         turn=columns["turn"],
         repeat=columns["repeat"],
         peer=columns["peer"],
-        grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])),
+        grid=SimpleNamespace(n=order.n, dims=order.grid),
     )
-    sequence = Unfolder({"items": items, "order": {"loops": order["loops"]}}, rows).sequence(rank)
-    ops = [items[i]["op"] for i in item.tolist()]
+    sequence = Unfolder(items, order.loops, rows).sequence(rank)
+    ops = [items[i].op for i in item.tolist()]
     return [(ops[k], int(columns["peer"][k]), int(columns["bytes"][k])) for k in sequence.tolist()]

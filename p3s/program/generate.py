@@ -15,11 +15,12 @@ import numpy as np
 from p3s.costs.apply import Costs, PhaseSums, Timed
 from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError
-from p3s.laws.counts import WorkLaw
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
+from p3s.model.reasons import Verdict
 from p3s.model.stage import load
-from p3s.model.types import Model, Phase
+from p3s.model.types import Model, OrderedItem, OrderedSlot, Phase, TraceOrder
 from p3s.model.work.workload import RankWork, rank_work
+from p3s.serialise import to_data
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.
@@ -182,24 +183,18 @@ def _write_part(model: Model, rows: ScaledRows, once: np.ndarray | None, path: P
 
 def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
     """Return what unfolds rows into the sequence of events (p3s.program.events)."""
-    order = model.order
-    return {
-        "schema": "p3s.order",
-        "schema_version": 1,
-        "n": evaluator.n,
-        "grid": list(evaluator.grid.dims),
-        "loops": order.loops if order else None,
-        "items": [
-            {
-                "op": it.op,
-                "kind": it.kind,
-                "loops": it.loops,
-                "at": it.at,
-                "slots": [{"when": s.when} for s in it.slots],
-            }
+    order = TraceOrder(
+        n=evaluator.n,
+        grid=tuple(evaluator.grid.dims),
+        loops=model.order.loops if model.order is not None else None,
+        items=tuple(
+            OrderedItem(
+                it.op, it.kind, it.loops, it.at, tuple(OrderedSlot(s.when) for s in it.slots)
+            )
             for it in model.items
-        ],
-    }
+        ),
+    )
+    return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
 
 
 def no_trend(phase: Phase, n: int, mean: float) -> dict[str, Any]:
@@ -208,7 +203,7 @@ def no_trend(phase: Phase, n: int, mean: float) -> dict[str, Any]:
     The laws that fit its traced points differ at ``n``: ``low`` and ``high`` are their ends as
     multiples of ``mean``, the work of a rank that the model says.
     """
-    law = WorkLaw.from_json(dict(phase.work.law))
+    law = phase.work.law
     if not law.refused or n <= law.max_n or mean <= 0:
         return {}
     low, high = (end / mean for end in law.interval(n))
@@ -241,8 +236,8 @@ class _Head:
         if self.times is not None and timed is not None:
             self.times.add(timed)
         halves = found.carried(found.half_width).sum(axis=1).tolist()
-        for k, (place, half) in enumerate(zip(found.places, halves, strict=True)):
-            self.half[k] = place.phase, self.half.get(k, (0, 0.0))[1] + half
+        for k, (phase, half) in enumerate(zip(found.phases.tolist(), halves, strict=True)):
+            self.half[k] = phase, self.half.get(k, (0, 0.0))[1] + half
         self.events += np.bincount(rows.phase, minlength=phases)
         verdict = self.of_item[rows.item]
         for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
@@ -292,14 +287,14 @@ class _Head:
             "extrapolation": evaluator.n / max(model.counts),
             "first_seen": model.first_seen,
             "unmodelled_ops": model.unmodelled_ops,
-            "not_modelled": model.not_modelled,
-            "tracing": model.tracing,
+            "not_modelled": to_data(model.not_modelled),
+            "tracing": to_data(model.tracing),
             "phases": phases,
             "share": share,
-            "traced_share": model.shares,
+            "traced_share": to_data(model.shares),
             "unknown": [
-                {"op": it.op, "site": it.site, "why": it.why}
+                {"op": it.op, "site": it.site, "why": [reason.sentence for reason in it.why]}
                 for it in model.items
-                if it.verdict == "unknown"
+                if it.verdict == Verdict.UNKNOWN
             ],
         }

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
+from p3s.model.types import TraceOrder
+from p3s.serialise import from_data
 from p3s.study import read_json
 
 Ints = npt.NDArray[np.int64]
@@ -125,6 +127,23 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     )
     _check(scaled_dir, trace)
     return trace
+
+
+def read_order(scaled_dir: Path) -> TraceOrder:
+    """Read ``order.json`` of a directory; raises P3SError, in one line, where it is damaged."""
+    from p3s.model.check import check_loops
+
+    path = Path(scaled_dir) / "order.json"
+    data = read_json(path, "p3s.order")
+    try:
+        order = from_data(
+            TraceOrder, {k: v for k, v in data.items() if k not in ("schema", "schema_version")}
+        )
+        check_loops(order.loops or (), order.items)
+    except (P3SError, ValueError, TypeError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err
+    return order
 
 
 def time_column(parts: Sequence[Path]) -> str:

@@ -22,7 +22,6 @@ from p3s.program.order.sequence import Kind, calls_of, kinds_in_order, request_k
 from p3s.program.scaled import RECV, SEND, Bools, Ints, ScaledTrace, read_scaled
 from p3s.program.whole_collectives import Collectives
 from p3s.simulate.steps import Op
-from p3s.study import read_json
 from p3s.trace.ops import SENDRECV_RECV
 
 #: Kinds of ranks are kept when all their events together are no more than this.
@@ -51,12 +50,8 @@ class WholeRun:
         node_of: Ints | None = None,
     ) -> None:
         self.trace = trace or read_scaled(scaled_dir)
-        order = (
-            read_json(Path(scaled_dir) / "order.json", "p3s.order")
-            if (Path(scaled_dir) / "order.json").exists()
-            else None
-        )
-        if order is None or order["loops"] is None:
+        order = read_order(scaled_dir) if (Path(scaled_dir) / "order.json").exists() else None
+        if order is None or order.loops is None:
             raise P3SError(
                 f"{scaled_dir}: the order of events is not known, so there is no whole "
                 "run to write; write a few iterations of each loop: --turns 1"

@@ -6,20 +6,21 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Any
 
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.commands import NO_STUDY, Commands
 from p3s.model import growth, text
 from p3s.model.grid import admissible
+from p3s.model.tripcounts import refusal_text
+from p3s.model.types import NO_SHARE, Model, NextCount
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
-from p3s.scores import work_off
-from p3s.text import aligned, left_out, mixed_clocks, not_used, percent, plural, processes, visible
+from p3s.serialise import to_data
+from p3s.text import aligned, mixed_clocks, not_used, percent, plural, processes, visible
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
@@ -33,7 +34,7 @@ _LONG = 66
 
 
 def render(
-    model: Mapping[str, Any],
+    model: Model,
     places: Places | None = None,
     everything: bool = False,
     commands: Commands = NO_STUDY,
@@ -85,35 +86,33 @@ def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[
 
 
 # ---- one phase ---------------------------------------------------------------------------------
-def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules], commands: Commands) -> list[str]:
-    counts = model["counts"]
+def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> list[str]:
+    counts = model.counts
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
-        model["work_unit"], model["work_unit"]
+        model.work_unit, model.work_unit
     )
     last = processes(max(counts))
     lines = [
         f"Equations fitted to {processes(counts)}; shares are those at "
         f"{last}, work is in {visible(str(unit))} before one call"
     ]
-    if derived := model.get("derived"):
-        at = ", ".join(f"{name}={value}" for name, value in derived["setting"].items())
+    if derived := model.derived:
+        at = ", ".join(f"{name}={value}" for name, value in derived.setting.items())
         lines[0] = (
             f"Equations at {at}, by laws of the parameters from "
-            f"{', '.join(derived['from'])}. {lines[0]}"
+            f"{', '.join(derived.settings)}. {lines[0]}"
         )
     lines.append(f"process grid: {text.grid_text(model)}")
-    meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
+    meanings = used_symbols(phases, int(model.grid.family.ndims))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
-    unused = not_used(model, commands.take_back(model.get("without", ())))
+    unused = not_used(model.without, commands.take_back(model.without))
     return [
         *(line for each in lines for line in wrap(visible(each, 2000), WIDTH)),
         *([visible(unused, 2000)] if unused else []),
     ]
 
 
-def _phase(
-    phase: PhaseRules, model: Mapping[str, Any], everything: bool, commands: Commands
-) -> list[str]:
+def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
@@ -121,14 +120,14 @@ def _phase(
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     traced = f"  (traced {traced})" if traced else ""
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2)
-    refused = model["phases"][phase.phase].get("trips")
+    refused = refusal_text(model.phases[phase.phase])
     if refused:
         told = (
             "stated by the user; "
             if phase.weight_verdict == "stated"
             else f"--trips {phase.phase}=NUMBER of p3s model states a number; "
         )
-        lines += _indented(f"iterations: {told}{visible(str(refused['reason']), 400)}", 2)
+        lines += _indented(f"iterations: {told}{visible(refused, 400)}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)
     lines += _indented(phase.no_trend, 4) if phase.no_trend else []
     lines += _table(rules)
@@ -139,7 +138,7 @@ def _phase(
             f"shows {'it' if len(hidden) == 1 else 'them'}",
             2,
         )
-    calls = len(model["phases"][phase.phase]["items"])
+    calls = len(model.phases[phase.phase].items)
     for number, why in phase.reasons:
         lines += _indented(f"note ({number} of {plural(calls, 'call')}): {why}", 2)
     return lines
@@ -233,17 +232,17 @@ def _shares_of(phases: Sequence[PhaseRules]) -> str:
 
 
 # ---- how sure ----------------------------------------------------------------------------------
-def verdict_rows(model: Mapping[str, Any]) -> list[list[str]]:
+def verdict_rows(model: Model) -> list[list[str]]:
     """Return verdict, number of rules, and share of events and bytes, as texts."""
     rows = []
-    for verdict, share in model.get("shares", {}).items():
-        rules = sum(item["verdict"] == verdict for item in model["items"])
-        if rules or any(share.values()):
+    for verdict, share in model.shares.items():
+        rules = sum(item.verdict == verdict for item in model.items)
+        if rules or share != NO_SHARE:
             rows.append(
                 [
                     visible(str(verdict)),
                     f"{rules:,}",
-                    *(percent(share.get(k)) for k in ("events", "bytes")),
+                    *(percent(value) for value in (share.events, share.bytes)),
                 ]
             )
     return rows
@@ -252,61 +251,52 @@ def verdict_rows(model: Mapping[str, Any]) -> list[list[str]]:
 VERDICT_HEAD = ["verdict", "calls", "events", "bytes"]
 
 
-def verdicts(model: Mapping[str, Any]) -> list[str]:
+def verdicts(model: Model) -> list[str]:
     """Return the share of every verdict as a table."""
     rows = verdict_rows(model)
     if not rows:
         return ["no events, so no verdicts"]
-    lines = [
-        f"how sure messages, sizes and weights are (shares at {processes(max(model['counts']))})"
-    ]
+    lines = [f"how sure messages, sizes and weights are (shares at {processes(max(model.counts))})"]
     lines += aligned([VERDICT_HEAD, *rows], [0], indent="  ")
     return [*lines, f"work: {text.work_sure(model)}"]
 
 
-def holdout(model: Mapping[str, Any]) -> list[str]:
+def holdout(model: Model) -> list[str]:
     """Return how the fit without the largest count did there."""
-    held = model.get("holdout")
-    if not held:
+    held = model.holdout
+    if held is None:
         return ["nothing was held out: the rules were not checked at a count they do not know"]
-    if not held.get("possible", True):
-        return wrap(
-            f"hold-out at {left_out(held)} was not possible: {visible(str(held['why']))}", WIDTH
+    there = held.comparison
+    if there is None:
+        return wrap(f"hold-out at {held.without} was not possible: {visible(held.problem)}", WIDTH)
+    lines = [f"hold-out: fitted without {held.without} and compared there"]
+    for pair, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
+        lines.append(
+            f"  {name:<13} {pair.equal:,} of {pair.true:,} equal, {pair.predicted:,} predicted"
         )
-    lines = [f"hold-out: fitted without {left_out(held)} and compared there"]
-    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
-        pair = held.get(key)
-        if pair:
-            lines.append(
-                f"  {name:<13} {pair['equal']:,} of {pair['true']:,} equal, "
-                f"{pair['predicted']:,} predicted"
-            )
-    weights, work = held.get("weights"), held.get("work")
-    if weights:
-        lines.append(f"  {'weights':<13} {weights['exact']} of {weights['phases']} equal")
+    lines.append(f"  {'weights':<13} {there.weights.exact} of {there.weights.phases} equal")
     missed = missed_rules(model)
     if missed is not None:
-        met = len(model["items"]) - len(missed)
+        met = len(model.items) - len(missed)
         lines += wrap(
-            f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
+            f"{'rules':<13} {met} of {len(model.items)} calls by an exact rule that "
             "it met" + (f"; not {listed(missed)}" if missed else ""),
             WIDTH,
             initial_indent="  ",
             subsequent_indent=" " * 16,
         )
-    if work:
-        lines.append(
-            f"  {'work':<13} fitted: off by {percent(work_off(work))}, in the worst phase "
-            f"by {percent(work['max_abs_error'])}"
-        )
+    lines.append(
+        f"  {'work':<13} fitted: off by {percent(there.work.off)}, in the worst phase "
+        f"by {percent(there.work.max_abs_error)}"
+    )
     return lines
 
 
-def missed_rules(model: Mapping[str, Any]) -> list[int] | None:
+def missed_rules(model: Model) -> list[int] | None:
     """Return the calls that the hold-out missed; None where the model does not say."""
-    if not any("met_holdout" in item for item in model["items"]):
+    if all(item.met_holdout is None for item in model.items):
         return None
-    return [i for i, item in enumerate(model["items"]) if not item.get("met_holdout", True)]
+    return [i for i, item in enumerate(model.items) if item.met_holdout is False]
 
 
 def listed(numbers: Sequence[int], limit: int = 12) -> str:
@@ -315,52 +305,41 @@ def listed(numbers: Sequence[int], limit: int = 12) -> str:
     return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")
 
 
-def notes(model: Mapping[str, Any], places: Places) -> list[str]:
+def notes(model: Model, places: Places) -> list[str]:
     """Return what else is to be known: clocks, late code, what to run next, what is left out."""
     found = []
-    clocks = mixed_clocks(model)
+    clocks = mixed_clocks(model.work_units)
     if clocks:
         found.append(f"note: {clocks}")
-    dropped = model["grid"].get("dropped")
-    if dropped:
+    dropped = model.grid.dropped
+    if dropped is not None:
         found.append(
             visible(
                 "the extents in the program's arguments are not those of its process "
-                f"grid: {dropped['why']}",
+                f"grid: {dropped.why}",
                 600,
             )
         )
-    last = max(model["counts"])
-    late = model.get("first_seen", {}).get(str(last), 0)
-    if "growth" in model:
-        found += [visible(line, 600) for line in growth.text(model["growth"], _late(model, places))]
-        late = 0
-    if "admissible" in model and (taken := admissible.text(model["admissible"])):
+    found += [visible(line, 600) for line in growth.text(model.growth, _late(model, places))]
+    if taken := admissible.text(model.admissible):
         found.append(visible(taken, 400))
-    if late:
-        found.append(
-            f"{plural(late, 'call was', 'calls were')} first seen at {processes(last)}, "
-            "the largest count traced: code that starts above it is not in the model"
-        )
-    for each in model.get("next", []):
-        found.append(f"run next: {next_text(each)}")
-    found += [visible(line, 400) for line in sentences(model)]
-    found += [visible(line, 400) for line in tracing.sentence(model.get("tracing", {}))]
+    found += [f"run next: {next_text(each)}" for each in model.next]
+    found += [visible(line, 400) for line in sentences(to_data(model.not_modelled))]
+    found += [visible(line, 400) for line in tracing.sentence(to_data(model.tracing))]
     return found
 
 
-def _late(model: Mapping[str, Any], places: Places) -> dict[str, str]:
+def _late(model: Model, places: Places) -> dict[str, str]:
     """Return where the calls are that came with larger counts, by their site."""
-    named = {x["site"] for step in model["growth"]["steps"] for x in step["named"]}
+    named = {x.site for step in model.growth.steps for x in step.named}
     return {
-        site: joined_places([model["sites"][site]], places)
+        site: joined_places([list(frames)], places)
         for site in named
-        if model["sites"].get(site)
+        if (frames := model.sites.get(site))
     }
 
 
-def next_text(each: Mapping[str, Any]) -> str:
+def next_text(each: NextCount) -> str:
     """Return one count worth tracing with its reason, as one line."""
-    dims = each.get("dims")
-    grid = f" ({'x'.join(map(str, dims))})" if dims else ""
-    return visible(f"{processes(int(each['n']))}{grid}: {each['why']}", 600)
+    grid = f" ({'x'.join(map(str, each.dims))})" if each.dims else ""
+    return visible(f"{processes(each.n)}{grid}: {each.why}", 600)

@@ -5,21 +5,32 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Any
 
 from p3s.errors import P3SError, UsageError
-from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.notation import TEXT, bytes_of
 from p3s.model.sizes.rivals import differ_at
-from p3s.model.types import CountLaw, Item, Model, Phase, Slot
+from p3s.model.tripcounts import refusal_text
+from p3s.model.types import (
+    CountLaw,
+    Item,
+    Measured,
+    Model,
+    MoreClasses,
+    Phase,
+    RankClass,
+    Rival,
+    SizeLaw,
+    Slot,
+    Values,
+)
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
-from p3s.text import aligned, left_out, percent, plural, processes, visible
+from p3s.text import aligned, percent, plural, processes, visible
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
@@ -73,14 +84,14 @@ def _phase(model: Model, number: int, places: Places) -> list[str]:
     lines += _wrapped(_why_chosen(law), 4)
     lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
     lines += _wrapped(_weight_reason(model, phase), 4)
-    if phase.trips:
-        lines += _wrapped(f"iterations: {visible(str(phase.trips.reason), 400)}", 4)
+    if refused := refusal_text(phase):
+        lines += _wrapped(f"iterations: {visible(refused, 400)}", 4)
     rows = [
         [str(n), f"{traced:,}", _weight_at(model, phase, n)] for n, traced in phase.weight_points
     ]
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
-    work = WorkLaw.from_json(phase.work.law)
+    work = phase.work.law
     lines += _wrapped(
         f"work of a rank in the run, in the mean = {work.text(unit)}"
         f"{'' if phase.work.equal_ranks else ' (ranks differ)'}  "
@@ -93,26 +104,26 @@ def _phase(model: Model, number: int, places: Places) -> list[str]:
 
 
 def _weight_at(model: Model, phase: Phase, n: int) -> str:
-    if n < phase.weight.before:
+    if n < (phase.weight.holds_from or 0):
         return "not claimed"
-    return f"{phase_weight(dict(phase), model_grid(dict(model), n)):,}"
+    return f"{phase_weight(phase, model_grid(model, n)):,}"
 
 
 def _weight_reason(model: Model, phase: Phase) -> str:
-    verdict, held = phase.weight_verdict, model.holdout or {}
+    verdict, held = phase.weight_verdict, model.holdout
     if verdict == "stated":
         return "stated by the user (p3s model --trips)"
     if verdict == "statistical":
         return "statistical: no exact law reproduces the traced counts"
     if verdict == "fitted":
         return (
-            f"fitted: not confirmed by the fit without {left_out(held)}"
-            if held.n
+            f"fitted: not confirmed by the fit without {held.without}"
+            if held is not None
             else "fitted: nothing was held out to confirm it"
         )
     if verdict == "exact":
         return "exact: reproduced at every traced count" + (
-            f", and by the fit without {left_out(held)}" if held.possible else ""
+            f", and by the fit without {held.without}" if held and held.possible else ""
         )
     return f"verdict: {visible(str(verdict))}"
 
@@ -122,8 +133,10 @@ def _call(model: Model, phase: Phase, i: int, places: Places, everything: bool) 
     item = model.items[i]
     place, caller = call_place(model.sites.get(item.site) or ["?"], places)
     share = item.share
-    shares = ", ".join(
-        f"{what} {percent(share[what])}" for what in ("time", "events", "bytes") if what in share
+    shares = (
+        f"time {percent(share.time)}, events {percent(share.events)}, bytes {percent(share.bytes)}"
+        if share is not None
+        else ""
     )
     lines = _wrapped(
         f"call {i}: {visible(str(item.op))}  [{item.verdict}]" + (f"  ({shares})" if shares else "")
@@ -162,7 +175,7 @@ def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list
     lines += _named("how often", visible(times))
     lines += _wrapped(_why_chosen(slot.count), 15)
     lines += [line for rival in rivals(model, slot.count) for line in _wrapped(rival, 15)]
-    work, unit = WorkLaw.from_json(slot.work), text.unit_of(model)
+    work, unit = slot.work, text.unit_of(model)
     points = ", ".join(
         f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})" for n, v in slot.work_points
     )
@@ -192,10 +205,10 @@ def _segments(model: Model, i: int, places: Places, limit: int = 6) -> list[str]
     return [*lines, *_wrapped(more, 15)]
 
 
-def _why_chosen(law: CountLaw) -> str:
+def _why_chosen(law: CountLaw | SizeLaw) -> str:
     """Say what a law rests on: how many counts, how many constants were free."""
-    if "expr" in law and "points" in law:
-        points, free = law.points, law.free
+    if law.expr is not None and law.points is not None:
+        points, free = law.points, law.free or 0
         if law.expr[0] == "num":
             return f"the same at {plural(points, 'count')}"
         rest = points - free
@@ -204,42 +217,43 @@ def _why_chosen(law: CountLaw) -> str:
             f"{plural(free, 'constant')}"
         )
         return words + ("" if rest > 0 else ": as many as counts, so nothing has tested it")
-    if "total" in law:
+    if isinstance(law, CountLaw) and law.total is not None:
         return "the sum over all ranks has an exact law, the part of each rank has none"
-    if "follows" in law:
+    if isinstance(law, CountLaw) and law.follows is not None:
         posts = ", ".join(map(str, law.follows[:8])) + (", ..." if len(law.follows) > 8 else "")
         return f"completes what the calls {posts} post: their sum at every traced count and rank"
-    if "stat" in law:
+    if law.stat is not None:
         return "no exact law reproduces the traced values: a mean with its trend"
     return ""
 
 
-def rivals(model: Model, law: CountLaw, width: int = 1) -> list[str]:
+def rivals(model: Model, law: CountLaw | SizeLaw, width: int = 1) -> list[str]:
     """Return the laws that fit as well as the chosen one, and from where on they differ.
 
     width: bytes of an element, where the law is one of elements.
     """
     found = []
-    for rival in law.rivals[:MAX_RIVALS]:
-        if isinstance(rival, Mapping):
-            words = TEXT.in_words_of(model, TEXT.expression(bytes_of(rival["expr"], width)))
+    others = law.rivals or ()
+    for rival in others[:MAX_RIVALS]:
+        if rival.cut is None:
+            words = TEXT.in_words_of(model, TEXT.expression(bytes_of(rival.expr or [], width)))
         else:
-            _, kind, extent, other, other_extent = rival
+            _, kind, extent, other, other_extent = rival.cut
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
         found.append(f"fits as well: {words}; {_first_difference(model, law, rival)}")
-    hidden = len(law.rivals) - MAX_RIVALS
+    hidden = len(others) - MAX_RIVALS
     return [*found, f"and {hidden} more that fit as well"] if hidden > 0 else found
 
 
-def _first_difference(model: Model, law: CountLaw, rival: Any) -> str:
+def _first_difference(model: Model, law: CountLaw | SizeLaw, rival: Rival) -> str:
     """Say at which count the program may take two laws differ first."""
     top = min(_FAR * max(model.counts), _MOST)
     for n in range(2, top + 1):
         try:
-            grid = model_grid(dict(model), n)
+            grid = model_grid(model, n)
         except P3SError:
             continue
-        if differ_at({**law, "rivals": [rival]}, grid):
+        if differ_at(replace(law, rivals=(rival,)), grid):
             return f"differs first at {processes(n)} ({'x'.join(map(str, grid.dims))})"
     return f"the same up to {processes(top)}"
 
@@ -256,19 +270,19 @@ def _met(item: Item, without: str) -> str:
 
 
 def _reasons(model: Model, item: Item) -> list[str]:
-    verdict, held = item.verdict, model.holdout or {}
+    verdict, held = item.verdict, model.holdout
     if item.why:
         why = [
-            f"{verdict}: {visible(item.why[0], 400)}",
-            *(f"and: {visible(each, 400)}" for each in item.why[1:]),
+            f"{verdict}: {visible(item.why[0].sentence, 400)}",
+            *(f"and: {visible(each.sentence, 400)}" for each in item.why[1:]),
         ]
-        if held.possible and "met_holdout" in item:
-            why.append(_met(item, left_out(held)))
+        if held is not None and held.possible and item.met_holdout is not None:
+            why.append(_met(item, held.without))
         return why
     if verdict == "exact":
         met = (
-            f", and by the fit without {left_out(held)}"
-            if held.possible
+            f", and by the fit without {held.without}"
+            if held is not None and held.possible
             else "; nothing was held out"
         )
         return [f"exact: every call at every traced count is as the rules say{met}"]
@@ -280,11 +294,11 @@ def _measured(item: Item, everything: bool) -> list[str]:
     """Return the values of a call per count and class of ranks, traced and by the rules."""
     rows: list[list[str]] = []
     requests = item.kind == "completion"
-    for point in item.measured:
+    for point in item.measured or ():
         head = [str(point.n), _both(*point.ranks), _both(*point.calls)]
         classes = point.classes if everything else point.classes[:MAX_CLASSES]
         for entry in classes:
-            ruled = _values(entry.rule, requests) if "rule" in entry else "the same"
+            ruled = _values(entry.rule, requests) if entry.rule is not None else "the same"
             rows.append([*head, _who(entry), _values(entry.traced, requests), ruled])
             head = ["", "", ""]
         left = _left(point, len(classes))
@@ -295,14 +309,14 @@ def _measured(item: Item, everything: bool) -> list[str]:
     return _aligned(["processes", "ranks", "calls", "of them", "traced", "by the rules"], rows, 2)
 
 
-def _left(point: Mapping[str, Any], shown: int) -> str:
-    hidden = point["classes"][shown:]
-    more = point.get("more", {"classes": 0, "ranks": 0, "differ": 0})
-    classes = len(hidden) + more["classes"]
+def _left(point: Measured, shown: int) -> str:
+    hidden = point.classes[shown:]
+    more = point.more or MoreClasses(0, 0, 0)
+    classes = len(hidden) + more.classes
     if not classes:
         return ""
-    ranks = sum(entry["ranks"] for entry in hidden) + more["ranks"]
-    differ = sum(entry["ranks"] for entry in hidden if "rule" in entry) + more["differ"]
+    ranks = sum(entry.ranks for entry in hidden) + more.ranks
+    differ = sum(entry.ranks for entry in hidden if entry.rule is not None) + more.differ
     return f"{ranks} with other values, " + (
         f"{differ} not as the rules say" if differ else "all as the rules say"
     )
@@ -312,27 +326,25 @@ def _both(traced: int, ruled: int) -> str:
     return f"{traced:,}" if traced == ruled else f"{traced:,} (rules {ruled:,})"
 
 
-def _who(entry: Mapping[str, Any]) -> str:
-    if entry["ranks"] == 1:
-        return f"rank {entry['rank']}"
-    return f"{entry['ranks']:,} like rank {entry['rank']}"
+def _who(entry: RankClass) -> str:
+    if entry.ranks == 1:
+        return f"rank {entry.rank}"
+    return f"{entry.ranks:,} like rank {entry.rank}"
 
 
-def _values(values: Mapping[str, Any], requests: bool) -> str:
+def _values(values: Values, requests: bool) -> str:
     """Return calls, sizes and partners of one rank as text."""
-    if not values["calls"]:
+    if not values.calls:
         return "none"
-    sizes = values.get("sizes", [])
-    if not sizes or requests:
-        words = f"{values['calls']:,}"
+    if not values.sizes or requests:
+        words = f"{values.calls:,}"
     else:
-        words = " + ".join(f"{k:,} of {b:,} B" for b, k in sizes[:4])
-        hidden = max(len(sizes) - 4, 0) + values.get("more_sizes", 0)
+        words = " + ".join(f"{k:,} of {b:,} B" for b, k in values.sizes[:4])
+        hidden = max(len(values.sizes) - 4, 0) + values.more_sizes
         words += f" + {hidden} more sizes" if hidden else ""
-    peers = values.get("peers", [])
-    if peers:
-        words += f", partner {', '.join(map(str, peers))}"
-        words += f" and {values['more_peers']} more" if values.get("more_peers") else ""
+    if values.peers:
+        words += f", partner {', '.join(map(str, values.peers))}"
+        words += f" and {values.more_peers} more" if values.more_peers else ""
     return words
 
 
@@ -340,7 +352,7 @@ def _work_table(model: Model, phase: Phase, pad: int) -> list[str]:
     """Return the mean work of the ranks in a phase, traced and by the laws of its segments."""
     rows = []
     for n, value in phase.work.points:
-        made = generate(dict(model), int(n))
+        made = generate(model, n)
         mine = made.phase == phase.phase
         ranks = len(set(made.rank[mine].tolist()))
         ruled = float((made.work * made.repeat)[mine].sum()) / max(ranks, 1)

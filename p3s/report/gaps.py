@@ -10,6 +10,7 @@ from p3s.model.types import Model
 from p3s.report.points import checked_rows
 from p3s.report.provenance import plain
 from p3s.report.values import amount, lines, mapping
+from p3s.serialise import to_data
 from p3s.study import Study, read_json
 from p3s.text import percent, processes, visible
 
@@ -29,7 +30,7 @@ def gaps_of(
     if study.scaled_path(largest).exists():
         head = read_json(study.scaled_path(largest), "p3s.scaled")
         gaps += _named("no rule", head.get("unknown"))
-    gaps += [visible(line, 400) for line in sentences(model)]
+    gaps += [visible(line, 400) for line in sentences(to_data(model.not_modelled))]
     for n, replayed in replays.items():
         gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
     if largest in replays:

@@ -6,11 +6,11 @@ The fragment is plain ASCII and needs only the packages longtable and array; nam
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from p3s.model import text
 from p3s.model.notation import LATEX, TEXT
+from p3s.model.types import Item, Model, Slot
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, first_slot, phase_rules
@@ -60,17 +60,17 @@ def escaped(words: str, limit: int = 400) -> str:
     return "".join(out)
 
 
-def render(model: Mapping[str, Any], places: Places, everything: bool = False) -> str:
+def render(model: Model, places: Places, everything: bool = False) -> str:
     """Return a fragment to be read with \\input: grid, a table per phase, verdicts, hold-out."""
     shown, hidden = chosen_phases(phase_rules(model, places), everything)
-    counts = ", ".join(str(int(n)) for n in model["counts"])
+    counts = ", ".join(str(int(n)) for n in model.counts)
     lines = [
         f"% Equations fitted at {counts} processes by p3s {__version__}.",
         r"% Needs \usepackage{longtable,array}.",
         "",
         rf"\noindent Process grid: {escaped(text.grid_text(model), 2000)}.",
         r"$n$: processes; $r$: rank; $p_d$, $c_d$: extent of the grid and coordinate in dimension "
-        rf"$d$; work in {escaped(str(model['work_unit']))} before one call "
+        rf"$d$; work in {escaped(str(model.work_unit))} before one call "
         "of $b$ bytes after one of $b_0$, $m$ of them on a rank.",
         "",
     ]
@@ -88,9 +88,9 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
 
 
 # ---- phases ------------------------------------------------------------------------------------
-def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
-    law = model["phases"][phase.phase]["weight"]
-    since = f", from {int(law['from'])} processes on" if "from" in law else ""
+def _phase(model: Model, phase: PhaseRules) -> list[str]:
+    law = model.phases[phase.phase].weight
+    since = f", from {law.holds_from} processes on" if law.holds_from is not None else ""
     place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
     title = (
         rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
@@ -111,7 +111,7 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
     return [*lines, r"\hline", r"\end{longtable}"]
 
 
-def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
+def _rule(model: Model, rule: Rule) -> list[str]:
     item, slot, one_size = first_slot(model, rule)
     size = _math(model, LATEX.volume(item, slot)) if one_size else escaped(rule.volume)
     work = escaped(rule.work) if rule.law is None else _math(model, LATEX.work_of(rule.law))
@@ -132,20 +132,20 @@ def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
     ]
 
 
-def _destination(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
-    word = text.kind_word(item["kind"])
-    if item["kind"] in (SEND, RECV) and (formula := LATEX.partner(slot["relation"] or {})):
+def _destination(model: Model, item: Item, slot: Slot) -> str:
+    word = text.kind_word(item.kind)
+    if item.kind in (SEND, RECV) and (formula := LATEX.partner(slot.relation or {})):
         return f"{word} {_math(model, formula)}"
     words = TEXT.in_words_of(model, text.destination(item, slot))
     return escaped(f"{word} {words}" if words else "")
 
 
-def _math(model: Mapping[str, Any], formula: str) -> str:
+def _math(model: Model, formula: str) -> str:
     return f"${LATEX.in_words_of(model, formula)}$" if formula else ""
 
 
 # ---- how sure ----------------------------------------------------------------------------------
-def _verdicts(model: Mapping[str, Any]) -> list[str]:
+def _verdicts(model: Model) -> list[str]:
     rows = verdict_rows(model)
     if not rows:
         return []
@@ -164,6 +164,6 @@ def _table_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0] + r" \hline", *lines[1:]]
 
 
-def _holdout(model: Mapping[str, Any]) -> list[str]:
+def _holdout(model: Model) -> list[str]:
     lines = [re.sub(r"\s+", " ", line.strip()) for line in holdout(model)]
     return [r"\par\noindent " + escaped("; ".join(lines), 2000) + "."]

@@ -5,16 +5,14 @@ Browsers show MathML without a script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from markupsafe import Markup
 
-from p3s.laws.worklaws import WorkLaw
 from p3s.model import text
 from p3s.model.notation import MATHML
+from p3s.model.types import Model
 from p3s.report.rules import PhaseRules, Rule, first_slot
 from p3s.text import visible
 from p3s.trace.ops import RECV, SEND
@@ -51,16 +49,16 @@ def maths(words: str, formula: str, before: str = "", after: str = "") -> Maths:
     return Maths(words, Markup(f"{escape(before)}{shown}{escape(after)}"))
 
 
-def destination(model: Mapping[str, Any], rule: Rule) -> Maths:
+def destination(model: Model, rule: Rule) -> Maths:
     """Return whom the calls of a row send to or receive from, or the ranks of a collective."""
     item, slot, _ = first_slot(model, rule)
-    if item["kind"] not in (SEND, RECV):
+    if item.kind not in (SEND, RECV):
         return plain(rule.destination)
-    formula = MATHML.in_words_of(model, MATHML.partner(slot["relation"] or {}))
-    return maths(rule.destination, formula, f"{text.kind_word(item['kind'])} ")
+    formula = MATHML.in_words_of(model, MATHML.partner(slot.relation or {}))
+    return maths(rule.destination, formula, f"{text.kind_word(item.kind)} ")
 
 
-def volume(model: Mapping[str, Any], rule: Rule) -> Maths:
+def volume(model: Model, rule: Rule) -> Maths:
     """Return the bytes of one call."""
     item, slot, one_size = first_slot(model, rule)
     if not one_size:
@@ -68,21 +66,21 @@ def volume(model: Mapping[str, Any], rule: Rule) -> Maths:
     return maths(rule.volume, MATHML.in_words_of(model, MATHML.volume(item, slot)))
 
 
-def work(model: Mapping[str, Any], rule: Rule) -> Maths:
+def work(model: Model, rule: Rule) -> Maths:
     """Return the work before one call."""
     if rule.law is None:
         return plain(rule.work)
     return maths(rule.work, MATHML.in_words_of(model, MATHML.work_of(rule.law)))
 
 
-def weight(model: Mapping[str, Any], phase: PhaseRules) -> Maths:
+def weight(model: Model, phase: PhaseRules) -> Maths:
     """Return how often a phase occurs in the run."""
-    law = model["phases"][phase.phase]["weight"]
+    law = model.phases[phase.phase].weight
     after = text.since(law)
     return maths(phase.weight, MATHML.in_words_of(model, MATHML.law(law)), after=after)
 
 
-def phase_work(model: Mapping[str, Any], phase: PhaseRules) -> Maths:
+def phase_work(model: Model, phase: PhaseRules) -> Maths:
     """Return the work of a rank in a phase over the whole run."""
-    law = WorkLaw.from_json(model["phases"][phase.phase]["work"]["law"])
+    law = model.phases[phase.phase].work.law
     return maths(phase.work, MATHML.work(law), after=f" {text.unit_of(model)}")

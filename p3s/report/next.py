@@ -42,16 +42,14 @@ def render(model: Model, command: str, validate: str = "") -> str:
     for each in wanted:
         grid = f" ({'x'.join(map(str, each.dims))})" if each.dims else ""
         lines.append(f"{processes(each.n)}{grid}")
-        told = each.decides or [{"question": each.why}]
-        alike: dict[str, list[Any]] = {}
-        for question in told:
-            alike.setdefault(str(question.question), []).append(question.share)
+        alike: dict[str, list[float]] = {}
+        for decision in each.decides:
+            alike.setdefault(decision.question, []).append(decision.share)
         for question, shares in alike.items():
+            # each is what hangs on it at most, in events or bytes: they may overlap
+            times = f"{len(shares)} calls, " if len(shares) > 1 else ""
             words = visible(question, 400)
-            if None not in shares:
-                # each is what hangs on it at most, in events or bytes: they may overlap
-                times = f"{len(shares)} calls, " if len(shares) > 1 else ""
-                words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
+            words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
             lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)

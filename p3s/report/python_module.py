@@ -11,48 +11,47 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.laws.worklaws import WorkLaw
 from p3s.model import text
-from p3s.model.functions import VERSION, data_of
+from p3s.model.functions import VERSION, bare
 from p3s.model.notation import TEXT
+from p3s.model.types import Item, Model, Phase, Slot, WorkPlace
 from p3s.report.places import Places, joined_places, phase_place
+from p3s.serialise import to_data
 from p3s.text import visible
 from p3s.version import __version__
 
 _WIDTH = 98
 
 
-def render(model: Mapping[str, Any], places: Places) -> tuple[str, dict[int, str]]:
+def render(model: Model, places: Places) -> tuple[str, dict[int, str]]:
     """Return the source of the module, and why calls (items) are left out of it."""
-    data = data_of(model)
-    left_out = {i: str((item["why"] or ["no rule"])[0]) for i, item in _without_rule(model)}
-    phases = [_words_of_phase(model, phase, places) for phase in model["phases"]]
-    calls = [_words_of_call(model, i, places) for i in range(len(data.calls))]
-    segments = [_words_of_segments(model, place) for place in data.segments]
+    left_out = {
+        i: visible(item.why[0].sentence if item.why else "no rule")
+        for i, item in enumerate(model.items)
+        if any(slot.guard is None for slot in item.slots)
+    }
+    data = to_data(bare(model))
+    words = {
+        "phases": [_words_of_phase(model, phase, places) for phase in model.phases],
+        "items": [_words_of_call(model, i, places) for i in range(len(model.items))],
+    }
     parts = [
         _head(model),
         "# calls with ranks that follow no rule: number and reason",
-        f"LEFT_OUT = {_literal({i: visible(why) for i, why in left_out.items()})}",
+        f"LEFT_OUT = {_literal(left_out)}",
         "",
         *_comment(f"process grid: {text.grid_text(model)}"),
-        f"GRID = {_literal(data.grid)}",
+        "MODEL = {",
+        *(line for key, value in data.items() for line in _entry(key, value, words.get(key))),
+        "}",
         "",
-        *_list("LAWS", data.laws, phases),
-        *_list("CALLS", data.calls, calls),
-        *_list("SEGMENTS", data.segments, segments),
-        f"PHASES = phases({VERSION}, COUNTS, GRID, LAWS, CALLS, SEGMENTS)",
+        f"PHASES = phases({VERSION}, MODEL)",
     ]
     return "\n".join(parts) + "\n", left_out
 
 
-def _without_rule(model: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for i, item in enumerate(model["items"]):
-        if any(slot["guard"] is None for slot in item["slots"]):
-            yield i, item
-
-
-def _head(model: Mapping[str, Any]) -> str:
-    counts = tuple(int(n) for n in model["counts"])
+def _head(model: Model) -> str:
+    counts = model.counts
     title = (
         f"Equations of an MPI program, fitted at {', '.join(map(str, counts))} processes by "
         f"p3s {__version__}."
@@ -68,56 +67,50 @@ ValueError. p3s has to be installed.
 from p3s.model.functions import phases
 
 COUNTS = {_literal(counts)}
-WORK_UNIT = {_literal(visible(str(model["work_unit"])))}'''
+WORK_UNIT = {_literal(visible(model.work_unit))}'''
 
 
 # ---- words ---------------------------------------------------------------------------------------
-def _words_of_phase(
-    model: Mapping[str, Any], phase: Mapping[str, Any], places: Places
-) -> list[str]:
+def _words_of_phase(model: Model, phase: Phase, places: Places) -> list[str]:
     place = phase_place(model, phase, places)
-    weight = TEXT.in_words_of(model, text.weight_text(phase["weight"]))
-    work = WorkLaw.from_json(phase["work"]["law"]).text(text.unit_of(model))
+    weight = TEXT.in_words_of(model, text.weight_text(phase.weight))
     return [
-        f"phase {phase['phase']}: {phase['name']}" + (f", at {place}" if place else ""),
-        f"  weight = {weight}  [{phase.get('weight_verdict', '?')}]",
-        f"  work of a rank in the run = {work}",
+        f"phase {phase.phase}: {phase.name}" + (f", at {place}" if place else ""),
+        f"  weight = {weight}  [{phase.weight_verdict}]",
+        f"  work of a rank in the run = {phase.work.law.text(text.unit_of(model))}",
+        *(line for each in phase.work.places for line in _words_of_segments(model, each)),
     ]
 
 
-def _words_of_call(model: Mapping[str, Any], i: int, places: Places) -> list[str]:
-    item = model["items"][i]
-    frames = model["sites"].get(item["site"]) or ["?"]
+def _words_of_call(model: Model, i: int, places: Places) -> list[str]:
+    item = model.items[i]
+    frames = list(model.sites.get(item.site, ())) or ["?"]
     lines = [
-        f"call {i}: {item['op']}, phase {item['phase']}, at "
-        f"{visible(joined_places([frames], places), 160)}  [{item['verdict']}]"
+        f"call {i}: {item.op}, phase {item.phase}, at "
+        f"{visible(joined_places([frames], places), 160)}  [{item.verdict}]"
     ]
-    return lines + [words for slot in item["slots"] for words in _words_of_slot(model, item, slot)]
+    return lines + [words for slot in item.slots for words in _words_of_slot(model, item, slot)]
 
 
-def _words_of_slot(
-    model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str, Any]
-) -> list[str]:
+def _words_of_slot(model: Model, item: Item, slot: Slot) -> list[str]:
     target, who = text.destination(item, slot), text.condition(slot)
-    often = text.repeats(model, model["phases"][item["phase"]], slot)
+    volume = TEXT.volume(item, slot)
     said = [
-        f"{text.kind_word(item['kind'])} {target}".strip(),
+        f"{text.kind_word(item.kind)} {target}".strip(),
         f"for {who}" if who else "",
-        f"{volume} bytes" if (volume := TEXT.volume(item, slot)) else "",
-        often,
+        f"{volume} bytes" if volume else "",
+        text.repeats(model, model.phases[item.phase], slot),
     ]
     words = "; ".join(filter(None, said))
     return [f"  {TEXT.in_words_of(model, words)}"] if words else []
 
 
-def _words_of_segments(model: Mapping[str, Any], place: Mapping[str, Any]) -> list[str]:
-    names = [str(before[1]) if before is not None else "the start" for before in place["from"]]
-    laws = [
-        TEXT.in_words_of(model, TEXT.segment(segment["terms"])) for segment in place["segments"]
-    ]
+def _words_of_segments(model: Model, place: WorkPlace) -> list[str]:
+    names = [before[1] if before is not None else "the start" for before in place.before]
+    laws = [TEXT.in_words_of(model, TEXT.segment(segment.terms)) for segment in place.segments]
     return [
-        f"work before calls {', '.join(map(str, place['items']))} ({place['place'][1]})",
-        *(f"  after {name}: {law}" for name, law in zip(names, laws, strict=True)),
+        f"  work before calls {', '.join(map(str, place.items))} ({place.place[1]})",
+        *(f"    after {name}: {law}" for name, law in zip(names, laws, strict=True)),
     ]
 
 
@@ -130,13 +123,16 @@ def _comment(*lines: str) -> list[str]:
 
 
 # ---- data ----------------------------------------------------------------------------------------
-def _list(name: str, data: Sequence[Any], words: Sequence[list[str]]) -> Iterator[str]:
-    """Return the lines of a list; above each entry is a comment that says it in words."""
-    yield f"{name} = ["
-    for each, lines in zip(data, words, strict=True):
-        yield from (f"    {line}" for line in _comment(*lines))
-        yield f"    {_literal(each, 4)},"
-    yield "]\n"
+def _entry(key: str, value: Any, words: Sequence[list[str]] | None) -> Iterator[str]:
+    """Return the lines of an entry; each element of a list with words has them above it."""
+    if words is None:
+        yield f"    {ascii(key)}: {_literal(value, 4, len(key) + 4)},"
+        return
+    yield f"    {ascii(key)}: ["
+    for each, lines in zip(value, words, strict=True):
+        yield from (f"        {line}" for line in _comment(*lines))
+        yield f"        {_literal(each, 8)},"
+    yield "    ],"
 
 
 def _literal(value: Any, indent: int = 0, before: int = 0) -> str:

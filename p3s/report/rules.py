@@ -14,7 +14,9 @@ from typing import Any
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.notation import TEXT
+from p3s.model.types import Item, Model, Phase, Slot
 from p3s.report.places import Places, joined_places, phase_place
+from p3s.serialise import to_data
 from p3s.text import visible
 
 Share = Mapping[str, float]
@@ -90,7 +92,7 @@ class PhaseRules:
 
 
 def phase_rules(
-    model: Mapping[str, Any], places: Places, only: Container[int] | None = None
+    model: Model, places: Places, only: Container[int] | None = None
 ) -> list[PhaseRules]:
     """Return all phases of a model in program order, each with all its rules.
 
@@ -98,117 +100,111 @@ def phase_rules(
     """
     return [
         _phase(model, phase, places)
-        for phase in model["phases"]
-        if only is None or phase["phase"] in only
+        for phase in model.phases
+        if only is None or phase.phase in only
     ]
 
 
-def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> PhaseRules:
-    items = model["items"]
+def _phase(model: Model, phase: Phase, places: Places) -> PhaseRules:
+    items = model.items
     unit = text.unit_of(model)
     alike: dict[str, list[tuple[int, int]]] = {}
-    for i in phase["items"]:
-        if len(items[i]["slots"]) > MAX_SIZES:  # one row for all sizes of a call
-            alike[f"item {i}"] = [(i, k) for k in range(len(items[i]["slots"]))]
+    for i in phase.items:
+        if len(items[i].slots) > MAX_SIZES:  # one row for all sizes of a call
+            alike[f"item {i}"] = [(i, k) for k in range(len(items[i].slots))]
             continue
-        for k, slot in enumerate(items[i]["slots"]):
+        for k, slot in enumerate(items[i].slots):
             alike.setdefault(_key(items[i], slot), []).append((i, k))
     reasons: dict[str, int] = {}
-    for i in phase["items"]:
-        for why in [*items[i]["why"], *_without_trend(items[i])]:
+    for i in phase.items:
+        for why in [*(w.sentence for w in items[i].why), *_without_trend(items[i])]:
             reasons[why] = reasons.get(why, 0) + 1
-    share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
+    share = {what: sum(_share(items[i], what) for i in phase.items) for what in WHAT}
     return PhaseRules(
-        phase["phase"],
-        phase["parent"],
+        phase.phase,
+        phase.parent,
         _inside(model, phase),
-        phase["depth"],
-        visible(str(phase["name"])),
+        phase.depth,
+        visible(str(phase.name)),
         phase_place(model, phase, places),
-        TEXT.in_words_of(model, text.weight_text(phase["weight"])),
-        visible(str(phase.get("weight_verdict", "?"))),
-        [(int(n), int(v)) for n, v in phase["weight_points"]],
-        WorkLaw.from_json(phase["work"]["law"]).text(unit),
+        TEXT.in_words_of(model, text.weight_text(phase.weight)),
+        visible(str(phase.weight_verdict)),
+        [(int(n), int(v)) for n, v in phase.weight_points],
+        phase.work.law.text(unit),
         text.work_sure(model),
-        visible(text.no_trend(phase["work"]["law"])),
+        visible(text.no_trend(phase.work.law)),
         share,
         [_rule(model, phase, cells, places, unit) for cells in alike.values()],
         [(k, visible(why)) for why, k in reasons.items()],
     )
 
 
-def _without_trend(item: Mapping[str, Any]) -> list[str]:
+def _without_trend(item: Item) -> list[str]:
     """Return why the work before a call that takes time has no trend."""
     if _share(item, "time") < RELEVANT:
         return []
-    found = dict.fromkeys(filter(None, (text.no_trend(slot["work"]) for slot in item["slots"])))
+    found = dict.fromkeys(filter(None, (text.no_trend(slot.work) for slot in item.slots)))
     return [f"work before it has {why}" for why in found]
 
 
-def _inside(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
+def _inside(model: Model, phase: Phase) -> str:
     """Return in which phase another lies, with its weight if it has no rules of its own."""
-    if phase["parent"] in (None, 0):
+    if phase.parent in (None, 0):
         return ""
-    parent = model["phases"][phase["parent"]]
-    words = f" in phase {int(phase['parent'])}"
-    if parent["items"]:
+    parent = model.phases[phase.parent]
+    words = f" in phase {int(phase.parent)}"
+    if parent.items:
         return words
-    return words + f" (w = {TEXT.in_words_of(model, text.weight_text(parent['weight']))})"
+    return words + f" (w = {TEXT.in_words_of(model, text.weight_text(parent.weight))})"
 
 
-def _key(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+def _key(item: Item, slot: Slot) -> str:
     """Return what calls of one row have in common, as a text to compare by."""
-    count = slot["count"]
+    count = slot.count
     return json.dumps(
         [
-            item["op"],
-            slot["relation"],
-            slot["place"],
-            slot["guard"],
-            slot["root"],
-            slot["elem_bytes"],
-            slot["elements"].get("expr", slot["elements"].get("stat")),
-            count.get("expr", count.get("total", count.get("stat", "as posted"))),
-            item["verdict"],
-            sorted(item["why"]),
+            item.op,
+            slot.relation,
+            slot.place,
+            slot.guard,
+            slot.root,
+            slot.elem_bytes,
+            slot.elements.expr or to_data(slot.elements.stat),
+            count.expr or count.total or to_data(count.stat) or "as posted",
+            item.verdict,
+            [w.sentence for w in item.why],
         ],
         sort_keys=True,
     )
 
 
-def _share(item: Mapping[str, Any], what: str) -> float:
-    return float(item.get("share", {}).get(what, 0.0))
+def _share(item: Item, what: str) -> float:
+    return float(getattr(item.share, what)) if item.share is not None else 0.0
 
 
 def _rule(
-    model: Mapping[str, Any],
-    phase: Mapping[str, Any],
-    cells: Sequence[tuple[int, int]],
-    places: Places,
-    unit: str,
+    model: Model, phase: Phase, cells: Sequence[tuple[int, int]], places: Places, unit: str
 ) -> Rule:
     first, k = cells[0]
-    item, calls = model["items"][first], tuple(dict.fromkeys(i for i, _ in cells))
-    slot = item["slots"][k]
-    sites = [model["sites"].get(model["items"][i]["site"]) or ["?"] for i in calls]
+    item, calls = model.items[first], tuple(dict.fromkeys(i for i, _ in cells))
+    slot = item.slots[k]
+    sites = [model.sites.get(model.items[i].site) or ("?",) for i in calls]
     share = {
-        what: sum(
-            _share(model["items"][i], what) / len(model["items"][i]["slots"]) for i, _ in cells
-        )
+        what: sum(_share(model.items[i], what) / len(model.items[i].slots) for i, _ in cells)
         for what in WHAT
     }
     condition = TEXT.in_words_of(model, text.condition(slot))
     many = len(calls) == 1 and len(cells) > 1
-    slots = [model["items"][i]["slots"][j] for i, j in cells]
+    slots = [model.items[i].slots[j] for i, j in cells]
     work, law = (_mean_work(model, slots), None) if many else _work_of(model, cells, slots)
     return Rule(
         calls,
-        -1 if many or len(item["slots"]) == 1 else k,
-        visible(str(item["op"]).removeprefix("MPI_")),
+        -1 if many or len(item.slots) == 1 else k,
+        visible(str(item.op).removeprefix("MPI_")),
         visible(_with_word(item, TEXT.in_words_of(model, text.destination(item, slot)))),
         TEXT.in_words_of(model, _sizes(item, slots) if many else TEXT.volume(item, slot)),
         work,
-        item["verdict"],
+        item.verdict,
         visible(joined_places(sites, places), 160),
         visible(condition),
         "" if many else visible(TEXT.in_words_of(model, text.repeats(model, phase, slot))),
@@ -217,7 +213,7 @@ def _rule(
     )
 
 
-def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
+def _sizes(item: Item, slots: Sequence[Slot]) -> str:
     """Return the sizes of a call with many of them as one text."""
     found = list(dict.fromkeys(TEXT.volume(item, slot) for slot in slots))
     if all(size.isdigit() for size in found):
@@ -226,35 +222,34 @@ def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _work_of(
-    model: Mapping[str, Any], cells: Sequence[tuple[int, int]], slots: Sequence[Mapping[str, Any]]
+    model: Model, cells: Sequence[tuple[int, int]], slots: Sequence[Slot]
 ) -> tuple[str, WorkLaw | Sequence[Sequence[Any]] | None]:
     """Return the work before all calls of a row with its law; long sums at the largest count."""
-    if len(cells) == 1 and len(model["items"][cells[0][0]]["slots"]) == 1:
+    if len(cells) == 1 and len(model.items[cells[0][0]].slots) == 1:
         terms = text.one_segment(model, cells[0][0])
         if terms is not None:
             return TEXT.in_words_of(model, TEXT.segment(terms)), terms
-    law = _sum_of([slot["work"] for slot in slots])
+    law = _sum_of([slot.work for slot in slots])
     if len(slots) > 1 and len(law.terms) > 2:
         return f"{float(law.value(law.max_n)):.4g} at {law.max_n}", None
     return law.text(), law
 
 
-def _mean_work(model: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
+def _mean_work(model: Model, slots: Sequence[Slot]) -> str:
     """Return the work before one call, the mean over its sizes at the largest count."""
-    top = max(model["counts"])
-    values = [float(WorkLaw.from_json(slot["work"]).value(top)) for slot in slots]
+    top = max(model.counts)
+    values = [float(slot.work.value(top)) for slot in slots]
     return f"about {sum(values) / len(values):.4g}"
 
 
-def _with_word(item: Mapping[str, Any], destination: str) -> str:
-    word = text.kind_word(item["kind"])
+def _with_word(item: Item, destination: str) -> str:
+    word = text.kind_word(item.kind)
     return f"{word} {destination}" if word and destination else destination
 
 
-def _sum_of(laws: Sequence[Mapping[str, Any]]) -> WorkLaw:
+def _sum_of(parts: Sequence[WorkLaw]) -> WorkLaw:
     """Return the work before all calls of a row together."""
     terms: dict[tuple[Fraction, int], float] = {}
-    parts = [WorkLaw.from_json(dict(law)) for law in laws]
     for law in parts:
         for coefficient, power, log in law.terms:
             terms[(power, log)] = terms.get((power, log), 0.0) + coefficient
@@ -265,12 +260,10 @@ def _sum_of(laws: Sequence[Mapping[str, Any]]) -> WorkLaw:
     )
 
 
-def first_slot(
-    model: Mapping[str, Any], rule: Rule
-) -> tuple[Mapping[str, Any], Mapping[str, Any], bool]:
+def first_slot(model: Model, rule: Rule) -> tuple[Item, Slot, bool]:
     """Return the item and the slot that stand for a row, and whether it has one size."""
-    item = model["items"][rule.calls[0]]
-    return item, item["slots"][max(rule.slot, 0)], rule.slot >= 0 or len(item["slots"]) == 1
+    item = model.items[rule.calls[0]]
+    return item, item.slots[max(rule.slot, 0)], rule.slot >= 0 or len(item.slots) == 1
 
 
 def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from p3s.errors import P3SError
 from p3s.model.grid import guards
 from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
 from p3s.text import aligned, percent, visible
 
-Model = Mapping[str, Any]
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
 _COLUMNS = (
     "phase",
@@ -148,9 +146,9 @@ def _table(model: Model, counts: Iterable[int]) -> InstructionTable:
     if asked:
         return instruction_table(model, asked)
     fits = []
-    for n in next_sizes(model["counts"]):
+    for n in next_sizes(model.counts):
         try:
-            instruction_table({**model, "counts": [n]})
+            instruction_table(replace(model, counts=(n,)))
         except P3SError:
             continue
         fits.append(n)

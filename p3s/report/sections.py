@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from p3s.commands import Commands
 from p3s.errors import P3SError
 from p3s.model import text
+from p3s.model.types import NO_SHARE, Model
 from p3s.report import mathml
 from p3s.report.equations import (
     SHARES,
@@ -90,29 +90,29 @@ class Account:
     notes: list[str]
 
 
-def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
+def equations_of(study: Study, model: Model) -> Equations:
     """Return what a report shows of the model; all texts are printable."""
-    places, _ = resolve_sites(study, model.get("sites", {}))
+    places, _ = resolve_sites(study, model.sites)
     few = _largest(model)
     phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
-        model["work_unit"], str(model["work_unit"])
+        model.work_unit, str(model.work_unit)
     )
     notes = [
-        f"Fitted at {processes(model['counts'])}; shares are those at "
-        f"{max(model['counts'])}; work is in {unit} before one call.",
+        f"Fitted at {processes(model.counts)}; shares are those at "
+        f"{max(model.counts)}; work is in {unit} before one call.",
         f"Process grid: {text.grid_text(model)}.",
     ]
     commands = Commands(study)
-    if unused := not_used(model, commands.take_back(model.get("without", ()))):
+    if unused := not_used(model.without, commands.take_back(model.without)):
         notes.append(unused[0].upper() + unused[1:] + ".")
-    symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
+    symbols = used_symbols(phases, int(model.grid.family.ndims))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
         made.append(_phase(model, phase, phase in shown, rules < MAX_MATHS))
         rules += len(phase.rules)
-    left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
+    left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
         f"The equations of {plural(left, 'more phase')}: {commands.of('model', '--all')}."
         if left
@@ -127,19 +127,17 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
         VERDICT_HEAD,
         verdict_rows(model),
         text.work_sure(model),
-        [next_text(each) for each in model.get("next", [])],
+        [next_text(each) for each in model.next],
         phase_places(model, places),
     )
 
 
-def _largest(model: Mapping[str, Any]) -> set[int]:
+def _largest(model: Model) -> set[int]:
     """Return the phases with calls, those with most time, that have up to MAX_RULES calls."""
     share = {
-        phase["phase"]: sum(
-            float(model["items"][i].get("share", {}).get("time", 0.0)) for i in phase["items"]
-        )
-        for phase in model["phases"]
-        if phase["items"]
+        phase.phase: sum((model.items[i].share or NO_SHARE).time for i in phase.items)
+        for phase in model.phases
+        if phase.items
     }
     few: set[int] = set()
     calls = 0
@@ -147,13 +145,11 @@ def _largest(model: Mapping[str, Any]) -> set[int]:
         if calls >= MAX_RULES:
             break
         few.add(k)
-        calls += len(model["phases"][k]["items"])
+        calls += len(model.phases[k].items)
     return few
 
 
-def _phase(
-    model: Mapping[str, Any], phase: PhaseRules, relevant: bool, set_: bool
-) -> PhaseEquations:
+def _phase(model: Model, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
     """Return a phase; its equations are set as mathematics or stay text."""
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
@@ -178,7 +174,7 @@ def _phase(
     )
 
 
-def _row(model: Mapping[str, Any], rule: Rule, set_: bool) -> list[Maths]:
+def _row(model: Model, rule: Rule, set_: bool) -> list[Maths]:
     facts = [rule.place]
     if rule.condition:
         facts.append(f"for {rule.condition}")
@@ -197,20 +193,20 @@ def _row(model: Mapping[str, Any], rule: Rule, set_: bool) -> list[Maths]:
     ]
 
 
-def instructions_of(study: Study, model: Mapping[str, Any]) -> str:
+def instructions_of(study: Study, model: Model) -> str:
     """Return the instruction table (thesis, Table 5.2) as text; empty where it cannot be made."""
     from p3s.report.scic import table
 
-    if len(model["items"]) > MAX_CALLS:
+    if len(model.items) > MAX_CALLS:
         line = Commands(study).of("model", "--scic")
-        return f"The model has {len(model['items']):,} calls: {line} prints it."
+        return f"The model has {len(model.items):,} calls: {line} prints it."
     try:
         return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
     except P3SError:
         return ""
 
 
-def computation_of(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> str:
+def computation_of(study: Study, model: Model, counts: Sequence[int]) -> str:
     """Return the compute table (thesis, Tables 6.5 and 6.6) as text; empty without times.
 
     counts: of the prediction.
@@ -220,7 +216,7 @@ def computation_of(study: Study, model: Mapping[str, Any], counts: Sequence[int]
 
     try:
         found = load(study.root)
-        asked = [n for n in counts if n not in model["counts"]]
+        asked = [n for n in counts if n not in model.counts]
         return (
             ""
             if found is None

@@ -10,10 +10,8 @@ from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
 from p3s.report.equations import listed, missed_rules
 from p3s.report.points import checked_rows
-from p3s.report.provenance import plain
 from p3s.report.values import amount, count, lines, mapping, pair, rows, words
-from p3s.scores import work_off
-from p3s.text import left_out, percent, seconds, span, visible
+from p3s.text import percent, seconds, span, visible
 
 #: What the parts of an interval are, in the order of the page.
 PARTS = {
@@ -200,31 +198,24 @@ def verdict_order(name: str) -> tuple[int, str]:
 def holdout_of(model: Model) -> list[str]:
     """Return how the model did on its held-out count, as lines."""
     held = model.holdout
-    if not isinstance(held, dict):
+    if held is None:
         return ["No count was held out: nothing was checked."]
-    if not held.get("possible", True):
-        return [f"Not possible: {visible(plain(held.get('why', 'no reason given')))}"]
-    said = [f"Fitted without {visible(left_out(held))} and compared there."]
-    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
-        found = held.get(key)
-        if isinstance(found, dict):
-            said.append(
-                f"{name}: {plain(found.get('equal'))} of {plain(found.get('true'))} equal, "
-                f"{plain(found.get('predicted'))} predicted"
-            )
-    weights, work = held.get("weights"), held.get("work")
+    there = held.comparison
+    if there is None:
+        return [f"Not possible: {visible(held.problem)}"]
+    said = [f"Fitted without {held.without} and compared there."]
+    for pair, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
+        said.append(f"{name}: {pair.equal} of {pair.true} equal, {pair.predicted} predicted")
     missed = missed_rules(model)
     if missed is not None:
-        met = f"{len(model.items) - len(missed)} of {len(model['items'])}"
+        met = f"{len(model.items) - len(missed)} of {len(model.items)}"
         said.append(
             f"calls by an exact rule that it met: {met}"
             + (f"; not {listed(missed)}" if missed else "")
         )
-    if isinstance(weights, dict):
-        said.append(f"weights: {plain(weights.get('exact'))} of {plain(weights.get('phases'))}")
-    if isinstance(work, dict):
-        said.append(
-            f"work, which is fitted: off by {percent(amount(work_off(work)))}, in the "
-            f"worst phase by {percent(amount(work.get('max_abs_error')))}"
-        )
+    said.append(f"weights: {there.weights.exact} of {there.weights.phases}")
+    said.append(
+        f"work, which is fitted: off by {percent(there.work.off)}, in the worst phase by "
+        f"{percent(there.work.max_abs_error)}"
+    )
     return [visible(line) for line in said]

@@ -82,7 +82,7 @@ class Predicted:
     """The model of a workload at any count, evaluated once for each."""
 
     def __init__(self, model: Model) -> None:
-        self.model = dict(model)
+        self.model = model
         self.places = places_of(model)
         self._known: dict[int, Cells | None] = {}
 
@@ -108,10 +108,8 @@ class Predicted:
             widths=False,
         )
         number = {place: k for k, (place, _) in enumerate(self.places)}
-        of_item = np.array(
-            [number.get((it["site"], it["op"]), -1) for it in self.model["items"]] or [-1]
-        )
-        moves = np.array([kind_of(it["op"]) != COMPLETION for it in self.model["items"]] or [False])
+        of_item = np.array([number.get((it.site, it.op), -1) for it in self.model.items] or [-1])
+        moves = np.array([kind_of(it.op) != COMPLETION for it in self.model.items] or [False])
         place = of_item[rows.item]
         mine = place >= 0
         shape = found.work.shape
@@ -122,7 +120,7 @@ class Predicted:
                 shape
             )
 
-        weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model["phases"]])
+        weight = np.array([float(max(phase_weight(p, rows.grid), 1)) for p in self.model.phases])
         return Cells(
             n,
             found.as_in_a_run() * _mask(self.places),

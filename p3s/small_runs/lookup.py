@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.model.grid import admissible
-from p3s.model.grid.grids import GridFamily
 from p3s.model.types import Model
 from p3s.model.work.scic import instruction_groups
 from p3s.small_runs.cells import Cells, Predicted
@@ -309,8 +308,8 @@ def _found(
 def _around(model: Model, n: float) -> list[int]:
     """Return the two counts below and above ``n`` that the program is likely to take, and whose
     process grid is no longer than the others'."""
-    known = model.admissible or admissible.learn(model.counts)
-    family = GridFamily.from_json(model.grid.family)
+    known = model.admissible
+    family = model.grid.family
     usual = _LONGER * max((_length(family.dims(m)) for m in model.counts), default=1.0)
     out: list[int] = []
     for step in (-1, 1):

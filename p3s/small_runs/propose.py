@@ -55,7 +55,7 @@ def propose(
     P3SError where the program's process grid has no form at the target."""
     from p3s.model.evaluate import model_grid
 
-    model_grid(dict(model), target)  # says which counts there are
+    model_grid(model, target)  # says which counts there are
     predicted = Predicted(model)
     own = {n: cells for n in model.counts if (cells := predicted.at(n)) is not None}
     there = predicted.at(target)

@@ -85,7 +85,7 @@ def _stages(model: Model, phase: Phase, n: int) -> int:
     if not phase.fused_stages:
         return 1
     try:
-        return phase_stages(phase, model.items, model_grid(dict(model), n))
+        return phase_stages(phase, model.items, model_grid(model, n))
     except P3SError:  # the rule for the grid does not admit a count that ran
         return 1
 

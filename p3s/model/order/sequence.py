@@ -38,7 +38,7 @@ def compare_order(
         ],
         dtype=np.int64,
     )
-    unfolder = Unfolder(model, rows)
+    unfolder = Unfolder(model.items, model.order.loops, rows)
     begin = first_rows(t)
     equal = alike = total = bare = 0
     first: Difference | None = None

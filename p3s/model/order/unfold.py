@@ -12,7 +12,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.order.fit import plain_turns, positions
 from p3s.model.order.observe import LoopTurns, turn_of
 from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, all_hold
-from p3s.model.types import LoopRule, Model, TripLaw, Trips, When
+from p3s.model.types import Item, LoopRule, OrderedItem, TripLaw, Trips, When
 from p3s.trace.ops import COMPLETION
 
 
@@ -22,9 +22,10 @@ class Unfolder:
     Ranks whose rows follow the same rules equally often have one order: it is made once.
     """
 
-    def __init__(self, model: Model, rows: Any) -> None:
-        self.items, self.rows = model.items, rows
-        loops = model.order.loops if model.order is not None else ()
+    def __init__(
+        self, items: Sequence[Item | OrderedItem], loops: Sequence[LoopRule], rows: Any
+    ) -> None:
+        self.items, self.rows = items, rows
         self.loops = {loop.loop: loop for loop in loops}
         self.by_peer = any(loop.walk is not None and loop.walk.by == "peer" for loop in loops)
         self.env = grid_env(rows.grid)

@@ -7,14 +7,14 @@ import numpy as np
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.blocks import differs
-from p3s.model.types import SizeLaw
+from p3s.model.types import CountLaw, SizeLaw
 
 #: Iterations that are compared.
 _TURNS = 8
 
 
-def differ_at(law: SizeLaw, grid: GridAt) -> bool:
-    """Return whether a slot's law and one of its rivals give different sizes on a grid."""
+def differ_at(law: SizeLaw | CountLaw, grid: GridAt) -> bool:
+    """Return whether a law and one of its rivals give different values on a grid."""
     extents = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
     for rival in law.rivals or ():
         if rival.cut is not None:

@@ -208,10 +208,9 @@ def prepare(
 
 def _in_order(directory: Path) -> bool:
     """Tell whether the order of the calls of the whole run is known."""
-    from p3s.study import read_json
 
     path = directory / "order.json"
-    return path.exists() and read_json(path, "p3s.order").get("loops") is not None
+    return path.exists() and read_order(directory).loops is not None
 
 
 def _crosses(section: Section) -> bool:

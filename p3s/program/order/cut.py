@@ -75,7 +75,7 @@ class Piece:
 
 def cut(
     kinds: Sequence[Kind],
-    loops: Sequence[Mapping[str, Any]],
+    loops: Sequence[LoopRule],
     *,
     turns: int,
     most_steps: int,
@@ -148,7 +148,7 @@ class _Cutter:
     def __init__(
         self,
         kinds: Sequence[Kind],
-        loops: Sequence[Mapping[str, Any]],
+        loops: Sequence[LoopRule],
         turns: int,
         most_steps: int,
         most_total: int,
@@ -156,7 +156,7 @@ class _Cutter:
     ) -> None:
         self.kinds, self.turns, self.whole = kinds, turns, whole
         self.most_steps, self.most_total = most_steps, most_total
-        self.loops = {int(loop["loop"]): loop for loop in loops}
+        self.loops = {loop.loop: loop for loop in loops}
         self.pieces: list[Piece] = []
 
     def body(self, level: int, here: Events, scope: Events, where: str) -> None:
@@ -224,8 +224,8 @@ class _Cutter:
             pairs, count = np.unique(t * (int(row.max()) + 1) + row, return_counts=True)
             at, what = np.divmod(pairs, int(row.max()) + 1)
             np.add.at(like, at, _mixed(_mixed(what + (k << 32)) + _mixed(count)))
-        rules = self.loops[loop]["trips"] if loop in self.loops else []
-        one_rule = len(rules) == 1 and rules[0].get("law") is not None
+        rules = self.loops[loop].trips if loop in self.loops else ()
+        one_rule = len(rules) == 1 and rules[0].law is not None
         return _Shape(
             turn,
             trips,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from p3s.errors import P3SError
 from p3s.program.order.assemble import Assembled, Rows, assemble, with_weights
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from p3s.program.order.pairs import row_channels
@@ -24,7 +23,6 @@ from p3s.program.order.sequence import (
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
 from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps
-from p3s.study import read_json
 
 TURNS = 3
 MOST_STEPS = 4096
@@ -46,17 +44,13 @@ def read_sections(
     trace = trace or read_scaled(scaled_dir)
     order = None
     if (scaled_dir / "order.json").exists():
-        order = read_json(scaled_dir / "order.json", "p3s.order")
-    try:
-        return sections_of(trace, order, ranks=ranks, turns=turns, most_steps=most_steps)
-    except (KeyError, TypeError, IndexError, AttributeError) as err:
-        why = " ".join(repr(err).split())[:120]
-        raise P3SError(f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err
+        order = read_order(scaled_dir)
+    return sections_of(trace, order, ranks=ranks, turns=turns, most_steps=most_steps)
 
 
 def sections_of(
     scaled: ScaledTrace,
-    order: Mapping[str, Any] | None,
+    order: TraceOrder | None,
     *,
     ranks: Ints | None = None,
     turns: int = TURNS,
@@ -84,7 +78,7 @@ def sections_of(
         tag,
         (sends | receives) & absent[np.maximum(scaled.peer, 0)],
     )
-    if order is not None and order["loops"] is not None:
+    if order is not None and order.loops is not None:
         pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total)
     else:
         pieces, kinds, made = _by_phase(rows)
@@ -92,7 +86,7 @@ def sections_of(
 
 
 def _in_order(
-    rows: Rows, order: Mapping[str, Any], turns: int, most_steps: int, most_total: int
+    rows: Rows, order: TraceOrder, turns: int, most_steps: int, most_total: int
 ) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Cut, assemble, and cut again where calls meet only calls of another stretch."""
     kinds, calls = with_preferences(
@@ -106,7 +100,7 @@ def _in_order(
     while True:
         pieces = cut(
             kinds,
-            order["loops"],
+            order.loops or (),
             turns=turns,
             most_steps=most_steps,
             most_total=most_total,

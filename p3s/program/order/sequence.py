@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -117,10 +116,10 @@ def with_preferences(
     ], replace(calls, prefer=prefer)
 
 
-def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -> Iterator[Kind]:
+def kinds_in_order(trace: ScaledTrace, order: TraceOrder, calls: Calls) -> Iterator[Kind]:
     """Yield the kinds of ranks; order: order.json with its loops known."""
-    items: Sequence[Mapping[str, Any]] = order["items"]
-    base = np.cumsum([0, *(len(item["slots"]) for item in items)])
+    items = order.items
+    base = np.cumsum([0, *(len(item.slots) for item in items)])
     written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
     slot = trace.slot[written]
     if trace.rows and (slot.min() < 0 or slot.max() >= base[-1]):
@@ -137,14 +136,13 @@ def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -
         turn=trace.turn[written],
         repeat=trace.repeat[written],
         peer=trace.peer[written],
-        grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])),
+        grid=SimpleNamespace(n=order.n, dims=order.grid),
     )
-    levels = max((len(it["loops"] or ()) for it in items), default=0)
+    levels = max((len(it.loops or ()) for it in items), default=0)
     paths = np.full((len(items), levels), -1, dtype=np.int64)
     for k, it in enumerate(items):
-        paths[k, : len(it["loops"] or ())] = it["loops"] or ()
-    model = {"items": items, "order": {"loops": order["loops"]}}
-    for ranks, first, local, turns in Unfolder(model, rows).kinds():
+        paths[k, : len(it.loops or ())] = it.loops or ()
+    for ranks, first, local, turns in Unfolder(items, order.loops or (), rows).kinds():
         a = int(first[0])
         b = int(np.searchsorted(rows.rank, ranks[0], side="right"))
         path = np.full((b - a, levels), -1, dtype=np.int64)
