@@ -23,7 +23,7 @@ from p3s.text import visible
 VERSION = 1
 #: Ranks evaluated at once; process counts whose grids, and blocks of ranks whose rows, are kept.
 _BLOCK, _KEPT_COUNTS, _KEPT_BLOCKS = 256, 16, 64
-#: What evaluation reads, and the words and measurements of model.json that it does not need.
+#: What evaluation reads of model.json, and what it does not need of a law.
 _GRID = ("family", "cart", "stated")
 _ITEM = ("op", "site", "kind", "tag_value", "phase", "order", "loop_start", "stages_of")
 _SLOT = ("relation", "place", "guard", "root", "count", "turns", "elements", "elem_bytes", "work")
@@ -174,7 +174,7 @@ def _bare(law: Any) -> Any:
 
 
 class _Equations:
-    """A model evaluated one rank at a time; what was asked for before is kept."""
+    """A model evaluated for blocks of ranks; what was asked for before is kept."""
 
     def __init__(self, counts: Sequence[int], data: Data) -> None:
         self.laws = {law["phase"]: law for law in data.laws}
