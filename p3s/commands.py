@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.model.types import Model
+from p3s.model.types import Admissible, Model
 from p3s.records import work_of
 from p3s.study import Study
 from p3s.text import command_line

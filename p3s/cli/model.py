@@ -22,11 +22,11 @@ from p3s.cli.common import (
 from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
-from p3s.text import plural
+from p3s.text import plural, processes
 
 if TYPE_CHECKING:
+    from p3s.model.types import Model
     from p3s.study import Study
-from p3s.text import processes
 
 EPILOG = """\b
 Example:
@@ -90,8 +90,10 @@ def model(
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.commands import Commands, count_to_predict
+    from p3s.model.stage import as_file, read
     from p3s.pipeline.stages import ensure_compute, ensure_model
     from p3s.predict.doubts import missed, of_calls
+    from p3s.serialise import to_data
     from p3s.study import Study
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
@@ -130,8 +132,8 @@ def model(
         _show_compute(study, fitted, wanted, csv, json_)
     commands = Commands(study)
     say(f"next: {commands.predict(count_to_predict(study))}")
-    reasons, held = of_calls(fitted), fitted.get("holdout")
-    if isinstance(held, dict) and held.get("possible", True):
+    reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
+    if held is not None and held.possible:
         reasons += missed(held, limit=1.0, commands=commands)
     return say_reasons(reasons, "model")
 
@@ -219,9 +221,7 @@ def _listed(counts: list[int]) -> str:
     return ", ".join(map(str, counts)) or "none"
 
 
-def _show_compute(
-    study: Any, fitted: dict[str, Any], counts: list[int], csv: bool, json_: bool
-) -> None:
+def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_: bool) -> None:
     """Print the compute model as a page, as CSV or as it is."""
     from p3s.costs.stage import load
     from p3s.pipeline.stages import check_times
@@ -237,11 +237,11 @@ def _show_compute(
         out((page.csv if csv else page.table)(fitted, found, counts).rstrip("\n"))
 
 
-def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, python: bool) -> None:
+def _show(study: Any, fitted: Model, everything: bool, latex: bool, python: bool) -> None:
     """Print the model as a page, as LaTeX or as Python."""
     from p3s.trace.sites import resolve_sites
 
-    places, notes = resolve_sites(study, fitted.get("sites", {}))
+    places, notes = resolve_sites(study, fitted.sites)
     if latex:
         from p3s.report.latex import render as tables
 

@@ -405,6 +405,7 @@ def weak(
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
     from p3s.commands import Commands
+    from p3s.model.stage import read
     from p3s.parameters import instantiate
     from p3s.parameters.weak import parse_laws, settings_along
     from p3s.pipeline import stages as pipeline

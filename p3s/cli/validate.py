@@ -34,7 +34,7 @@ from p3s.text import plural, processes, table
 if TYPE_CHECKING:
     from p3s.validate import Validation
 
-__all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
+__all__ = ["EPILOG", "WithLauncher", "validate"]
 
 EPILOG = """Words after -- are the launcher command [default: the one the study was made with].
 

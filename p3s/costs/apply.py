@@ -13,9 +13,9 @@ from p3s.costs.laws import CostLaw
 from p3s.costs.shared import factors_at
 from p3s.errors import P3SError
 from p3s.model.evaluate import phase_weight
+from p3s.model.types import Model
 from p3s.model.work.workload import RankWork
 
-Model = Mapping[str, Any]
 #: Ranks that compute less than this share of the mean do not decide how far a phase is outside.
 IDLE_SHARE = 0.1
 
@@ -165,7 +165,7 @@ class PhaseSums:
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        phases = len(costs.model["phases"])
+        phases = len(costs.model.phases)
         self.ns, self.x, self.ranks = np.zeros((3, phases))
         self.least = np.full(phases, np.inf)
         self.most = np.zeros(phases)

@@ -23,8 +23,8 @@ from p3s.text import visible
 
 #: Version of the data that :func:`phases` reads.
 VERSION = 2
-#: Process counts whose grids, and ranks whose rows, are kept.
-_KEPT_COUNTS, _KEPT_RANKS = 16, 4096
+#: Ranks evaluated at once; process counts whose grids, and blocks of ranks whose rows, are kept.
+_BLOCK, _KEPT_COUNTS, _KEPT_BLOCKS = 256, 16, 64
 
 
 class Row(NamedTuple):
@@ -72,7 +72,7 @@ class Phase:
 
     def rows(self, rank: int, n: int) -> list[Row]:
         """Return all calls of the phase in program order; stages of a loop one by one."""
-        return list(self._equations.rows(rank, n).get(self.number, ()))
+        return list(self._equations.rows(self.number, rank, n))
 
     def destinations(self, rank: int, n: int) -> list[int]:
         """Return whom the rank sends to, a partner per row that sends."""
@@ -164,12 +164,12 @@ def _bare_phase(phase: TypedPhase) -> TypedPhase:
 
 
 class _Equations:
-    """A model evaluated one rank at a time; what was asked for before is kept."""
+    """A model evaluated for blocks of ranks; what was asked for before is kept."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self._at = lru_cache(_KEPT_COUNTS)(self._evaluator)
-        self.rows = lru_cache(_KEPT_RANKS)(self._rows)
+        self._block = lru_cache(_KEPT_BLOCKS)(self._rows)
 
     def weight(self, phase: int, n: int) -> int:
         return phase_weight(self.model.phases[phase], self._at(n).grid)
@@ -184,28 +184,21 @@ class _Equations:
             raise ValueError(str(error).removeprefix("scale: ")) from error
         return Evaluator(self.model, n)
 
-    def _rows(self, rank: int, n: int) -> dict[int, list[Row]]:
-        """Return the rows of a rank by phase."""
-        evaluator = self._at(n)
+    def rows(self, phase: int, rank: int, n: int) -> list[Row]:
+        self._at(n)
         if not 0 <= rank < n:
             raise ValueError(f"rank {rank}: of {n} processes, ranks are 0 to {n - 1}")
-        found = evaluator.rows(np.array([rank]))
-        rows: dict[int, list[Row]] = {}
-        for k in range(len(found.rank)):
-            item = self.model.items[found.item[k]]
-            row = Row(
-                int(found.item[k]),
-                int(found.slot[k]),
-                item.op,
-                item.kind,
-                int(found.stage[k]),
-                int(found.turn[k]),
-                int(found.peer[k]),
-                int(found.nbytes[k]),
-                int(found.repeat[k]),
-                int(found.root[k]),
-                item.tag_value,
-                float(found.work[k]),
-            )
-            rows.setdefault(int(found.phase[k]), []).append(row)
-        return rows
+        return self._block(rank // _BLOCK, n).get((phase, rank), [])
+
+    def _rows(self, block: int, n: int) -> dict[tuple[int, int], list[Row]]:
+        """Return the rows of a block of ranks, by phase and rank."""
+        found = self._at(n).rows(np.arange(_BLOCK * block, min(_BLOCK * (block + 1), n)))
+        where = (found.phase, found.rank, found.item, found.slot)
+        what = (found.stage, found.turn, found.peer, found.nbytes, found.repeat, found.root)
+        columns = [column.tolist() for column in (*where, *what, found.work)]
+        out: dict[tuple[int, int], list[Row]] = {}
+        for phase, rank, call, slot, *amounts, root, work in zip(*columns, strict=True):
+            item = self.model.items[call]
+            row = Row._make([call, slot, item.op, item.kind, *amounts, root, item.tag_value, work])
+            out.setdefault((phase, rank), []).append(row)
+        return out

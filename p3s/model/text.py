@@ -27,6 +27,12 @@ def unit_of(model: Model) -> str:
     return "instructions" if model.work_unit == "instructions" else "ns"
 
 
+def unit_in_full(model: Model) -> str:
+    """Return the unit of work with what was measured: ``ns of CPU time``."""
+    unit = model.work_unit
+    return {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(unit, unit)
+
+
 def weight_text(law: CountLaw) -> str:
     """Return the law of a phase's weight as one line."""
     return TEXT.law(law) + since(law)

@@ -601,6 +601,15 @@ class Summary:
     order: Mapping[str, int] | None
     work: Mapping[str, float]
 
+    @property
+    def all_equal(self) -> bool:
+        """Whether every message, collective and weight is as predicted."""
+        return (
+            self.p2p_triples.all_equal
+            and self.collectives.all_equal
+            and self.weights.phases == self.weights.exact
+        )
+
 
 @dataclass(frozen=True)
 class HoldOut:

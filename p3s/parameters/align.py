@@ -16,8 +16,9 @@ from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, num
 from p3s.laws.whole import evaluate_int
+from p3s.model.amount import Amount
 from p3s.model.evaluate import ScaledRows, generate, model_grid
-from p3s.model.sizes.amounts import Amount
+from p3s.model.grid.grids import GridFamily
 from p3s.model.sizes.slots import env_of
 from p3s.model.types import Model
 from p3s.parameters.paramlaws import FITTED, Number, find_number
@@ -369,8 +370,9 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any])
     if not law["amount"]:
         return fit_work([n for n, _ in points], [v for _, v in points]).to_json()
     envs = []
+    family = GridFamily.from_json(dict(grid))
     for n, _ in points:
-        dims = model_grid({"grid": {"family": grid}, "counts": [n]}, n).dims
+        dims = family.dims(n) or ()
         envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(dims)}})
     return fit_amount(envs, [v for _, v in points], [1.0] * len(points), len(envs[0]) - 1).to_json()
 

@@ -7,9 +7,7 @@ one law for each place; larger and smaller settings cover more of it than one of
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +20,11 @@ from p3s.costs.gather import (
     places_of,
     weights_at,
 )
+from p3s.model.types import Model
 from p3s.parameters.derive import Fitted, model_at
 from p3s.settings import setting_name, value_study
 from p3s.small_runs.points import Point
 from p3s.study import Study
-
-Model = Mapping[str, Any]
 
 
 def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
@@ -41,7 +38,7 @@ def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
     from p3s.characterize.times import load_times
 
     out: list[Point] = []
-    held = _held(model) if model["work_unit"] in TIME_UNITS else None
+    held = _held(model) if model.work_unit in TIME_UNITS else None
     for m in fitted.use:
         setting = fitted.part.members[m].setting
         at = value_study(study, setting)
@@ -60,7 +57,7 @@ def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
 def _held(model: Model) -> list[np.ndarray]:
     """Return n times the mean work of a rank per iteration of each place, by phase, at the smallest
     count."""
-    n = min(model["counts"])
+    n = min(model.counts)
     work, grid = modelled_work(model, n)
     places, phase = places_of(model)
     work = np.where(in_the_run(places), work, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,17 +12,20 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
+from p3s.laws.counts import WorkLaw, fit_work
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate, model_grid
-from p3s.model.judge import VERDICTS, phase_key
-from p3s.model.types import Comparison, CountLaw, Item, Model
+from p3s.model.grid.grids import GridFamily
+from p3s.model.judge import STATED, phase_key
+from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
+from p3s.model.types import Comparison, Derived, HoldOut, Item, Model, Order, Phase, Share, Summary
 from p3s.model.work.workload import rank_work
 from p3s.parameters.align import Alike, number_at, points_at, sure
 from p3s.parameters.paramlaws import Number
 from p3s.parameters.tree import fill, leaves_of, nearest
 from p3s.parameters.work import places_at
+from p3s.serialise import from_data, to_data
 from p3s.settings import Setting, setting_name, value_text
 from p3s.trace.ops import COMPLETION
 
@@ -71,106 +74,89 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
 
     base = [near.model.items[near.number.index(i)] for i in range(len(part.tree["items"]))]
     counts = sorted({n for m in fitted.use for n in part.members[m].model.counts})
-    model: Model = {
-        "schema": "p3s.model",
-        "schema_version": 1,
-        "counts": counts,
-        "grid": {**near.model.grid, "family": grid},
-        "tag_splits": part.tree["tag_splits"],
-        "items": [
+    order_tree = filled(part.tree["order"])
+    family = GridFamily.from_json(grid)
+    model = replace(
+        near.model,
+        counts=tuple(counts),
+        grid=replace(near.model.grid, family=family, dims={}),
+        tag_splits=from_data(tuple[tuple[str, str, bool], ...], part.tree["tag_splits"]),
+        items=tuple(
             _item(own, filled(rules)) for own, rules in zip(base, part.tree["items"], strict=True)
-        ],
-        "phases": _phases(fitted, order, filled, setting),
-        "work_unit": near.model.work_unit,
-        "work_units": {str(n): near.model.work_unit for n in counts},
-        "tracing": {},
-        "sites": {k: v for m in fitted.use for k, v in part.members[m].model.sites.items()},
-        **{
-            key: near.model[key]
-            for key in ("unmodelled_ops", "not_modelled", "first_seen", "growth", "admissible")
-            if key in near.model
-        },
-        "order": filled(part.tree["order"]),
-        "next": [],
-    }
-    model.grid["dims"] = {str(n): list(model_grid(model, n).dims) for n in counts}
-    model["holdout"] = missed.report if missed is not None else None
-    _judge(model, fitted, order, setting, missed)
-    _sums(model)
-    ratio = outside(fitted.settings, setting)
-    model["derived"] = {
-        "setting": {name: value_text(value) for name, value in setting.items()},
-        "from": [setting_name(s) for s in fitted.settings],
-        "outside": ratio,
-    }
-    return model
+        ),
+        phases=_phases(fitted, order, filled, setting),
+        work_units={str(n): near.model.work_unit for n in counts},
+        tracing={},
+        sites={k: v for m in fitted.use for k, v in part.members[m].model.sites.items()},
+        order=None if order_tree is None else from_data(Order, order_tree),
+        holdout=missed.report if missed is not None else None,
+        shares={},
+        next=(),
+        derived=Derived(
+            setting={name: value_text(value) for name, value in setting.items()},
+            settings=tuple(setting_name(s) for s in fitted.settings),
+            outside=outside(fitted.settings, setting),
+        ),
+    )
+    dims = {str(n): tuple(model_grid(model, n).dims) for n in counts}
+    model = replace(model, grid=replace(model.grid, dims=dims))
+    return _with_sums(_judged(model, fitted, order, setting, missed))
 
 
-def _item(own: Item, rules: Mapping[str, Any]) -> dict[str, Any]:
+def _item(own: Item, rules: Mapping[str, Any]) -> Item:
     """Return an item: the rules at the setting, and what the nearest setting says besides."""
-    kept = {
-        k: v for k, v in own.items() if k not in ("measured", "holdout", "share", "met_holdout")
-    }
+    known = to_data(replace(own, measured=None, holdout=None, share=None, met_holdout=None))
     slots = []
-    for mine, slot in zip(own.slots, rules["slots"], strict=True):
+    for mine, slot in zip(known["slots"], rules["slots"], strict=True):
         slots.append(
             {
                 **mine,
                 **slot,
                 "work_points": [],
-                "count": {**_about(mine.count), **slot["count"]},
+                "count": {**_about(mine["count"]), **slot["count"]},
                 "elements": {
                     "even": False,
                     "open": False,
-                    **_about(mine.elements),
+                    **_about(mine["elements"]),
                     **slot["elements"],
                     "rivals": [],
                 },
             }
         )
-    made = {**kept, **rules, "slots": slots}
-    if made.get("stages_of") is None:
-        made.pop("stages_of", None)
-    if made["at"] is None:  # no order of events holds at all settings
-        for slot in slots:
-            slot.pop("when", None)
-        del made["at"], made["loops"]
+    made = from_data(Item, {**known, **rules, "slots": slots})
+    if made.at is None:  # no order of events holds at all settings
+        slots_ = tuple(replace(slot, when=None) for slot in made.slots)
+        made = replace(made, slots=slots_, loops=None)
     return made
 
 
-def _about(law: CountLaw) -> dict[str, Any]:
+def _about(law: Mapping[str, Any]) -> dict[str, Any]:
     return {key: law[key] for key in ("points", "free") if key in law}
 
 
 def _phases(
     fitted: Fitted, order: Sequence[int], filled: Any, setting: Setting
-) -> list[dict[str, Any]]:
+) -> tuple[Phase, ...]:
     part = fitted.part
     near = part.members[order[0]]
     doublings = math.log2(outside(fitted.settings, setting))
     places = places_at(part, order, fitted.work, setting, filled, doublings)
     out = []
     for own, rules in zip(near.model.phases, filled(part.tree["phases"]), strict=True):
-        mine = [places[(p.place[0], p.place[1])] for p in own.work.places]
-        weight = {**_about(own.weight), **rules["weight"]}
-        out.append(
-            {
-                **own,
-                **rules,
-                "weight": weight,
-                "weight_points": [],
-                "work": {**own.work, "measured": {}, "points": [], "places": mine},
-            }
-        )
-    return out
+        known = to_data(own)
+        weight = {**_about(known["weight"]), **rules["weight"]}
+        made = from_data(Phase, {**known, **rules, "weight": weight, "weight_points": []})
+        mine = tuple(places[p.place] for p in own.work.places)
+        work = replace(own.work, measured={}, points=(), places=mine)
+        out.append(replace(made, work=work))
+    return tuple(out)
 
 
-def _sums(model: Model) -> None:
-    """Fill in what follows from the rules: laws of work by slot and phase, shares by verdict."""
-    items, phases, counts = model.items, model.phases, model.counts
+def _with_sums(model: Model) -> Model:
+    """Return the model with what follows from its rules: work by slot and phase, shares."""
     per_slot: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    per_phase: list[list[tuple[int, float]]] = [[] for _ in phases]
-    for n in counts:
+    per_phase: list[list[tuple[int, float]]] = [[] for _ in model.phases]
+    for n in model.counts:
         rows = generate(model, n)
         for key in sorted(set(zip(rows.item.tolist(), rows.slot.tolist(), strict=True))):
             mine = (rows.item == key[0]) & (rows.slot == key[1])
@@ -184,43 +170,58 @@ def _sums(model: Model) -> None:
             {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
             widths=False,
         )
-        work, _ = found.per_phase(len(phases))
-        for k in range(len(phases)):
+        work, _ = found.per_phase(len(model.phases))
+        for k in range(len(model.phases)):
             there = np.isin(found.ranks, rows.rank[rows.phase == k])
             if there.any():
                 per_phase[k].append((n, float(work[k][there].mean())))
-    for (i, k), points in per_slot.items():
-        items[i].slots[k]["work"] = fit_work(
-            [n for n, _ in points], [v for _, v in points]
-        ).to_json()
-    for phase, points in zip(phases, per_phase, strict=True):
-        if points:
-            phase.work.update(
-                points=[list(p) for p in points],
-                law=fit_work([n for n, _ in points], [v for _, v in points]).to_json(),
+
+    def law(points: Sequence[tuple[int, float]]) -> WorkLaw:
+        return fit_work([n for n, _ in points], [v for _, v in points])
+
+    items = tuple(
+        replace(
+            item,
+            slots=tuple(
+                replace(slot, work=law(per_slot[i, k])) if (i, k) in per_slot else slot
+                for k, slot in enumerate(item.slots)
+            ),
+        )
+        for i, item in enumerate(model.items)
+    )
+    phases = tuple(
+        replace(phase, work=replace(phase.work, points=tuple(points), law=law(points)))
+        if points
+        else phase
+        for phase, points in zip(model.phases, per_phase, strict=True)
+    )
+    return _with_shares(replace(model, items=items, phases=phases))
+
+
+def _with_shares(model: Model) -> Model:
+    """Return the model with the shares of events, bytes and computation of items and verdicts."""
+    rows = generate(model, max(model.counts))
+    amounts = (
+        rows.repeat.astype(float),
+        (rows.repeat * rows.nbytes).astype(float),
+        rows.repeat * rows.work,
+    )
+    parts = [
+        np.bincount(rows.item, amount, len(model.items)) / (float(amount.sum()) or 1.0)
+        for amount in amounts
+    ]
+    each = [Share(*map(float, values)) for values in zip(*parts, strict=True)]
+    shares = {
+        str(v): Share(
+            *(
+                float(sum(p[i] for i, it in enumerate(model.items) if it.verdict == v))
+                for p in parts
             )
-    model["shares"] = _shares(model, generate(model, max(counts)))
-
-
-def _shares(model: Model, rows: Any) -> dict[str, dict[str, float]]:
-    """Return the share of events, bytes and computation per verdict; sets that of every item."""
-    out: dict[str, dict[str, float]] = {v: {} for v in VERDICTS}
-    amounts = {
-        "events": rows.repeat.astype(float),
-        "bytes": (rows.repeat * rows.nbytes).astype(float),
-        "time": rows.repeat * rows.work,
+        )
+        for v in VERDICTS
     }
-    items = model.items
-    for item in items:
-        item["share"] = {}
-    for name, amount in amounts.items():
-        total = float(amount.sum())
-        each = np.bincount(rows.item, amount, len(items)) / total if total else np.zeros(len(items))
-        for v in VERDICTS:
-            out[v][name] = float(sum(each[i] for i, it in enumerate(items) if it.verdict == v))
-        for i, item in enumerate(items):
-            item.share[name] = float(each[i])
-    return out
+    items = tuple(replace(it, share=s) for it, s in zip(model.items, each, strict=True))
+    return replace(model, items=items, shares=shares)
 
 
 # ---- how sure it is --------------------------------------------------------------------------
@@ -228,11 +229,11 @@ def _shares(model: Model, rows: Any) -> dict[str, dict[str, float]]:
 class Missed:
     """What a family fitted without one setting got wrong there.
 
-    report: as of a hold-out, at the largest count, with "setting"; calls: (site, op, tag) of the
+    report: as of a hold-out, at the largest count; calls: (site, op, tag) of the
     calls missed at any count; phases: keys of the phases whose weight was missed.
     """
 
-    report: dict[str, Any]
+    report: HoldOut
     calls: frozenset[tuple[Any, ...]]
     phases: tuple[tuple[str, ...], ...]
 
@@ -245,127 +246,122 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         model = model_at(fitted, left.setting)
         reports = [compare(model, t) for t in sorted(tables, key=lambda t: t.np)]
     except P3SError as err:
-        return Missed(
-            {"n": max(left.model.counts), "setting": name, "possible": False, "why": str(err)},
-            frozenset(),
-            (),
-        )
+        failed = HoldOut(max(left.model.counts), False, str(err), setting=name)
+        return Missed(failed, frozenset(), ())
     items = model.items
     calls: set[tuple[Any, ...]] = set()
     phases: set[tuple[str, ...]] = set()
     for report in reports:
-        calls |= {(items[i].site, items[i].op, items[i].tag) for i in report.items_wrong}
+        calls |= {items[i].key for i in report.items_wrong}
         calls |= {(site, "", None) for site in report.unseen_sites}
         phases |= {
-            tuple(phase_key(model.phases[w.phase], items))
+            phase_key(model.phases[w.phase], items)
             for w in report.weights.each
             if w.true != w.predicted
         }
-    last = {
-        **reports[-1],
-        "setting": name,
-        "possible": True,
-        "each": [summary(r) for r in reports],
-        "weights_missed": [list(p) for p in sorted(phases)],
-        "phases_seen": [phase_key(p, items) for p in model.phases],
-    }
+    last = HoldOut(
+        n=reports[-1].n,
+        possible=True,
+        comparison=reports[-1],
+        weights_missed=tuple(sorted(phases)),
+        phases_seen=tuple(phase_key(p, items) for p in model.phases),
+        setting=name,
+        each=tuple(summary(r) for r in reports),
+    )
     return Missed(last, frozenset(calls), tuple(sorted(phases)))
 
 
-def summary(report: Comparison) -> dict[str, Any]:
+def summary(report: Comparison) -> Summary:
     """Return the numbers of a comparison with a run, without its lists."""
-    return {
-        "n": report.n,
-        "p2p_triples": report.p2p_triples,
-        "collectives": report.collectives,
-        "weights": {k: report.weights[k] for k in ("phases", "exact")},
-        "order": None if not report.order else {k: report.order[k] for k in ("ranks", "equal")},
-        "work": {k: report.work[k] for k in ("mean_abs_error", "max_abs_error", "total_error")},
-    }
-
-
-def all_equal(report: Comparison) -> bool:
-    """Tell whether every message, collective and weight of a comparison is as predicted."""
-    pairs = (report.p2p_triples, report.collectives)
-    return (
-        all(p.true == p.predicted == p.equal for p in pairs)
-        and report.weights.phases == report.weights.exact
+    order, work = report.order, report.work
+    return Summary(
+        n=report.n,
+        p2p_triples=report.p2p_triples,
+        collectives=report.collectives,
+        weights=replace(report.weights, each=()),
+        order={"ranks": order.ranks, "equal": order.equal} if order is not None else None,
+        work={
+            "mean_abs_error": work.mean_abs_error,
+            "max_abs_error": work.max_abs_error,
+            "total_error": work.total_error,
+        },
     )
 
 
-def _judge(
+def _judged(
     model: Model, fitted: Fitted, order: Sequence[int], setting: Setting, missed: Missed | None
-) -> None:
-    """Give every rule and weight its verdict: no better than those it was made of."""
+) -> Model:
+    """Return the model with verdicts: no better than those of the models it was made of."""
     part = fitted.part
+    checked = missed is not None and missed.report.possible
+    items = []
     for i, (item, rules) in enumerate(zip(model.items, part.tree["items"], strict=True)):
         own = [part.members[m].model.items[part.members[m].number.index(i)] for m in order]
-        item["verdict"], item["why"] = _of_members([(o.verdict, o.why) for o in own])
-        for verdict, why in _of_laws(fitted.laws, _leaves_that_count(rules), setting):
-            if VERDICTS.index(verdict) > VERDICTS.index(item.verdict):
-                item["verdict"] = verdict
-            item["why"] = [*item.why, why]
-        if missed is None or not missed.report.get("possible", False):
-            continue
-        name = missed.report["setting"]
-        item["met_holdout"] = (item.site, item.op, item.tag) not in missed.calls and (
-            item.site,
-            "",
-            None,
-        ) not in missed.calls
-        if not item.met_holdout and item.verdict == "exact":
-            item["verdict"] = "fitted"
-            item["why"] = [*item.why, f"the rules without {name} missed it there"]
+        verdict, why = _of_members(own)
+        for other, reason in _of_laws(fitted.laws, _leaves_that_count(rules), setting):
+            verdict = max(verdict, other, key=VERDICTS.index)
+            why = (*why, reason)
+        met = None
+        if missed is not None and checked:
+            met = item.key not in missed.calls and (item.site, "", None) not in missed.calls
+            if not met and verdict == Verdict.EXACT:
+                verdict = Verdict.FITTED
+                why = (*why, Reason(Code.MISSED_SETTING, name=missed.report.setting))
+        items.append(replace(item, verdict=verdict, why=why, met_holdout=met))
+    phases = []
     for phase, rules in zip(model.phases, part.tree["phases"], strict=True):
-        own = [part.members[m].model.phases[phase.phase].weight_verdict for m in order]
-        verdict = max(own, key=_weight_rank)
+        verdicts = [part.members[m].model.phases[phase.phase].weight_verdict for m in order]
+        worst = max(verdicts, key=_weight_rank)
         doubts = [v for v, _ in _of_laws(fitted.laws, leaves_of(rules["weight"]), setting)]
-        key = tuple(phase_key(phase, model.items))
-        if verdict == "exact" and (doubts or (missed is not None and key in missed.phases)):
-            verdict = "statistical" if "statistical" in doubts else "fitted"
-        phase["weight_verdict"] = verdict
+        wrong = missed is not None and phase_key(phase, model.items) in missed.phases
+        if worst == Verdict.EXACT and (doubts or wrong):
+            worst = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
+        phases.append(replace(phase, weight_verdict=str(worst)))
+    return replace(model, items=tuple(items), phases=tuple(phases))
 
 
-def _leaves_that_count(item: Item) -> list[int]:
+def _leaves_that_count(rules: Mapping[str, Any]) -> list[int]:
     """Return the leaves of an item; how many requests one call completes is no message."""
-    if item.kind != COMPLETION:
-        return leaves_of(item)
-    return leaves_of([{k: v for k, v in slot.items() if k != "elements"} for slot in item.slots])
+    if rules["kind"] != COMPLETION:
+        return leaves_of(rules)
+    return leaves_of(
+        [{k: v for k, v in slot.items() if k != "elements"} for slot in rules["slots"]]
+    )
 
 
 def _weight_rank(verdict: str) -> int:
-    return ("exact", "stated", "fitted", "statistical").index(verdict)
+    return (Verdict.EXACT, STATED, Verdict.FITTED, Verdict.STATISTICAL).index(verdict)
 
 
-def _of_members(found: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, list[str]]:
+def _of_members(found: Sequence[Item]) -> tuple[Verdict, tuple[Reason, ...]]:
     """Return the verdict of a rule that several settings share.
 
     What one setting leaves open (ambiguous) another may settle; anything else is as at the worst.
     """
-    settled = [each for each in found if each[0] != "ambiguous"]
-    verdict, why = max(settled or found, key=lambda each: VERDICTS.index(each[0]))
-    return verdict, list(why)
+    settled = [each for each in found if each.verdict != Verdict.AMBIGUOUS]
+    worst = max(settled or found, key=lambda each: VERDICTS.index(each.verdict))
+    return worst.verdict, worst.why
 
 
 def _of_laws(
     laws: Sequence[Mapping[str, Any]], leaves: Sequence[int], setting: Setting
-) -> list[tuple[str, str]]:
+) -> list[tuple[Verdict, Reason]]:
     """Return the verdicts that the laws of some leaves leave possible at a setting, and why."""
-    out: dict[str, str] = {}
+    out: dict[Verdict, Reason] = {}
     for k in leaves:
         law = laws[k]
         if sure(law, setting):
             continue
         if "amount" in law or law["state"] == "fitted":
-            out["statistical"] = "a number follows no exact law of the parameters"
+            out[Verdict.STATISTICAL] = Reason(Code.NO_PARAMETER_LAW)
             continue
         number = Number.from_json(law)
         text = to_text(number.expr) if number.expr is not None else ""
         value = number.value(setting)
         if law["rivals"]:
-            out["ambiguous"] = f"{text} is one of several laws that meet the traced values"
+            out[Verdict.AMBIGUOUS] = Reason(Code.PARAMETER_LAWS, name=text)
         elif number.whole and isinstance(value, Fraction) and value.denominator != 1:
-            out["ambiguous"] = f"{text} is no whole number there: taken without its fraction"
+            out[Verdict.AMBIGUOUS] = Reason(Code.PARAMETER_FRACTION, name=text)
         else:
-            out["fitted"] = f"{text} has as many numbers as there are traced values"
+            out[Verdict.FITTED] = Reason(Code.PARAMETER_NUMBERS, name=text)
     return list(out.items())

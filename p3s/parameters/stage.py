@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
+from p3s.model.stage import as_file
+from p3s.model.types import HoldOut, Model
 from p3s.parameters.align import Alike, Member, alike, laws_of
 from p3s.parameters.costs import points_for
-from p3s.parameters.derive import Fitted, Missed, all_equal, leave_out, model_at, outside, summary
+from p3s.parameters.derive import Fitted, Missed, leave_out, model_at, outside, summary
 from p3s.parameters.tree import Leaves, nearest, numbering, rules_of
 from p3s.parameters.work import fit_family_work
+from p3s.serialise import from_data, to_data
 from p3s.settings import (
     MIN_COUNTS,
     MIN_SETTINGS,
@@ -107,12 +111,12 @@ def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     work = fit_family_work(part, every, tables)
     if len(rest) < MIN_SETTINGS:
         missed = Missed(
-            {
-                "n": max(part.members[last].model.counts),
-                "possible": False,
-                "setting": setting_name(part.members[last].setting),
-                "why": "only two values of the parameters have models alike",
-            },
+            HoldOut(
+                max(part.members[last].model.counts),
+                False,
+                "only two values of the parameters have models alike",
+                setting=setting_name(part.members[last].setting),
+            ),
             frozenset(),
             (),
         )
@@ -125,7 +129,7 @@ def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
         "where": part.leaves.where,
         "laws": laws,
         "work": work,
-        "holdout": missed.report,
+        "holdout": to_data(missed.report),
         "missed": {
             "calls": sorted((list(c) for c in missed.calls), key=repr),
             "phases": [list(p) for p in missed.phases],
@@ -154,7 +158,7 @@ def _fitted(study: Study, raw: Mapping[str, Any]) -> tuple[Fitted, Missed]:
     from p3s.settings import parse_setting
 
     members: list[Member] = []
-    first: dict[str, Any] | None = None
+    first: Model | None = None
     for name in raw["settings"]:
         setting = parse_setting(name)
         model = load_model(value_study(study, setting).root)
@@ -165,7 +169,7 @@ def _fitted(study: Study, raw: Mapping[str, Any]) -> tuple[Fitted, Missed]:
     leaves.where = list(raw["where"])
     part = Alike(members, raw["tree"], leaves)
     missed = Missed(
-        raw["holdout"],
+        from_data(HoldOut, raw["holdout"]),
         frozenset(tuple(c) for c in raw["missed"]["calls"]),
         tuple(tuple(p) for p in raw["missed"]["phases"]),
     )
@@ -206,9 +210,11 @@ def instantiate(root: Path, setting: Setting) -> Path:
     part = choose(study, family, setting)
     fitted, missed = _fitted(study, part)
     model = model_at(fitted, setting, missed)
-    model.derived["left_out"] = [
+    left_out = [
         s["name"] for s in family["settings"] if s["modelled"] and s["name"] not in part["settings"]
     ]
+    if model.derived is not None:
+        model = replace(model, derived=replace(model.derived, left_out=tuple(left_out)))
     command = filled(study.command(), setting)
     made = Study.create(at.root, command)
     made.update(
@@ -216,7 +222,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
         parent="../..",
         setting={name: value_text(value) for name, value in setting.items()},
     )
-    write_json(made.model_path, model)
+    write_json(made.model_path, as_file(model))
     build_compute(made.root, points_for(study, fitted, model))
     return made.root
 
@@ -234,9 +240,9 @@ def _check(
         model = model_at(fitted, setting, missed)
         out = []
         for n in at.signature_counts():
-            report = compare(model, load_table(at.root, n))
+            report = summary(compare(model, load_table(at.root, n)))
             out.append(
-                {"name": name, "possible": True, "equal": all_equal(report), **summary(report)}
+                {"name": name, "possible": True, "equal": report.all_equal, **to_data(report)}
             )
         return out
     except P3SError as err:

@@ -14,9 +14,10 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.laws.expr import num
+from p3s.model.types import Model
+from p3s.serialise import to_data
 from p3s.settings import Setting
 
-Model = Mapping[str, Any]
 _ITEM = (
     "site",
     "op",
@@ -108,7 +109,8 @@ def rules_of(model: Model, number: Sequence[int] | None = None) -> dict[str, Any
 
     number: new number of every item; the tree is then that of a model with its items so ordered.
     """
-    items = model["items"]
+    data = to_data(model)
+    items = data["items"]
     number = list(range(len(items))) if number is None else list(number)
     order = sorted(range(len(items)), key=lambda i: number[i])
 
@@ -136,16 +138,16 @@ def rules_of(model: Model, number: Sequence[int] | None = None) -> dict[str, Any
             item["stages_of"] = number[item["stages_of"]]
         made.append({**item, "slots": [slot(s) for s in items[i]["slots"]]})
     return {
-        "grid": model["grid"]["family"],
-        "tag_splits": sorted(model["tag_splits"]),
+        "grid": data["grid"]["family"],
+        "tag_splits": sorted(data["tag_splits"]),
         "items": made,
         "phases": [
             {**{key: p[key] for key in _PHASE}, "items": [number[i] for i in p["items"]]}
-            for p in model["phases"]
+            for p in data["phases"]
         ],
         "order": None
-        if model["order"] is None
-        else {"loops": [loop(raw) for raw in model["order"]["loops"]]},
+        if data["order"] is None
+        else {"loops": [loop(raw) for raw in data["order"]["loops"]]},
     }
 
 
@@ -155,22 +157,19 @@ def numbering(model: Model, like: Model) -> list[int]:
     Raises Differs where the calls are not the same.
     """
 
-    def key(item: Mapping[str, Any]) -> tuple[str, str, Any]:
-        return item["site"], item["op"], item["tag"]
-
     places: dict[tuple[str, str, Any], list[int]] = {}
-    for i, item in enumerate(like["items"]):
-        places.setdefault(key(item), []).append(i)
+    for i, item in enumerate(like.items):
+        places.setdefault(item.key, []).append(i)
     mine: dict[tuple[str, str, Any], list[int]] = {}
-    for i, item in enumerate(model["items"]):
-        mine.setdefault(key(item), []).append(i)
+    for i, item in enumerate(model.items):
+        mine.setdefault(item.key, []).append(i)
     if {k: len(v) for k, v in places.items()} != {k: len(v) for k, v in mine.items()}:
         op = next(
             (k[1] for k in {**places, **mine} if len(places.get(k, ())) != len(mine.get(k, ()))),
             "?",
         )
         raise Differs(f"other calls ({op})")
-    out = [0] * len(model["items"])
+    out = [0] * len(model.items)
     for k, here in mine.items():
         left = list(places[k])
         for i in here:
@@ -178,8 +177,8 @@ def numbering(model: Model, like: Model) -> list[int]:
                 (
                     j
                     for j in left
-                    if like["items"][j]["relation"] == model["items"][i]["relation"]
-                    and like["items"][j]["place"] == model["items"][i]["place"]
+                    if like.items[j].relation == model.items[i].relation
+                    and like.items[j].place == model.items[i].place
                 ),
                 left[0],
             )

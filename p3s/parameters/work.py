@@ -8,7 +8,7 @@ of all settings and counts are fitted together: the code is the same, so is its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -21,7 +21,7 @@ from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
-from p3s.model.types import WorkPlace
+from p3s.model.types import Case, Item, Segment, WorkPlace
 from p3s.model.work.cases import Run
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.segments import counts_and_work, most_terms, places_of, run_of
@@ -29,6 +29,7 @@ from p3s.model.work.sparse import fit_sparse
 from p3s.parameters.align import Alike
 from p3s.parameters.paramlaws import find_number, with_values
 from p3s.parameters.tree import fill, leaves_of
+from p3s.serialise import from_data, to_data
 from p3s.settings import Setting
 
 #: Ranks per setting and count that a law is fitted to.
@@ -37,6 +38,7 @@ _RANKS = 64
 _MARK = 10**9
 
 Place = tuple[str, str]
+Term = tuple[float, Expr, str]
 
 
 @dataclass
@@ -88,9 +90,11 @@ def _key(a: Place | None, b: Place) -> str:
     return f"{'' if a is None else ':'.join(a)} > {':'.join(b)}"
 
 
-def _items(part: Alike, m: int) -> list[dict[str, Any]]:
-    """Return the rules of one member as items, in the family's order."""
-    return list(_at_member(part, part.tree["items"], m))
+def _items(part: Alike, m: int) -> list[Item]:
+    """Return the items of one member in the order that all have in common."""
+    member = part.members[m]
+    order = sorted(range(len(member.number)), key=lambda i: member.number[i])
+    return [member.model.items[i] for i in order]
 
 
 def _at_member(part: Alike, tree: Any, m: int) -> Any:
@@ -110,12 +114,11 @@ def _samples(
     for m in use:
         member = part.members[m]
         items = _items(part, m)
-        of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
-        split = {(s, o): bool(v) for s, o, v in member.model.tag_splits}
+        of_item = np.array([places[(it.site, it.op)] for it in items] + [-1], dtype=np.int64)
         exprs = [with_values(_at_member(part, f.expr, m), member.setting) for f in basis]
         for t in sorted(tables[m], key=lambda t: t.np):
             grid = model_grid(member.model, t.np)
-            item = np.minimum(assign(items, t, grid, split).of_row, len(items))
+            item = np.minimum(assign(items, t, grid, member.model.splits).of_row, len(items))
             run = run_of(t, grid, of_item[item], places)
             env = env_of(grid, np.arange(grid.n))
             columns = [feature_values(Feature(expr, 0.0), env, {}) for expr in exprs]
@@ -134,6 +137,7 @@ def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
     marked = fill(
         part.tree["items"], lambda k: Fraction(mark_of[k]), lambda k: part.leaves.values[k][use[0]]
     )
+    sizes = [s["elements"]["expr"] for it in marked for s in it["slots"] if "expr" in s["elements"]]
     ndims = int(part.tree["grid"]["ndims"])
 
     def unmarked(expr: Any) -> Any:
@@ -144,7 +148,7 @@ def family_features(part: Alike, use: Sequence[int]) -> list[Feature]:
         return [unmarked(e) for e in expr]
 
     out = []
-    for f in features(marked, ndims):
+    for f in features(sizes, ndims):
         out.append(Feature(unmarked(f.expr), f.cost, f.message, f.nest))
     names = [
         name
@@ -247,52 +251,47 @@ def places_at(
     setting: Setting,
     filled: Any,
     beyond: float,
-) -> dict[Place, dict[str, Any]]:
+) -> dict[Place, WorkPlace]:
     """Return the places of all phases at a setting, by (site, operation).
 
     filled: (tree) -> tree without leaves at the setting; beyond: doublings by which the setting
     lies outside those fitted: the errors of laws grow by half as much again with each.
     """
     near = part.members[use[0]]
-    out: dict[Place, dict[str, Any]] = {}
+    out: dict[Place, WorkPlace] = {}
 
-    def terms(raw: Sequence[Any]) -> list[Any]:
-        return [_term(c, with_values(filled(expr), setting), message) for c, expr, message in raw]
+    def terms(raw: Sequence[Any]) -> tuple[Term, ...]:
+        return tuple(
+            _term(c, with_values(filled(expr), setting), message) for c, expr, message in raw
+        )
 
     for phase in near.model.phases:
         for place in phase.work.places:
-            name: Place = (place.place[0], place.place[1])
             segments = []
             for a, own in zip(place.before, place.segments, strict=True):
-                law = work["segments"].get(_key(None if a is None else (a[0], a[1]), name))
+                law = work["segments"].get(_key(a, place.place))
                 segments.append(
                     own
                     if law is None
-                    else {
-                        "terms": terms(law["terms"]),
-                        "error": law["error"] * (1 + 0.5 * beyond),
-                        "rivals": [terms(r) for r in law["rivals"]],
-                        "counts": law["counts"],
-                    }
-                )
-            out[name] = {
-                "place": list(name),
-                "from": place.before,
-                "segments": segments,
-                "cases": _cases(part, use, name, place, setting),
-                **{key: place[key] for key in ("calls_at", "size") if key in place},
-                "items": sorted(near.number[i] for i in place.items),
-                "rows": [
-                    row
-                    for _, row in sorted(
-                        zip((near.number[i] for i in place.items), place.rows, strict=True)
+                    else Segment(
+                        terms=terms(law["terms"]),
+                        error=law["error"] * (1 + 0.5 * beyond),
+                        rivals=tuple(terms(r) for r in law["rivals"]),
+                        counts=tuple(law["counts"]),
                     )
-                ],
-            }
+                )
+            items = [near.number[i] for i in place.items]
+            out[place.place] = replace(
+                place,
+                segments=tuple(segments),
+                cases=_cases(part, use, place, setting),
+                items=tuple(sorted(items)),
+                rows=tuple(row for _, row in sorted(zip(items, place.rows, strict=True))),
+            )
     return out
 
 
-def _term(coef: float, expr: Expr, message: str) -> list[Any]:
+def _term(coef: float, expr: Expr, message: str) -> Term:
     """Return a term with the numbers among its factors in the coefficient."""
     parts: list[Expr] = []
 
@@ -307,12 +306,10 @@ def _term(coef: float, expr: Expr, message: str) -> list[Any]:
             parts.append(e)
 
     take(expr)
-    return [coef, mul(*parts), message]
+    return coef, mul(*parts), message
 
 
-def _cases(
-    part: Alike, use: Sequence[int], name: Place, place: WorkPlace, setting: Setting
-) -> list[dict[str, Any]]:
+def _cases(part: Alike, use: Sequence[int], place: WorkPlace, setting: Setting) -> tuple[Case, ...]:
     """Return how often segments occur, numbers as laws where other settings have the same cases.
 
     Where they have not, the cases are those of the first member: the nearest setting.
@@ -327,16 +324,17 @@ def _cases(
                 p
                 for phase in part.members[m].model.phases
                 for p in phase.work.places
-                if tuple(p.place) == name
+                if p.place == place.place
             ),
             None,
         )
         if found is not None and found.before == place.before:
-            others.append((part.members[m].setting, found.cases))
+            others.append((part.members[m].setting, to_data(found.cases)))
     leaves = Leaves()
     try:
         tree = join([cases for _, cases in others], leaves)
     except Differs:
-        return list(place.cases)
+        return place.cases
     laws = [find_number([s for s, _ in others], values).to_json() for values in leaves.values]
-    return list(fill(tree, lambda k: number_at(laws[k], setting), lambda k: {}))
+    made = fill(tree, lambda k: number_at(laws[k], setting), lambda k: {})
+    return from_data(tuple[Case, ...], made)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from p3s.errors import Damaged, P3SError
+from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
-from p3s.study import Study, is_old_replay
+from p3s.study import Study, is_old_replay, read_json
 from p3s.text import joined, processes
 
 #: Fewer counts leave none for a hold-out.

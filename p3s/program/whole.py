@@ -19,7 +19,7 @@ from p3s.program.order.cut import Part
 from p3s.program.order.pairs import row_channels
 from p3s.program.order.reasons import REASON_TEXT, Reason, reasons_of
 from p3s.program.order.sequence import Kind, calls_of, kinds_in_order, request_kinds
-from p3s.program.scaled import RECV, SEND, Bools, Ints, ScaledTrace, read_scaled
+from p3s.program.scaled import RECV, SEND, Bools, Ints, ScaledTrace, read_order, read_scaled
 from p3s.program.whole_collectives import Collectives
 from p3s.simulate.steps import Op
 from p3s.trace.ops import SENDRECV_RECV

@@ -88,13 +88,10 @@ def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[
 # ---- one phase ---------------------------------------------------------------------------------
 def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> list[str]:
     counts = model.counts
-    unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
-        model.work_unit, model.work_unit
-    )
     last = processes(max(counts))
     lines = [
         f"Equations fitted to {processes(counts)}; shares are those at "
-        f"{last}, work is in {visible(str(unit))} before one call"
+        f"{last}, work is in {visible(text.unit_in_full(model))} before one call"
     ]
     if derived := model.derived:
         at = ", ".join(f"{name}={value}" for name, value in derived.setting.items())

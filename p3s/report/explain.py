@@ -6,6 +6,7 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from textwrap import wrap
 
@@ -16,6 +17,7 @@ from p3s.model.notation import TEXT, bytes_of
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
+    NO_SHARE,
     CountLaw,
     Item,
     Measured,
@@ -51,7 +53,12 @@ def chosen(model: Model, phase: int, call: int | None) -> list[int]:
             numbers = ", ".join(map(str, items[:12])) + (", ..." if len(items) > 12 else "")
             raise UsageError(f"CALL {call}: phase {phase} has the calls {numbers or 'none'}")
         return [call]
-    return sorted(items, key=lambda i: -max(model.items[i].share.values(), default=0.0))
+
+    def most(i: int) -> float:
+        share = model.items[i].share or NO_SHARE
+        return max(share.events, share.bytes, share.time)
+
+    return sorted(items, key=lambda i: -most(i))
 
 
 def render(

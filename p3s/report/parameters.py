@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from p3s.laws.symbolic import to_text
+from p3s.model.types import HoldOut, Summary
 from p3s.parameters.align import extent
-from p3s.parameters.derive import all_equal
 from p3s.parameters.paramlaws import Number
 from p3s.predict.doubts import work_missed
 from p3s.predict.reasons import Reason
+from p3s.serialise import from_data
 from p3s.text import processes
 from p3s.trace.ops import COMPLETION
 
@@ -28,7 +29,7 @@ def render(family: Mapping[str, Any]) -> str:
         lines += _works(part)
         if part["tree"]["order"] is None:
             lines.append("  order of events: by no rule that holds at all values, left out")
-        lines += ["", *_holdout(part["holdout"])]
+        lines += ["", *_holdout(from_data(HoldOut, part["holdout"]))]
     for name, why in sorted(family["alone"].items()):
         lines.append(f"left out: {name} has {why}")
     for check in family["checks"]:
@@ -104,31 +105,38 @@ def _works(part: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _holdout(held: Mapping[str, Any]) -> list[str]:
-    if not held.get("possible"):
-        return [f"not checked on a value left out: {held.get('why')}"]
-    out = [f"fitted without {held['setting']} and compared there:"]
-    for row in held["each"]:
-        p2p, coll, weights = row["p2p_triples"], row["collectives"], row["weights"]
-        order = row["order"]
+def _holdout(held: HoldOut) -> list[str]:
+    if not held.possible:
+        return [f"not checked on a value left out: {held.problem}"]
+    out = [f"fitted without {held.setting} and compared there:"]
+    for row in held.each:
+        order, weights = row.order, row.weights
         out.append(
-            f"  {processes(row['n'])}: {p2p['equal']:,} of {p2p['true']:,} messages equal, "
-            f"{coll['equal']:,} of {coll['true']:,} collectives, {weights['exact']} of "
-            f"{weights['phases']} weights exact, "
+            f"  {processes(row.n)}: {_equal(row)}, {weights.exact} of {weights.phases} weights "
+            "exact, "
             + (f"order of {order['equal']} of {order['ranks']} ranks, " if order else "")
-            + f"work off by {100 * row['work']['mean_abs_error']:.1f} %"
+            + f"work off by {100 * row.work['mean_abs_error']:.1f} %"
         )
     return out
+
+
+def _equal(row: Summary) -> str:
+    messages, collectives = row.p2p_triples, row.collectives
+    return (
+        f"{messages.equal:,} of {messages.true:,} messages equal, {collectives.equal:,} of "
+        f"{collectives.true:,} collectives"
+    )
 
 
 def _check(check: Mapping[str, Any]) -> str:
     if not check["possible"]:
         return f"not checked: {check['name']}: {check['why']}"
-    p2p, coll = check["p2p_triples"], check["collectives"]
+    row = from_data(
+        Summary, {k: v for k, v in check.items() if k not in ("name", "possible", "equal")}
+    )
     return (
-        f"checked: {check['name']} at {processes(check['n'])}: {p2p['equal']:,} of "
-        f"{p2p['true']:,} messages equal, {coll['equal']:,} of {coll['true']:,} collectives, "
-        f"work off by {100 * check['work']['mean_abs_error']:.1f} %"
+        f"checked: {check['name']} at {processes(row.n)}: {_equal(row)}, "
+        f"work off by {100 * row.work['mean_abs_error']:.1f} %"
     )
 
 
@@ -140,21 +148,19 @@ def doubts(family: Mapping[str, Any], another: str) -> list[Reason]:
     advice = f"trace another value of a parameter: {another}"
     out = []
     for part in family["parts"]:
-        held = part["holdout"]
-        if not held.get("possible"):
-            out.append(
-                Reason("not-held-out", f"the laws were not checked: {held.get('why')}", advice)
-            )
+        held = from_data(HoldOut, part["holdout"])
+        if held.comparison is None:
+            out.append(Reason("not-held-out", f"the laws were not checked: {held.problem}", advice))
             continue
-        if not all(all_equal(row) for row in held["each"]):
+        if not all(row.all_equal for row in held.each):
             out.append(
                 Reason(
                     "holdout-missed",
-                    f"the laws fitted without {held['setting']} miss something there",
+                    f"the laws fitted without {held.setting} miss something there",
                     advice,
                 )
             )
-        out += work_missed(held)
+        out += work_missed(held, held.comparison.work.off)
     if not family["parts"]:
         out.append(Reason("not-held-out", "no two values have models alike", advice))
     out += [

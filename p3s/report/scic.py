@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv as csv_module
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from p3s.errors import P3SError
 from p3s.model.grid import guards
+from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
 from p3s.text import aligned, percent, visible
 

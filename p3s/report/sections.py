@@ -96,12 +96,9 @@ def equations_of(study: Study, model: Model) -> Equations:
     few = _largest(model)
     phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
-    unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
-        model.work_unit, str(model.work_unit)
-    )
     notes = [
         f"Fitted at {processes(model.counts)}; shares are those at "
-        f"{max(model.counts)}; work is in {unit} before one call.",
+        f"{max(model.counts)}; work is in {text.unit_in_full(model)} before one call.",
         f"Process grid: {text.grid_text(model)}.",
     ]
     commands = Commands(study)

@@ -204,8 +204,8 @@ def holdout_of(model: Model) -> list[str]:
     if there is None:
         return [f"Not possible: {visible(held.problem)}"]
     said = [f"Fitted without {held.without} and compared there."]
-    for pair, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
-        said.append(f"{name}: {pair.equal} of {pair.true} equal, {pair.predicted} predicted")
+    for both, name in ((there.p2p_triples, "messages"), (there.collectives, "collectives")):
+        said.append(f"{name}: {both.equal} of {both.true} equal, {both.predicted} predicted")
     missed = missed_rules(model)
     if missed is not None:
         met = f"{len(model.items) - len(missed)} of {len(model.items)}"

@@ -186,6 +186,10 @@ def test_the_matrix_is_drawn_cell_by_cell() -> None:
 def test_laws_and_limits_without_what_is_not_known() -> None:
     made = made_prediction()
     laws, cut = law_rows(made)
+    assert "<mfrac><mn>635.2</mn><mi>n</mi></mfrac>" in laws[0].parts["compute"][0].markup
+    for entry in made["phase_laws"]:
+        del entry["parts"]["compute"]["terms"]  # as in older files
+    assert law_rows(made)[0][0].parts["compute"][0].markup == "635.2/n"
     assert [law.name for law in laws][:2] == ["Allreduce", "Irecv+Isend+Waitall"] and not cut
     assert set(laws[0].parts) == {"time", "compute", "transfer", "software"}, "waiting has none"
     assert laws[0].parts["compute"][1] == "within 1.2 %"

@@ -6,7 +6,7 @@ a message or over the number of turns where it says so. All are non-negative eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -15,7 +15,6 @@ import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of
 from p3s.laws.symbolic import to_text
-from p3s.model.types import Item
 from p3s.model.work.sparse import GROWING, RARE
 
 #: Extents of one dimension that are tried, most used first.
@@ -75,20 +74,19 @@ _COUNTS = {"n", "p0", "p1", "p2", "p3"}
 _AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
 
 
-def blocks_of(items: Sequence[Item], ndims: int) -> dict[str, list[Expr]]:
+def blocks_of(sizes: Iterable[Expr], ndims: int) -> dict[str, list[Expr]]:
     """Return the blocks in the sizes of a model's messages: extent symbol -> blocks.
 
     Blocks at the partner's coordinate are taken at the own one; most used first.
     """
     used: dict[str, dict[str, tuple[int, Expr]]] = {}
-    for item in items:
-        for slot in item.slots:
-            for found in _blocks(slot.elements.expr or []):
-                block = _own(found, ndims)
-                if block is not None:
-                    per = used.setdefault(block[3][1], {})
-                    key = repr(block)
-                    per[key] = (per.get(key, (0, block))[0] + 1, block)
+    for size in sizes:
+        for found in _blocks(size):
+            block = _own(found, ndims)
+            if block is not None:
+                per = used.setdefault(block[3][1], {})
+                key = repr(block)
+                per[key] = (per.get(key, (0, block))[0] + 1, block)
     return {
         p: [b for _, b in sorted(per.values(), key=lambda x: (-x[0], repr(x[1])))][:_EXTENTS]
         for p, per in sorted(used.items())
@@ -117,9 +115,9 @@ def _own(block: Expr, ndims: int) -> Expr | None:
     return ["block", kind, extent, parts, sym(own)]
 
 
-def features(items: Sequence[Item], ndims: int) -> list[Feature]:
-    """Return all features of a program, simplest first."""
-    blocks = blocks_of(items, ndims)
+def features(sizes: Iterable[Expr], ndims: int) -> list[Feature]:
+    """Return all features of a program, simplest first; sizes: the equations of its messages."""
+    blocks = blocks_of(sizes, ndims)
     out = [
         Feature(num(1), 0.0, NONE, True),
         Feature(num(1), 1.0, HERE, True),

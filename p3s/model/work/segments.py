@@ -64,7 +64,8 @@ def with_phase_work(
             if len(ranks):
                 work = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]
                 totals[k].append((t.np, ranks, work))
-    basis = features(items, len(next(iter(grids.values())).dims))
+    sizes = [s.elements.expr for it in items for s in it.slots if s.elements.expr is not None]
+    basis = features(sizes, len(next(iter(grids.values())).dims))
     for run in runs:
         env = env_of(run.grid, np.arange(run.grid.n))
         run.features = np.stack(

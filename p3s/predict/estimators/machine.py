@@ -21,6 +21,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
+from p3s.program.scaled import read_order
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine

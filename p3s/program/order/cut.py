@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from p3s.model.types import LoopRule, Trips
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import Ints
 
@@ -224,7 +225,7 @@ class _Cutter:
             pairs, count = np.unique(t * (int(row.max()) + 1) + row, return_counts=True)
             at, what = np.divmod(pairs, int(row.max()) + 1)
             np.add.at(like, at, _mixed(_mixed(what + (k << 32)) + _mixed(count)))
-        rules = self.loops[loop].trips if loop in self.loops else ()
+        rules: tuple[Trips, ...] = self.loops[loop].trips if loop in self.loops else ()
         one_rule = len(rules) == 1 and rules[0].law is not None
         return _Shape(
             turn,

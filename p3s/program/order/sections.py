@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.model.types import TraceOrder
 from p3s.program.order.assemble import Assembled, Rows, assemble, with_weights
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from p3s.program.order.pairs import row_channels
@@ -21,7 +22,7 @@ from p3s.program.order.sequence import (
     with_preferences,
 )
 from p3s.program.order.unstick import moved_earlier, unstuck
-from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
+from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_order, read_scaled
 from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps
 
 TURNS = 3
