@@ -75,8 +75,8 @@ def test_sizes_never_traced_are_exact(make, values, counts, wanted, n):
     model = model_at(laws, at(wanted))
     result = compare(model, corpus.table(make(wanted), n))
     assert all_equal(result), result
-    assert result["order"]["equal"] == n
-    assert result["work"]["max_abs_error"] < 1e-6
+    assert result.order.equal == n
+    assert result.work["max_abs_error"] < 1e-6
     json.dumps(model)
 
 
@@ -87,7 +87,7 @@ def test_an_order_that_holds_at_one_size_only_is_left_out():
     model = model_at(laws, at(120))
     result = compare(model, corpus.table(corpus.every_tenth(120), 16))
     assert all_equal({**result, "weights": {"phases": 0, "exact": 0}})
-    assert model["order"] is None and result["order"] is None
+    assert model.order is None and result.order is None
 
 
 def test_two_parameters_vary_on_their_own():
@@ -97,7 +97,7 @@ def test_two_parameters_vary_on_their_own():
     values = [(101, 103), (101, 205), (203, 103), (203, 205)]
     laws, _ = fitted(traced(make, values, (4, 6, 9)))
     result = compare(model_at(laws, at(407, 311)), corpus.table(make(407, 311), 36))
-    assert all_equal(result) and result["work"]["max_abs_error"] < 1e-6
+    assert all_equal(result) and result.work["max_abs_error"] < 1e-6
 
 
 def test_what_one_size_leaves_open_another_decides():
@@ -118,14 +118,14 @@ def test_left_out_and_missed():
     runs = traced(make, (10, 20, 30, 40), ANY)
     laws, _ = fitted(runs, use=(0, 1, 2))
     missed = leave_out(laws, 3, runs[3][2])
-    assert missed.report["weights"]["exact"] < missed.report["weights"]["phases"]
+    assert missed.report.weights["exact"] < missed.report.weights.phases
     whole, _ = fitted(runs)
     model = model_at(whole, at(50), missed)
-    loop = model["phases"][1]
+    loop = model.phases[1]
     assert loop["weight_verdict"] == "statistical"
-    assert {i["verdict"] for i in model["items"] if i["phase"] == 1} <= {"statistical", "fitted"}
+    assert {i.verdict for i in model.items if i.phase == 1} <= {"statistical", "fitted"}
     right = leave_out(fitted(runs[:3], use=(0, 1))[0], 2, runs[2][2])
-    assert all(all_equal(row) for row in right.report["each"])
+    assert all(all_equal(row) for row in right.report.each)
 
 
 def test_another_grid_is_left_out():
@@ -142,16 +142,16 @@ def test_numbers_without_a_law_are_statistical_and_said_to_be():
     turns = {10: 37, 20: 52, 30: 64}
     laws, _ = fitted(traced(lambda v: corpus.jacobi2d(101, 97, turns[v]), (10, 20, 30), ANY))
     model = model_at(laws, at(40))
-    weight = model["phases"][1]["weight"]["expr"]
+    weight = model.phases[1].weight.expr
     assert 64 < weight[1] / weight[2] < 90
-    assert model["phases"][1]["weight_verdict"] == "statistical"
-    assert any("no exact law of the parameters" in w for i in model["items"] for w in i["why"])
+    assert model.phases[1].weight_verdict == "statistical"
+    assert any("no exact law of the parameters" in w for i in model.items for w in i.why)
 
 
 def test_whole_numbers_stay_whole_and_are_not_called_exact():
     laws, _ = fitted(traced(lambda v: corpus.jacobi2d(101, 97, v // 10), (100, 200, 300), ANY))
     model = model_at(laws, at(405))
-    weight = model["phases"][1]
+    weight = model.phases[1]
     assert weight["weight"]["expr"] == ["num", 40, 1] and weight["weight_verdict"] == "fitted"
     assert model_at(laws, at(400))["phases"][1]["weight_verdict"] == "exact"
 

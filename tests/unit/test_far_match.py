@@ -42,7 +42,7 @@ def matched(
     here = tables(other, far, unit)
     times = {}
     if ns is not None:
-        places = [tuple(p["place"]) for ph in model["phases"] for p in ph["work"]["places"]]
+        places = [tuple(p.place) for ph in model.phases for p in ph["work"]["places"]]
         times = {t.np: times_of(t, places, ns) for t in here}
     return model, match_tables(own, here, model, times, "far/w1")
 
@@ -56,7 +56,7 @@ def times_of(t: PointTable, places: Sequence[Any], ns: float) -> Spent:
 
 
 def of_phase(found: Sequence[Found], model: dict[str, Any], op: str) -> list[Found]:
-    (phase,) = [p["phase"] for p in model["phases"] if op in p["name"].split("+")]
+    (phase,) = [p.phase for p in model.phases if op in p.name.split("+")]
     return [f for f in found if f.phase == phase]
 
 
@@ -110,7 +110,7 @@ def test_between_admissible_counts_with_the_distance_to_the_nearest() -> None:
     model, found = matched(ring(1 << 16, 3, share), ring(3000, 3, share), (4, 9, 16, 25), (4,))
     (group,) = of_phase(found[4], model, "Send")
     true = 4 * (1 << 16) / 3000
-    assert model["admissible"]["kind"] == "squares"
+    assert model.admissible.kind == "squares"
     assert group.n == pytest.approx(true, rel=2e-3)
     assert group.by_work.nearest == 81
     assert group.by_work.distance == pytest.approx(true / 81 - 1, rel=0.02)

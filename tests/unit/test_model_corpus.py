@@ -43,23 +43,23 @@ def test_large_counts_are_exact(program, counts, targets):
         for key in ("p2p_triples", "collectives"):
             got = result[key]
             assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
-        assert result["weights"]["exact"] == result["weights"]["phases"], result["weights"]
-        assert result["unmodelled"]["events"] == 0
-        assert not result["items_wrong"]
+        assert result.weights["exact"] == result.weights.phases, result.weights
+        assert result.unmodelled.events == 0
+        assert not result.items_wrong
 
 
 def test_weights_are_those_of_the_source():
     model = build_model([corpus.table(corpus.cg(outer=3, inner=5), n) for n in (2, 4, 8, 16)])
-    weights = {p["name"]: p["weight_points"][-1][1] for p in model["phases"]}
+    weights = {p.name: p.weight_points[-1][1] for p in model.phases}
     assert sorted(weights.values()) == [1, 3, 15]
 
 
 def test_directions_stay_ambiguous_with_two_ranks_per_dimension():
     model = build_model([corpus.table(corpus.halo3d(), n) for n in (2, 4, 8)])
-    p2p = [i for i in model["items"] if i["relation"]]
-    assert p2p and {i["verdict"] for i in p2p} == {"ambiguous"}
-    assert model["next"][0]["n"] == 27
-    assert model["shares"]["ambiguous"]["bytes"] > 0.9
+    p2p = [i for i in model.items if i.relation]
+    assert p2p and {i.verdict for i in p2p} == {"ambiguous"}
+    assert model.next[0]["n"] == 27
+    assert model.shares["ambiguous"]["bytes"] > 0.9
 
 
 def test_a_program_that_changes_its_rule_is_caught_by_the_hold_out():
@@ -69,9 +69,9 @@ def test_a_program_that_changes_its_rule_is_caught_by_the_hold_out():
             rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
 
     model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
-    held = model["holdout"]["p2p_triples"]
-    assert held["equal"] < held["true"]
-    assert not any(i["verdict"] == "exact" for i in model["items"] if i["relation"])
+    held = model.holdout.p2p_triples
+    assert held.equal < held.true
+    assert not any(i.verdict == "exact" for i in model.items if i.relation)
 
 
 def test_events_without_a_rule_count_against_the_model():
@@ -83,8 +83,8 @@ def test_events_without_a_rule_count_against_the_model():
 
     model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)])
     result = compare(model, corpus.table(program, 29))
-    assert result["p2p_triples"]["equal"] < result["p2p_triples"]["true"]
-    assert model["shares"]["exact"]["events"] < 1.0
+    assert result.p2p_triples.equal < result.p2p_triples.true
+    assert model.shares["exact"]["events"] < 1.0
 
 
 def test_same_tables_give_the_same_model():
@@ -103,10 +103,10 @@ def test_an_undecided_way_of_cutting_is_not_exact():
         rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * mine)
 
     model = build_model([corpus.table(program, n) for n in (2, 4, 8, 16)])
-    sent = next(i for i in model["items"] if i["kind"] == "send")
+    sent = next(i for i in model.items if i.kind == "send")
     right = compare(model, corpus.table(program, 64))["items_wrong"] == []
     assert right or sent["verdict"] == "ambiguous"
-    assert sent["verdict"] == "ambiguous" and model["next"]
+    assert sent["verdict"] == "ambiguous" and model.next
 
 
 def test_a_mean_that_rounds_right_is_not_exact():
@@ -118,9 +118,9 @@ def test_a_mean_that_rounds_right_is_not_exact():
             rec("Allreduce", nbytes=8)
 
     model = build_model([corpus.table(program, n) for n in turns])
-    item = next(i for i in model["items"] if i["kind"] == "collective")
-    assert item["verdict"] != "exact"
-    assert model["phases"][item["phase"]]["weight_verdict"] != "exact"
+    item = next(i for i in model.items if i.kind == "collective")
+    assert item.verdict != "exact"
+    assert model.phases[item.phase].weight_verdict != "exact"
 
 
 def test_a_moving_root_follows_the_turn():
@@ -129,7 +129,7 @@ def test_a_moving_root_follows_the_turn():
             rec("Bcast", nbytes=80 * (t + 1), root=t % rec.n)
 
     model = build_model([corpus.table(program, n) for n in (2, 4, 6)])
-    assert {i["verdict"] for i in model["items"] if i["kind"] == "collective"} == {"exact"}
+    assert {i.verdict for i in model.items if i.kind == "collective"} == {"exact"}
     rows = generate(model, 4)
     mine = (rows.rank == 2) & (rows.root >= 0)
     assert rows.root[mine].tolist() == [0, 1, 2, 3, 0, 1]
@@ -142,7 +142,7 @@ def test_a_root_without_a_rule_is_not_exact():
             rec("Bcast", nbytes=80, root=(t * t * 7 + t // 2) % rec.n)
 
     model = build_model([corpus.table(program, n) for n in (3, 5, 7)])
-    assert {i["verdict"] for i in model["items"] if i["kind"] == "collective"} == {"statistical"}
+    assert {i.verdict for i in model.items if i.kind == "collective"} == {"statistical"}
 
 
 def test_operations_that_are_not_modelled_are_unknown():
@@ -159,11 +159,11 @@ def test_operations_that_are_not_modelled_are_unknown():
         run = corpus.run(program, n)
         tables.append(point_table([SimpleNamespace(**{**vars(run), "unmodelled": {"MPI_Put": n}})]))
     model = build_model(tables)
-    assert {i["verdict"] for i in model["items"] if i["op"] == "MPI_Put"} == {"unknown"}
-    assert model["shares"]["unknown"]["bytes"] > 0.9
+    assert {i.verdict for i in model.items if i.op == "MPI_Put"} == {"unknown"}
+    assert model.shares["unknown"]["bytes"] > 0.9
     assert compare(model, tables[-1])["unmodelled"]["events"] == 8
-    (row,) = model["not_modelled"]
-    assert (row["op"], row["kind"], row["np"], row["events"]) == ("MPI_Put", "rma", 8, 8)
+    (row,) = model.not_modelled
+    assert (row.op, row.kind, row["np"], row.events) == ("MPI_Put", "rma", 8, 8)
     assert row["share_of_events"] == 8 / tables[-1].count.sum() and 0 < row["share_of_time"] < 1
     assert any(
         line.startswith("seen, not modelled: MPI_Put 8 events at 8 processes (")
@@ -180,11 +180,11 @@ def test_a_call_that_only_ever_moves_nothing_is_part_of_the_order_alone():
             rec("Allreduce", nbytes=8)
 
     model = build_model([corpus.table(program, n) for n in (2, 3, 5)])
-    assert [p["weight_points"] for p in model["phases"]] == [
+    assert [p.weight_points for p in model.phases] == [
         [[2, 1], [3, 1], [5, 1]],
         [[2, 5], [3, 5], [5, 5]],
     ]
-    assert all(item["site"] != "null" for item in model["items"])
+    assert all(item.site != "null" for item in model.items)
 
 
 def test_a_turn_that_the_smallest_count_does_not_show():
@@ -199,7 +199,7 @@ def test_a_turn_that_the_smallest_count_does_not_show():
                 rec("Sendrecv_recv", peer=(rec.rank - 1) % rec.n, nbytes=80)
 
     model = build_model([corpus.table(program, n) for n in (1, 4, 8, 16)])
-    assert model["phases"][1]["weight_points"] == [[1, 9], [4, 10], [8, 10], [16, 10]]
-    assert model["phases"][1]["weight"]["from"] == 4
+    assert model.phases[1].weight_points == [[1, 9], [4, 10], [8, 10], [16, 10]]
+    assert model.phases[1].weight["from"] == 4
     assert compare(model, corpus.table(program, 64))["weights"]["exact"] == 2
     assert "(from 4 processes on)" in render(model)

@@ -81,8 +81,8 @@ def test_every_rank_does_its_calls_in_the_order_of_the_program(name: str) -> Non
         t = corpus.table(program, n)
         result = compare_order(model, t, generate(model, n))
         assert result is not None
-        assert result["first"] is None and result["equal"] == result["ranks"] == n
-        assert result["events"]["true"] == result["events"]["equal"] == t.events
+        assert result["first"] is None and result.equal == result.ranks == n
+        assert result.events.true == result.events.equal == t.events
 
 
 def test_the_first_difference_is_named() -> None:
@@ -96,7 +96,7 @@ def test_the_first_difference_is_named() -> None:
 
     t = corpus.table(swapped, 8)
     result = compare_order(model, t, generate(model, 8))
-    assert result is not None and result["equal"] == 7
+    assert result is not None and result.equal == 7
     assert result["first"] == {
         "rank": 5,
         "position": 9,
@@ -117,7 +117,7 @@ def test_the_first_difference_is_named() -> None:
 def test_without_sequences_there_is_no_order() -> None:
     tables = [replace(corpus.table(corpus.ring(), n), sequences={}) for n in SMALL]
     model = fit_model(tables)
-    assert model["order"] is None
+    assert model.order is None
     assert compare_order(model, tables[0], generate(model, 4)) is None
 
 

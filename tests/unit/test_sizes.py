@@ -51,5 +51,5 @@ def test_large_counts_are_exact(name, program, counts, targets):
             got = result[key]
             assert got["true"] == got["predicted"] == got["equal"], (name, n, key, got)
         # where a dimension never had more than two ranks, the direction is open and said to be
-        wrong = [model["items"][i] for i in result["items_wrong"]]
-        assert all(i["verdict"] == "ambiguous" for i in wrong), (n, [i["site"] for i in wrong])
+        wrong = [model.items[i] for i in result.items_wrong]
+        assert all(i.verdict == "ambiguous" for i in wrong), (n, [i.site for i in wrong])

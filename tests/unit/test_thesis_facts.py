@@ -64,7 +64,7 @@ def model_of():
 
 
 def sends(model, rows, rank=0):
-    kinds = np.array([it["kind"] for it in model["items"]])
+    kinds = np.array([it.kind for it in model.items])
     mine = (rows.rank == rank) & (kinds[rows.item] == "send")
     return rows.peer[mine].tolist(), set(rows.nbytes[mine].tolist())
 
@@ -75,7 +75,7 @@ def test_cg_at_4096(model_of):
     peers, sizes = sends(model, rows)
     assert sorted(peers) == [1, 2, 4, 8, 16, 32]
     assert sizes == {187_504}
-    weights = [phase_weight(p, rows.grid) for p in model["phases"] if p["parent"] is not None]
+    weights = [phase_weight(p, rows.grid) for p in model.phases if p.parent is not None]
     assert weights == [5]
 
 
@@ -85,7 +85,7 @@ def test_sweep3d_at_4096(model_of):
     inner = 10 * 64 + 10
     around = {rows.peer[(rows.rank == inner) & (rows.peer >= 0)][k] - inner for k in range(4)}
     assert around == {-64, -1, 1, 64}
-    weights = [phase_weight(p, rows.grid) for p in model["phases"] if p["parent"] is not None]
+    weights = [phase_weight(p, rows.grid) for p in model.phases if p.parent is not None]
     assert weights == [28]  # a hundredth of 2,800
 
 
@@ -93,9 +93,9 @@ def test_nbody_at_512(model_of):
     model = model_of(nbody)
     rows = generate(model, 512)
     assert sends(model, rows, 511) == ([0], {250_000})
-    received = (rows.rank == 0) & np.array([it["kind"] == "recv" for it in model["items"]])[
+    received = (rows.rank == 0) & np.array([it.kind == "recv" for it in model.items])[
         rows.item
     ]
     assert rows.peer[received].tolist() == [511]
-    weights = [phase_weight(p, rows.grid) for p in model["phases"] if p["parent"] is not None]
+    weights = [phase_weight(p, rows.grid) for p in model.phases if p.parent is not None]
     assert weights == [5088]

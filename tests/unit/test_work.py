@@ -136,7 +136,7 @@ def test_steps_that_are_not_seen_apart_count_their_first_turns():
 
 
 def test_the_same_runs_give_the_same_laws():
-    one, two = (errors(stencil(noise=0.02), (4, 6, 9), 16).model["phases"] for _ in range(2))
+    one, two = (errors(stencil(noise=0.02), (4, 6, 9), 16).model.phases for _ in range(2))
     assert one == two
 
 

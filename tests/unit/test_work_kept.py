@@ -276,7 +276,7 @@ def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
     model = fit_model(tables)
     for n in (2, 4, 8, 1, 32):
         rows = generate(model, n)
-        ops = {model["items"][i]["op"] for i in rows.item.tolist()}
+        ops = {model.items[i].op for i in rows.item.tolist()}
         assert ops == {"MPI_Init", "MPI_Allreduce", "MPI_Finalize"}
         assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
         found = rank_work(
@@ -286,7 +286,7 @@ def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
         # beside a run it is compared where the run has it
         work = compare(model, corpus.table(program, n))["work"]
         assert work["max_abs_error"] < TOLERANCE
-        assert {1, 2} <= {entry["phase"] for entry in work["each"]}
+        assert {1, 2} <= {entry.phase for entry in work["each"]}
 
 
 def test_calls_of_one_count_are_not_made_at_the_others() -> None:
@@ -320,7 +320,7 @@ def test_messages_that_nobody_sends_to_itself_are_not_there_at_one_process() -> 
     )
     for n in (1, 2, 4):
         rows = generate(model, n)
-        ops = [model["items"][i]["op"] for i in rows.item.tolist()]
+        ops = [model.items[i].op for i in rows.item.tolist()]
         assert ("MPI_Isend" in ops) == (n > 1)
         assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
 
@@ -336,7 +336,7 @@ def test_work_that_is_not_sure_does_not_go_with_bytes_that_grow(counts: tuple[in
 
     model = fit_model([corpus.table(program, n) for n in counts])
     rows = generate(model, 1024, np.array([0, 500]))
-    after = [model["items"][i]["op"] == "MPI_Barrier" for i in rows.item.tolist()]
+    after = [model.items[i].op == "MPI_Barrier" for i in rows.item.tolist()]
     assert (rows.work[after] < 3 * took[counts[-1]]).all()
 
 

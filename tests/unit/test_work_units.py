@@ -59,7 +59,7 @@ def test_times_under_emulation_are_no_times() -> None:
 
 def test_wall_and_cpu_time_are_mixed_with_a_note() -> None:
     model = build_model(tables("wall_ns", "wall_ns", "cpu_ns"), False)
-    assert model["work_unit"] == "cpu_ns"
+    assert model.work_unit == "cpu_ns"
     note = "work was measured in wall time at 4 and 8 processes and CPU time at 16 processes"
     assert mixed_clocks(model).startswith(note) and note in render(model)
     assert mixed_clocks(fit_model(tables("cpu_ns", "cpu_ns", "cpu_ns"))) == ""
