@@ -12,7 +12,7 @@ from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.grids import GridFamily
-from p3s.model.grid.guards import RANK_ATOMS, GridAt, eval_guard
+from p3s.model.grid.guards import GridAt, eval_guard, of_ranks
 from p3s.model.grid.nodes import grid_at
 from p3s.model.partners.members import Communicators
 from p3s.model.partners.relations import at_stage, partners
@@ -225,7 +225,7 @@ class Evaluator:
         self, slot: dict[str, Any], some: GridAt
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return rank, stage and partner of all (stage, rank) that take part, stage by stage."""
-        plain = [a for a in slot["guard"] if a[0] in RANK_ATOMS]
+        plain = of_ranks(slot["guard"])
         if plain and some.ranks is not None:  # most slots are of few ranks: partners of those only
             some = some.only(some.r[eval_guard(plain, some)])
         none = np.zeros(0, dtype=np.int64)

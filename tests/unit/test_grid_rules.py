@@ -11,7 +11,6 @@ from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import GridFamily, all_families, candidate_families, dims_nested
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import eval_guard
-from p3s.model.grid.guards import text as guard_text
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.partners.explain import Pairs, explain
 from p3s.model.partners.places import instances, labels
@@ -115,11 +114,11 @@ def test_guards_are_geometric_before_they_are_numbers():
     border = [((g.coords == 0) | (g.coords == g.dims[0] - 1)).any(axis=0) for g in grids]
     guard = fit_guard(grids, border)
     big = GridFamily("cube", 2).at(64)
-    assert eval_guard(guard, big).sum() == 28 and guard_text(guard).startswith("not (")
+    assert eval_guard(guard, big).sum() == 28 and guard.text().startswith("not (")
     red = [g.coords.sum(axis=0) % 2 == 0 for g in grids]
-    assert fit_guard(grids, red) == [["parity", 0]]
+    assert fit_guard(grids, red).to_json() == [["parity", 0]]
     low = [g.coords[0] < g.coords[1] for g in grids]
-    assert fit_guard(grids, low) == [["less", 0, 1]]
+    assert fit_guard(grids, low).to_json() == [["less", 0, 1]]
 
 
 def test_guards_may_follow_the_stage_and_the_partner():
@@ -129,11 +128,11 @@ def test_guards_may_follow_the_stage_and_the_partner():
         for s in range(n.bit_length() - 1):
             grids.append(g.at(s, n.bit_length() - 1))
             sets.append(np.arange(n) % (2 << s) == 0)
-    assert fit_guard(grids, sets) == [["smod", -1, 1]]
+    assert fit_guard(grids, sets).to_json() == [["smod", -1, 1]]
     grids = [LINE.at(n) for n in (4, 9, 16, 25)]
     peers = [(np.arange(g.n) - 1) % g.n for g in grids]
     sets = [p % 4 != 0 for p in peers]
-    assert fit_guard(grids, sets, peers) == [["peer"], ["partner", ["notrankmod", 4, 0]]]
+    assert fit_guard(grids, sets, peers).to_json() == [["peer"], ["partner", ["notrankmod", 4, 0]]]
 
 
 def test_a_guard_needs_evidence():

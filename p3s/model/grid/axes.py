@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.grid.guards import GridAt, low_power
+from p3s.model.grid.at import GridAt, low_power
 from p3s.model.partners.places import instances
 
 Axis = int | dict[str, Any] | None

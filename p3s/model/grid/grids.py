@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.extents import dims_balanced, dims_greedy, dims_nested
-from p3s.model.grid.guards import GridAt, low_power
+from p3s.model.grid.at import GridAt, low_power
 
 
 def _power_of_two_dims(n: int, order: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable
+from p3s.model.grid.at import GridAt
 from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import GridAt, guard_cost
 from p3s.model.partners.places import CUTS, PlaceLaw, instances
 
 #: (count, number of the communicator in the table of the count)
@@ -197,12 +197,12 @@ class Communicators:
         if both:  # of two colours, the one with rank 0 comes first
             sets = [s if s[0] else ~s for s in sets]
         guard = fit_guard([self.grids[n] for n in counts], sets)
-        if guard is None or not guard:
+        if not guard:
             return None
-        law: dict[str, Any] = {"kind": "where", "guard": guard}
+        law: dict[str, Any] = {"kind": "where", "guard": guard.to_json()}
         if both:
             law["both"] = True
-        return (0.4 + 0.4 * guard_cost(guard), law, left)
+        return (0.4 + 0.4 * guard.cost, law, left)
 
 
 def same_place(

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from p3s.model.grid.at import GridAt
+from p3s.model.grid.atom import Guard
 from p3s.model.grid.axes import Axis, line
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import GridAt, guard_cost
 from p3s.model.partners.relations import (
     FAMILIES,
     Relation,
@@ -372,12 +373,12 @@ class _Search:
                     sets.append(used[np.arange(p.grid.n), row] & (row >= 0))
                     peers.append(row)
                     care.append((ways <= 1) | (row < 0))
-            guard = fit_guard(grids, sets, peers, care) if grids else []
+            guard = fit_guard(grids, sets, peers, care) if grids else Guard()
             if guard is None:
                 cost += NO_GUARD if rel["kind"] == "shift" else NO_FAMILY
                 missing += 1
             else:
-                cost += GUARD_WEIGHT * guard_cost(guard)
+                cost += GUARD_WEIGHT * guard.cost
         return cost, missing
 
     def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:

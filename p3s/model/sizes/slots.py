@@ -16,7 +16,7 @@ from p3s.laws.counts import WorkLaw, fit_exact, fit_work
 from p3s.laws.expr import whole_number
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.guards import Above, GridAt, Guard
 from p3s.model.partners import irregular
 from p3s.model.partners.relations import at_stage
 from p3s.model.sizes.amounts import Amount
@@ -237,7 +237,9 @@ def _fit_slot(
             if item.peers is not None:
                 peers.append(item.peers[n][s])
     guard = (
-        fit_guard(grids, sets, peers if item.peers is not None else None, cares) if grids else []
+        fit_guard(grids, sets, peers if item.peers is not None else None, cares)
+        if grids
+        else Guard()
     )
     if guard is None and slot["seen"] and slot["seen"][0] > counts[0]:
         late = [i for i, g in enumerate(grids) if g.n >= slot["seen"][0]]
@@ -249,9 +251,9 @@ def _fit_slot(
         )
         if guard is not None:
             below = max(n for n in counts if n < slot["seen"][0])
-            guard = [*guard, ["above", below]]
+            guard += Guard((Above(below),))
             why.append(f"first seen at {processes(slot['seen'][0])}")
-    slot["guard"] = guard
+    slot["guard"] = None if guard is None else guard.to_json()
     if guard is None:
         why.append("no rule found for which ranks take part")
     _fit_count(slot, item, times, counts, varying)

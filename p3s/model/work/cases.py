@@ -113,7 +113,8 @@ def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> list[Any] | None:
         for other, mine, _ in part:
             if other is run:
                 sets[-1][mine] = True
-    return fit_guard(grids, sets, None, care)
+    guard = fit_guard(grids, sets, None, care)
+    return None if guard is None else guard.to_json()
 
 
 def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class Alike:
 
     def holds(self, guard: Sequence[Any], ranks: np.ndarray) -> np.ndarray:
         """Return whether the ranks that stand for ``ranks`` meet a guard."""
-        return np.asarray(eval_guard(list(guard), self.grid)[self.ranks[ranks]])
+        return np.asarray(eval_guard(guard, self.grid)[self.ranks[ranks]])
 
 
 def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:

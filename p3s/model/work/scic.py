@@ -188,7 +188,8 @@ def group_guard(model: Mapping[str, Any], phase: int, group: int) -> list[Any] |
         sets.append(np.zeros(int(n), dtype=bool))
         for a, b in groups[group]["ranks"]:
             sets[-1][a : b + 1] = True
-    return fit_guard(grids, sets) if grids else None
+    guard = fit_guard(grids, sets) if grids else None
+    return None if guard is None else guard.to_json()
 
 
 def next_sizes(counts: Sequence[int], how_many: int = 4) -> list[int]:
