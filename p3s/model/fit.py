@@ -27,8 +27,10 @@ from p3s.model.measured import add_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.order.fit import fit_order
 from p3s.model.order.turns import with_turns
+from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.irregular import sample_relation
 from p3s.model.partners.items import empty_rows, items_of
+from p3s.model.registry import stored
 from p3s.model.sizes.amounts import fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
@@ -175,8 +177,8 @@ def _items(
                 "kind": node.kind,
                 "tag": node.tag,
                 "tag_value": _tag_value(node, tables),
-                "relation": item.relation,
-                "place": item.place,
+                "relation": stored(item.relation),
+                "place": stored(item.place),
                 "notes": item.notes,
             },
             item,
@@ -212,7 +214,7 @@ def _fit_items(
             why = "this kind of operation is not modelled"
         elif entry["kind"] in (SEND, RECV) and item.relation is None:
             why = "no rule found for the partners"
-        elif item.place is not None and item.place["kind"] == "odd":
+        elif item.place is not None and isinstance(item.place, Odd):
             why = "no rule found for the communicator's members"
         for slot in entry["slots"]:
             if why is not None:
@@ -267,7 +269,15 @@ def _with_samples(
             item.place,
         )
         out.append(
-            ({**entry, "relation": sample, "notes": [], "slots": [sample_slot(one, counts)]}, one)
+            (
+                {
+                    **entry,
+                    "relation": sample.to_json(),
+                    "notes": [],
+                    "slots": [sample_slot(one, counts)],
+                },
+                one,
+            )
         )
     return out
 

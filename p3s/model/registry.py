@@ -2,7 +2,7 @@
 
 A root (relations, atoms of guards, communicator laws, grids) holds a table of its kinds, which a
 class joins by being defined: ``class Mirror(Relation, kind="mirror")``. Stored rules name their
-kind; those of one place in a file are read by ``Root.of``, whichever kind they are.
+kind; those of one place in a file are read by ``Root.load``, whichever kind they are.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Any, ClassVar, Self
 from p3s.errors import P3SError
 
 
-def left_out(default: Any) -> Any:
-    """Return a field that a file names only where it has another value."""
-    return field(default=default, metadata={"left out": True})
+def left_out(default: Any, **how: Any) -> Any:
+    """Return a field that a file names only where it has another value.
+
+    last: named after the others; read: makes its value of stored data.
+    """
+    return field(default=default, metadata={"left out": True, **how})
 
 
 class Rule:
@@ -41,7 +44,7 @@ class Rule:
             cls._read.clear()
 
     @classmethod
-    def of(cls, stored: Any) -> Self:
+    def load(cls, stored: Any) -> Self:
         """Return the rule of stored data (read once), or the rule itself."""
         if isinstance(stored, cls):
             return stored
@@ -77,7 +80,8 @@ class Rule:
     def to_json(self) -> Any:
         """Return the rule as plain data."""
         out: dict[str, Any] = {"kind": self.kind}
-        for f in fields(self):  # type: ignore[arg-type]
+        named = fields(self)  # type: ignore[arg-type]
+        for f in sorted(named, key=lambda f: bool(f.metadata.get("last"))):
             value = getattr(self, f.name)
             if not (f.metadata.get("left out") and value == f.default):
                 out[f.name] = plain(value)
@@ -97,7 +101,7 @@ def frozen(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return data for a file: rules as their data, lists for tuples."""
-    if isinstance(value, Rule):
+    if hasattr(value, "to_json"):
         return value.to_json()
     return [plain(v) for v in value] if isinstance(value, tuple) else value
 

@@ -12,13 +12,14 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, mul, num, symbols_of
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.model.grid import guards
 from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.stated import Statement
-from p3s.model.partners import places, relations
+from p3s.model.partners import communicator_laws, relations
 from p3s.scores import work_off
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
@@ -113,26 +114,15 @@ def partner(relation: Mapping[str, Any] | None) -> str:
     """Return a partner as a function of rank or grid coordinates, as ``(c1 + 1) mod p1``."""
     if relation is None:
         return "?"
-    if relation["kind"] != "shift":
-        try:
-            return relations.text(dict(relation))
-        except KeyError:  # of another version: named, and refused where it is evaluated
-            return str(relation["kind"])
-    vec, wrap = relation["vec"], relation["wrap"]
-    if not any(vec):
-        return "self"
-    moved = []
-    for d, (step, round_) in enumerate(zip(vec, wrap, strict=True)):
-        if step:
-            name, extent = ("r", "n") if len(vec) == 1 else (f"c{d}", f"p{d}")
-            to = f"{name} {'+' if step > 0 else '-'} {abs(step)}"
-            moved.append(f"({to}) mod {extent}" if round_ else to)
-    return ", ".join(moved)
+    try:
+        return relations.text(relation)
+    except P3SError:  # of another version: named, and refused where it is evaluated
+        return str(relation["kind"])
 
 
 def place_text(place: Mapping[str, Any] | None) -> str:
     """Return the members of a communicator."""
-    return "?" if place is None else places.text(dict(place))
+    return "?" if place is None else communicator_laws.text(place)
 
 
 def root_text(root: Mapping[str, Any]) -> str:

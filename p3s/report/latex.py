@@ -12,6 +12,7 @@ from typing import Any
 from p3s.laws.counts import WorkLaw
 from p3s.laws.symbolic import to_latex
 from p3s.model import text
+from p3s.model.partners import relations
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, phase_rules
@@ -145,26 +146,11 @@ def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
 def _destination(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     relation = slot["relation"]
     word = text.kind_word(item["kind"])
-    if (
-        item["kind"] in (SEND, RECV)
-        and relation is not None
-        and relation["kind"] == "shift"
-        and any(relation["vec"])
-    ):
-        return f"{word} ${_shift(model, relation)}$"
+    moved = relations.latex(relation)
+    if moved and item["kind"] in (SEND, RECV):
+        return f"{word} ${moved}$"
     words = text.in_words_of(model, text.destination(item, slot))
     return escaped(f"{word} {words}" if words else "")
-
-
-def _shift(model: Mapping[str, Any], relation: Mapping[str, Any]) -> str:
-    line = len(relation["vec"]) == 1
-    moved = []
-    for d, (by, wrap) in enumerate(zip(relation["vec"], relation["wrap"], strict=True)):
-        if by:
-            name, extent = ("r", "n") if line else (f"c_{{{d}}}", f"p_{{{d}}}")
-            to = f"{name} {'+' if by > 0 else '-'} {abs(int(by))}"
-            moved.append(rf"({to}) \bmod {extent}" if wrap else to)
-    return r",\ ".join(moved)
 
 
 def _law(model: Mapping[str, Any], law: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ def condition(
     """
     names = _Names(ndims, alone, part, set())
     try:
-        found = Guard.of(guard).python(names)
+        found = Guard.load(guard).python(names)
     except P3SError:  # of another version
         found = None
     if found is None:

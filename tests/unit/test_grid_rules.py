@@ -12,8 +12,9 @@ from p3s.model.grid.grids import GridFamily, all_families, candidate_families, d
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import eval_guard
 from p3s.model.grid.nodes import collect_nodes
-from p3s.model.partners.explain import Pairs, explain
-from p3s.model.partners.places import instances, labels
+from p3s.model.partners.communicator_laws import instances, labels
+from p3s.model.partners.infer_partners import explain
+from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relations import partners
 from p3s.model.partners.relations import text as relation_text
 
@@ -157,7 +158,7 @@ def test_a_star_is_no_tree(dims):
     for n in (4, 9, 16):
         g = family.at(n)
         pairs.append(Pairs(g, np.zeros(n - 1, dtype=np.int64), np.arange(1, n)))
-    assert [r["kind"] for r in explain(pairs).relations][0] in ("others", "steps")
+    assert [r.kind for r in explain(pairs).relations][0] in ("others", "steps")
 
 
 @pytest.mark.parametrize(
@@ -187,4 +188,4 @@ def test_the_colour_law_of_a_split_is_found():
     choice = choose_grid(nodes, tables)
     part = next(n for n in nodes if n.site == "part")
     used = frozenset((n, int(p)) for n, ids in part.place_id.items() for p in np.unique(ids))
-    assert [law["kind"] for law in choice.communicators.cover(used).laws] == ["nodes"]
+    assert [law.kind for law in choice.communicators.cover(used).laws] == ["nodes"]

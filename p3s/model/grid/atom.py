@@ -196,9 +196,9 @@ class Guard:
         return [a.to_json() for a in self.atoms]
 
     @staticmethod
-    def of(stored: Guard | Sequence[Any]) -> Guard:
+    def load(stored: Guard | Sequence[Any]) -> Guard:
         """Return the guard of stored data, or the guard itself."""
-        return stored if isinstance(stored, Guard) else Guard(tuple(map(Atom.of, stored)))
+        return stored if isinstance(stored, Guard) else Guard(tuple(map(Atom.load, stored)))
 
 
 def proposed(reads: str, ndims: int) -> list[Atom]:

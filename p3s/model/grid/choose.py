@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ from p3s.model.grid.grids import GridFamily, candidate_families, part_families
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
+from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
-from p3s.model.partners.explain import Explanation, Pairs, explain, rough_cost
-from p3s.model.partners.places import PlaceLaw
+from p3s.model.partners.infer_partners import Explanation, explain, rough_cost
+from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.shift import Shift
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 
@@ -227,15 +229,9 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
     return list(out.values())
 
 
-def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[PlaceLaw]:
+def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[CommunicatorLaw]:
     """Return the laws of sub-communicators on which a node's messages travel."""
-    laws = comms.cover(next(iter(members.values()))).laws
-    return [
-        law
-        for law in laws
-        if law["kind"] not in ("world", "self", "odd")
-        and not (law["kind"] == "axes" and "grid" not in law and len(law["axes"]) == 1)
-    ]
+    return [law for law in comms.cover(next(iter(members.values()))).laws if law.leads]
 
 
 def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
@@ -254,9 +250,10 @@ def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
         turn: dict[tuple[tuple[int, ...], str], int] = {}
         for i in order:
             node, e = nodes[i], choice.explained[i]
-            if node.kind != kind or not e.ambiguous or not _one_shift(e):
+            shift = _one_shift(e)
+            if node.kind != kind or not e.ambiguous or shift is None:
                 continue
-            vec = tuple(e.relations[0]["vec"])
+            vec = shift.vec
             sign = turn.get((vec, node.op), usual)
             turn[(vec, node.op)] = -sign
             if node.only_tag is not None:
@@ -265,12 +262,13 @@ def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
                 else:
                     sign = -sign_of_tag.get((vec, node.only_tag), -sign)
             if sign < 0:
-                flipped = {**e.relations[0], "vec": [-v for v in vec]}
+                flipped = replace(shift, vec=tuple(-v for v in vec))
                 choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
 
 
-def _one_shift(e: Explanation) -> bool:
-    return len(e.relations) == 1 and e.relations[0]["kind"] == "shift"
+def _one_shift(e: Explanation) -> Shift | None:
+    only = e.relations[0] if len(e.relations) == 1 else None
+    return only if isinstance(only, Shift) else None
 
 
 def _first_sign(explained: Sequence[Explanation], default: int) -> int:
@@ -278,9 +276,10 @@ def _first_sign(explained: Sequence[Explanation], default: int) -> int:
     first: dict[tuple[int, ...], int] = {}
     votes = 0
     for e in explained:
-        if e.ambiguous or not _one_shift(e):
+        shift = _one_shift(e)
+        if e.ambiguous or shift is None:
             continue
-        vec = e.relations[0]["vec"]
+        vec = shift.vec
         axis = tuple(abs(v) for v in vec)
         sign = 1 if next((v for v in vec if v), 0) > 0 else -1
         if first.get(axis, 0) == -sign:  # the second of a pair

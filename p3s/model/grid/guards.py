@@ -24,17 +24,17 @@ def eval_guard(
     guard: Guard | Sequence[Any], g: GridAt, peers: np.ndarray | None = None
 ) -> np.ndarray:
     """Return for which ranks a guard, or its data, holds."""
-    return Guard.of(guard).holds(g, peers)
+    return Guard.load(guard).holds(g, peers)
 
 
 def of_ranks(guard: Guard | Sequence[Any]) -> Guard:
     """Return the part of a guard that depends on the rank alone."""
-    return Guard(tuple(a for a in Guard.of(guard).atoms if a.reads == RANK))
+    return Guard(tuple(a for a in Guard.load(guard).atoms if a.reads == RANK))
 
 
 def text(guard: Guard | Sequence[Any]) -> str:
     """Return a guard, or its data, for people."""
-    return Guard.of(guard).text()
+    return Guard.load(guard).text()
 
 
 __all__ = ["WITH_PARTNER", "Above", "GridAt", "Guard", "eval_guard", "of_ranks", "text"]

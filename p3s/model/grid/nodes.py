@@ -12,7 +12,7 @@ from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.turns import needless
 from p3s.model.partners.communicators import Used
-from p3s.model.partners.explain import Pairs
+from p3s.model.partners.pairs import Pairs
 from p3s.model.sizes.slots import Rows
 from p3s.trace.ops import RECV, SEND, kind_of
 

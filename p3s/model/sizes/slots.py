@@ -18,7 +18,11 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import Above, GridAt, Guard
 from p3s.model.partners import irregular
+from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import at_stage
+from p3s.model.partners.shift import Shift
+from p3s.model.registry import stored
 from p3s.model.sizes.amounts import Amount
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
@@ -72,8 +76,8 @@ class Item:
     peers: dict[int, np.ndarray] | None
     care: dict[int, np.ndarray]
     grids: Mapping[int, GridAt]
-    relation: dict[str, Any] | None = None
-    place: dict[str, Any] | None = None
+    relation: Relation | None = None
+    place: CommunicatorLaw | None = None
     notes: list[str] = field(default_factory=list)
     sure: dict[int, np.ndarray] = field(default_factory=dict)
     ways: dict[int, np.ndarray] = field(default_factory=dict)
@@ -213,7 +217,12 @@ def _fit_slot(
         sure=item.sure,
         ways=item.ways,
     )
-    slot: Slot = {"relation": item.relation, "place": item.place, "why": [], "turns": None}
+    slot: Slot = {
+        "relation": stored(item.relation),
+        "place": stored(item.place),
+        "why": [],
+        "turns": None,
+    }
     why: list[str] = slot["why"]
     shapes = {
         n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n) for n in counts
@@ -427,9 +436,9 @@ def _all_there(env: dict[str, np.ndarray]) -> bool:
 def _across(item: Item) -> tuple[int, ...]:
     """Return the dimensions a shift does not move along; empty for all else."""
     rel = item.relation
-    if rel is None or rel["kind"] != "shift" or len(rel["vec"]) < 2 or not any(rel["vec"]):
+    if not isinstance(rel, Shift) or len(rel.vec) < 2 or not any(rel.vec):
         return ()
-    return tuple(d for d, v in enumerate(rel["vec"]) if v == 0)
+    return tuple(d for d, v in enumerate(rel.vec) if v == 0)
 
 
 def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
@@ -477,8 +486,8 @@ def sample_slot(item: Item, counts: list[int]) -> Slot:
     if any(np.any(r.nbytes % elem) for r in rows.values()):
         elem = 1
     slot: Slot = {
-        "relation": item.relation,
-        "place": item.place,
+        "relation": stored(item.relation),
+        "place": stored(item.place),
         "why": [irregular.WHY],
         "seen": sorted(rows),
         "guard": [["peer"]],
