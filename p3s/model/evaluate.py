@@ -11,7 +11,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt, eval_guard, of_ranks
 from p3s.model.grid.nodes import grid_at
 from p3s.model.partners.members import Communicators
@@ -56,7 +56,7 @@ class ScaledRows:
 
 def model_grid(model: Model, n: int) -> GridAt:
     """Return the program's process grid at ``n``; P3SError where its rule does not admit n."""
-    family = GridFamily.from_json(model["grid"]["family"])
+    family = GridRule.from_json(model["grid"]["family"])
     grid = grid_at(family, n)
     if grid is None:
         raise P3SError(
@@ -74,7 +74,7 @@ def _found_in_traces(grid: Mapping[str, Any]) -> str:
     return "; the traces alone say which grid it is: p3s model --grid states another"
 
 
-def _nearest(family: GridFamily, n: int) -> str:
+def _nearest(family: GridRule, n: int) -> str:
     """Say which counts a grid has a form at, the nearest below and above ``n``."""
     below = next((m for m in range(n - 1, 0, -1) if family.dims(m)), None)
     above = next((m for m in range(n + 1, _SEARCHED * n + _SEARCHED) if family.dims(m)), None)

@@ -17,7 +17,7 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, mul, num, symbols_of
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.model.grid import guards
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.grid.stated import Statement
 from p3s.model.partners import communicator_laws, relations
 from p3s.scores import work_off
@@ -307,7 +307,7 @@ def grid_text(model: Model) -> str:
 
 def grid_extents(model: Model, n: int) -> str:
     """Return the extents at ``n`` processes, or why there are none."""
-    dims = GridFamily.from_json(model["grid"]["family"]).dims(n)
+    dims = GridRule.from_json(model["grid"]["family"]).dims(n)
     return "x".join(map(str, dims)) if dims is not None else "none"
 
 

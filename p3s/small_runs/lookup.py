@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from p3s.model.grid import admissible
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.work.scic import instruction_groups
 from p3s.small_runs.cells import Cells, Predicted
 
@@ -310,7 +310,7 @@ def _around(model: Mapping[str, Any], n: float) -> list[int]:
     """Return the two counts below and above ``n`` that the program is likely to take, and whose
     process grid is no longer than the others'."""
     known = model.get("admissible") or admissible.learn(model["counts"])
-    family = GridFamily.from_json(model["grid"]["family"])
+    family = GridRule.from_json(model["grid"]["family"])
     usual = _LONGER * max((_length(family.dims(m)) for m in model["counts"]), default=1.0)
     out: list[int] = []
     for step in (-1, 1):

@@ -9,31 +9,35 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from corpus import table
+from grid_programs import _halo, split_by
 
 from p3s.errors import P3SError
 from p3s.model.evaluate import generate
 from p3s.model.fit import build_model
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.atom import Atom, Guard
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.choose import choose_grid
+from p3s.model.grid.grids import GridRule, Line
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import eval_guard
 from p3s.model.grid.guards import text as guard_text
+from p3s.model.grid.nodes import collect_nodes, used
 from p3s.model.partners import relations
-from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.communicator_laws import CommunicatorLaw, Seen, Tried, instances
+from p3s.model.partners.communicator_laws import text as law_text
 from p3s.model.partners.infer_partners import explain
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import Relation, Tried
+from p3s.model.partners.relation import Relation
 from p3s.report.equations import render
 from p3s.report.python_guards import condition
 
-LINE = GridFamily("line", 1)
+LINE = Line(1)
 
 
 @pytest.fixture
 def kinds() -> Iterator[None]:
     """Let kinds be added that are gone after the test."""
-    before = [(root, dict(root.kinds)) for root in (Relation, Atom)]
+    before = [(root, dict(root.kinds)) for root in (Relation, Atom, CommunicatorLaw, GridRule)]
     yield
     for root, known in before:
         root.kinds.clear()
@@ -101,6 +105,56 @@ def test_an_atom_from_elsewhere(kinds: None) -> None:
     assert eval_guard(data, LINE.at(50)).sum() == 50 - 8
     assert guard_text(data) == "r is no square"
     assert condition(data, 1, True) == ("isqrt(rank) ** 2 != rank", set())
+
+
+def test_a_communicator_law_from_elsewhere(kinds: None) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Digits(CommunicatorLaw, kind="digits"):
+        """Ranks with as many bits."""
+
+        @classmethod
+        def proposed(cls, seen: Seen) -> Tried:
+            yield 0.9, cls()
+
+        def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
+            return np.array([int(r).bit_count() for r in ranks])
+
+        def members_text(self) -> str:
+            return "ranks with as many bits"
+
+    tables = [table(split_by(lambda r, n: r.bit_count()), n) for n in (4, 6, 9, 13)]
+    nodes = collect_nodes(tables, {})
+    cover = choose_grid(nodes, tables).communicators.cover(
+        used(next(n for n in nodes if n.site == "part"))
+    )
+    assert cover.laws == [Digits(ordinal=0)]
+    data = json.loads(json.dumps(cover.laws[0].to_json()))
+    assert data == {"kind": "digits", "ordinal": 0} and law_text(data) == "ranks with as many bits"
+    assert instances(data, LINE.at(4))[1] == [(0,), (1, 2), (3,)]
+
+
+def test_a_grid_from_elsewhere(kinds: None) -> None:
+    @dataclass(frozen=True)
+    class ByThree(GridRule, kind="by_three"):
+        """One column more than three times the rows."""
+
+        @classmethod
+        def proposed(cls, ndims: int) -> Iterator[GridRule]:
+            if ndims == 2:
+                yield cls(2)
+
+        def extents(self, n: int) -> tuple[int, ...] | None:
+            return next(((k, 3 * k + 1) for k in range(1, n) if k * (3 * k + 1) == n), None)
+
+        def words(self) -> str:
+            return "2-D with thrice as many columns as rows, and one"
+
+    tables = [table(_halo(lambda n: ByThree(2).dims(n)), n) for n in (4, 14, 30, 52)]
+    choice = choose_grid(collect_nodes(tables, {}), tables)
+    assert choice.family == ByThree(2)
+    data = json.loads(json.dumps(choice.family.to_json()))
+    assert GridRule.from_json(data) == ByThree(2) and data["kind"] == "by_three"
+    assert "thrice" in choice.family.text()
 
 
 def test_a_model_with_kinds_from_elsewhere(kinds: None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import Place, PointTable
-from p3s.model.grid.grids import GridFamily, candidate_families, part_families
+from p3s.model.grid.grids import Balanced, Greedy, GridRule, candidate_rules, rules_in_part
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
@@ -62,19 +62,19 @@ def cart_grids(
 
 @dataclass
 class GridChoice:
-    """The grid family of the program, with what each p2p node's partners are on it.
+    """The process grid of the program, with what each p2p node's partners are on it.
 
-    rivals: families with the same grids at all counts traced.
+    rivals: rules with the same grids at all counts traced.
     """
 
-    family: GridFamily
+    family: GridRule
     grids: dict[int, GridAt]
     explained: dict[int, Explanation]
     cost: float
     others: list[tuple[str, float]]
     periods: tuple[bool, ...] | None
     communicators: Communicators
-    rivals: list[GridFamily] = field(default_factory=list)
+    rivals: list[GridRule] = field(default_factory=list)
 
 
 #: What a dimension costs: without it, many short dimensions would explain anything.
@@ -102,9 +102,9 @@ def choose_grid(
     if known:
         families = rules(known, counts, cart.dims, cart.members)
     else:
-        families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
+        families = candidate_rules(counts, cart.dims, cart.members) or candidate_rules(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
-        families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
+        families.sort(key=lambda f: type(f) not in (Balanced, Greedy))
     search = _Search(nodes, tables, cart, known is not None)
     search.try_all(families)
     assert search.best is not None  # the 1-D line admits every count
@@ -114,7 +114,7 @@ def choose_grid(
         and not known
         and any(e.unexplained or e.cost > _POOR for e in search.best.explained.values())
     ):
-        search.try_all(part_families(counts))
+        search.try_all(rules_in_part(counts))
     best = search.best
     best.explained = {
         i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
@@ -126,7 +126,7 @@ def choose_grid(
 
 
 class _Search:
-    """Prices families of grids; keeps the cheapest, of equal ones the first, which is simplest."""
+    """Prices rules of grids; keeps the cheapest, of equal ones the first, which is simplest."""
 
     def __init__(
         self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart, known: bool
@@ -139,10 +139,10 @@ class _Search:
         self.todo = _distinct(nodes, self.counts, varying)
         self.places = [used(n) for n in nodes if n.kind in (COLLECTIVE, COMM)]
         self.best: GridChoice | None = None
-        self.costs: list[tuple[GridFamily, float]] = []
+        self.costs: list[tuple[GridRule, float]] = []
 
-    def try_all(self, families: Sequence[GridFamily]) -> None:
-        """Price the families; those that look likely first, which saves pricing the others."""
+    def try_all(self, families: Sequence[GridRule]) -> None:
+        """Price the rules; those that look likely first, which saves pricing the others."""
         layouts: dict[tuple[Any, ...], list[int]] = {}
         for k, fam in enumerate(families):  # some tell nothing apart at the counts traced
             layouts.setdefault(tuple(g.key for g in self.grids(fam).values()), []).append(k)
@@ -167,11 +167,11 @@ class _Search:
                 choice.rivals = [families[k] for k in alike[1:]]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
 
-    def grids(self, family: GridFamily) -> dict[int, GridAt]:
-        """Return the family's grids at the traced counts that it admits."""
+    def grids(self, family: GridRule) -> dict[int, GridAt]:
+        """Return the rule's grids at the traced counts that it admits."""
         return {n: g for n in self.counts if (g := family.at(n)) is not None}
 
-    def price(self, fam: GridFamily) -> GridChoice | None:
+    def price(self, fam: GridRule) -> GridChoice | None:
         """Return what everything is on a grid; None as soon as that is dearer than the best."""
         grids = self.grids(fam)
         same = self.cart.dims and fam.ndims == len(next(iter(self.cart.dims.values())))
@@ -180,7 +180,7 @@ class _Search:
         cost = (
             _DIMENSION * (fam.ndims - 1)
             + (0.5 if fam.part else 0.0)
-            + (0.4 if fam.kind == "fixed" else 0.0)
+            + fam.price
             + comms.cost(self.places)
         )
         explained: dict[int, Explanation] = {}

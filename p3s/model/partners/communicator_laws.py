@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p3s.model.grid.at import GridAt
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import Balanced, BalancedUp, Cube, Greedy, GreedyUp, GridRule, Power2
 from p3s.model.grid.guards import Guard
 from p3s.model.partners.pairs import Pairs
 from p3s.model.registry import Rule, left_out
@@ -33,9 +33,10 @@ CUTS = {
 _MAX_K = 64
 _ORDERS = {"reverse": ", last rank first", "grid": ", in grid order"}
 #: Second grids on which rows and columns are looked for when the program's own has none.
-_OTHER_GRIDS = tuple(
-    GridFamily(kind, 2) for kind in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")
-) + (GridFamily("power2", 2, (0, 1)), GridFamily("power2", 2, (1, 0)))
+_OTHER_GRIDS = (
+    *(kind(2) for kind in (Cube, Balanced, BalancedUp, Greedy, GreedyUp)),
+    *(Power2(2, order) for order in ((0, 1), (1, 0))),
+)
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Axes(CommunicatorLaw, kind="axes"):
     """
 
     axes: tuple[int, ...]
-    grid: GridFamily | None = left_out(None, read=GridFamily.from_json)
+    grid: GridRule | None = left_out(None, read=GridRule.from_json)
 
     @classmethod
     def proposed(cls, seen: Seen) -> Tried:

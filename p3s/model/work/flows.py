@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.grids import LAYOUTS, GridFamily
+from p3s.model.grid.grids import LAYOUTS, Listed
 from p3s.model.grid.guards import GridAt, eval_guard
 
 Place = Mapping[str, Any]
@@ -71,7 +71,7 @@ def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:
     if grid.layout not in LAYOUTS and not grid.layout.isdigit():
         return same
     n = math.prod(dims)
-    longer = GridFamily("listed", len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
+    longer = Listed(len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
     assert longer is not None
     whole = grid.whole or grid
     return Alike(longer, longer.rank_at(whole.coords))

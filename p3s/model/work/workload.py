@@ -11,7 +11,7 @@ import numpy as np
 
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import phase_weight
@@ -94,7 +94,7 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
         [number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]] for p in places
     ]
     unruled = _unruled(model, places)
-    family = GridFamily.from_json(model["grid"]["family"])
+    family = GridRule.from_json(model["grid"]["family"])
     traced = [g for n in model["counts"] if (g := family.at(n)) is not None]
     like = alike(grid, traced)
     flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, like, values.env)
