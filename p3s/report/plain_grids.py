@@ -2,7 +2,7 @@
 
 ``p3s model --python`` copies what it needs from here into the module it writes, so nothing but
 the standard library may be used. The same rules for all ranks at once, and what their parameters
-mean, are in p3s/model: grids.py and places.py.
+mean, are in p3s/model: grids.py and communicator_laws.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``p3s model --python`` copies what it needs from here into the module it writes, so nothing but
 the standard library may be used. The same rules for all ranks at once, and what their parameters
-mean, are in p3s/model: relations.py and axes.py.
+mean, are in p3s/model/partners (shift.py, single.py, lines.py) and axes.py.
 """
 
 from __future__ import annotations

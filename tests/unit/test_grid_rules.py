@@ -24,7 +24,7 @@ from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import eval_guard
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.partners.communicator_laws import instances, labels
-from p3s.model.partners.infer_partners import explain
+from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relations import partners
 from p3s.model.partners.relations import text as relation_text
@@ -158,7 +158,7 @@ def test_partners_without_a_rule_have_none():
     rng = np.random.default_rng(5)
     for family in (LINE, Balanced(2)):
         pairs = [Pairs(family.at(n), np.arange(n), rng.permutation(n)) for n in (8, 12, 16)]
-        found = explain(pairs)
+        found = infer_partners(pairs)
         assert found.unexplained and not found.relations
 
 
@@ -169,7 +169,7 @@ def test_a_star_is_no_tree(dims):
     for n in (4, 9, 16):
         g = family.at(n)
         pairs.append(Pairs(g, np.zeros(n - 1, dtype=np.int64), np.arange(1, n)))
-    assert [r.kind for r in explain(pairs).relations][0] in ("others", "steps")
+    assert [r.kind for r in infer_partners(pairs).relations][0] in ("others", "steps")
 
 
 @pytest.mark.parametrize(

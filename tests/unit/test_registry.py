@@ -25,7 +25,7 @@ from p3s.model.grid.nodes import collect_nodes, used
 from p3s.model.partners import relations
 from p3s.model.partners.communicator_laws import CommunicatorLaw, Seen, Tried, instances
 from p3s.model.partners.communicator_laws import text as law_text
-from p3s.model.partners.infer_partners import explain
+from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
 from p3s.report.equations import render
@@ -83,9 +83,9 @@ def square_atom() -> type[Atom]:
 
 def test_a_relation_from_elsewhere(kinds: None) -> None:
     pairs = [Pairs(LINE.at(n), np.arange(n), np.arange(n) * 3 % n) for n in (7, 11, 16)]
-    assert explain(pairs).relations == []  # a rule that nobody knows
+    assert infer_partners(pairs).relations == []  # a rule that nobody knows
     doubled = doubled_relation()
-    found = explain(pairs)
+    found = infer_partners(pairs)
     assert found.relations == [doubled(k=3)] and found.cost == pytest.approx(1.3)
     data = json.loads(json.dumps(found.relations[0].to_json()))
     assert data == {"kind": "doubled", "k": 3}

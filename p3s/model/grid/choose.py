@@ -15,7 +15,7 @@ from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
-from p3s.model.partners.infer_partners import Explanation, explain, rough_cost
+from p3s.model.partners.infer_partners import Explanation, infer_partners, rough_cost
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.shift import Shift
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
@@ -187,7 +187,7 @@ class _Search:
         for pairs, loose, members in self.todo:
             if self.best is not None and cost > self.best.cost + 1e-9:
                 return None
-            found = explain(
+            found = infer_partners(
                 [Pairs(grids[n], r, q) for n, r, q in pairs],
                 known,
                 loose,
@@ -304,7 +304,7 @@ def decide_splits(
             np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes() for p in pairs
         )
         if key not in known:
-            known[key] = explain(pairs, choice.periods)
+            known[key] = infer_partners(pairs, choice.periods)
         return known[key]
 
     for key in (k for k, v in splits.items() if v is None):

@@ -101,7 +101,7 @@ def candidates(
     return sorted(found, key=lambda c: c[0])
 
 
-def explain(
+def infer_partners(
     pairs: Sequence[Pairs],
     periods: tuple[bool, ...] | None = None,
     loose: bool = False,
