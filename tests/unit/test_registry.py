@@ -28,6 +28,12 @@ from p3s.model.partners.communicator_laws import text as law_text
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
+from p3s.program.collectives.choose import chosen_name, schedule
+from p3s.program.collectives.job import Job
+from p3s.program.collectives.library import library_of
+from p3s.program.collectives.registry import COLLECTIVES, algorithm
+from p3s.program.collectives.rooted import bcast_pipeline
+from p3s.program.collectives.writer import Writer
 from p3s.report.equations import render
 from p3s.report.python_guards import condition
 
@@ -194,3 +200,20 @@ def test_a_model_with_kinds_from_elsewhere(kinds: None) -> None:
 def test_what_no_kind_reads_is_refused(root: type, data: object) -> None:
     with pytest.raises(P3SError, match="model: "):
         root.load(data)
+
+
+def test_an_algorithm_from_elsewhere() -> None:
+    try:
+
+        @algorithm("around", "bcast")
+        def bcast_around(w: Writer, job: Job) -> None:
+            bcast_pipeline(w, job)
+
+        library = library_of("openmpi", "4.1", "bcast=around")
+        sizes = np.full(5, 800)
+        assert chosen_name(library, "bcast", sizes) == "around"
+        assert len(schedule(library, "bcast", sizes).op) > 0
+    finally:
+        COLLECTIVES["bcast"].algorithms.pop("around", None)
+    with pytest.raises(P3SError, match="bcast has no algorithm 'around'"):
+        library_of("openmpi", "4.1", "bcast=around")
