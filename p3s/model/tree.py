@@ -16,12 +16,15 @@ from p3s.laws.expr import whole_number
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
-from p3s.model.partners.communicators import same_place
+from p3s.model.partners.communicator_laws import CommunicatorLaw, World
+from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.model.types import CountLaw, Item, Phase, PhaseWork, Rival
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
+#: Where the communicator is not said: MPI_COMM_WORLD.
+WORLD = World(ordinal=0)
 UNKNOWN_ITEM = 10**6
 #: The name of phase 0.
 OUTSIDE = "outside loops"
@@ -60,7 +63,7 @@ def assign(
     order = np.argsort(node, kind="stable")
     bounds = np.searchsorted(node[order], np.arange(len(numbers) + 1))
     out = UNKNOWN_ITEM + table.group.astype(np.int64)
-    known: dict[str, set[tuple[int, ...]]] = {}
+    known: dict[CommunicatorLaw, set[tuple[int, ...]]] = {}
     shared = False
     for key, k in numbers.items():
         mine = order[bounds[k] : bounds[k + 1]]
@@ -77,7 +80,7 @@ def assign(
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
                 here = {
-                    c: same_place(items[i].place or {}, table, c, grid, known)
+                    c: same_communicator(items[i].place or WORLD, table, c, grid, known)
                     for c in sorted({g.comm for g in table.groups})
                 }
                 hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]

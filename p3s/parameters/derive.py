@@ -16,7 +16,7 @@ from p3s.laws.counts import WorkLaw, fit_work
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate, model_grid
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.judge import STATED, phase_key
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Comparison, Derived, HoldOut, Item, Model, Order, Phase, Share, Summary
@@ -75,7 +75,7 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
     base = [near.model.items[near.number.index(i)] for i in range(len(part.tree["items"]))]
     counts = sorted({n for m in fitted.use for n in part.members[m].model.counts})
     order_tree = filled(part.tree["order"])
-    family = GridFamily.from_json(grid)
+    family = GridRule.from_json(grid)
     model = replace(
         near.model,
         counts=tuple(counts),

@@ -15,7 +15,7 @@ from p3s.model.evaluate import model_grid
 from p3s.model.fit import build_model, fit_model
 from p3s.model.grid.check import settled
 from p3s.model.grid.choose import choose_grid
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import Cube, Fixed, GridRule, Listed
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.grid.stated import (
     LAST,
@@ -86,7 +86,7 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
     program = g._halo(dims_of)
     said = Statement(extents=tuple((n, dims_of(n)) for n in (4, 8, 16, 32)), by_user=True)
     model = fit_model(tables(program, (4, 8, 16)), known=said)
-    assert GridFamily.from_json(model["grid"]["family"]).kind == "listed"
+    assert GridRule.from_json(model["grid"]["family"]).kind == "listed"
     assert len(set(equal(model, program, 32))) == 1
     with pytest.raises(P3SError, match="no form at 64 processes"):
         equal(model, g._halo(lambda n: (8, n // 8)), 64)
@@ -98,10 +98,10 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
 @pytest.mark.parametrize(
     ("family", "n", "near"),
     [
-        (GridFamily("cube", 3), 1024, "1,024 processes; the nearest with one are 1,000 and 1,331"),
-        (GridFamily("fixed", 2, (1,), 2), 3, "at 3 processes; the nearest with one are 2 and 4"),
-        (GridFamily("cube", 2, part="last"), 1, "at 1 process; the nearest with one is 2"),
-        (GridFamily("listed", 2, rest="", listed=((4, (2, 2)),)), 30, "the nearest with one is 4"),
+        (Cube(3), 1024, "1,024 processes; the nearest with one are 1,000 and 1,331"),
+        (Fixed(2, (1,), 2), 3, "at 3 processes; the nearest with one are 2 and 4"),
+        (Cube(2, part="last"), 1, "at 1 process; the nearest with one is 2"),
+        (Listed(2, rest="", listed=((4, (2, 2)),)), 30, "the nearest with one is 4"),
     ],
 )
 def test_counts_near_one_without_a_grid_are_named(family, n, near):
@@ -115,7 +115,7 @@ def test_counts_near_one_without_a_grid_are_named(family, n, near):
 
 
 def test_one_process_has_one_place_whatever_the_rule():
-    for family in (GridFamily("fixed", 3, (1,), 2), GridFamily("listed", 2, rest="")):
+    for family in (Fixed(3, (1,), 2), Listed(2, rest="")):
         assert family.dims(1) == (1,) * family.ndims and family.dims(3) is None
 
 

@@ -15,24 +15,19 @@ from p3s.laws.counts import Law, WorkLaw, fit_exact, fit_work
 from p3s.laws.expr import whole_number
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.guards import Above, GridAt, Guard
+from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.partners import irregular
+from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import at_stage
+from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.rankcounts import fit_rank_count
 from p3s.model.sizes.turned import fit_root, fit_turns, turns_matter
-from p3s.model.types import (
-    CommunicatorLaw,
-    CountLaw,
-    IterationsLaw,
-    Relation,
-    Rival,
-    RootLaw,
-    SizeLaw,
-    Slot,
-)
+from p3s.model.types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw, Slot
 
 MAX_VARIANTS = 32
 
@@ -240,7 +235,9 @@ def _fit_slot(
             if item.peers is not None:
                 peers.append(item.peers[n][s])
     guard = (
-        fit_guard(grids, sets, peers if item.peers is not None else None, cares) if grids else []
+        fit_guard(grids, sets, peers if item.peers is not None else None, cares)
+        if grids
+        else Guard()
     )
     if guard is None and seen and seen[0] > counts[0]:
         late = [i for i, g in enumerate(grids) if g.n >= seen[0]]
@@ -252,7 +249,7 @@ def _fit_slot(
         )
         if guard is not None:
             below = max(n for n in counts if n < seen[0])
-            guard = [*guard, ["above", below]]
+            guard += Guard((Above(below),))
             why.append(Reason(Code.FIRST_SEEN, at=seen[0]))
     if guard is None:
         why.append(Reason(Code.NO_RANKS))
@@ -453,9 +450,9 @@ def _all_there(env: dict[str, np.ndarray]) -> bool:
 def _across(item: Observed) -> tuple[int, ...]:
     """Return the dimensions a shift does not move along; empty for all else."""
     rel = item.relation
-    if rel is None or rel["kind"] != "shift" or len(rel["vec"]) < 2 or not any(rel["vec"]):
+    if not isinstance(rel, Shift) or len(rel.vec) < 2 or not any(rel.vec):
         return ()
-    return tuple(d for d, v in enumerate(rel["vec"]) if v == 0)
+    return tuple(d for d, v in enumerate(rel.vec) if v == 0)
 
 
 def _fit_root(
@@ -523,7 +520,7 @@ def sample_slot(item: Observed, counts: list[int]) -> Slot:
         relation=item.relation,
         place=item.place,
         seen=tuple(sorted(rows)),
-        guard=[["peer"]],
+        guard=Guard((HasPartner(),)),
         count=count,
         elements=irregular.sample_law(
             {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
