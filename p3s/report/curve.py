@@ -86,17 +86,17 @@ def hatching(edges: Sequence[Edge], step: float = HATCH_STEP) -> list[str]:
 
 
 def edges_of(
-    points: Sequence[Point], x: Callable[[float], float], y: Callable[[Point, float], float]
+    points: Sequence[Point], x: Callable[[float], float], y: Callable[[float], float]
 ) -> list[Edge]:
     """Return the ends of the interval of every point; where it is not known, the point itself.
 
-    ``x``: of a count, ``y``: of a point's speedup or an end of its interval, in the picture.
+    ``x``: of a count, ``y``: of a point's value or an end of its interval, in the picture.
     """
     return [
         (
             x(p.n),
-            y(p, p.speedup if p.high is None else p.high),
-            y(p, p.speedup if p.low is None else p.low),
+            y(p.speedup if p.high is None else p.high),
+            y(p.speedup if p.low is None else p.low),
         )
         for p in points
     ]
