@@ -11,8 +11,8 @@ from p3s.characterize.structure import structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
+from p3s.laws.lawfinder import find_law
 from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate
@@ -321,10 +321,7 @@ def _state_trips(model: Model, work: Sequence[tuple[Entry, Item]], k: int, trips
         if not phase["items"] or any(n not in turns for n, _ in points):
             continue
         work_points = [[n, v * trips / turns[n]] for n, v in phase["work"].get("points", [])]
-        phase["work"].update(
-            points=work_points,
-            law=fit_work([n for n, _ in work_points], [v for _, v in work_points]).to_json(),
-        )
+        phase["work"].update(points=work_points, law=find_law(work_points, "work").fit.to_json())
         if phase["phase"] != k and all(v % turns[n] == 0 for n, v in points):
             law = weight_law([n for n, _ in points], [v // turns[n] for n, v in points], grids)
             if "expr" in law:

@@ -12,8 +12,9 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import WorkLaw, fit_exact, fit_work
+from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import whole_number
+from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
@@ -293,15 +294,14 @@ def weight_law(
     Few ranks do not make all calls of an iteration, and an iteration without a call is not seen:
     the smallest count may be left out, the law then says from which count on it holds."""
     envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
-    ndims = len(grids[ns[0]].dims) if ns else 1
     for skip in range(2 if len(ns) > 2 else min(len(ns), 1)):
-        law = fit_exact(envs[skip:], values[skip:], ndims)
+        law = find_law(list(zip(envs, values, strict=True))[skip:], "whole").law
         if law is not None and (not skip or law.free < law.points):
             found = {"expr": law.expr, "points": law.points, "free": law.free}
             if law.others:
                 found["rivals"] = [{"expr": e} for e in law.others]
             return {**found, "from": ns[skip]} if skip else found
-    return {"stat": fit_work(ns, [float(v) for v in values]).to_json()}
+    return {"stat": find_law(zip(ns, values, strict=True), "work").fit.to_json()}
 
 
 def phase_stages(phase: Mapping[str, Any], items: Sequence[dict[str, Any]], grid: GridAt) -> int:

@@ -15,8 +15,8 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
+from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import Item
 from p3s.model.tree import assign
@@ -85,9 +85,7 @@ def _refuse(phase: Phase, kind: str, reason: str) -> None:
     points = phase["weight_points"]
     phase["trips"] = {"kind": kind, "reason": reason}
     if "expr" in phase["weight"]:
-        phase["weight"] = {
-            "stat": fit_work([n for n, _ in points], [float(v) for _, v in points]).to_json()
-        }
+        phase["weight"] = {"stat": find_law(points, "work").fit.to_json()}
 
 
 def _listed(points: Sequence[Sequence[int]]) -> str:

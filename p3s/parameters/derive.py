@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
+from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate, model_grid
@@ -189,14 +189,11 @@ def _sums(model: Model) -> None:
             if there.any():
                 per_phase[k].append((n, float(work[k][there].mean())))
     for (i, k), points in per_slot.items():
-        items[i]["slots"][k]["work"] = fit_work(
-            [n for n, _ in points], [v for _, v in points]
-        ).to_json()
+        items[i]["slots"][k]["work"] = find_law(points, "work").fit.to_json()
     for phase, points in zip(phases, per_phase, strict=True):
         if points:
             phase["work"].update(
-                points=[list(p) for p in points],
-                law=fit_work([n for n, _ in points], [v for _, v in points]).to_json(),
+                points=[list(p) for p in points], law=find_law(points, "work").fit.to_json()
             )
     model["shares"] = _shares(model, generate(model, max(counts)))
 

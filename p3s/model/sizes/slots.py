@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.counts import WorkLaw, fit_exact, fit_work
+from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import whole_number
+from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt
@@ -298,16 +299,16 @@ def _fit_count(
                 envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}})
                 values.append(float(np.median(times[n][s, r] / ways)))
         whole = all(v == int(v) for v in values)
-        law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
+        law = find_law(zip(envs, map(int, values), strict=True), "whole").law if whole else None
         slot["count"] = (
             {"expr": law.expr}
             if law
-            else {"stat": fit_work([e["n"] for e in envs], values).to_json()}
+            else {"stat": find_law(zip(envs, values, strict=True), "work").fit.to_json()}
         )
         slot["why"].append("never seen apart from another partner at the same rank")
         return
     if exact and not varying:
-        law = fit_exact(envs, [int(v) for v in values], ndims)
+        law = find_law(zip(envs, map(int, values), strict=True), "whole").law
         if law is not None:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
             if law.others:
@@ -329,12 +330,14 @@ def _fit_count(
     else:
         slot["why"].append("the number of communications differs between repeats")
     totals = [int(v.sum()) for _, v in parts]
-    law = fit_exact(envs, totals, 1)
+    law = find_law(((e["n"], v) for e, v in zip(envs, totals, strict=True)), "whole").law
     slot["count"] = (
         {"total": law.expr}
         if law is not None and law.free < law.points
         else {
-            "stat": fit_work([e["n"] for e in envs], [float(v.mean()) for _, v in parts]).to_json()
+            "stat": find_law(
+                ((e["n"], v.mean()) for e, (_, v) in zip(envs, parts, strict=True)), "work"
+            ).fit.to_json()
         }
     )
 
@@ -463,7 +466,7 @@ def _fit_work(slot: Slot, item: Item, counts: list[int]) -> None:
         if len(rows.rank) and rows.count.sum():
             ns.append(n)
             values.append(float(rows.work.sum()) / float(rows.count.sum()))
-    slot["work"] = fit_work(ns, values).to_json()
+    slot["work"] = find_law(zip(ns, values, strict=True), "work").fit.to_json()
     slot["work_points"] = [[n, v] for n, v in zip(ns, values, strict=True)]
 
 
@@ -488,15 +491,17 @@ def sample_slot(item: Item, counts: list[int]) -> Slot:
     }
     law = None
     if all(np.all(v == v[0]) for v in each.values()):
-        law = fit_exact(
-            [{"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}} for n in rows],
-            [int(v[0]) for v in each.values()],
-            len(item.grids[counts[0]].dims),
-        )
+        law = find_law(
+            [
+                ({"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}}, int(v[0]))
+                for n, v in each.items()
+            ],
+            "whole",
+        ).law
     slot["count"] = (
         {"expr": law.expr, "points": law.points, "free": law.free}
         if law
-        else {"stat": fit_work(list(rows), [float(v.mean()) for v in each.values()]).to_json()}
+        else {"stat": find_law(((n, v.mean()) for n, v in each.items()), "work").fit.to_json()}
     )
     slot["elements"] = irregular.sample_law(
         {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
