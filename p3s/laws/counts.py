@@ -43,7 +43,8 @@ __all__ = [
 
 #: Largest denominator of a coefficient, and of a multiple of a shape in parameters.
 MAX_DENOMINATOR, MAX_MULTIPLE = 64, 1024
-REL_TOL = 1e-9
+#: How closely floats meet the values of a law that is then checked exactly, and a sum of shapes.
+REL_TOL, ROUGHLY = 1e-9, 1e-5
 
 #: Bits a law other than a multiple must save over the values it explains.
 MARGIN = 4.0
@@ -270,15 +271,29 @@ class _Search:
     def sums(self) -> Iterator[Candidate]:
         """Try k*m + l*m' + c: the numbers follow from as many settings, all others check them."""
         one = Shape(num(1), 0.0)
-        for a, b in combinations(self.basis.shapes[:16], 2):
-            for parts in ((a, b), (a, b, one)):
-                coef = self.solved(parts) if len(self.y) > len(parts) else None
+        shapes = self.basis.shapes[:16]
+        pairs = np.array(list(combinations(range(len(shapes)), 2)), dtype=np.int64).reshape(-1, 2)
+        columns = self.basis.values[pairs].transpose(0, 2, 1)
+        ones = np.ones((*columns.shape[:2], 1))
+        close = [self.fitted(columns), self.fitted(np.concatenate([columns, ones], axis=2))]
+        for k, (i, j) in enumerate(pairs.tolist()):
+            for near, parts in zip(
+                close, ((shapes[i], shapes[j]), (shapes[i], shapes[j], one)), strict=True
+            ):
+                coef = self.solved(parts) if near[k] and len(self.y) > len(parts) else None
                 if coef is None or not all(c and c.denominator <= MAX_DENOMINATOR for c in coef):
                     continue
                 expr = add(*(mul(num(c), p.expr) for c, p in zip(coef, parts, strict=True)))
                 if self.meets(expr):
                     priced = sum(p.bits + bits_of(c) for c, p in zip(coef, parts, strict=True))
                     yield Candidate(expr, AFFINE_BITS * (len(parts) - 1) + priced, len(parts))
+
+    def fitted(self, columns: np.ndarray) -> np.ndarray:
+        """Return which sums (sums, points, columns) may meet the values, by least squares."""
+        size = np.maximum(np.abs(columns).max(axis=1, keepdims=True), 1e-300)
+        shares = np.linalg.pinv(columns / size) @ self.values
+        off = np.abs((columns / size @ shares[..., None])[..., 0] - self.values)
+        return np.asarray((off <= ROUGHLY * np.abs(self.values).max()).all(axis=1))
 
     def solved(self, parts: Sequence[Shape]) -> list[Fraction] | None:
         """Return the coefficients of a sum from the first points that determine them."""
