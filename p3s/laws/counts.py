@@ -26,20 +26,8 @@ import numpy as np
 from p3s.laws import shares
 from p3s.laws.exact import exact_value, value_at
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
-from p3s.laws.shapes import Basis, Envs, Settings, Shape, basis, bits_of, parameter_basis, roundness
-from p3s.laws.worklaws import WorkLaw
-
-__all__ = [
-    "Candidate",
-    "Law",
-    "WorkLaw",
-    "candidates",
-    "in_parameters",
-    "parameter_rivals",
-    "is_quotient",
-    "rivals_of",
-    "roundness",
-]
+from p3s.laws.shapes import Basis, Envs, Settings, Shape, basis, bits_of, parameter_basis
+from p3s.laws.worklaws import WorkLaw as WorkLaw
 
 #: Largest denominator of a coefficient, and of a multiple of a shape in parameters.
 MAX_DENOMINATOR, MAX_MULTIPLE = 64, 1024

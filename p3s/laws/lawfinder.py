@@ -159,11 +159,10 @@ def find_law(
         return _work(envs, values, off)
     if not envs:
         return Found(REFUSED, None, None, 0, 0, reason="there are no points")
-    found = None
-    if kind == "whole" or envs[0] != envs[-1]:
-        found = _exact(envs, values, known)
-    if kind != "whole":
-        found = found or _open_remainder(envs, values) or _irrational(envs, values)
+    whole = kind == "whole"
+    found = _exact(envs, values, known, whole) if whole or envs[0] != envs[-1] else None
+    if not whole:
+        found = found or _irrational(envs, values)
     if found is not None or kind == "any":
         return found or _work(envs, values, off)
     reason = "no exact law meets the values in fewer bits than they take"
@@ -237,31 +236,26 @@ def _number(v: Any) -> int | Fraction | float:
     return int(v) if isinstance(v, Integral) else float(v)
 
 
-def _distinct(
-    envs: list[dict[str, Any]], values: list[Any]
-) -> tuple[list[dict[str, int]], list[Fraction]] | None:
-    """Return the points, each once; None where repeated values differ."""
+def _exact(
+    envs: list[dict[str, Any]], values: list[Any], known: Collection[int], whole: bool
+) -> Found | None:
+    """Return the exact law of values that are fractions and equal wherever they are repeated.
+
+    whole: none that leaves a number open.
+    """
     at: dict[tuple[tuple[str, int], ...], Fraction] = {}
     for env, v in zip(envs, values, strict=True):
         exact = Fraction(v)
         if at.setdefault(tuple(sorted(env.items())), exact) != exact:
             return None
-    return [dict(k) for k in at], list(at.values())
-
-
-def _exact(envs: list[dict[str, Any]], values: list[Any], known: Collection[int]) -> Found | None:
-    """Return the exact law of values that are fractions and equal wherever they are repeated."""
-    distinct = _distinct(envs, values)
-    if distinct is None:
-        return None
-    where, y = distinct
+    where, y = [dict(k) for k in at], list(at.values())
     over = math.lcm(*(v.denominator for v in y))
     if over > MAX_DENOMINATOR:
         return None
     ndims = max(sum(k.startswith("p") for k in e) for e in where) or 1
     found = candidates(where, [int(v * over) for v in y], ndims, known)
     if not found:
-        return None
+        return None if whole or over != 1 else _remainder(where, [int(v) for v in y])
     best = found[0]
     formal, elsewhere = ([_over(r, over) for r in some] for some in rivals_of(found, where))
     spare = len(y) > best.free
@@ -275,13 +269,6 @@ def _exact(envs: list[dict[str, Any]], values: list[Any], known: Collection[int]
     law = Law(_over(best.expr, over), best.free, len(y), others=tuple(formal))
     rivals = (*formal, *elsewhere)
     return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law)
-
-
-def _open_remainder(envs: list[dict[str, Any]], values: list[Any]) -> Found | None:
-    distinct = _distinct(envs, values)
-    if distinct is None or any(v.denominator != 1 for v in distinct[1]):
-        return None
-    return _remainder(distinct[0], [int(v) for v in distinct[1]])
 
 
 def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
