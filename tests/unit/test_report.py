@@ -18,7 +18,6 @@ from report_studies import HOSTILE, put_study, shown
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure
 from p3s.errors import P3SError
-from p3s.report.curve import axes_of
 from p3s.report.html import render as render_html
 from p3s.report.pictures import write_picture
 from p3s.report.terminal import curve, render
@@ -337,12 +336,6 @@ def test_terminal_curve_marks_every_point_in_its_place() -> None:
     assert plot[0][40] == "." and plot[6][40] == "|" and plot[2][40] == "|"
     assert lines[0].startswith("     16x") and lines[8].startswith("      1x")
     assert lines[10].split() == ["2", "8", "32"]
-
-
-def test_axes_hold_every_point() -> None:
-    axes = axes_of(points_of(prediction()))
-    assert axes.s_low <= 1 and axes.s_high >= 32
-    assert axes.x(2) == 0 and axes.x(64) == 1 and axes.ticks()[0] == axes.s_low
 
 
 @pytest.mark.parametrize(

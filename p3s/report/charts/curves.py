@@ -8,10 +8,10 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.report.charts.draw import Svg
+from p3s.report.charts.hatching import edges_of, hatching
 from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
 from p3s.report.compare import Comparison
 from p3s.report.counts import interval_of
-from p3s.report.curve import edges_of, hatching
 from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.regression import Regression
 from p3s.report.values import amount, count, mapping
