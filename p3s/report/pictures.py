@@ -222,6 +222,8 @@ def _curve(prediction: Mapping[str, Any], axis: str, draw: Callable[[curves.Size
     entries += [Entry("line", "hatch", "not to be trusted")] if warning_of(prediction) else []
     entries += [] if all(measured) else [Entry("circle", "predicted", "predicted")]
     entries += [Entry("rect", "measured", "measured")] if any(measured) else []
+    beside = any(was and row.get("model_s") for was, row in zip(measured, rows, strict=True))
+    entries += [Entry("circle", "model", "by the model")] if beside else []
     return Plot(axis, entries, lambda width, height: draw(curves.Size(width, height, warned=False)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
@@ -187,9 +188,12 @@ def _times(shown: Sequence[float], size: Size) -> Log:
 
 
 def _time_ticks(y: Log) -> list[float]:
-    """Return round times on an axis: powers of ten, of two where they are too few."""
+    """Return round times on an axis: powers of ten; where few, twice and five times them, too."""
     tens = y.powers(10)
-    return tens if len(tens) > 2 else y.powers()
+    if len(tens) > 3:
+        return tens
+    each = range(math.floor(math.log10(y.low)), math.ceil(math.log10(y.high)) + 1)
+    return [t for k in each for m in (1, 2, 5) if y.low <= (t := m * 10.0**k) <= y.high]
 
 
 def _base(prediction: Mapping[str, Any]) -> int:
