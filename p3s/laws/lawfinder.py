@@ -136,7 +136,7 @@ def find_law(
     points: Points,
     kind: Kind = "any",
     known: Collection[int] = (),
-    off: Sequence[float] = (),
+    resolution: Sequence[float] = (),
     of: Of = "processes",
 ) -> Found:
     """Find the law that points follow.
@@ -146,17 +146,17 @@ def find_law(
     parameters of the input: mappings of their names to fractions.
     kind: "count" (exact laws only), "whole" (of these the ones whose every number the points tell,
     as rules of a model need them), "work" (real laws only) or "any" (exact first).
-    known: extents the program is known to have. off: what each value of work may be off by beside
-    its noise, in its unit; without it none is known.
+    known: extents the program is known to have. resolution: what each value of work may be off by
+    beside its noise, in its unit; without it none is known.
     Raises P3SError on points that are no numbers.
     """
     if kind not in get_args(Kind):
         raise P3SError(f"law: unknown kind {kind!r}; use {', '.join(get_args(Kind))}")
     if of == "parameters":
         return _in_parameters(list(points.items() if isinstance(points, Mapping) else points), kind)
-    envs, values, off = _read(points, off)
+    envs, values, resolution = _read(points, resolution)
     if kind == "work":
-        return _work(envs, values, off)
+        return _work(envs, values, resolution)
     if not envs:
         return Found(REFUSED, None, None, 0, 0, reason="there are no points")
     whole = kind == "whole"
@@ -164,15 +164,15 @@ def find_law(
     if not whole:
         found = found or _irrational(envs, values)
     if found is not None or kind == "any":
-        return found or _work(envs, values, off)
+        return found or _work(envs, values, resolution)
     reason = "no exact law meets the values in fewer bits than they take"
     return Found(REFUSED, None, None, len({e["n"] for e in envs}), 0, reason=reason)
 
 
-def _work(envs: Sequence[Symbols], values: Sequence[Any], off: Sequence[float]) -> Found:
+def _work(envs: Sequence[Symbols], values: Sequence[Any], resolution: Sequence[float]) -> Found:
     """Return the real law in n; of values below zero one that takes them for zero, refused."""
     ns = [int(e["n"]) for e in envs]
-    work = fit_work(ns, values, off)
+    work = fit_work(ns, values, resolution)
     reason = work.refused
     if any(v < 0 for v in values):
         reason = "work and time are never negative, some values are"
@@ -205,9 +205,9 @@ def _environment(n: At) -> dict[str, Any]:
 
 
 def _read(
-    points: Points, off: Sequence[float]
+    points: Points, resolution: Sequence[float]
 ) -> tuple[list[dict[str, Any]], list[Any], list[float]]:
-    """Return the symbols, the value, and what it may be off by, of every point; by symbols."""
+    """Return symbols, value and resolution of every point, ordered by symbols."""
     pairs = points.items() if isinstance(points, Mapping) else points
     envs: list[dict[str, Any]] = []
     values: list[Any] = []
@@ -225,7 +225,7 @@ def _read(
     return (
         [envs[i] for i in order],
         [values[i] for i in order],
-        [float(off[i]) for i in order if off],
+        [float(resolution[i]) for i in order if resolution],
     )
 
 

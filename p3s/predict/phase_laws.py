@@ -63,7 +63,7 @@ def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict
     law = find_law(
         ((n, value) for n, value, _ in points),
         "work",
-        off=[_SMALL * whole for _, _, whole in points],
+        resolution=[_SMALL * whole for _, _, whole in points],
     ).fit
     if len(law.terms) >= len(points):
         return none
