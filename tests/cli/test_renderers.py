@@ -228,6 +228,24 @@ def test_every_format_and_the_same_bytes_again(tmp_path: Path, name: str, kind: 
         assert set(fonts) == {b"TrueType"} and data.count(b"/FontFile2") == len(fonts)
 
 
+@pytest.mark.parametrize("plot", PLOTS)
+def test_pictures_of_any_size_hold_their_texts(plot: str, tmp_path: Path) -> None:
+    """The font is a part of the installation: those of the machine are not looked for."""
+    from p3s.report.charts.files import as_png
+
+    for size in ((1.5, 1.5), (3.4, 2.4), (12.0, 3.0)):
+        write_picture(WARNED, plot, tmp_path / "x.svg", size)
+        root = ElementTree.fromstring(re.sub(r" xmlns=\S+", "", (tmp_path / "x.svg").read_text()))
+        assert root.get("width") == f"{72 * size[0]:g}pt"
+        with_texts = as_png(root, 300)
+        for parent in list(root.iter()):
+            for text in parent.findall("text"):
+                parent.remove(text)
+        assert len(as_png(root, 300)) < len(with_texts)
+        write_picture(WARNED, plot, tmp_path / "x.pdf", size)
+        assert b"FontFile2" in (tmp_path / "x.pdf").read_bytes()
+
+
 def test_the_picture_beside_the_report(tmp_path: Path) -> None:
     for name in ("usual", "partial, one point", "200 counts"):
         write_picture(MADE[name], "speedup", tmp_path / "speedup.png")

@@ -34,6 +34,7 @@ def as_png(root: ElementTree.Element, width: int) -> bytes:
         resvg_py.svg_to_bytes(
             svg_string=as_svg(root).decode("utf-8").partition("\n")[2],
             width=width,
+            dpi=96,
             skip_system_fonts=True,
             font_files=[str(_fonts() / f"{name}.ttf") for name in _FONTS],
             background="#ffffff",
