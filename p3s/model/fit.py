@@ -11,8 +11,8 @@ from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
+from p3s.laws.lawfinder import find_law
 from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
@@ -426,7 +426,7 @@ def _in_proportion(
     if not phase.items or any(n not in turns for n, _ in points):
         return phase
     work = tuple((n, v * trips / turns[n]) for n, v in phase.work.points)
-    law = fit_work([n for n, _ in work], [v for _, v in work])
+    law = find_law(work, "work").fit
     phase = replace(phase, work=replace(phase.work, points=work, law=law))
     if phase.phase == k or any(v % turns[n] for n, v in points):
         return phase

@@ -361,14 +361,14 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any])
 
     grid: the family of the process grid, as in a model.
     """
-    from p3s.laws.counts import fit_work
+    from p3s.laws.lawfinder import find_law
     from p3s.model.sizes.amounts import fit_amount
 
     points = [
         (int(n), max(float(Number.from_json(raw).value(setting)), 0.0)) for n, raw in law["counts"]
     ]
     if not law["amount"]:
-        return fit_work([n for n, _ in points], [v for _, v in points]).to_json()
+        return find_law(points, "work").fit.to_json()
     envs = []
     family = GridRule.from_json(dict(grid))
     for n, _ in points:

@@ -12,7 +12,8 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.laws.counts import WorkLaw, fit_work
+from p3s.laws.counts import WorkLaw
+from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate, model_grid
@@ -177,7 +178,7 @@ def _with_sums(model: Model) -> Model:
                 per_phase[k].append((n, float(work[k][there].mean())))
 
     def law(points: Sequence[tuple[int, float]]) -> WorkLaw:
-        return fit_work([n for n, _ in points], [v for _, v in points])
+        return find_law(points, "work").fit
 
     items = tuple(
         replace(

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.laws.counts import Law, WorkLaw, fit_exact, fit_work
+from p3s.laws.counts import Law, WorkLaw
 from p3s.laws.expr import whole_number
+from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import Above, GridAt, Guard
@@ -304,7 +305,7 @@ def _fit_count(
     if not parts:  # every cell is shared with another relation: each gets its part
         return _shared_count(item, times, counts), [Reason(Code.SHARED_PARTNER)]
     if exact and not varying:
-        found = fit_exact(envs, values, ndims)
+        found = find_law(zip(envs, values, strict=True), "whole").law
         if found is not None:
             return exact_count(found), []
         why = Code.NO_COUNT
@@ -321,11 +322,13 @@ def _fit_count(
         why = Code.COUNT_BY_RANK
     else:
         why = Code.COUNT_BY_REPEAT
-    total = fit_exact(envs, [int(v.sum()) for _, v in parts], 1)
+    total = find_law(
+        ((e["n"], int(v.sum())) for e, (_, v) in zip(envs, parts, strict=True)), "whole"
+    ).law
     if total is not None and total.free < total.points:
         return CountLaw(total=total.expr), [Reason(why)]
     means = [float(v.mean()) for _, v in parts]
-    return CountLaw(stat=fit_work([e["n"] for e in envs], means)), [Reason(why)]
+    return CountLaw(stat=find_law(zip(envs, means, strict=True), "work").fit), [Reason(why)]
 
 
 def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
@@ -338,12 +341,11 @@ def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int
             ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
             envs.append(_extents(item.grids[n]))
             values.append(float(np.median(times[n][s, r] / ways)))
-    ndims = len(item.grids[counts[0]].dims)
     whole = all(v == int(v) for v in values)
-    law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
+    law = find_law(zip(envs, map(int, values), strict=True), "whole").law if whole else None
     if law is not None:
         return CountLaw(expr=law.expr)
-    return CountLaw(stat=fit_work([e["n"] for e in envs], values))
+    return CountLaw(stat=find_law(zip(envs, values, strict=True), "work").fit)
 
 
 def exact_count(law: Law) -> CountLaw:
@@ -488,7 +490,7 @@ def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[i
         rows = item.rows[n]
         if len(rows.rank) and rows.count.sum():
             points.append((n, float(rows.work.sum()) / float(rows.count.sum())))
-    return fit_work([n for n, _ in points], [v for _, v in points]), tuple(points)
+    return find_law(points, "work").fit, tuple(points)
 
 
 def sample_slot(item: Observed, counts: list[int]) -> Slot:
@@ -504,15 +506,11 @@ def sample_slot(item: Observed, counts: list[int]) -> Slot:
     }
     law = None
     if all(np.all(v == v[0]) for v in each.values()):
-        law = fit_exact(
-            [_extents(item.grids[n]) for n in rows],
-            [int(v[0]) for v in each.values()],
-            len(item.grids[counts[0]].dims),
-        )
+        law = find_law([(_extents(item.grids[n]), int(v[0])) for n, v in each.items()], "whole").law
     count = (
         CountLaw(expr=law.expr, points=law.points, free=law.free)
         if law
-        else CountLaw(stat=fit_work(list(rows), [float(v.mean()) for v in each.values()]))
+        else CountLaw(stat=find_law([(n, float(v.mean())) for n, v in each.items()], "work").fit)
     )
     root, why = _fit_root(item, counts, False)
     work, points = _fit_work(item, counts)

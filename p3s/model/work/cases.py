@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.laws.counts import fit_exact
+from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt, Guard
 from p3s.model.grid.rank_atoms import First, Last
@@ -144,11 +144,9 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> tuple[O
         else:
             same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
             law = (
-                fit_exact(
-                    [_scalars(run.grid) for run, _, _ in seen],
-                    [int(count[k][0]) for _, _, count in seen],
-                    len(seen[0][0].grid.dims),
-                )
+                find_law(
+                    [(_scalars(run.grid), int(count[k][0])) for run, _, count in seen], "whole"
+                ).law
                 if same and len(seen) > 2
                 else None
             )
