@@ -21,13 +21,12 @@ from p3s.model.grid.grids import (
     dims_nested,
 )
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import eval_guard
 from p3s.model.grid.nodes import collect_nodes
-from p3s.model.partners.communicator_laws import instances, labels
+from p3s.model.partners.communicator_laws import CommunicatorLaw, instances, labels
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
-from p3s.model.partners.relations import text as relation_text
 
 LINE = Line(1)
 
@@ -111,13 +110,14 @@ def test_a_cartesian_communicator_gives_extents_and_order():
     ],
 )
 def test_partners(relation, n, rank, expected):
+    relation = Relation.load(relation)
     table = partners(relation, LINE.at(n))
     assert table[:, rank].tolist() == expected
-    assert relation_text(relation)
+    assert relation.text()
 
 
 def test_descending_families_run_backwards():
-    relation = {"kind": "xor", "axis": None, "descending": True}
+    relation = Relation.load({"kind": "xor", "axis": None, "descending": True})
     assert partners(relation, LINE.at(8))[:, 0].tolist() == [4, 2, 1]
 
 
@@ -126,7 +126,7 @@ def test_guards_are_geometric_before_they_are_numbers():
     border = [((g.coords == 0) | (g.coords == g.dims[0] - 1)).any(axis=0) for g in grids]
     guard = fit_guard(grids, border)
     big = Cube(2).at(64)
-    assert eval_guard(guard, big).sum() == 28 and guard.text().startswith("not (")
+    assert guard.holds(big).sum() == 28 and guard.text().startswith("not (")
     red = [g.coords.sum(axis=0) % 2 == 0 for g in grids]
     assert fit_guard(grids, red).to_json() == [["parity", 0]]
     low = [g.coords[0] < g.coords[1] for g in grids]
@@ -186,6 +186,7 @@ def test_a_star_is_no_tree(dims):
     ],
 )
 def test_members_of_communicators(law, n, expected):
+    law = CommunicatorLaw.load(law)
     number, members = instances(law, LINE.at(n))
     assert members == expected
     assert [members[i].count(r) if i >= 0 else 0 for r, i in enumerate(number)] == (
