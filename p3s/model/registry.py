@@ -7,9 +7,12 @@ kind; those of one place in a file are read by ``Root.load``, whichever kind the
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, field, fields
-from typing import Any, ClassVar, Self
+from dataclasses import Field, field, fields
+from functools import cache
+from itertools import repeat
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 from p3s.errors import P3SError
 
@@ -38,6 +41,8 @@ class Rule:
         super().__init_subclass__(**more)
         if what:  # a root
             cls.what, cls.kinds, cls._read = what, {}, {}
+        if kind in cls.kinds:
+            raise TypeError(f"{cls.what} {kind!r} is there already")
         if kind:
             cls.kind = kind
             cls.kinds[kind] = cls
@@ -63,14 +68,14 @@ class Rule:
         made = cls.kinds.get(kind) if isinstance(kind, str) else None
         if made is None:
             raise cls.unknown(kind)
-        known = {f.name: f for f in fields(made)}
-        if any(
-            f.default is MISSING and f.default_factory is MISSING and name not in data
-            for name, f in known.items()
-        ) or not data.keys() <= {"kind", *known}:
-            raise P3SError(f"model: a {cls.what} ({kind}) is malformed; run `p3s model` again")
-        values = {name: read(known[name], v) for name, v in data.items() if name != "kind"}
-        return made(**values)  # type: ignore[no-any-return]
+        known, hints = {f.name: f for f in fields(made)}, hints_of(made)
+        try:
+            values = {name: read(known[name], v) for name, v in data.items() if name != "kind"}
+            if all(is_a(v, hints[name]) for name, v in values.items()):
+                return made(**values)  # type: ignore[no-any-return]
+        except (AttributeError, KeyError, TypeError, ValueError):  # unknown fields, missing ones
+            pass
+        raise P3SError(f"model: a {cls.what} ({kind}) is malformed; run `p3s model` again")
 
     @classmethod
     def unknown(cls, kind: object) -> P3SError:
@@ -97,6 +102,28 @@ def read(about: Field[Any], value: Any) -> Any:
 def frozen(value: Any) -> Any:
     """Return stored data with tuples for its lists."""
     return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+@cache
+def hints_of(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of a kind."""
+    return get_type_hints(kind)
+
+
+def is_a(value: Any, hint: Any) -> bool:
+    """Return whether a value is of a type, of which tuples and unions may be made."""
+    inner = get_args(hint)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple) or (inner[-1] is not ... and len(inner) != len(value)):
+            return False
+        each = repeat(inner[0]) if inner[-1] is ... else inner
+        return all(map(is_a, value, each))
+    if inner:
+        return any(is_a(value, one) for one in inner)
+    if hint in (int, float):
+        wanted = numbers.Integral if hint is int else numbers.Real
+        return isinstance(value, wanted) and not isinstance(value, bool)
+    return isinstance(value, hint)
 
 
 def plain(value: Any) -> Any:
