@@ -1,10 +1,10 @@
 """Records to plain data and back: one way for every file that a frozen dataclass is kept in.
 
-A field is written unless it has the default it would be read as (``always`` in its metadata: then
-too). Where the name in the file is no
-name in Python, the field's metadata has it as ``key``. Classes with ``to_json`` and ``from_json``
-of their own (rules, of which there are several kinds) are written and read by these. What is read
-is checked: types exactly (no text for a number, no infinities), missing and unknown keys.
+A field is written unless it has the default it would be read as (with ``always`` in its metadata
+then too). Where the name in the file is no name in Python, the metadata has it as ``key``. Classes
+with ``to_json`` and ``from_json`` of their own (rules, of which there are several kinds) are
+written and read by these. What is read is checked: types exactly (no text for a number, no
+infinities), missing and unknown keys.
 """
 
 from __future__ import annotations
