@@ -167,7 +167,7 @@ def _key(item: Item, slot: Slot) -> str:
             slot.relation,
             slot.place,
             slot.guard,
-            slot.root,
+            to_data(slot.root),
             slot.elem_bytes,
             slot.elements.expr or to_data(slot.elements.stat),
             count.expr or count.total or to_data(count.stat) or "as posted",
