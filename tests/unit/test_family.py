@@ -122,7 +122,8 @@ def test_left_out_and_missed():
     runs = traced(make, (10, 20, 30, 40), ANY)
     laws, _ = fitted(runs, use=(0, 1, 2))
     missed = leave_out(laws, 3, runs[3][2])
-    assert missed.report.weights.exact < missed.report.weights.phases
+    held = missed.report.comparison
+    assert held.weights.exact < held.weights.phases
     whole, _ = fitted(runs)
     model = model_at(whole, at(50), missed)
     loop = model.phases[1]
