@@ -95,8 +95,7 @@ def test_commands_have_the_study_as_it_was_typed_and_its_launcher(study: Study) 
     assert commands.predict([16, 32]) == "p3s predict 'my study' -n 16,32"
     assert count_to_predict(study) == 128
     assert count_to_validate(study, [8, 64, 32]) == 32 and count_to_validate(study, [8]) == 16
-    limit = {"kind": "powers", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": [16]}
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "admissible": limit})
+    put_model(study, admissible=Admissible("powers", 2, False, (2, 4, 8), (16,)))
     assert Commands(study).larger(8) is None and count_to_validate(study, [8]) is None
     assert Commands().trace(4, 3) == "p3s characterize -n 4 -r 3"
 
@@ -107,21 +106,11 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
         n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
         for n in (2, 4, 8, 400)
     }
-    held = {
-        "n": 8,
-        "possible": True,
-        "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
-        "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4},
-    }
+    held = held_out(8, p2p_triples=Overlap(9, 9, 0), work=work((1.0, 0.4), total=0.4))
     for each in times.values():
         each.head.update(share={"unknown": {"events": 1}})
         each.phases[0].update(outside=99.0, below=True)
-    checked = {
-        "n": 16,
-        "counts": [2, 4, 8],
-        "unmodelled": {"share_of_time": 0.2},
-        "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]},
-    }
+    checked = comparison(16, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     runs = {n: replace(run_of(n, 1.0), off_core=0.5) for n in (2, 4)}
     result = compose(
         times, runs, {}, [2, 4, 8], holdout=held, validations=[checked], commands=Commands(study)
@@ -140,14 +129,13 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
 
 def write_model(study: Study, **keys: Any) -> None:
     """Make a model.json of what commands read in it."""
-    known = {"kind": "any", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": [9]}
-    head = {"schema": "p3s.model", "schema_version": 1, "counts": [2, 4, 8], "next": []}
-    write_json(study.model_path, {**head, "admissible": known, **keys})
+    known = Admissible("any", 2, False, (2, 4, 8), (9,))
+    put_model(study, **{"counts": (2, 4, 8), "next": (), "admissible": known, **keys})
 
 
 def test_advice_sends_to_next_only_where_that_names_a_count(study: Study) -> None:
-    wanted = [{"n": 12, "dims": [3, 4]}]
-    ran = {"kind": "any", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": []}
+    wanted = (NextCount(12, (3, 4), 1.0, ()),)
+    ran = Admissible("any", 2, False, (2, 4, 8), ())
     assert "p3s next 'my study' names the one" in another(Commands(study)), "not known yet"
     write_model(study, next=wanted, admissible=ran)
     assert "p3s next 'my study' names the one" in another(Commands(study))

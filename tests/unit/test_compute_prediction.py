@@ -88,7 +88,7 @@ def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> No
     import pyarrow.parquet as pq
 
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None})
+    put_model(study)
     put_scaled(
         study,
         2,

@@ -8,15 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import models
 import pytest
 from comparisons import comparison, held_out, work
-from handmade import phase, put_replay, put_scaled
+from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, codes, times_at
 
 from p3s.artefacts import crc_of
 from p3s.errors import P3SError
-from p3s.model.stage import as_file
 from p3s.model.types import Overlap, Unmodelled, WorkErrors
 from p3s.predict import compose, predict
 from p3s.predict.contradictions import contradictions
@@ -294,7 +292,7 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
 
 def test_validations_of_this_model_speak_against_a_prediction(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(study.model_path, as_file(replace(models.built("ring"), holdout=None)))
+    put_model(study)
     put_scaled(study, 2, [(0, 0, 1, 1e6), (1, 0, 1, 1e6)], [phase(0)])
     put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0), (1, 0, 1.0, 1.0, 1.0)])
     off = {

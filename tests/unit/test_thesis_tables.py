@@ -58,7 +58,7 @@ def test_phase_times_and_weights_give_the_printed_run_time(
     tmp_path: Path, table: Table, half: Half
 ) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "counts": [16, 64]})
+    put_model(study, counts=(16, 64))
     times = phase_times(half)
     rows, comm = [], []
     for number, weight, seconds, _ in times:
