@@ -7,12 +7,13 @@ import os
 import shutil
 import sys
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import models
 import pytest
+from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 
 import p3s.characterize
@@ -20,11 +21,14 @@ import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
 from p3s.errors import P3SError
+from p3s.model.stage import as_file
+from p3s.model.types import HoldOut, Model, NotModelled, Overlap, Weights
 from p3s.pipeline.stages import is_stale
 from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import Prediction
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
+from p3s.validate import Validation
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
 #: A replay at every count: the traces made here have no more in them than one needs.
@@ -519,10 +523,7 @@ def test_model_that_misses_its_held_out_count_is_3(
     says: str,
 ) -> None:
     stages.holdout = held_out(
-        8,
-        p2p_triples=Overlap(*triples),
-        collectives=Overlap(*colls),
-        weights=Weights(*weights),
+        8, p2p_triples=Overlap(*triples), collectives=Overlap(*colls), weights=Weights(*weights)
     )
     characterize(root, "2,4,8")
     capsys.readouterr()

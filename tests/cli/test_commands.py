@@ -12,7 +12,9 @@ from typing import Any
 
 import corpus
 import pytest
+from comparisons import comparison, held_out, work
 from corpus import Recorder
+from handmade import put_model
 from test_far_next import program as sized
 from test_far_next import put_run
 from test_predict import times_at
@@ -24,6 +26,7 @@ from p3s.cli.common import progress
 from p3s.cli.main import run
 from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
 from p3s.model.fit import build_model
+from p3s.model.types import Admissible, NextCount, Overlap, Unmodelled
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict import compose

@@ -20,8 +20,8 @@ from p3s.model.fit import build_model
 from p3s.model.notation import TEXT
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
-from p3s.model.types import NO_SHARE, CountLaw, Share, SizeLaw
 from p3s.model.text import destination, partner
+from p3s.model.types import NO_SHARE, CountLaw, Share, SizeLaw
 from p3s.report import equations, explain
 from p3s.report import next as next_
 from p3s.study import Study, write_json
@@ -88,9 +88,7 @@ def test_the_largest_share_comes_first():
         int(line.split()[1].rstrip(":")) for line in page.split("\n") if line.startswith("phase ")
     ]
     assert len(order) == len(model.phases)
-    time = {
-        k: sum(model.items[i].share.time for i in p.items) for k, p in enumerate(model.phases)
-    }
+    time = {k: sum(model.items[i].share.time for i in p.items) for k, p in enumerate(model.phases)}
     assert order == sorted(order, key=lambda k: -time[k])
 
 
@@ -296,13 +294,7 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
 
 
 def test_a_statistical_size_is_said_in_bytes():
-    expr = [
-        "add",
-        ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
-        ["num", 3, 1],
-    ]
+    expr = ["add", ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]], ["num", 3, 1]]
     sent = next(i for i in models.built("ring").items if i.kind == "send")
-    slot = replace(
-        sent.slots[0], elements=SizeLaw(stat=Amount(expr, 0.1, 16, 4)), elem_bytes=8
-    )
+    slot = replace(sent.slots[0], elements=SizeLaw(stat=Amount(expr, 0.1, 16, 4)), elem_bytes=8)
     assert TEXT.volume(sent, slot) == "about 24 + 921.0/sqrt(n)"

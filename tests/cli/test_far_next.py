@@ -18,6 +18,7 @@ from p3s.commands import far, shown, tracing, without_arguments
 from p3s.errors import P3SError
 from p3s.model.fit import build_model
 from p3s.model.stage import as_of_now
+from p3s.model.types import Model, NextCount
 from p3s.report.next import render_far
 from p3s.small_runs.propose import default_target, measured_range, propose
 from p3s.study import Study

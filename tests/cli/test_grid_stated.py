@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import corpus
 import grid_programs as g
+import models
 import pytest
 
 from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated

@@ -11,17 +11,7 @@ import corpus
 from p3s.laws.expr import num
 from p3s.model.fit import build_model
 from p3s.model.reasons import Code, Reason
-from p3s.model.types import (
-    NO_SHARE,
-    CountLaw,
-    Decision,
-    Item,
-    Model,
-    NextCount,
-    Phase,
-    Share,
-    SizeLaw,
-)
+from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount, Share, SizeLaw
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

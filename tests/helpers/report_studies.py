@@ -45,10 +45,7 @@ HOSTILE = [
 
 
 def put_study(
-    root: Path,
-    result: dict[str, Any],
-    command: list[str] | None = None,
-    model: Model | None = None,
+    root: Path, result: dict[str, Any], command: list[str] | None = None, model: Model | None = None
 ) -> Study:
     """Make a study with one run, a model, and ``result`` as its prediction."""
     study = Study.create(root, command or ["mpiexec", "-n", "{np}", "./app"])

@@ -24,6 +24,7 @@ from p3s.costs.phases import NO_WORK, NOT_LEFT
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError
+from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
 from p3s.predict import predict
 from p3s.program import write_scaled

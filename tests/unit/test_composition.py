@@ -15,6 +15,7 @@ from made_predictions import made_prediction
 from test_predict import REPLAYED, times_at
 
 from p3s.errors import P3SError
+from p3s.model.types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict import compose
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
@@ -27,6 +28,7 @@ from p3s.predict.reasons import reasons_in, untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.serialise import to_data
 from p3s.study import Study, write_json
 
 WHY = "all nodes are one machine"
@@ -363,8 +365,7 @@ def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
     if order:
         made = to_data(TraceOrder(n, (n,), tuple(loops), tuple(items)))
         write_json(
-            study.scaled_dir(n) / "order.json",
-            {"schema": "p3s.order", "schema_version": 1, **made},
+            study.scaled_dir(n) / "order.json", {"schema": "p3s.order", "schema_version": 1, **made}
         )
 
 

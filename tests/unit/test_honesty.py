@@ -91,9 +91,7 @@ def test_turns_that_differ_between_repeats_are_refused_a_law():
     (phase,) = [p for p in model.phases if p.trips]
     assert phase.trips.kind == "repeats" and phase.weight.stat is not None
     assert all(
-        i.verdict == "statistical"
-        for i in model.items
-        if i.phase == phase.phase and i.relation
+        i.verdict == "statistical" for i in model.items if i.phase == phase.phase and i.relation
     )
 
 
@@ -146,11 +144,7 @@ def test_stated_turns_are_taken_and_the_rest_is_fitted_to_one_turn():
         p.weight_verdict for p in model.phases
     }
     result = compare(model, corpus.table(program, 64))
-    assert (
-        result.p2p_triples.equal
-        == result.p2p_triples.true
-        == result.p2p_triples.predicted
-    )
+    assert result.p2p_triples.equal == result.p2p_triples.true == result.p2p_triples.predicted
     assert result.collectives.equal == result.collectives.true
     assert result.weights.exact == result.weights.phases
     assert all(i.verdict == "exact" for i in model.items if i.relation)

@@ -24,9 +24,7 @@ def differing(item):
 def test_rules_that_hold_show_no_difference(name):
     model = models.built(name)
     for item in model.items:
-        assert [p.n for p in item.measured] == sorted(
-            {n for s in item.slots for n in s.seen}
-        )
+        assert [p.n for p in item.measured] == sorted({n for s in item.slots for n in s.seen})
         assert differing(item) == 0, item
         for point in item.measured:
             more = point.more.ranks if point.more else 0

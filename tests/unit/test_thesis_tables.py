@@ -10,11 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from handmade import phase, put_replay, put_scaled
+from handmade import phase, put_model, put_replay, put_scaled
 from thesis_tables import TABLES, Half, Table
 
 from p3s.predict import predict
-from p3s.study import Study, write_json
+from p3s.study import Study
 
 #: Share of a phase's time that stands in the replay here; the tables do not tell it apart.
 COMM = Decimal("0.1")
