@@ -176,8 +176,7 @@ def test_advice_names_a_smaller_workload_only_where_next_does(
     def advice(unit: str, *words: str) -> str:
         at = Path("_".join((unit, *words)))
         study = Study.create(at, ["mpiexec", "-n", "{np}", "./app", *words])
-        head = {"schema": "p3s.model", "schema_version": 1}
-        write_json(study.model_path, {**head, **models[unit], "next": []})
+        write_json(study.model_path, as_file(replace(models[unit], next=())))
         return smaller(128, Commands(study))
 
     assert advice("instructions", "9") == (
@@ -201,8 +200,8 @@ def test_a_command_of_another_directory_stands_alone(
     write_model(made)
     commands = Commands(made)
     reasons = [
-        *missed({"n": 8, "work": {"mean_abs_error": 0.5}}, commands=commands),
-        *of_validation({"n": 8, "unmodelled": {"share_of_time": 0.5}}, commands),
+        *missed(held_out(8, work=work(mean=0.5)), commands=commands),
+        *of_validation(comparison(8, unmodelled=Unmodelled(9, 0.5)), commands),
         *contradicting({2: ("computation", 2.0)}, 4, commands),
         *of_reach(99.0, [2, 4, 8], Commands(made)),
     ]

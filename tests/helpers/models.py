@@ -145,10 +145,7 @@ def hostile(name: str = "jacobi2d") -> Model:
             )
             for i, item in enumerate(model.items)
         ),
-        phases=tuple(
-            replace(phase, name=words[k + 8], weight_verdict=words[k + 3])
-            for k, phase in enumerate(model.phases)
-        ),
+        phases=tuple(replace(phase, name=words[k + 8]) for k, phase in enumerate(model.phases)),
         grid=replace(model.grid, considered=((words[9], 1.5),)),
         next=tuple(
             NextCount(36, (6, 6), 1.0, (Decision(words[k], 0.1),)) for k in range(len(HOSTILE))

@@ -167,7 +167,7 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
     why = (Reason(Code.PARAMETER_LAWS, name=name),)
     model = replace(
         model,
-        sites={key: (name, name) for key in model.sites},
+        sites=dict.fromkeys(model.sites, (name, name)),
         phases=tuple(replace(phase, name=name) for phase in model.phases),
         items=tuple(replace(item, op=name, why=why) for item in model.items),
         next=(NextCount(36, (6, 6), 1.0, (Decision(name, 0.1),)),),
