@@ -202,17 +202,17 @@ def test_signatures_survive_the_disk(study):
     "damage",
     [
         lambda m: m.pop("phases"),
-        lambda m: m.items[0].update(slots=[{}]),
-        lambda m: m.items[1].slots[0].update(count={"expr": ["call", "x"]}),
-        lambda m: m.items[1].update(phase=99),
-        lambda m: m.items[1].slots[0].update(
+        lambda m: m["items"][0].update(slots=[{}]),
+        lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
+        lambda m: m["items"][1].update(phase=99),
+        lambda m: m["items"][1]["slots"][0].update(
             when=[{"items": None, "when": [["every", 0, 0]]}]
         ),
-        lambda m: m.order.loops[0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
-        lambda m: m.grid.update(family={"kind": "line"}),
+        lambda m: m["order"]["loops"][0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
+        lambda m: m["grid"].update(family={"kind": "line"}),
         lambda m: (
-            m.items[2].update(relation={"kind": "evil"})
-            or m.items[2].slots[0].update(relation={"kind": "evil"})
+            m["items"][2].update(relation={"kind": "evil"})
+            or m["items"][2]["slots"][0].update(relation={"kind": "evil"})
         ),
     ],
 )
