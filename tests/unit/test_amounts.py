@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from p3s.laws.expr import num, symbols_of
+from p3s.model.partners.shift import Shift
 from p3s.model.sizes.amounts import Amount, alike, fit_amount, fit_amounts
 from p3s.model.types import SizeLaw
 
@@ -124,7 +125,7 @@ def test_both_ways_along_a_line_have_one_law():
             for n, d in DIMS.items()
         )
         known = models.built("ring").items[0]
-        relation = {"kind": "shift", "vec": [0, 0, sign]}
+        relation = Shift(vec=(0, 0, sign), wrap=(False,) * 3)
         item = replace(known, node=3, relation=relation, slots=known.slots[:1])
         return SizeLaw(means=means), alike(item, sign, 0)
 

@@ -294,7 +294,7 @@ def test_irregular_neighbourhoods_are_sampled_with_the_right_totals():
     model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
     sends, recvs = ([i for i in model.items if i.kind == kind] for kind in ("send", "recv"))
     assert len(sends) == len(recvs) == 1
-    assert sends[0].relation["kind"] == recvs[0].relation["kind"] == "sample"
+    assert sends[0].relation.kind == recvs[0].relation.kind == "sample"
     assert sends[0].verdict == recvs[0].verdict == "statistical"
     for n in (32, 64):
         result = compare(model, corpus.table(program, n))
@@ -335,4 +335,4 @@ def test_partners_without_a_rule_that_are_one_per_rank_are_no_neighbourhood():
             rec("Waitall", nbytes=1)
 
     model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)])
-    assert not any(i.relation and i.relation["kind"] == "sample" for i in model.items)
+    assert not any(i.relation and i.relation.kind == "sample" for i in model.items)
