@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from p3s.artefacts import VERSIONS
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
@@ -21,7 +22,11 @@ COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
 
 
 def artefact(noun: str = "model", **more: object) -> dict[str, object]:
-    return {"schema": f"p3s.{noun}", "schema_version": SCHEMA_VERSION, **more}
+    return {
+        "schema": f"p3s.{noun}",
+        "schema_version": VERSIONS.get(f"p3s.{noun}", SCHEMA_VERSION),
+        **more,
+    }
 
 
 def put_run(study: Study, np_: int, rep: int = 0, status: str = "complete", **info: object) -> Path:
