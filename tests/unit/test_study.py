@@ -115,7 +115,7 @@ def test_no_mutation_escapes_the_error_type(
     except P3SError as err:
         assert "\n" not in str(err)
     else:
-        assert obj["schema"] == "p3s.model" and obj["schema_version"] == SCHEMA_VERSION
+        assert obj["schema"] == "p3s.model" and obj["schema_version"] == VERSIONS["p3s.model"]
 
 
 def test_absent_file_says_so(tmp_path: Path) -> None:
