@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.counts import fit_exact
 from p3s.laws.lawfinder import EXACT, REFUSED, find_law
 from p3s.laws.worklaws import fit_work
 
@@ -176,9 +175,8 @@ def chance(trials: int) -> list[dict[str, Any]]:
     for counts in (POWERS, SQUARES, POWERS[:4], SQUARES[:4], POWERS[:3]):
         for most in (10, 100, 10_000):
             rng = random.Random(most)
-            envs = [{"n": p} for p in counts]
             hits = sum(
-                fit_exact(envs, [rng.randint(0, most) for _ in counts]) is not None
+                find_law({p: rng.randint(0, most) for p in counts}, "whole").law is not None
                 for _ in range(trials)
             )
             out.append({"counts": list(counts), "most": most, "claimed": hits / trials})

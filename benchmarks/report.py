@@ -20,7 +20,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # This directory has a replay.py, which must not be taken for the package.
-sys.path[0:1] = [str(HERE.parent), str(HERE.parent / "tests" / "helpers")]
+sys.path[0:1] = [
+    str(HERE.parent),
+    *(str(HERE.parent / "tests" / name) for name in ("helpers", "unit")),
+]
 
 from made_predictions import made_prediction  # noqa: E402
 from report_studies import put_study  # noqa: E402

@@ -1,9 +1,10 @@
 """Records to plain data and back: one way for every file that a frozen dataclass is kept in.
 
-A field is written unless it has the default it would be read as. Where the name in the file is no
-name in Python, the field's metadata has it as ``key``. Classes with ``to_json`` and ``from_json``
-of their own (rules, of which there are several kinds) are written and read by these. What is read
-is checked: types exactly (no text for a number, no infinities), missing and unknown keys.
+A field is written unless it has the default it would be read as (with ``always`` in its metadata
+then too). Where the name in the file is no name in Python, the metadata has it as ``key``. Classes
+with ``to_json`` and ``from_json`` of their own (rules, of which there are several kinds) are
+written and read by these. What is read is checked: types exactly (no text for a number, no
+infinities), missing and unknown keys.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def to_data(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             key: to_data(each)
-            for name, key, default in _fields(type(value))
-            if (each := getattr(value, name)) is not default and each != default
+            for name, key, default, always in _fields(type(value))
+            if (each := getattr(value, name)) is not default and each != default or always
         }
     if isinstance(value, Mapping):
         return {str(k): to_data(v) for k, v in value.items()}
@@ -70,8 +71,8 @@ class _Required:
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, str, Any], ...]:
-    """Return name, key in the file and default of every field of a record."""
+def _fields(kind: type) -> tuple[tuple[str, str, Any, bool], ...]:
+    """Return name, key in the file, default, and whether it is always written, of all fields."""
     out = []
     for field in dataclasses.fields(kind):
         default = _Required()
@@ -79,7 +80,8 @@ def _fields(kind: type) -> tuple[tuple[str, str, Any], ...]:
             default = field.default
         elif field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        out.append((field.name, field.metadata.get("key", field.name), default))
+        key, always = field.metadata.get("key", field.name), bool(field.metadata.get("always"))
+        out.append((field.name, key, default, always))
     return tuple(out)
 
 
@@ -89,7 +91,7 @@ def _converter() -> Any:
     from cattrs.gen import make_dict_structure_fn, override
 
     def renamed(kind: type) -> dict[str, Any]:
-        return {name: override(rename=key) for name, key, _ in _fields(kind) if name != key}
+        return {name: override(rename=key) for name, key, _, _ in _fields(kind) if name != key}
 
     converter = Converter(forbid_extra_keys=True)
     for kind in _NAMES:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.baseline.regression import explicit, fit_explicit, fit_explicit_anyway
+from p3s.baseline.regression import explicit, fit_explicit, least_norm
 from p3s.errors import P3SError
 
 Array = NDArray[np.float64]
@@ -99,6 +100,26 @@ class Explicit:
         return explicit({"linear": list(self.linear)}, rows.n, rows.inputs)
 
 
+def _fit_anyway(q: Array, t: Array, x: Array, w: Array, ridge: float) -> dict[str, Any]:
+    """Fit it whatever the rank: the solution of least norm, or a ridge one, for comparisons.
+
+    ``ridge`` is relative to the largest singular value of the scaled columns. ``rank`` in the
+    result says how many combinations of coefficients the points determine.
+    """
+    rows = np.column_stack([x, q]) * w[:, None]
+    found, rank = least_norm(rows, t * w)
+    if ridge > 0:
+        scale = np.linalg.norm(rows, axis=0)
+        scale[scale == 0] = 1.0
+        added = ridge * np.linalg.norm(rows / scale, 2) * np.eye(rows.shape[1])
+        stacked = np.vstack([rows / scale, added])
+        found = (
+            np.linalg.lstsq(stacked, np.concatenate([t * w, np.zeros(len(added))]), rcond=None)[0]
+            / scale
+        )
+    return {"linear": found.tolist(), "rank": rank, "n_params": len(found)}
+
+
 def fit(rows: Design, *, anyway: bool = False, ridge: float = 0.0) -> Explicit:
     """Fit the model; P3SError, naming rank and rows, where the rows do not determine it.
 
@@ -106,7 +127,7 @@ def fit(rows: Design, *, anyway: bool = False, ridge: float = 0.0) -> Explicit:
     """
     ones = np.ones_like(rows.seconds)
     if anyway or ridge > 0:
-        found = fit_explicit_anyway(rows.n, rows.seconds, rows.inputs, ones, ridge=ridge)
+        found = _fit_anyway(rows.n, rows.seconds, rows.inputs, ones, ridge)
     else:
         found = fit_explicit(rows.n, rows.seconds, rows.inputs, ones, rows.names)
     return Explicit(tuple(found["linear"]), int(found["rank"]))

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 def solve(columns: Array, wanted: Array, weights: Array, what: str) -> Array:
     """Return least-squares coefficients; P3SError, naming rank and points, if not determined."""
     rows = columns * weights[:, None]
-    found, rank = _least_norm(rows, wanted * weights)
+    found, rank = least_norm(rows, wanted * weights)
     if rank < columns.shape[1]:
         raise P3SError(not_determined(what, columns.shape[1], rank, len(wanted)))
     return found
@@ -31,12 +31,12 @@ def not_determined(what: str, coefficients: int, rank: int, points: int) -> str:
     """Return the sentence that refuses a regression with too little data."""
     return (
         f"{what}: {coefficients} coefficients cannot be told from {points} run times of rank "
-        f"{rank}: such a model only repeats what it was given; take fewer terms (p3s.baseline."
-        "screening picks inputs), or a family with fewer coefficients"
+        f"{rank}: such a model only repeats what it was given; take fewer inputs, or a family "
+        "with fewer coefficients"
     )
 
 
-def _least_norm(rows: Array, wanted: Array) -> tuple[Array, int]:
+def least_norm(rows: Array, wanted: Array) -> tuple[Array, int]:
     """Return the least-squares solution of least norm of scaled columns, and the rank."""
     scale = np.linalg.norm(rows, axis=0)
     scale[scale == 0] = 1.0
@@ -102,28 +102,6 @@ def fit_explicit(q: Array, t: Array, x: Array, w: Array, names: Sequence[str]) -
     """Fit T = sum of a_i x_i + b q, refused where the points do not determine it."""
     found = solve(np.column_stack([x, q]), t, w, "explicit")
     return {"linear": found.tolist(), "rank": len(found), "n_params": len(found)}
-
-
-def fit_explicit_anyway(
-    q: Array, t: Array, x: Array, w: Array, *, ridge: float = 0.0
-) -> dict[str, Any]:
-    """Fit it whatever the rank: the solution of least norm, or a ridge one, for comparisons.
-
-    ``ridge`` is relative to the largest singular value of the scaled columns. ``rank`` in the
-    result says how many combinations of coefficients the points determine.
-    """
-    rows = np.column_stack([x, q]) * w[:, None]
-    found, rank = _least_norm(rows, t * w)
-    if ridge > 0:
-        scale = np.linalg.norm(rows, axis=0)
-        scale[scale == 0] = 1.0
-        added = ridge * np.linalg.norm(rows / scale, 2) * np.eye(rows.shape[1])
-        stacked = np.vstack([rows / scale, added])
-        found = (
-            np.linalg.lstsq(stacked, np.concatenate([t * w, np.zeros(len(added))]), rcond=None)[0]
-            / scale
-        )
-    return {"linear": found.tolist(), "rank": rank, "n_params": len(found)}
 
 
 def explicit(p: Mapping[str, Any], q: Array, x: Array) -> Array:

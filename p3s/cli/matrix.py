@@ -48,7 +48,8 @@ def matrix(
     if what not in ("messages", "bytes"):
         raise UsageError(f"--what {what}: give messages or bytes")
     from p3s.characterize.matrix import communication_matrix
-    from p3s.report.matrix import render, write_matrix_png
+    from p3s.report.matrix import render
+    from p3s.report.pictures import write_matrix_png
 
     run = _run_at(path, count)
     found = communication_matrix(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -68,15 +68,15 @@ def report(
     if csv:
         return _print_csv(prediction, phases)
     from p3s.report.html import write_html
-    from p3s.report.png import write_png
+    from p3s.report.pictures import SIZE, write_picture
     from p3s.report.terminal import render
     from p3s.report.view import view_of
 
     view = view_of(study, prediction.data, checked=True)
     page = output or study.report_path
     write_html(view, page)
-    write_png(prediction.data, study.speedup_png_path)
-    _draw(prediction.data, drawn)
+    for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
+        write_picture(prediction.data, name, path, inches)
     if json_:
         emit_json(
             {
@@ -129,11 +129,3 @@ def _pictures(
     given = given + given[-1:] * (len(paths) - len(given))
     inches = size_of(size) if size else SIZE
     return [(path, name, inches) for path, name in zip(paths, given, strict=True)]
-
-
-def _draw(prediction: Any, drawn: list[tuple[Path, str, tuple[float, float]]]) -> None:
-    if drawn:
-        from p3s.report.pictures import write_picture
-
-        for path, name, inches in drawn:
-            write_picture(prediction, name, path, inches)

@@ -19,6 +19,7 @@ from p3s.costs.posterior import Best, Draws, posterior
 from p3s.costs.prepare import measured_points, usable_points
 from p3s.costs.scoring import Measured
 from p3s.errors import P3SError
+from p3s.laws.mixture import quantiles
 from p3s.small_runs.points import Point
 
 #: Share inside the interval.
@@ -277,17 +278,6 @@ def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
     share = OVERHEAD_LEAST * (OVERHEAD_MOST / OVERHEAD_LEAST) ** (random[:, 9] / OVERHEAD)
     share = np.where(random[:, 9] < OVERHEAD, share, 0.0)
     return out * (1.0 + share[:, None] * (np.exp2(np.maximum(low - at, 0.0)) - 1.0))
-
-
-def quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """Return weighted quantiles of every column: (shares, columns)."""
-    order = np.argsort(values, axis=0, kind="stable")
-    ordered = np.take_along_axis(values, order, axis=0)
-    w = weight[order]
-    upto = np.cumsum(w, axis=0) - 0.5 * w
-    return np.array(
-        [[np.interp(s, upto[:, i], ordered[:, i]) for i in range(values.shape[1])] for s in shares]
-    )
 
 
 def _law(

@@ -18,6 +18,7 @@ import numpy as np
 
 from p3s.characterize.times import QUANTILES
 from p3s.errors import P3SError
+from p3s.laws.mixture import quantiles
 
 #: Segments that occurred less often than this in a run tell nothing about single turns.
 LEAST_OCCURRENCES = 10
@@ -202,8 +203,8 @@ def between_ranks(time_ns: np.ndarray, expected_ns: np.ndarray, run: np.ndarray)
         return EVEN
     level = np.bincount(number, time) / np.maximum(np.bincount(number, expected), 1e-300)
     ratio = time / expected / level[number]
-    quantiles = _weighted_quantiles(ratio, expected, QUANTILES)
-    return Distribution.of(QUANTILES, quantiles.tolist())
+    values = quantiles(ratio[:, None], expected / expected.sum(), QUANTILES)[:, 0]
+    return Distribution.of(QUANTILES, values.tolist())
 
 
 def between_turns(
@@ -252,12 +253,3 @@ def _deviation(of: Distribution) -> float:
     """Return the standard deviation of a distribution."""
     drawn = of.quantile((np.arange(GRID) + 0.5) / GRID)
     return float(np.std(drawn))
-
-
-def _weighted_quantiles(
-    values: np.ndarray, weight: np.ndarray, levels: Sequence[float]
-) -> np.ndarray:
-    order = np.argsort(values, kind="stable")
-    w = weight[order] / weight.sum()
-    result: np.ndarray = np.interp(levels, np.cumsum(w) - w / 2, values[order])
-    return result

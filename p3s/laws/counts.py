@@ -1,4 +1,4 @@
-"""Exact laws of counts and sizes in the process count, found by least description length.
+"""Exact laws of numbers in n, grid extents or parameters, found by least description length.
 
 Every value has to be met exactly, in integers and fractions. Tried are: a constant; a multiple of
 one shape (n, p_d, log2, roots, their inverses and predecessors, powers of two), of a product of
@@ -7,6 +7,10 @@ that ends at a constant; one multiple for even and one for odd log2(n). Of the l
 one that is named in the fewest bits is taken. Anything but a multiple of one shape must also
 save bits over the list of values itself, else it is chance; sums of several shapes are never
 tried, they fit anything. Real laws for work and time are in worklaws.py.
+
+In parameters, of which a user chooses the values, tried are multiples, a shape plus a constant,
+sums of two shapes where enough settings check them, and k times the floor or the ceiling of a
+parameter over a whole number. Powers of two are not: a parameter seldom does that to a program.
 """
 
 from __future__ import annotations
@@ -15,37 +19,28 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 
 from p3s.laws import shares
-from p3s.laws.exact import exact_value
+from p3s.laws.exact import exact_value, value_at
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
-from p3s.laws.shapes import Basis, Envs, Shape, basis, bits_of, roundness
-from p3s.laws.worklaws import WorkLaw, fit_work
+from p3s.laws.shapes import Basis, Envs, Settings, Shape, basis, bits_of, parameter_basis
+from p3s.laws.worklaws import WorkLaw as WorkLaw
 
-__all__ = [
-    "Candidate",
-    "Law",
-    "WorkLaw",
-    "candidates",
-    "fit_exact",
-    "fit_work",
-    "is_quotient",
-    "rivals_of",
-    "roundness",
-]
-
-MAX_DENOMINATOR = 64
-REL_TOL = 1e-9
+#: Largest denominator of a coefficient, and of a multiple of a shape in parameters.
+MAX_DENOMINATOR, MAX_MULTIPLE = 64, 1024
+#: How closely floats meet the values of a law that is then checked exactly, and a sum of shapes.
+REL_TOL, ROUGHLY = 1e-9, 1e-5
 
 #: Bits a law other than a multiple must save over the values it explains.
 MARGIN = 4.0
 #: What a form costs besides its shapes and numbers.
 PRODUCT_BITS, AFFINE_BITS, LIMIT_BITS, PARITY_BITS = 2.0, 3.0, 4.0, 4.0
 #: A law that costs so many bits more than the chosen one is no rival; rivals count where they
-#: differ up to RIVALS_AT times the largest count.
-RIVAL_BITS, RIVALS_AT = 4.0, 16
+#: differ up to RIVALS_AT times the largest count. So many are kept of laws in parameters.
+RIVAL_BITS, RIVALS_AT, MOST_RIVALS = 4.0, 16, 3
 
 
 @dataclass(frozen=True)
@@ -79,20 +74,6 @@ class Candidate:
     sure: bool = False
 
 
-def fit_exact(
-    envs: Envs, values: Sequence[int], ndims: int = 1, known: Collection[int] = ()
-) -> Law | None:
-    """Return the shortest law that reproduces every value exactly, or None.
-
-    envs: one mapping of symbols (n, p0, ...) per count; values: one integer per count; known:
-    extents the program is known to have, preferred where several fit.
-    """
-    found = candidates(envs, values, ndims, known)
-    if not found:
-        return None
-    return Law(found[0].expr, found[0].free, len(values), others=tuple(rivals_of(found, envs)[0]))
-
-
 def candidates(
     envs: Envs, values: Sequence[int], ndims: int = 1, known: Collection[int] = ()
 ) -> list[Candidate]:
@@ -105,7 +86,7 @@ def candidates(
         return [Candidate(num(y[0]), bits_of(y[0]), 1, True)]
     if m < 2:
         return []
-    search = _Search(envs, y, ndims)
+    search = _Search(envs, y, basis(envs, ndims))
     multiples = list(search.multiples())
     found = list(multiples)
     if m > 2:
@@ -120,10 +101,30 @@ def candidates(
     if m > 3:
         found += search.limited()
     if m > 4:
-        found += search.by_parity()
+        found += search.by_parity(ndims)
     spent = sum(bits_of(v) for v in y)
     believed = [c for c in found if c.sure or c.bits + (0.0 if c in multiples else MARGIN) <= spent]
     return sorted(believed, key=lambda c: c.bits)
+
+
+def in_parameters(settings: Settings, values: Sequence[Fraction]) -> list[Candidate]:
+    """Return the laws in parameters that give every value exactly and are believed, shortest first.
+
+    Of two settings any power meets both values: only the parameter itself is believed of those.
+    """
+    if all(v == values[0] for v in values):
+        return [Candidate(num(values[0]), 0.0, 1, True)]
+    if len(values) < 2:
+        return []
+    search = _Search(settings, values, parameter_basis(settings), chosen=True)
+    multiples = list(search.multiples())
+    more = list(search.affine())
+    if len(values) > 2:
+        more += [Candidate(*found) for found in shares.rounded(settings, values)]
+    if len(values) > 3:
+        more += search.sums()
+    spent = sum(bits_of(v) for v in values) - (MARGIN if len(values) > 2 else 0.0)
+    return sorted([*multiples, *(c for c in more if c.bits <= spent)], key=lambda c: c.bits)
 
 
 def is_quotient(expr: Expr) -> bool:
@@ -134,13 +135,18 @@ def is_quotient(expr: Expr) -> bool:
 
 
 class _Search:
-    """The forms, each a generator of the candidates that meet all values."""
+    """The forms, each a generator of the candidates that meet all values.
 
-    def __init__(self, envs: Envs, y: Sequence[int], ndims: int) -> None:
-        self.envs, self.y, self.ndims = envs, y, ndims
-        self.basis: Basis = basis(envs, ndims)
+    chosen: the symbols are parameters, whose values somebody chose, not process counts.
+    """
+
+    def __init__(
+        self, envs: Envs, y: Sequence[int | Fraction], found: Basis, chosen: bool = False
+    ) -> None:
+        self.envs, self.y, self.basis, self.chosen = envs, y, found, chosen
         self.values = np.array([float(v) for v in y])
         self.size = np.maximum(1.0, np.abs(self.values))
+        self.largest = MAX_MULTIPLE if chosen else MAX_DENOMINATOR
 
     def near(self, predicted: np.ndarray) -> np.ndarray:
         """Return which rows of predictions meet the values as far as float64 can tell."""
@@ -171,7 +177,7 @@ class _Search:
                 size *= x
             if size:
                 k = Fraction(v) / size
-                return k if k.denominator <= MAX_DENOMINATOR else None
+                return k if k.denominator <= self.largest else None
         return None
 
     def times(self, parts: Sequence[Shape], bits: float, sure: bool) -> Iterator[Candidate]:
@@ -179,11 +185,12 @@ class _Search:
         if k:
             expr = mul(num(k), *(p.expr for p in parts))
             if self.meets(expr):
+                told = not self.chosen or parts[0].expr[0] == "sym" or len(set(self.y)) > 2
                 yield Candidate(
                     expr,
                     bits + sum(p.bits for p in parts) + bits_of(k),
-                    1,
-                    sure and k.denominator == 1,
+                    1 if told else 2,
+                    sure and (self.chosen or k.denominator == 1),
                 )
 
     def multiples(self) -> Iterator[Candidate]:
@@ -204,7 +211,9 @@ class _Search:
         rows = self.basis.values
         each = np.arange(len(rows))
         low, high = np.argmin(rows, axis=1), np.argmax(rows, axis=1)
-        slope = (self.values[high] - self.values[low]) / (rows[each, high] - rows[each, low])
+        rise = rows[each, high] - rows[each, low]
+        slope = np.full(len(rows), np.nan)
+        np.divide(self.values[high] - self.values[low], rise, out=slope, where=rise != 0)
         line = self.values[low][:, None] + slope[:, None] * (rows - rows[each, low][:, None])
         for i in self.near(line):
             shape = self.basis.shapes[i]
@@ -218,7 +227,7 @@ class _Search:
                 not a
                 or not b
                 or max(a.denominator, b.denominator) > MAX_DENOMINATOR
-                or not (whole or len(self.y) > 3)
+                or not (whole or self.chosen or len(self.y) > 3)
             ):
                 continue
             expr = add(mul(num(a), shape.expr), num(b))
@@ -247,7 +256,50 @@ class _Search:
                 if self.meets(expr):
                     yield Candidate(expr, LIMIT_BITS + shape.bits + bits_of(k) + bits_of(limit), 2)
 
-    def by_parity(self) -> Iterator[Candidate]:
+    def sums(self) -> Iterator[Candidate]:
+        """Try k*m + l*m' + c: the numbers follow from as many settings, all others check them."""
+        one = Shape(num(1), 0.0)
+        shapes = self.basis.shapes[:16]
+        pairs = np.array(list(combinations(range(len(shapes)), 2)), dtype=np.int64).reshape(-1, 2)
+        columns = self.basis.values[pairs].transpose(0, 2, 1)
+        ones = np.ones((*columns.shape[:2], 1))
+        close = [self.fitted(columns), self.fitted(np.concatenate([columns, ones], axis=2))]
+        for k, (i, j) in enumerate(pairs.tolist()):
+            for near, parts in zip(
+                close, ((shapes[i], shapes[j]), (shapes[i], shapes[j], one)), strict=True
+            ):
+                coef = self.solved(parts) if near[k] and len(self.y) > len(parts) else None
+                if coef is None or not all(c and c.denominator <= MAX_DENOMINATOR for c in coef):
+                    continue
+                expr = add(*(mul(num(c), p.expr) for c, p in zip(coef, parts, strict=True)))
+                if self.meets(expr):
+                    priced = sum(p.bits + bits_of(c) for c, p in zip(coef, parts, strict=True))
+                    yield Candidate(expr, AFFINE_BITS * (len(parts) - 1) + priced, len(parts))
+
+    def fitted(self, columns: np.ndarray) -> np.ndarray:
+        """Return which sums (sums, points, columns) may meet the values, by least squares."""
+        size = np.maximum(np.abs(columns).max(axis=1, keepdims=True), 1e-300)
+        shares = np.linalg.pinv(columns / size) @ self.values
+        off = np.abs((columns / size @ shares[..., None])[..., 0] - self.values)
+        return np.asarray((off <= ROUGHLY * np.abs(self.values).max()).all(axis=1))
+
+    def solved(self, parts: Sequence[Shape]) -> list[Fraction] | None:
+        """Return the coefficients of a sum from the first points that determine them."""
+        rows = [[p.exact(env) or Fraction(0) for p in parts] for env in self.envs]
+        rows = [[*row, Fraction(v)] for row, v in zip(rows, self.y, strict=True)]
+        for col in range(len(parts)):
+            pivot = next((i for i in range(col, len(rows)) if rows[i][col]), None)
+            if pivot is None:
+                return None
+            rows[col], rows[pivot] = rows[pivot], rows[col]
+            rows[col] = [v / rows[col][col] for v in rows[col]]
+            for i in range(len(rows)):
+                if i != col and rows[i][col]:
+                    times = rows[i][col]
+                    rows[i] = [v - times * w for v, w in zip(rows[i], rows[col], strict=True)]
+        return [rows[i][len(parts)] for i in range(len(parts))]
+
+    def by_parity(self, ndims: int) -> Iterator[Candidate]:
         """Try one multiple where log2(n) is even and another where it is odd."""
         ns = [int(e["n"]) for e in self.envs]
         if any(n < 1 or n & (n - 1) for n in ns):
@@ -259,7 +311,8 @@ class _Search:
             return
         best: list[Candidate | None] = [None, None]
         for odd, mine in enumerate(halves):
-            part = _Search([self.envs[i] for i in mine], [self.y[i] for i in mine], self.ndims)
+            envs = [self.envs[i] for i in mine]
+            part = _Search(envs, [int(self.y[i]) for i in mine], basis(envs, ndims))
             if len(set(part.y)) == 1:
                 best[odd] = Candidate(num(part.y[0]), bits_of(part.y[0]), 1)
             else:
@@ -273,7 +326,9 @@ class _Search:
                 yield Candidate(expr, PARITY_BITS + best[0].bits + best[1].bits, 2)
 
 
-def rivals_of(found: Sequence[Candidate], envs: Envs) -> tuple[list[Expr], list[Expr]]:
+def rivals_of(
+    found: Sequence[Candidate], envs: Sequence[Mapping[str, int]]
+) -> tuple[list[Expr], list[Expr]]:
     """Return laws about as short as the first, found[0], that differ from it at larger counts.
 
     First those that differ at counts of the same form as the points' (powers of two, squares),
@@ -313,3 +368,21 @@ def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
     if not (math.isfinite(x) and math.isfinite(y)):
         return math.isfinite(x) or math.isfinite(y)  # one of them has no value there
     return abs(x - y) > 1e-9 * max(1.0, abs(x))
+
+
+def parameter_rivals(found: Sequence[Candidate], settings: Settings) -> list[Expr]:
+    """Return laws about as short as the first that differ from it at larger parameters."""
+    best = found[0]
+    return [
+        c.expr
+        for c in found[1:]
+        if c.bits - best.bits <= RIVAL_BITS
+        and any(_apart(best.expr, c.expr, settings, factor) for factor in (2, 4))
+    ][:MOST_RIVALS]
+
+
+def _apart(a: Expr, b: Expr, settings: Settings, factor: int) -> bool:
+    """Tell whether two laws differ where all parameters are ``factor`` times the largest ones."""
+    at = {name: max(s[name] for s in settings) * factor for name in settings[0]}
+    x, y = value_at(a, at), value_at(b, at)
+    return x is not None and y is not None and x != y

@@ -9,9 +9,12 @@ from fractions import Fraction
 from p3s.errors import P3SError
 from p3s.laws.expr import MAX_TERMS, Expr, evaluate
 
+#: Values of symbols: whole numbers (n, extents) or fractions (parameters of the input).
+Symbols = Mapping[str, int | Fraction]
 
-def exact_value(expr: Expr, env: Mapping[str, int]) -> Fraction | None:
-    """Return the value of ``expr`` for whole symbols, None where it is irrational or undefined.
+
+def exact_value(expr: Expr, env: Symbols) -> Fraction | None:
+    """Return the value of ``expr`` for rational symbols, None where it is irrational or undefined.
 
     floor and ceil of an irrational number are exact for roots and logarithms, and as good as
     float64 for what is built from them.
@@ -20,7 +23,8 @@ def exact_value(expr: Expr, env: Mapping[str, int]) -> Fraction | None:
     if op == "num":
         return Fraction(expr[1], expr[2])
     if op == "sym":
-        return Fraction(int(env[expr[1]]))
+        value = env[expr[1]]
+        return value if isinstance(value, Fraction) else Fraction(int(value))
     if op in ("floor", "ceil"):
         return _rounded(op, expr[1], env)
     if op == "sum":
@@ -49,6 +53,14 @@ def exact_value(expr: Expr, env: Mapping[str, int]) -> Fraction | None:
     if op == "block":
         return _block(expr[1], *(round(k) for k in known))
     raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
+
+
+def value_at(expr: Expr, env: Symbols) -> Fraction | None:
+    """Return the exact value of an expression, None also where it divides by zero."""
+    try:
+        return exact_value(expr, env)
+    except (ZeroDivisionError, OverflowError):
+        return None
 
 
 def integer_root(value: int, degree: int) -> int:
@@ -85,7 +97,7 @@ def _log2(value: Fraction) -> Fraction | None:
     return Fraction(value.numerator.bit_length() - value.denominator.bit_length())
 
 
-def _rounded(op: str, arg: Expr, env: Mapping[str, int]) -> Fraction | None:
+def _rounded(op: str, arg: Expr, env: Symbols) -> Fraction | None:
     inner = exact_value(arg, env)
     if inner is not None:
         return Fraction(math.floor(inner) if op == "floor" else math.ceil(inner))
@@ -108,7 +120,7 @@ def _rounded(op: str, arg: Expr, env: Mapping[str, int]) -> Fraction | None:
     return Fraction(round(value)) if math.isfinite(value) else None
 
 
-def _summed(count: Expr, body: Expr, env: Mapping[str, int]) -> Fraction | None:
+def _summed(count: Expr, body: Expr, env: Symbols) -> Fraction | None:
     upto = exact_value(count, env)
     if upto is None or upto > MAX_TERMS:
         return None

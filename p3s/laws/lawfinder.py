@@ -1,4 +1,4 @@
-"""Points in, law out: the law finder for use on its own.
+"""Points in, law out: the law finder of P3S, for its models and for use on its own.
 
     from p3s.laws.lawfinder import find_law
 
@@ -7,34 +7,47 @@
     found.value(4096)   4095.0
     found.verdict       'exact'
 
-Exact laws are looked for first (laws.py), in integers and fractions; only then a sum of terms with
-real coefficients that are not negative (worklaws.py).
+Exact laws are looked for first (counts.py), in integers and fractions; only then a sum of terms
+with real coefficients that are not negative: in n by worklaws.py, in parameters by powers.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Rational
-from typing import Any
+from numbers import Integral
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from p3s.errors import P3SError
 from p3s.laws import expr as ex
 from p3s.laws import symbolic
-from p3s.laws.counts import AFFINE_BITS, PRODUCT_BITS, candidates, is_quotient, rivals_of
+from p3s.laws.counts import (
+    AFFINE_BITS,
+    PRODUCT_BITS,
+    Law,
+    candidates,
+    in_parameters,
+    is_quotient,
+    parameter_rivals,
+    rivals_of,
+)
 from p3s.laws.counts import MAX_DENOMINATOR as SMALL_DENOMINATOR
-from p3s.laws.exact import exact_value
+from p3s.laws.exact import Symbols, exact_value
 from p3s.laws.expr import Expr, mul, num
+from p3s.laws.powers import Powers, fit_powers
 from p3s.laws.shapes import basis, bits_of
 from p3s.laws.shares import remainder
 from p3s.laws.worklaws import WorkLaw, fit_work
 
-Environment = Mapping[str, int]
-Points = Mapping[int, Any] | Sequence[tuple[Any, float]]
+#: Where a value was seen: a process count, or a mapping of symbols.
+At = int | Symbols
+Points = Mapping[int, Any] | Iterable[Sequence[Any]]
+Kind = Literal["any", "count", "whole", "work"]
+Of = Literal["processes", "parameters"]
 
 #: Largest common denominator of values that are taken for fractions.
 MAX_DENOMINATOR = 1 << 12
@@ -50,9 +63,10 @@ class Found:
 
     verdict: exact (an equation that meets every value, with points to spare), ambiguous (exact,
     but rivals meet them too and differ at larger counts of the same form, or no point is to
-    spare), fitted (a real
-    law with an interval), refused (the points cannot tell; reason says why). expr is None for
-    real laws, work None for exact ones. points: counts used; free: numbers fitted.
+    spare), fitted (a real law with an interval), refused (the points cannot tell; reason says
+    why). expr is None for real laws; work is the real law in n, powers the one in parameters.
+    law: the equation as rules of a model take it, None where a number in it is open. points: places
+    with values; free: numbers fitted.
     """
 
     verdict: str
@@ -62,8 +76,17 @@ class Found:
     free: int
     rivals: tuple[Expr, ...] = ()
     reason: str | None = None
+    law: Law | None = None
+    powers: Powers | None = None
 
-    def value(self, n: int | Environment) -> float:
+    @property
+    def fit(self) -> WorkLaw:
+        """The real law in n; raises P3SError where another one was found."""
+        if self.work is None:
+            raise P3SError(f"law: no law of work in n: {self.reason or 'it is an equation'}")
+        return self.work
+
+    def value(self, n: At) -> float:
         """Return the value at ``n`` processes (or at symbols n, p0, ...); never negative."""
         if self.verdict == REFUSED:
             raise P3SError(f"law: no value at {n}: {self.reason}; trace another count")
@@ -71,14 +94,19 @@ class Found:
         if self.expr is not None:
             exact = exact_value(self.expr, env)
             return max(0.0, float(exact if exact is not None else ex.evaluate(self.expr, env)))
-        assert self.work is not None
-        return float(self.work.value(env["n"]))
+        if self.powers is not None:
+            return max(0.0, self.powers.value(env))
+        return float(self.fit.value(env["n"]))
 
-    def interval(self, n: int | Environment) -> tuple[float, float]:
+    def interval(self, n: At) -> tuple[float, float]:
         """Return the 90 % interval at ``n``; an exact law and its rivals give their extremes."""
         env = _environment(n)
         if self.work is not None:
-            return self.work.interval(env["n"])
+            return self.work.interval(float(env["n"]))
+        if self.powers is not None:
+            raise P3SError(
+                "law: of parameters only the error is known, not an interval at a setting"
+            )
         values = [self.value(env), *(max(0.0, float(ex.evaluate(r, env))) for r in self.rivals)]
         return min(values), max(values)
 
@@ -86,7 +114,10 @@ class Found:
         """Return the law as one line of text."""
         if self.expr is not None:
             return symbolic.to_text(self.expr)
-        return self.work.text() if self.work else f"no law: {self.reason}"
+        if self.powers is not None:
+            return self.powers.text()
+        shown = self.work is not None and (self.work.terms or self.verdict == FITTED)
+        return self.fit.text() if shown else f"no law: {self.reason}"
 
     def latex(self) -> str:
         """Return the law as LaTeX for math mode, empty if refused."""
@@ -101,111 +132,143 @@ class Found:
         return self.work.python(name) if self.work else ""
 
 
-def find_law(points: Points, kind: str = "any", known: Collection[int] = ()) -> Found:
+def find_law(
+    points: Points,
+    kind: Kind = "any",
+    known: Collection[int] = (),
+    resolution: Sequence[float] = (),
+    of: Of = "processes",
+) -> Found:
     """Find the law that points follow.
 
-    points: process count -> value or list of repeated values; or a sequence of (count, value),
-    where a count may come again and may be a mapping of symbols (n, p0, p1, ...) to whole
-    numbers. kind: "count" (exact laws only), "work" (real laws only) or "any" (exact first).
-    known: extents the program is known to have. Raises P3SError on points that are no numbers.
+    points: process count -> value or list of repeated values; or pairs (count, value), where a
+    count may come again and may be a mapping of symbols (n, p0, p1, ...) to whole numbers; of
+    parameters of the input: mappings of their names to fractions.
+    kind: "count" (exact laws only), "whole" (of these the ones whose every number the points tell,
+    as rules of a model need them), "work" (real laws only) or "any" (exact first).
+    known: extents the program is known to have. resolution: what each value of work may be off by
+    beside its noise, in its unit; without it none is known.
+    Raises P3SError on points that are no numbers.
     """
-    if kind not in ("any", "count", "work"):
-        raise P3SError(f"law: unknown kind {kind!r}; use count, work or any")
-    envs, values = _read(points)
+    if kind not in get_args(Kind):
+        raise P3SError(f"law: unknown kind {kind!r}; use {', '.join(get_args(Kind))}")
+    if of == "parameters":
+        return _in_parameters(list(points.items() if isinstance(points, Mapping) else points), kind)
+    envs, values, resolution = _read(points, resolution)
+    if kind == "work":
+        return _work(envs, values, resolution)
     if not envs:
         return Found(REFUSED, None, None, 0, 0, reason="there are no points")
-    if kind != "work":
-        found = _exact(envs, values, known) or _irrational(envs, values)
-        if found is not None:
-            return found
-        if kind == "count":
-            return Found(
-                REFUSED,
-                None,
-                None,
-                len({e["n"] for e in envs}),
-                0,
-                reason="no exact law meets the values in fewer bits than they take",
-            )
-    counts = len({e["n"] for e in envs})
+    whole = kind == "whole"
+    found = _exact(envs, values, known, whole) if whole or envs[0] != envs[-1] else None
+    if not whole:
+        found = found or _irrational(envs, values)
+    if found is not None or kind == "any":
+        return found or _work(envs, values, resolution)
+    reason = "no exact law meets the values in fewer bits than they take"
+    return Found(REFUSED, None, None, len({e["n"] for e in envs}), 0, reason=reason)
+
+
+def _work(envs: Sequence[Symbols], values: Sequence[Any], resolution: Sequence[float]) -> Found:
+    """Return the real law in n; of values below zero one that takes them for zero, refused."""
+    ns = [int(e["n"]) for e in envs]
+    work = fit_work(ns, values, resolution)
+    reason = work.refused
     if any(v < 0 for v in values):
-        return Found(
-            REFUSED,
-            None,
-            None,
-            counts,
-            0,
-            reason="work and time are never negative, some values are",
-        )
-    work = fit_work([e["n"] for e in envs], values)
-    if work.refused:
-        return Found(REFUSED, None, work, counts, len(work.terms), reason=work.refused)
-    return Found(FITTED, None, work, counts, len(work.terms))
+        reason = "work and time are never negative, some values are"
+    elif not ns:
+        reason = "there are no points"
+    verdict = REFUSED if reason else FITTED
+    return Found(verdict, None, work, len(set(ns)), len(work.terms), reason=reason)
 
 
-def _environment(n: int | Environment) -> dict[str, int]:
-    return {"n": int(n)} if not isinstance(n, Mapping) else {k: int(v) for k, v in n.items()}
+def _in_parameters(points: Sequence[Sequence[Any]], kind: Kind) -> Found:
+    """Return the law in parameters of an input: exact, else a sum of products of powers."""
+    envs, values = [at for at, _ in points], [value for _, value in points]
+    rational = kind != "work" and not any(isinstance(v, float) for v in values)
+    y = [Fraction(v) for v in values] if rational else []
+    found = in_parameters(envs, y) if rational else []
+    if found:
+        best, rivals = found[0], tuple(parameter_rivals(found, envs))
+        verdict = EXACT if len(y) > best.free and not rivals else AMBIGUOUS
+        return Found(verdict, best.expr, None, len(y), best.free, rivals)
+    if kind in ("count", "whole"):
+        return Found(REFUSED, None, None, len(values), 0, reason="no exact law meets the values")
+    powers = fit_powers(envs, [float(v) for v in values])
+    return Found(FITTED, None, None, len(values), len(powers.terms), powers=powers)
 
 
-def _read(points: Points) -> tuple[list[dict[str, int]], list[Any]]:
+def _environment(n: At) -> dict[str, Any]:
+    if not isinstance(n, Mapping):
+        return {"n": int(n)}
+    return {k: v if isinstance(v, Fraction) else int(v) for k, v in n.items()}
+
+
+def _read(
+    points: Points, resolution: Sequence[float]
+) -> tuple[list[dict[str, Any]], list[Any], list[float]]:
+    """Return symbols, value and resolution of every point, ordered by symbols."""
     pairs = points.items() if isinstance(points, Mapping) else points
-    envs: list[dict[str, int]] = []
+    envs: list[dict[str, Any]] = []
     values: list[Any] = []
     for at, what in pairs:
         env = _environment(at)
         if env.get("n", 0) < 1 or any(v < 0 for v in env.values()):
             raise P3SError(f"law: {at} is no process count; counts are 1 and more")
-        for v in np.atleast_1d(np.asarray(what)).tolist():
-            if not math.isfinite(float(v)):
-                raise P3SError(
-                    f"law: the value {v} at {env['n']} processes is no number; leave it out"
-                )
+        several = isinstance(what, (Sequence, np.ndarray))
+        for v in np.asarray(what).ravel().tolist() if several else (what,):
+            if not math.isfinite(v):
+                raise P3SError(f"law: the value {v} at {at} is no number; leave it out")
             envs.append(env)
-            values.append(v if isinstance(v, Rational) else float(v))
+            values.append(_number(v))
     order = sorted(range(len(envs)), key=lambda i: sorted(envs[i].items()))
-    return [envs[i] for i in order], [values[i] for i in order]
+    return (
+        [envs[i] for i in order],
+        [values[i] for i in order],
+        [float(resolution[i]) for i in order if resolution],
+    )
 
 
-def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]) -> Found | None:
-    """Return the exact law of values that are fractions and equal wherever they are repeated."""
+def _number(v: Any) -> int | Fraction | float:
+    """Return a value as a number of Python: those of numpy would overflow."""
+    if isinstance(v, Fraction):
+        return v
+    return int(v) if isinstance(v, Integral) else float(v)
+
+
+def _exact(
+    envs: list[dict[str, Any]], values: list[Any], known: Collection[int], whole: bool
+) -> Found | None:
+    """Return the exact law of values that are fractions and equal wherever they are repeated.
+
+    whole: none that leaves a number open.
+    """
     at: dict[tuple[tuple[str, int], ...], Fraction] = {}
     for env, v in zip(envs, values, strict=True):
-        key = tuple(sorted(env.items()))
-        if at.setdefault(key, Fraction(v)) != Fraction(v):
+        exact = Fraction(v)
+        if at.setdefault(tuple(sorted(env.items())), exact) != exact:
             return None
-    over = math.lcm(*(v.denominator for v in at.values()))
+    where, y = [dict(k) for k in at], list(at.values())
+    over = math.lcm(*(v.denominator for v in y))
     if over > MAX_DENOMINATOR:
         return None
-    where = [dict(k) for k in at]
-    if len(where) < 2:
-        return None
     ndims = max(sum(k.startswith("p") for k in e) for e in where) or 1
-    whole = [int(v * over) for v in at.values()]
-    found = candidates(where, whole, ndims, known)
+    found = candidates(where, [int(v * over) for v in y], ndims, known)
     if not found:
-        return _remainder(where, whole) if over == 1 else None
+        return None if whole or over != 1 else _remainder(where, [int(v) for v in y])
     best = found[0]
-    rivals, elsewhere = rivals_of(found, where)
-    formal = bool(rivals)
-    rivals += elsewhere
-    spare = len(at) > best.free
-    verdict = EXACT if spare and not formal else AMBIGUOUS
+    formal, elsewhere = ([_over(r, over) for r in some] for some in rivals_of(found, where))
+    spare = len(y) > best.free
     reason = None if spare else "no point is left to check the law"
-    if rivals:
-        reason = f"{len(rivals)} other laws meet the points and differ at larger counts" + (
-            "" if formal else " of another form"
-        )
+    if formal or elsewhere:
+        reason = f"{len(formal) + len(elsewhere)} other laws meet the points and differ at larger "
+        reason += "counts" + ("" if formal else " of another form")
     elif spare and over == 1 and is_quotient(best.expr) and best.expr[0] == "mul":
         reason = "all counts divide it evenly: how a remainder is dealt with is open"
-    return Found(
-        verdict,
-        _over(best.expr, over),
-        None,
-        len(at),
-        best.free,
-        tuple(_over(r, over) for r in rivals),
-        reason,
-    )
+    verdict = EXACT if spare and not formal else AMBIGUOUS
+    law = Law(_over(best.expr, over), best.free, len(y), others=tuple(formal))
+    rivals = (*formal, *elsewhere)
+    return Found(verdict, law.expr, None, len(y), best.free, rivals, reason, law)
 
 
 def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:

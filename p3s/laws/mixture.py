@@ -340,17 +340,22 @@ def _shown(model: Model, models: Sequence[Model], points: Points) -> Model:
 def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarray:
     """Return the shortest interval with INSIDE of the mixture at every count: (low, high) rows."""
     values, weight = _values(models, columns(n, float(points.n[-1])))
-    order = np.argsort(values, axis=0, kind="stable")
     below = np.linspace(0.001, 0.999 - INSIDE, 50)
-    out = np.empty((len(n), 2))
-    for i in range(len(n)):
-        v, w = values[order[:, i], i], weight[order[:, i]]
-        upto = np.cumsum(w) - w / 2
-        low, high = np.interp(below, upto, v), np.interp(below + INSIDE, upto, v)
-        k = int(np.argmin(high - low))
-        out[i] = low[k], high[k]
-    result: np.ndarray = out * points.size[-1]
-    return result
+    low, high = (quantiles(values, weight, shares) for shares in (below, below + INSIDE))
+    shortest = np.argmin(high - low, axis=0)[None, :]
+    ends = [np.take_along_axis(side, shortest, axis=0)[0] for side in (low, high)]
+    return np.asarray(np.stack(ends, axis=1) * points.size[-1])
+
+
+def quantiles(
+    values: np.ndarray, weight: np.ndarray, shares: Sequence[float] | np.ndarray
+) -> np.ndarray:
+    """Return weighted quantiles of every column, (shares, columns); weights sum to one."""
+    order = np.argsort(values, axis=0, kind="stable")
+    ordered, w = np.take_along_axis(values, order, axis=0), weight[order]
+    upto = np.cumsum(w, axis=0) - 0.5 * w
+    pairs = zip(upto.T, ordered.T, strict=True)
+    return np.stack([np.interp(shares, at, column) for at, column in pairs], axis=1)
 
 
 def _values(models: Sequence[Model], at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Shapes that counts follow: simple functions of n and the grid extents, each with a price.
+"""Shapes that numbers follow: simple functions of n, grid extents or parameters, with a price.
 
 The price is a number of bits: what it takes to name the shape. A law is believed when naming
 it takes clearly fewer bits than writing down the values it explains (minimum description
@@ -12,13 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 
-from p3s.laws.exact import exact_value
+from p3s.laws.exact import Symbols, exact_value, value_at
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
 
-Envs = Sequence[Mapping[str, int]]
+#: Where numbers were seen: the symbols at each point.
+Envs = Sequence[Symbols]
+#: Values of parameters of the input, one mapping per run.
+Settings = Sequence[Mapping[str, Fraction]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Shape:
     bits: float
     plain: bool = False
 
-    def exact(self, env: Mapping[str, int]) -> Fraction | None:
+    def exact(self, env: Symbols) -> Fraction | None:
         """Return the exact value, None where it is irrational."""
         return exact_value(self.expr, env)
 
@@ -93,11 +97,29 @@ def shapes(ndims: int) -> list[Shape]:
     return out
 
 
+def parameter_shapes(settings: Settings) -> list[Shape]:
+    """Return the shapes in the parameters that differ between settings."""
+    varying = [name for name in settings[0] if len({s[name] for s in settings}) > 1]
+    powers = ((1, 1.0), (2, 3.0), (3, 4.0), (-1, 4.0), (Fraction(1, 2), 5.0))
+    made = [(power(sym(name), e), bits) for name in varying for e, bits in powers]
+    made += [(["log2", sym(name)], 5.0) for name in varying]
+    made += [(["ceil", ["log2", sym(name)]], 6.0) for name in varying]
+    made += [(["floor", ["log2", sym(name)]], 6.0) for name in varying]
+    made += [(mul(sym(name), ["log2", sym(name)]), 7.0) for name in varying]
+    for count in range(2, len(varying) + 1):
+        for some in combinations(varying, count):
+            made.append((mul(*(sym(name) for name in some)), 1.0 + count))
+    for a, b in ((a, b) for a in varying for b in varying if a != b):
+        made.append((mul(sym(a), power(sym(b), -1)), 5.0))
+        made.append((mul(power(sym(a), 2), sym(b)), 5.0))
+    return [Shape(expr, bits + max(0, len(varying) - 1)) for expr, bits in made]
+
+
 @dataclass(frozen=True)
 class Basis:
-    """Shapes with their values at the counts: row i of ``values`` belongs to ``shapes[i]``.
+    """Shapes with their values at the points: row i of ``values`` belongs to ``shapes[i]``.
 
-    Only shapes that are finite everywhere and not the same at all counts. pairs: indices of
+    Only shapes with a value everywhere, in n none that is the same everywhere. pairs: indices of
     shapes whose products are tried.
     """
 
@@ -138,6 +160,18 @@ def _basis(key: tuple[tuple[tuple[str, int], ...], ...], ndims: int) -> Basis:
         np.array(rows).reshape(len(kept), len(key)),
         np.array(pairs, dtype=np.int64).reshape(len(pairs), 2),
     )
+
+
+def parameter_basis(settings: Settings) -> Basis:
+    """Return the shapes in parameters that have an exact value at every setting."""
+    kept, rows = [], []
+    for shape in parameter_shapes(settings):
+        row = [value_at(shape.expr, s) for s in settings]
+        if None not in row:
+            kept.append(shape)
+            rows.append([float(v) for v in row if v is not None])
+    values = np.array(rows).reshape(len(kept), len(settings))
+    return Basis(tuple(kept), values, np.zeros((0, 2), dtype=np.int64))
 
 
 def _cancel(a: Expr, b: Expr) -> bool:

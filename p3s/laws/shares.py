@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
+from p3s.laws.exact import value_at
 from p3s.laws.expr import Expr, mul, num, sym
-from p3s.laws.shapes import Envs, bits_of, roundness
+from p3s.laws.shapes import Envs, Settings, bits_of, roundness
 
 #: What the form costs besides its extents and dimensions, in bits.
-SHARE_BITS, REMAINDER_BITS, PRODUCT_BITS = 3.0, 4.0, 5.0
+SHARE_BITS, REMAINDER_BITS, PRODUCT_BITS, ROUNDED_BITS = 3.0, 4.0, 5.0, 5.0
 #: Largest value whose divisors are listed, largest factor of a share.
 MAX_PRODUCT, MAX_FACTOR = 10**10, 64
 
@@ -181,3 +183,24 @@ def divisors(v: int) -> list[int]:
     trial = np.arange(1, math.isqrt(v) + 1, dtype=np.int64)
     small = trial[v % trial == 0]
     return sorted({*small.tolist(), *(v // small).tolist()})
+
+
+def rounded(settings: Settings, y: Sequence[Fraction]) -> Iterator[Found]:
+    """Yield k * floor(s / d) and k * ceil(s / d) of a parameter s that d does not always divide."""
+    if any(v.denominator != 1 for v in y):
+        return
+    step = Fraction(math.gcd(*(int(v) for v in y)))
+    for name in settings[0]:
+        s = [each[name] for each in settings]
+        last = y[s.index(max(s))]
+        if len(set(s)) < 3 or not step:
+            continue
+        for k in dict.fromkeys((Fraction(1), step)):
+            ratio = int(max(s) * k / last) if last else 0
+            for d in sorted({max(ratio, 1), ratio + 1}):
+                if not 1 < d <= MAX_FACTOR or all((v / d).denominator == 1 for v in s):
+                    continue
+                for op in ("floor", "ceil"):
+                    expr = mul(num(k), [op, mul(num(Fraction(1, d)), sym(name))])
+                    if all(value_at(expr, {name: v}) == w for v, w in zip(s, y, strict=True)):
+                        yield expr, ROUNDED_BITS + bits_of(k) + bits_of(d), 2

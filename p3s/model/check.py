@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
 from p3s.model.order.patterns import check as check_patterns
+from p3s.model.partners import relations
 from p3s.model.types import Item, LoopRule, Model, OrderedItem, Phase, Rival, Slot
 from p3s.trace.layout import MAX_RANKS
 
@@ -93,4 +94,7 @@ def _check_tree(parents: Sequence[int | None], what: str) -> None:
             raise ValueError(f"the nest of {what} is broken at {k}")
 
 
-__all__ = ["check", "check_exprs"]
+#: The kinds of relations that a model may hold are known once they are imported.
+RELATIONS = relations.KINDS
+
+__all__ = ["RELATIONS", "check", "check_exprs"]

@@ -8,15 +8,16 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.grids import GridFamily
-from p3s.model.grid.guards import RANK_ATOMS, GridAt, eval_guard
+from p3s.model.grid.grids import GridRule
+from p3s.model.grid.guards import GridAt, Guard, of_ranks
 from p3s.model.grid.nodes import grid_at
+from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.members import Communicators
 from p3s.model.partners.relations import at_stage, partners
 from p3s.model.sizes.slots import bytes_of, count_of, env_of
 from p3s.model.sizes.turned import share, turns_at
 from p3s.model.tree import phase_weight
-from p3s.model.types import GridRule, Model, Slot
+from p3s.model.types import Model, ProcessGrid, Slot
 from p3s.model.work.workload import share_out
 from p3s.text import joined, processes
 
@@ -63,14 +64,14 @@ def model_grid(model: Model, n: int) -> GridAt:
     return grid
 
 
-def _found_in_traces(grid: GridRule) -> str:
+def _found_in_traces(grid: ProcessGrid) -> str:
     """Say how to state another grid, where neither the program nor the user says which it is."""
     if grid.cart or grid.stated:
         return ""
     return "; the traces alone say which grid it is: p3s model --grid states another"
 
 
-def _nearest(family: GridFamily, n: int) -> str:
+def _nearest(family: GridRule, n: int) -> str:
     """Say which counts a grid has a form at, the nearest below and above ``n``."""
     below = next((m for m in range(n - 1, 0, -1) if family.dims(m)), None)
     above = next((m for m in range(n + 1, _SEARCHED * n + _SEARCHED) if family.dims(m)), None)
@@ -219,14 +220,16 @@ class Evaluator:
 
     def _cells(self, slot: Slot, some: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return rank, stage and partner of all (stage, rank) that take part, stage by stage."""
-        guard = slot.guard or []
-        plain = [a for a in guard if a[0] in RANK_ATOMS]
-        if plain and some.ranks is not None:  # most slots are of few ranks: partners of those only
-            some = some.only(some.r[eval_guard(plain, some)])
+        guard = slot.guard or Guard()
+        plain = of_ranks(guard)
+        if (
+            plain.atoms and some.ranks is not None
+        ):  # most slots are of few ranks: partners of those only
+            some = some.only(some.r[plain.holds(some)])
         none = np.zeros(0, dtype=np.int64)
         relation = slot.relation
         if relation is None:
-            there = eval_guard(guard, some) & (self.comms.ids(slot.place or _WORLD, some.r) >= 0)
+            there = guard.holds(some) & (self.comms.ids(slot.place or _WORLD, some.r) >= 0)
             ranks = some.r[there]
             return ranks, np.zeros(len(ranks), dtype=np.int64), None
         if not some.size:
@@ -234,7 +237,7 @@ class Evaluator:
         table = partners(relation, some)
         found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(none, none, none)]
         for s in range(len(table)):
-            mask = eval_guard(guard, at_stage(relation, some, s, len(table)), table[s])
+            mask = guard.holds(at_stage(relation, some, s, len(table)), table[s])
             if mask.any():
                 found.append(
                     (some.r[mask], np.full(int(mask.sum()), s, dtype=np.int64), table[s][mask])
@@ -310,7 +313,7 @@ class Evaluator:
         return [whole, *split] if uneven.any() else split
 
 
-_WORLD = {"kind": "world", "ordinal": 0}
+_WORLD = World(ordinal=0)
 
 
 def generate(model: Model, n: int, ranks: np.ndarray | None = None) -> ScaledRows:

@@ -11,8 +11,8 @@ from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
+from p3s.laws.lawfinder import find_law
 from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
@@ -20,6 +20,7 @@ from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
 from p3s.model.grid.check import misled, settled
 from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
@@ -29,8 +30,10 @@ from p3s.model.measured import with_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.order.fit import fit_order
 from p3s.model.order.turns import with_turns
-from p3s.model.partners.irregular import sample_relation
+from p3s.model.partners.communicator_laws import Odd
+from p3s.model.partners.irregular import Sample, sample_relation
 from p3s.model.partners.items import empty_rows, items_of
+from p3s.model.partners.lines import Xor
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
@@ -49,12 +52,12 @@ from p3s.model.tripcounts import (
 from p3s.model.types import (
     Agreement,
     Dropped,
-    GridRule,
     HoldOut,
     Item,
     Model,
     NotModelled,
     Phase,
+    ProcessGrid,
     Slot,
     Tracing,
 )
@@ -150,8 +153,8 @@ def _tracing(t: PointTable) -> Tracing:
 
 def _grid_rule(
     choice: GridChoice, tables: Sequence[PointTable], known: Statement | None
-) -> GridRule:
-    return GridRule(
+) -> ProcessGrid:
+    return ProcessGrid(
         family=choice.family,
         text=choice.family.text(),
         dims={str(n): tuple(g.dims) for n, g in choice.grids.items()},
@@ -163,8 +166,8 @@ def _grid_rule(
 
 def _powers_only(choice: GridChoice, items: Sequence[Item]) -> bool:
     """Tell whether partners are there at powers of two only."""
-    return choice.family.kind == "power2" or any(
-        rel is not None and rel["kind"] == "xor" and rel.get("axis") is None and "fold" not in rel
+    return isinstance(choice.family, Power2) or any(
+        isinstance(rel, Xor) and rel.axis is None and not rel.fold
         for rel in (item.relation for item in items)
     )
 
@@ -266,7 +269,7 @@ def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> 
         why = Code.NOT_MODELLED
     elif item.kind in (SEND, RECV) and item.relation is None:
         why = Code.NO_PARTNERS
-    elif item.place is not None and item.place["kind"] == "odd":
+    elif isinstance(item.place, Odd):
         why = Code.NO_MEMBERS
     if why is None:
         return tuple(slots)
@@ -319,7 +322,7 @@ def _with_samples(
 
 def _sample(
     node: Node, drafts: Sequence[_Draft], counts: Sequence[int], sends: bool
-) -> dict[str, object] | None:
+) -> Sample | None:
     """Return the sample that stands for a node's partners, None where most have a rule."""
     loose = [
         sum(int(d.seen.rows[n].count.sum()) for n in counts)
@@ -423,7 +426,7 @@ def _in_proportion(
     if not phase.items or any(n not in turns for n, _ in points):
         return phase
     work = tuple((n, v * trips / turns[n]) for n, v in phase.work.points)
-    law = fit_work([n for n, _ in work], [v for _, v in work])
+    law = find_law(work, "work").fit
     phase = replace(phase, work=replace(phase.work, points=work, law=law))
     if phase.phase == k or any(v % turns[n] for n, v in points):
         return phase

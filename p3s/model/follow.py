@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from p3s.model.grid.guards import Guard
 from p3s.model.sizes.slots import Observed
 from p3s.model.types import CountLaw, Item
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
@@ -44,7 +45,7 @@ def follow_posts(
             factor = _factor(mine, total, counts)
             if factor is not None:
                 count = CountLaw(follows=tuple(group), factor=factor)
-                out[k] = replace(item, slots=(replace(slot, guard=[], count=count, why=()),))
+                out[k] = replace(item, slots=(replace(slot, guard=Guard(), count=count, why=()),))
                 break
     return out
 

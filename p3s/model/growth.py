@@ -12,6 +12,7 @@ from dataclasses import fields
 import numpy as np
 
 from p3s.characterize.tables import PointTable
+from p3s.model.grid.guards import Above
 from p3s.model.types import Growth, GrowthStep, Item, NewCall, Share
 from p3s.text import processes
 
@@ -90,7 +91,9 @@ def _ruled(items: Sequence[Item]) -> set[tuple[str, str]]:
     out: dict[tuple[str, str], bool] = {}
     for item in items:
         sure = all(
-            s.guard is not None and all(a[0] != "above" for a in s.guard) and len(s.seen) > 1
+            s.guard is not None
+            and not any(isinstance(a, Above) for a in s.guard.atoms)
+            and len(s.seen) > 1
             for s in item.slots
         )
         key = (item.site, item.op)

@@ -15,11 +15,14 @@ from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong
 from p3s.model.evaluate import generate, model_grid
 from p3s.model.grid import admissible
+from p3s.model.grid.guards import Above
 from p3s.model.partners.irregular import sampled
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.shift import Shift
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
-from p3s.model.types import Item, Model, Phase, Relation, Share, Slot
+from p3s.model.types import Item, Model, Phase, Share, Slot
 from p3s.trace.ops import COMPLETION
 
 #: The verdict of a weight that the user states.
@@ -83,7 +86,7 @@ def _verdict(
         return Verdict.STATISTICAL, set()
     if _has(why, *_OPEN):
         return Verdict.AMBIGUOUS, set()
-    if any(a[0] == "above" for s in slots for a in s.guard or ()):
+    if any(isinstance(a, Above) for s in slots if s.guard for a in s.guard.atoms):
         return Verdict.NOT_SEEN, set()
     if wrong:
         return Verdict.FITTED, {Reason(Code.NOT_REPRODUCED)}
@@ -158,9 +161,10 @@ def _narrow(relation: Relation | None, widest: Sequence[int]) -> list[int]:
     """
     if relation is None or len(widest) < 2:
         return []
-    axes = {d for d, v in enumerate(relation.get("vec", ())) if v}
-    if isinstance(relation.get("axis"), int):
-        axes.add(relation["axis"])
+    axes = {d for d, v in enumerate(relation.vec) if v} if isinstance(relation, Shift) else set()
+    axis = getattr(relation, "axis", None)
+    if isinstance(axis, int):
+        axes.add(axis)
     return sorted(d for d in axes if d < len(widest) and widest[d] <= 2)
 
 

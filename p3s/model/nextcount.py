@@ -13,7 +13,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
-from p3s.model.grid.grids import GridFamily, candidate_families
+from p3s.model.grid.grids import GridRule, candidate_rules
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
 from p3s.model.grid.stated import rules
@@ -165,7 +165,7 @@ def _grids(model: Model) -> Iterator[Question]:
     )
 
 
-def tied_families(model: Model) -> list[GridFamily]:
+def tied_families(model: Model) -> list[GridRule]:
     """Return the other rules for the grid that explain the partners as cheaply as the chosen."""
     costs: dict[str, float] = dict(model.grid.considered)
     chosen, known = model.grid.family, model.grid.stated
@@ -175,7 +175,7 @@ def tied_families(model: Model) -> list[GridFamily]:
     counts = list(model.counts)
     return [
         f
-        for f in (rules(known, counts, {}, {}) if known else candidate_families(counts))
+        for f in (rules(known, counts, {}, {}) if known else candidate_rules(counts))
         if f != chosen and costs.get(f.text(), math.inf) <= least + 1e-9 and f.ndims == chosen.ndims
     ]
 

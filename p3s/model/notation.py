@@ -13,10 +13,11 @@ from functools import cache
 from typing import Any, ClassVar
 
 from p3s.laws import markup
-from p3s.laws.expr import Expr, add, mul, num, sym
+from p3s.laws.expr import Expr, mul, num
 from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.amount import Amount
+from p3s.model.partners.relation import Relation
 from p3s.model.types import CountLaw, Item, Model, SizeLaw, Slot
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
@@ -106,14 +107,14 @@ class Notation(ABC):
         """Return the work of a segment."""
         return self.total([self.term(*term) for term in terms])
 
-    def partner(self, relation: Mapping[str, Any]) -> str:
+    def partner(self, relation: Relation) -> str:
         """Return a partner as a formula, a coordinate each; empty where it is none."""
         return self.listed(
             [
                 self.modulo(self.expression(to), self.expression(extent))
                 if extent is not None
                 else self.expression(to)
-                for to, extent in partner(relation)
+                for to, extent in relation.formula()
             ]
         )
 
@@ -274,44 +275,6 @@ def _thawed(expr: Any) -> Any:
 def _latex_number(value: float) -> str:
     mantissa, _, exponent = f"{value:.4g}".partition("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
-
-
-#: A coordinate, and the extent where it is taken modulo one.
-Coordinate = tuple[Expr, Expr | None]
-
-
-def partner(relation: Mapping[str, Any]) -> list[Coordinate]:
-    """Return a partner as expressions, a coordinate each; none where it is not one."""
-    kind, axis = relation.get("kind"), relation.get("axis")
-    if kind == "shift":
-        line = len(relation["vec"]) == 1
-        steps = enumerate(zip(relation["vec"], relation["wrap"], strict=True))
-        return [_moved(None if line else d, num(by), wrap) for d, (by, wrap) in steps if by]
-    if kind == "opposite":
-        return [_moved(None, ["quot", sym("n"), num(2)], True)]
-    if axis is not None and type(axis) is not int:
-        return []
-    place, extent = _along(axis)
-    if kind == "mirror":
-        return [(add(extent, num(-1), mul(num(-1), place)), None)]
-    by: Expr | None = None
-    if kind == "along":
-        by = num(relation["by"])
-    elif kind == "far":
-        by = mul(num(relation["sign"]), ["quot", extent, num(relation["k"])])
-    elif kind == "stride" and relation.get("base", 2) == 2:
-        by = mul(num(relation["sign"]), ["exp2", sym("s")])
-    return [_moved(axis, by, bool(relation.get("wrap")))] if by is not None else []
-
-
-def _along(axis: int | None) -> tuple[Expr, Expr]:
-    """Return coordinate and extent in a dimension; rank and processes for None."""
-    return (sym("r"), sym("n")) if axis is None else (sym(f"c{axis}"), sym(f"p{axis}"))
-
-
-def _moved(axis: int | None, by: Expr, wrap: bool) -> Coordinate:
-    place, extent = _along(axis)
-    return add(place, by), extent if wrap else None
 
 
 def decimal(expr: list[Any], figures: int = 4) -> Any:

@@ -6,15 +6,15 @@ these words in p3s/report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, symbols_of
-from p3s.model.grid import guards
+from p3s.model.grid.guards import Guard
+from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.grid.stated import Statement
 from p3s.model.notation import TEXT, Terms
-from p3s.model.partners import places, relations
+from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.shift import Shift
 from p3s.model.types import CountLaw, Item, Model, Phase, RootLaw, Slot
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
@@ -54,21 +54,18 @@ def destination(item: Item, slot: Slot) -> str:
     return ""
 
 
-def partner(relation: Mapping[str, Any] | None) -> str:
+def partner(relation: Relation | None) -> str:
     """Return a partner as a function of rank or grid coordinates, as ``(c1 + 1) mod p1``."""
     if relation is None:
         return "?"
-    if relation["kind"] != "shift":
-        try:
-            return relations.text(dict(relation))
-        except KeyError:  # of another version: named, and refused where it is evaluated
-            return str(relation["kind"])
-    return TEXT.partner(relation) or "self"
+    if isinstance(relation, Shift):
+        return TEXT.partner(relation) or "self"
+    return relation.text()
 
 
-def place_text(place: Mapping[str, Any] | None) -> str:
+def place_text(place: CommunicatorLaw | None) -> str:
     """Return the members of a communicator."""
-    return "?" if place is None else places.text(dict(place))
+    return "?" if place is None else place.text()
 
 
 def root_text(root: RootLaw) -> str:
@@ -85,13 +82,13 @@ def condition(slot: Slot) -> str:
     guard = slot.guard
     if guard is None:
         return NO_RULE
-    kept = [atom for atom in guard if atom != ["peer"]]
-    return guards.text(kept) if kept else ""
+    kept = tuple(atom for atom in guard.atoms if not isinstance(atom, HasPartner))
+    return Guard(kept).text() if kept else ""
 
 
 def members(slot: Slot) -> str:
     """Return which ranks take part, in full."""
-    return NO_RULE if slot.guard is None else guards.text(slot.guard)
+    return NO_RULE if slot.guard is None else slot.guard.text()
 
 
 def work_text(slot: Slot, unit: str = "") -> str:

@@ -11,22 +11,25 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import fit_exact, fit_work
 from p3s.laws.expr import whole_number
+from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
-from p3s.model.partners.communicators import same_place
+from p3s.model.partners.communicator_laws import CommunicatorLaw, World
+from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.model.types import CountLaw, Item, Phase, PhaseWork, Rival
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
+#: Where the communicator is not said: MPI_COMM_WORLD.
+WORLD = World(ordinal=0)
 UNKNOWN_ITEM = 10**6
 #: The name of phase 0.
 OUTSIDE = "outside loops"
 #: The work of a phase before it is fitted.
-NO_WORK = PhaseWork(fit_work([], []), (), False, {}, ())
+NO_WORK = PhaseWork(find_law([], "work").fit, (), False, {}, ())
 
 
 @dataclass
@@ -60,7 +63,7 @@ def assign(
     order = np.argsort(node, kind="stable")
     bounds = np.searchsorted(node[order], np.arange(len(numbers) + 1))
     out = UNKNOWN_ITEM + table.group.astype(np.int64)
-    known: dict[str, set[tuple[int, ...]]] = {}
+    known: dict[CommunicatorLaw, set[tuple[int, ...]]] = {}
     shared = False
     for key, k in numbers.items():
         mine = order[bounds[k] : bounds[k + 1]]
@@ -77,7 +80,7 @@ def assign(
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
                 here = {
-                    c: same_place(items[i].place or {}, table, c, grid, known)
+                    c: same_communicator(items[i].place or WORLD, table, c, grid, known)
                     for c in sorted({g.comm for g in table.groups})
                 }
                 hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]
@@ -312,9 +315,8 @@ def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, Gri
     Few ranks do not make all calls of an iteration, and an iteration without a call is not seen:
     the smallest count may be left out, the law then says from which count on it holds."""
     envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
-    ndims = len(grids[ns[0]].dims) if ns else 1
     for skip in range(2 if len(ns) > 2 else min(len(ns), 1)):
-        law = fit_exact(envs[skip:], values[skip:], ndims)
+        law = find_law(list(zip(envs, values, strict=True))[skip:], "whole").law
         if law is not None and (not skip or law.free < law.points):
             return CountLaw(
                 expr=law.expr,
@@ -323,7 +325,7 @@ def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, Gri
                 rivals=tuple(Rival(expr=e) for e in law.others) or None,
                 holds_from=ns[skip] if skip else None,
             )
-    return CountLaw(stat=fit_work(ns, [float(v) for v in values]))
+    return CountLaw(stat=find_law(zip(ns, values, strict=True), "work").fit)
 
 
 def phase_stages(phase: Phase, items: Sequence[Item], grid: GridAt) -> int:

@@ -15,8 +15,8 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_work
 from p3s.laws.expr import mul, num
+from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import Observed
 from p3s.model.tree import assign
@@ -70,7 +70,7 @@ def _refused(phase: Phase, why: Refusal) -> Phase:
     if phase.weight.expr is None:
         return replace(phase, trips=why)
     points = phase.weight_points
-    mean = fit_work([n for n, _ in points], [float(v) for _, v in points])
+    mean = find_law(points, "work").fit
     return replace(phase, trips=why, weight=CountLaw(stat=mean))
 
 

@@ -13,15 +13,15 @@ from typing import Any, Literal
 from p3s.laws.expr import Expr
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.amount import Amount
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grid_rule import GridRule
+from p3s.model.grid.guards import Guard
 from p3s.model.grid.stated import Statement
+from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.totals import Total
 from p3s.model.reasons import Reason, Verdict
 from p3s.text import processes
 
-#: Who a partner is, which communicator, which ranks: rules of the registry, as in the file.
-Relation = dict[str, Any]
-CommunicatorLaw = dict[str, Any]
-Guard = list[list[Any]]
 Place = tuple[str, str]
 
 
@@ -76,7 +76,7 @@ class SampleSizes:
     """Sizes in an irregular neighbourhood: quantiles relative to the mean, law of their total."""
 
     quantiles: tuple[float, ...]
-    total: Mapping[str, Any]
+    total: Total
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Item:
     order: int = field(default=-1)
     loop_start: int | None = None
     stages_of: int | None = None
-    verdict: Verdict = Verdict.UNKNOWN
+    verdict: Verdict = field(default=Verdict.UNKNOWN, metadata={"always": True})
     why: tuple[Reason, ...] = ()
     loops: tuple[int, ...] | None = None
     at: tuple[int, ...] | None = None
@@ -711,14 +711,14 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class GridRule:
+class ProcessGrid:
     """The rule of the process grid, its extents at the traced counts, and what was considered.
 
     cart: the program made it with MPI_Cart_create; considered: other rules with their cost; stated:
     what was known of it beside the traces.
     """
 
-    family: GridFamily
+    family: GridRule
     text: str
     dims: Mapping[str, tuple[int, ...]]
     cart: bool
@@ -771,7 +771,7 @@ class Model:
     """
 
     counts: tuple[int, ...]
-    grid: GridRule
+    grid: ProcessGrid
     tag_splits: tuple[tuple[str, str, bool], ...]
     items: tuple[Item, ...]
     phases: tuple[Phase, ...]

@@ -18,7 +18,7 @@ from p3s.laws.expr import Expr, num
 from p3s.laws.whole import evaluate_int
 from p3s.model.amount import Amount
 from p3s.model.evaluate import ScaledRows, generate, model_grid
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.sizes.slots import env_of
 from p3s.model.types import Model
 from p3s.parameters.paramlaws import FITTED, Number, find_number
@@ -361,16 +361,16 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any])
 
     grid: the family of the process grid, as in a model.
     """
-    from p3s.laws.counts import fit_work
+    from p3s.laws.lawfinder import find_law
     from p3s.model.sizes.amounts import fit_amount
 
     points = [
         (int(n), max(float(Number.from_json(raw).value(setting)), 0.0)) for n, raw in law["counts"]
     ]
     if not law["amount"]:
-        return fit_work([n for n, _ in points], [v for _, v in points]).to_json()
+        return find_law(points, "work").fit.to_json()
     envs = []
-    family = GridFamily.from_json(dict(grid))
+    family = GridRule.from_json(dict(grid))
     for n, _ in points:
         dims = family.dims(n) or ()
         envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(dims)}})

@@ -12,11 +12,12 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.laws.counts import WorkLaw, fit_work
+from p3s.laws.counts import WorkLaw
+from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate, model_grid
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.judge import STATED, phase_key
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Comparison, Derived, HoldOut, Item, Model, Order, Phase, Share, Summary
@@ -75,7 +76,7 @@ def model_at(fitted: Fitted, setting: Setting, missed: Missed | None = None) -> 
     base = [near.model.items[near.number.index(i)] for i in range(len(part.tree["items"]))]
     counts = sorted({n for m in fitted.use for n in part.members[m].model.counts})
     order_tree = filled(part.tree["order"])
-    family = GridFamily.from_json(grid)
+    family = GridRule.from_json(grid)
     model = replace(
         near.model,
         counts=tuple(counts),
@@ -177,7 +178,7 @@ def _with_sums(model: Model) -> Model:
                 per_phase[k].append((n, float(work[k][there].mean())))
 
     def law(points: Sequence[tuple[int, float]]) -> WorkLaw:
-        return fit_work([n for n, _ in points], [v for _, v in points])
+        return find_law(points, "work").fit
 
     items = tuple(
         replace(

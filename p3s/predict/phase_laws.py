@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 def phase_laws(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return laws over n of every phase's time and parts (rows of prediction.json).
 
-    Sums of non-negative terms in n and log2 n, found by p3s.laws.worklaws as those of the work
+    Sums of non-negative terms in n and log2 n, found by p3s.laws.lawfinder as those of the work
     are. ``error``: largest relative miss at the counts. A part has no law ("" as text) where fewer
     counts are there than its terms need and one to check them, or where the best law misses one
     by more than a quarter.
@@ -47,7 +47,7 @@ def _names(rows: Sequence[Row]) -> dict[int, str]:
 
 
 def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict[str, Any]:
-    from p3s.laws.worklaws import fit_work
+    from p3s.laws.lawfinder import find_law
 
     points = [
         (n, phase[f"{part}_s"], phase["time_s"])
@@ -60,9 +60,11 @@ def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict
         return none
     if not any(value > _SMALL * whole for _, value, whole in points):
         return {**none, "text": "0", "latex": "0", "error": 0.0}
-    law = fit_work(
-        counts, [value for _, value, _ in points], [_SMALL * whole for _, _, whole in points]
-    )
+    law = find_law(
+        ((n, value) for n, value, _ in points),
+        "work",
+        resolution=[_SMALL * whole for _, _, whole in points],
+    ).fit
     if len(law.terms) >= len(points):
         return none
     miss = max(

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from p3s.program.calls import NONE, PLAIN, Block, Rows
-from p3s.program.collectives.choose import ALGORITHMS, ROOTED, VARYING, chosen_name, schedule
+from p3s.program.collectives.choose import chosen_name, schedule
 from p3s.program.collectives.expand import CALLS, records_expected
+from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
 from p3s.program.order.reasons import Reason
@@ -334,23 +335,23 @@ class Collectives:
             return _Plan(_nothing(p))
         if blocking_of(call) == call and self.keep(call, world):
             return _Plan(None)
-        if name not in ALGORITHMS:
+        if name not in COLLECTIVES:
             return self._left(call, "no algorithm is known")
         root = 0
-        if name in ROOTED:
+        if COLLECTIVES[name].rooted:
             found = np.flatnonzero(members == trace.root[row])
             if not len(found):
                 return self._left(call, "its root is not clear")
             root = int(found[0])
         sizes = np.full(p, int(trace.bytes[row]))
-        if name in VARYING:
+        if COLLECTIVES[name].varying:
             sizes = self._sizes(row, comm, sizes)
         blocking = blocking_of(call) == call
         node = self.node_of[members]
         key = (
             name,
             blocking,
-            sizes.tobytes() if name in VARYING else int(sizes[0]),
+            sizes.tobytes() if COLLECTIVES[name].varying else int(sizes[0]),
             p,
             root,
             node.tobytes(),

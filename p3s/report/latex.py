@@ -15,7 +15,6 @@ from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_r
 from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, first_slot, phase_rules
 from p3s.text import percent, plural, visible
-from p3s.trace.ops import RECV, SEND
 from p3s.version import __version__
 
 _SPECIAL = {
@@ -134,7 +133,7 @@ def _rule(model: Model, rule: Rule) -> list[str]:
 
 def _destination(model: Model, item: Item, slot: Slot) -> str:
     word = text.kind_word(item.kind)
-    if item.kind in (SEND, RECV) and (formula := LATEX.partner(slot.relation or {})):
+    if slot.relation is not None and (formula := LATEX.partner(slot.relation)):
         return f"{word} {_math(model, formula)}"
     words = TEXT.in_words_of(model, text.destination(item, slot))
     return escaped(f"{word} {words}" if words else "")

@@ -52,9 +52,9 @@ def maths(words: str, formula: str, before: str = "", after: str = "") -> Maths:
 def destination(model: Model, rule: Rule) -> Maths:
     """Return whom the calls of a row send to or receive from, or the ranks of a collective."""
     item, slot, _ = first_slot(model, rule)
-    if item.kind not in (SEND, RECV):
+    if item.kind not in (SEND, RECV) or slot.relation is None:
         return plain(rule.destination)
-    formula = MATHML.in_words_of(model, MATHML.partner(slot.relation or {}))
+    formula = MATHML.in_words_of(model, MATHML.partner(slot.relation))
     return maths(rule.destination, formula, f"{text.kind_word(item.kind)} ")
 
 

@@ -1,13 +1,10 @@
-"""The communication matrix as text and as a PNG picture."""
+"""The communication matrix as text, and how it is shaded."""
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.characterize.matrix import CommMatrix
-from p3s.study import write_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 BLOCKS, ASCII = " ░▒▓█", " .:+#"
-#: Cells a side of the picture; more ranks share cells.
-_PICTURE_CELLS = 1024
 #: Values that spread over more than this factor are shaded by their logarithm.
 _WIDE = 50
 
@@ -134,43 +129,3 @@ def _more(matrix: CommMatrix) -> list[str]:
             f" {matrix.collective_bytes:,} bytes as their callers state them"
         )
     return lines + [f"note: {note}" for note in matrix.notes]
-
-
-def write_matrix_png(matrix: CommMatrix, what: str, path: Path) -> None:
-    """Draw the matrix into ``path``; raises P3SError when it cannot be written."""
-    from p3s.report.png import keep_out_of_home
-
-    keep_out_of_home()
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import LogNorm, Normalize
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    square, ranks = matrix.binned(what, _PICTURE_CELLS)
-    some = square[square > 0]
-    high = float(some.max()) if len(some) else 1.0
-    low = float(some.min()) if len(some) else 1.0
-    norm = LogNorm(low, high) if high > _WIDE * low else Normalize(0.0, high)
-    figure = Figure(figsize=(6.4, 5.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    edge = len(square) * ranks - 0.5
-    image = axes.imshow(
-        np.ma.masked_equal(square, 0),
-        norm=norm,
-        cmap="viridis",
-        interpolation="nearest",
-        extent=(-0.5, edge, edge, -0.5),
-    )
-    axes.set_xlabel("to rank")
-    axes.set_ylabel("from rank")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    cell = "pair of ranks" if ranks == 1 else f"{ranks} x {ranks} ranks"
-    if len(some):
-        figure.colorbar(image, ax=axes, label=f"{what} per {cell}")
-    axes.set_title(totals(matrix), fontsize="small", wrap=True)
-    data = io.BytesIO()
-    figure.savefig(data, format="png", metadata={"Software": None})
-    write_bytes(path, data.getvalue())

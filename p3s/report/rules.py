@@ -5,7 +5,6 @@ Calls that follow one rule are one row; a phase keeps its rows in program order.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +15,6 @@ from p3s.model import text
 from p3s.model.notation import TEXT
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.report.places import Places, joined_places, phase_place
-from p3s.serialise import to_data
 from p3s.text import visible
 
 Share = Mapping[str, float]
@@ -161,20 +159,19 @@ def _inside(model: Model, phase: Phase) -> str:
 def _key(item: Item, slot: Slot) -> str:
     """Return what calls of one row have in common, as a text to compare by."""
     count = slot.count
-    return json.dumps(
-        [
+    return repr(
+        (
             item.op,
             slot.relation,
             slot.place,
             slot.guard,
             to_data(slot.root),
             slot.elem_bytes,
-            slot.elements.expr or to_data(slot.elements.stat),
-            count.expr or count.total or to_data(count.stat) or "as posted",
+            slot.elements.expr or slot.elements.stat,
+            count.expr or count.total or count.stat or "as posted",
             item.verdict,
-            [w.sentence for w in item.why],
-        ],
-        sort_keys=True,
+            item.why,
+        )
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from p3s.errors import P3SError
-from p3s.model.grid import guards
 from p3s.model.types import Model
 from p3s.model.work.scic import InstructionTable, Row, group_guard, instruction_table, next_sizes
 from p3s.text import aligned, percent, visible
@@ -46,7 +45,7 @@ def table(model: Model, counts: Iterable[int] = ()) -> str:
         if groups > 1:
             name += f", instruction group {group + 1} of {groups}"
             guard = group_guard(model, phase, group)
-            name += f" (if {guards.text(guard)})" if guard else ""
+            name += f" (if {guard.text()})" if guard else ""
         out += [name, *_part(rows, unit, groups > 1), ""]
         if group == groups - 1:
             out += [*_balance(found, phase), ""]

@@ -116,16 +116,18 @@ def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
 
 def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> str:
     """Draw the speedup over the count, both logarithmic: ideal ., interval |, points o and *."""
-    from p3s.report.curve import axes_of
+    from p3s.report.charts.scales import Log, log_ends
 
-    axes = axes_of(points)
+    shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
+    across = Log(points[0].n, points[-1].n, 0.0, 1.0)
+    up = Log(*log_ends([1.0, *shown]), 0.0, 1.0)
     cells = [[" "] * width for _ in range(height)]
 
     def column(n: float) -> int:
-        return round(axes.x(n) * (width - 1))
+        return round(across(n) * (width - 1))
 
     def line(speedup: float) -> int:
-        return height - 1 - round(axes.y(speedup) * (height - 1))
+        return height - 1 - round(up(speedup) * (height - 1))
 
     first, last = points[0], points[-1]
     for x in range(width):
@@ -139,7 +141,7 @@ def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> 
     for point in points:
         cells[line(point.speedup)][column(point.n)] = "o" if point.measured else "*"
 
-    labels = {line(tick): f"{tick:,.0f}x" if tick >= 1 else f"{tick:.3g}x" for tick in axes.ticks()}
+    labels = {line(tick): f"{tick:,.0f}x" if tick >= 1 else f"{tick:.3g}x" for tick in up.powers()}
     text = [f"{labels.get(y, ''):>8} |{''.join(row)}".rstrip() for y, row in enumerate(cells)]
     text.append(" " * 9 + "+" + "-" * width)
     foot = [" "] * (width + 12)

@@ -51,13 +51,16 @@ class Role:
 
 @dataclass(frozen=True)
 class Match:
-    """Where a curve has a value: n, a real number (NaN: nowhere), the nearest count that the
-    program accepts, how far its value is from the one looked up, relative; why there is no n."""
+    """Where a curve has a value.
+
+    n: a real number (NaN: nowhere); nearest: count that the program accepts; distance: of its value
+    from the one looked up, relative; why: there is no n; refuted: by the study's own runs."""
 
     n: float = NAN
     nearest: int | None = None
     distance: float = NAN
     why: str = ""
+    refuted: bool = False
 
 
 def rank_groups(level: np.ndarray, calls: np.ndarray) -> list[tuple[np.ndarray, list[Role]]]:

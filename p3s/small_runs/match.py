@@ -29,7 +29,7 @@ NAN = float("nan")
 _SHAPE = 2.5
 #: Where work is time: times at the same count that differ by more are of other computations.
 _REFUTED = 1.5
-#: How the reason begins where that is so.
+#: What is said where that is so, and what shows it follows.
 REFUTED = "cannot be compared: its computation does not go with its messages, as"
 #: Messages that differ by no more than this, relative, have the same size.
 _SAME_SIZE = 0.01
@@ -114,7 +114,7 @@ def matched_all(
         out[name] = found
         for groups in found[0].values():
             for g in groups:
-                if g.by_bytes.why.startswith(REFUTED):
+                if g.by_bytes.refuted:
                     refuted.setdefault(g.phase, name)
     for name, one in out.items():
         if not isinstance(one, P3SError):
@@ -192,7 +192,7 @@ def _without(
                 g,
                 x=NAN,
                 n=NAN,
-                by_bytes=Match(why=whys[g.phase]),
+                by_bytes=Match(why=whys[g.phase], refuted=True),
                 work=NAN,
                 least_ns=NAN,
                 points=(),

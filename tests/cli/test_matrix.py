@@ -17,7 +17,8 @@ from sketch import irecv, rank_file, recv, send, sketched, wait
 
 from p3s.characterize.matrix import communication_matrix
 from p3s.cli.main import run as p3s
-from p3s.report.matrix import ASCII, BLOCKS, render, shaded, write_matrix_png
+from p3s.report.matrix import ASCII, BLOCKS, render, shaded
+from p3s.report.pictures import write_matrix_png
 from p3s.study import Study, write_json
 
 BARRIER = ("Barrier",)

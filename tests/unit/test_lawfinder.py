@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from p3s.errors import P3SError
 from p3s.laws import worklaws
-from p3s.laws.counts import fit_exact
 from p3s.laws.exact import exact_value, integer_root
 from p3s.laws.expr import BLOCK_KINDS, add, block, evaluate, mul, num, power, sym
 from p3s.laws.lawfinder import AMBIGUOUS, EXACT, FITTED, REFUSED, find_law
@@ -109,9 +108,9 @@ def test_laws_in_grid_extents():
 
 
 def test_exact_laws_keep_their_rivals():
-    law = fit_exact([{"n": 2}, {"n": 4}], [1, 2])
+    law = find_law({2: 1, 4: 2}, "whole").law
     assert law.others and all(evaluate(e, {"n": 4}) == 2 for e in law.others)
-    assert not fit_exact([{"n": p} for p in POWERS], [p - 1 for p in POWERS]).others
+    assert not find_law({p: p - 1 for p in POWERS}, "whole").law.others
 
 
 def test_remainders_need_counts_that_tell_the_extent():
@@ -136,6 +135,24 @@ def test_fractions_are_found_before_real_numbers():
     assert find_law({p: 1.5 * p + 0.25 for p in POWERS}).verdict == EXACT
 
 
+def test_laws_in_parameters_of_the_input():
+    def settings_of(law):
+        return [
+            ({"a": Fraction(a), "b": Fraction(b)}, law(a, b)) for a in (4, 8, 20) for b in (2, 6)
+        ]
+
+    found = find_law(settings_of(lambda a, b: 2 * a * b + 7), of="parameters")
+    assert (found.verdict, found.text()) == (EXACT, "2*a*b + 7")
+    assert found.value({"a": Fraction(40), "b": Fraction(1, 2)}) == 47
+    real = find_law(settings_of(lambda a, b: 1.37 * a / b**0.5), of="parameters")
+    assert (real.verdict, real.text()) == (FITTED, "1.37*a*b**-0.5")
+    assert real.value({"b": Fraction(4), "a": Fraction(100)}) == pytest.approx(68.5)
+    with pytest.raises(P3SError, match="only the error is known"):
+        real.interval({"a": Fraction(4), "b": Fraction(4)})
+    refused = find_law(settings_of(lambda a, b: a**1.1), "count", of="parameters")
+    assert refused.verdict == REFUSED and refused.text().startswith("no law: ")
+
+
 def test_even_shares_say_that_the_remainder_is_open():
     found = find_law({p: 2**20 // p for p in POWERS})
     assert found.verdict == EXACT and "remainder" in found.reason
@@ -158,16 +175,16 @@ def test_rivals_that_differ_further_on_are_kept():
 )
 def test_chance_is_hardly_ever_taken_for_a_law(counts, allowed, most):
     rng = random.Random(most)
-    envs = [{"n": p} for p in counts]
     hits = sum(
-        fit_exact(envs, [rng.randint(0, most) for _ in counts]) is not None for _ in range(300)
+        find_law({p: rng.randint(0, most) for p in counts}, "whole").law is not None
+        for _ in range(300)
     )
     assert hits <= allowed * 300
 
 
 def test_no_exact_law_from_a_sum_of_terms():
     """A sum of several shapes fits anything: 3n + 5 log2 n + 7 is no law of a count."""
-    assert fit_exact([{"n": p} for p in POWERS], [3 * p + 5 * lg(p) + 7 for p in POWERS]) is None
+    assert find_law({p: 3 * p + 5 * lg(p) + 7 for p in POWERS}, "whole").law is None
 
 
 # --- work ------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError
-from p3s.laws.counts import fit_exact, fit_work
 from p3s.laws.expr import BLOCK_KINDS, block, block_size, check, evaluate, num, sym
+from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_sympy, to_text
 from p3s.laws.whole import evaluate_int
+from p3s.laws.worklaws import fit_work
 from p3s.model.grid.grids import coords_of, dims_balanced, dims_greedy, rank_of
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
@@ -40,7 +41,7 @@ EXACT = [
 
 @pytest.mark.parametrize(("law", "counts"), [c[1:] for c in EXACT], ids=[c[0] for c in EXACT])
 def test_exact_laws_hold_far_away(law, counts):
-    found = fit_exact([{"n": p} for p in counts], [law(p) for p in counts])
+    found = find_law({p: law(p) for p in counts}, "whole").law
     assert found is not None
     assert evaluate_int(found.expr, {"n": 4096}) == law(4096)
 
@@ -48,18 +49,18 @@ def test_exact_laws_hold_far_away(law, counts):
 def test_thesis_weights_of_bt_class_d():
     """Weights of BT class D, phase 1 (spec section 7): linear in sqrt n from 16 on, exact."""
     points = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
-    found = fit_exact([{"n": n} for n in points], list(points.values()))
+    found = find_law(points, "whole").law
     assert found is not None
     assert evaluate_int(found.expr, {"n": 1024}) == 8283
 
 
 def test_thesis_weights_of_nbody():
-    found = fit_exact([{"n": n} for n in (32, 64, 128)], [318, 636, 1272])
+    found = find_law({32: 318, 64: 636, 128: 1272}, "whole").law
     assert found is not None and evaluate_int(found.expr, {"n": 512}) == 5088
 
 
 def test_no_law_is_better_than_a_wrong_one():
-    assert fit_exact([{"n": n} for n in (4, 8, 16)], [17, 3, 29]) is None
+    assert find_law({4: 17, 8: 3, 16: 29}, "whole").law is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,7 +182,7 @@ def test_operators_of_turns_and_sums():
 
 def test_work_that_falls_below_its_trend_by_a_constant_has_a_law_all_the_same():
     """a*n - b is no sum of non-negative terms: the nearest one, and a word that it is none."""
-    from p3s.laws.counts import fit_work
+    from p3s.laws.worklaws import fit_work
 
     law = fit_work([3, 4, 6, 8, 12, 16], [6000.0 * n - 3000 for n in (3, 4, 6, 8, 12, 16)])
     assert law.refused and law.terms

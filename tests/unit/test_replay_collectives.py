@@ -15,18 +15,10 @@ from paths import PROGRAMS
 from steps_builder import Builder
 
 from p3s.errors import P3SError
-from p3s.program.collectives.choose import (
-    ALGORITHMS,
-    ROOTED,
-    SHARED,
-    VARYING,
-    division,
-    element_of,
-    most_common,
-    schedule,
-)
+from p3s.program.collectives.choose import division, element_of, most_common, schedule
 from p3s.program.collectives.expand import FIRST_TAG, expand
 from p3s.program.collectives.library import library_of
+from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import MPICH, OPENMPI, Library, Rule
 from p3s.program.collectives.tuned import tuned
 from p3s.program.order.pairs import pair
@@ -38,24 +30,26 @@ CUT = {"pipeline", "binary", "binomial", "knomial", "in_order_binary", "linear_s
 
 
 def sizes_of(call: str, nbytes: int, p: int) -> np.ndarray:
-    if call in VARYING and not call.startswith("alltoall"):
+    if COLLECTIVES[call].varying and not call.startswith("alltoall"):
         return np.array([nbytes * (r % 3) for r in range(p)])
     if call == "barrier":
         return np.zeros(p, dtype=np.int64)
-    return np.full(p, nbytes * p if call in SHARED or call.startswith("alltoall") else nbytes)
+    return np.full(
+        p, nbytes * p if COLLECTIVES[call].shared or call.startswith("alltoall") else nbytes
+    )
 
 
 def prove_by_node(library: Library, node: np.ndarray, nbytes: int) -> None:
     """What a library does over nodes, and what it does for nonblocking calls."""
     p = len(node)
-    for call in ALGORITHMS:
+    for call in COLLECTIVES:
         sizes = sizes_of(call, nbytes, p)
         element = element_of(call, library, most_common(sizes))
         at = division(call, p, sizes, element).tolist()
         for blocking in (True, False):
             if call == "scan" and library.family == MPICH:
                 continue  # keeps two results apart that the proof does not
-            for root in {0, 1, p - 1} if call in ROOTED else {0}:
+            for root in {0, 1, p - 1} if COLLECTIVES[call].rooted else {0}:
                 made = schedule(
                     library, call, sizes, root, node=node, blocking=blocking, proof=True
                 )
@@ -94,13 +88,13 @@ def prove_one(call: str, name: str, p: int, nbytes: int, root: int, segment: int
 
 
 def prove_all(counts: list[int], nbytes: tuple[int, ...], segments: bool) -> None:
-    for call, names in ALGORITHMS.items():
+    for call, names in ((c.name, c.algorithms) for c in COLLECTIVES.values()):
         for name in names:
             for p in counts:
                 for size in nbytes:
                     if name == "rabenseifner_blocks" and size // 8 < p:
                         continue  # MPICH takes it for at least one element per member only
-                    for root in {0, p - 1, p // 2} if call in ROOTED else {0}:
+                    for root in {0, p - 1, p // 2} if COLLECTIVES[call].rooted else {0}:
                         prove_one(call, name, p, size, root)
                         if name in CUT and segments:
                             prove_one(call, name, p, size, root, 16)
@@ -274,10 +268,14 @@ SIZES = (8, 24, 136, 1000, 4096, 16384, 65536, 300000)
 
 def calls_to_try(p: int, sizes: tuple[int, ...]) -> list[tuple[str, int, int]]:
     tried = [("barrier", 0, 0)]
-    for call in ALGORITHMS:
+    for call in COLLECTIVES:
         for nbytes in sizes if call != "barrier" else ():
-            total = nbytes * p if call.startswith("alltoall") or call in SHARED else nbytes
-            tried += [(call, total, root) for root in ((0, p - 1) if call in ROOTED else (0,))]
+            total = (
+                nbytes * p if call.startswith("alltoall") or COLLECTIVES[call].shared else nbytes
+            )
+            tried += [
+                (call, total, root) for root in ((0, p - 1) if COLLECTIVES[call].rooted else (0,))
+            ]
     return tried
 
 
@@ -321,7 +319,7 @@ def compare_with_open_mpi(
     told = messages_of_open_mpi(folder, p, tried, "" if blocking else "i")
     for k, (call, total, root) in enumerate(tried):
         per_member = np.array([total * (r % 3) for r in range(p)])
-        varies = call in VARYING and not call.startswith("alltoall")
+        varies = COLLECTIVES[call].varying and not call.startswith("alltoall")
         made = schedule(
             LIBRARY, call, per_member if varies else np.full(p, total), root, blocking=blocking
         )

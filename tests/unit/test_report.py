@@ -21,9 +21,8 @@ from p3s.characterize.structure import structure
 from p3s.errors import P3SError
 from p3s.model.reasons import Code, Reason
 from p3s.model.types import Decision, NextCount
-from p3s.report.curve import axes_of
 from p3s.report.html import render as render_html
-from p3s.report.png import write_png
+from p3s.report.pictures import write_picture
 from p3s.report.terminal import curve, render
 from p3s.report.view import Point, build_view, points_of, verdict_of
 from p3s.study import REPLAY_VERSION, write_json
@@ -202,7 +201,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     assert len(view.phases) == min(size, 200)
     if size > 200:
         assert "100 more phases with 33.3 %" in view.phases_cut
-    write_png(view.prediction, study.speedup_png_path)
+    write_picture(view.prediction, "speedup", study.speedup_png_path)
     assert study.speedup_png_path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert render(prediction(counts=rows))
 
@@ -214,7 +213,7 @@ def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     text = render_html(view)
     assert "<polygon" not in text and "no interval is known" in text
     assert "unknown" in render(prediction(counts=rows))
-    write_png(view.prediction, tmp_path / "x.png")
+    write_picture(view.prediction, "speedup", tmp_path / "x.png")
 
 
 def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
@@ -235,7 +234,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     assert [row.cells[1].strip() for row in view.counts.rows] == ["0 s"] * 3
     assert [(p.speedup, p.model) for p in view.points] == [(0.0, None)] * 3
     assert view.phases == [] and "0.0 %" in view.verdict
-    write_png(view.prediction, tmp_path / "x.png")
+    write_picture(view.prediction, "speedup", tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
@@ -342,12 +341,6 @@ def test_terminal_curve_marks_every_point_in_its_place() -> None:
     assert plot[0][40] == "." and plot[6][40] == "|" and plot[2][40] == "|"
     assert lines[0].startswith("     16x") and lines[8].startswith("      1x")
     assert lines[10].split() == ["2", "8", "32"]
-
-
-def test_axes_hold_every_point() -> None:
-    axes = axes_of(points_of(prediction()))
-    assert axes.s_low <= 1 and axes.s_high >= 32
-    assert axes.x(2) == 0 and axes.x(64) == 1 and axes.ticks()[0] == axes.s_low
 
 
 @pytest.mark.parametrize(

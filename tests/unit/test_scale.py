@@ -18,7 +18,7 @@ from p3s.characterize.signature import signature_json
 from p3s.characterize.store import write_tables
 from p3s.errors import P3SError
 from p3s.model import build
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import Balanced
 from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
 from p3s.program import events_of, scaled_dir, write_scaled
@@ -157,7 +157,7 @@ def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
 
 
 def test_communicators_of_large_counts_are_rules():
-    grid = GridFamily("balanced", 2).at(6400)
+    grid = Balanced(2).at(6400)
     comms = Communicators(grid)
     ranks = np.array([0, 81, 6399])
     rows_ = comms.ids({"kind": "axes", "axes": [1], "ordinal": 0}, ranks)

@@ -1,6 +1,6 @@
 """Axes: the line of ranks along which a relation leads, all ranks, a dimension, a communicator.
 
-An axis is None (all ranks), a dimension of the grid, or a communicator law (places.py): the ranks
+An axis is None (all ranks), a dimension of the grid, or a communicator law: the ranks
 of each instance in a line. Every rank has a place on its line and the line a length.
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.grid.guards import GridAt, low_power
-from p3s.model.partners.places import instances
+from p3s.model.grid.at import GridAt, low_power
+from p3s.model.partners.communicator_laws import CommunicatorLaw, instances
 
-Axis = int | dict[str, Any] | None
+Axis = int | CommunicatorLaw | None
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ class Line:
         return out
 
 
-def axis_key(axis: Axis) -> Any:
-    """Return a hashable name of an axis."""
-    return repr(sorted(axis.items())) if isinstance(axis, dict) else axis
-
-
 _LINES: dict[Any, Line] = {}
 
 
@@ -67,7 +62,7 @@ def line(axis: Axis, g: GridAt) -> Line:
     """Return the lines of an axis at one count."""
     if g.ranks is not None:
         return _some(axis, g)
-    key = (axis_key(axis), g.key)
+    key = (axis, g.key)
     found = _LINES.get(key)
     if found is None:
         found = _line(axis, g)

@@ -12,7 +12,7 @@ from p3s.model.grid.grids import dimensions
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
-from p3s.model.partners.relations import FAMILIES
+from p3s.model.partners.relation import Staged
 from p3s.model.types import HoldOut, Model
 from p3s.text import processes
 
@@ -92,7 +92,7 @@ def _price(choice: GridChoice, i: int) -> float:
     found = choice.explained[i]
     several = choice.family.ndims > 1
     return found.cost - _ALL_RANKS * several * sum(
-        r["kind"] in FAMILIES and r.get("axis", 0) is None for r in found.relations
+        isinstance(r, Staged) and r.along is None for r in found.relations
     )
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import Place, PointTable
-from p3s.model.grid.grids import GridFamily, candidate_families, part_families
+from p3s.model.grid.grids import Balanced, Greedy, GridRule, candidate_rules, rules_in_part
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
+from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
-from p3s.model.partners.explain import Explanation, Pairs, explain, rough_cost
-from p3s.model.partners.places import PlaceLaw
+from p3s.model.partners.infer_partners import Explanation, infer_partners, rough_cost
+from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.shift import Shift
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 
@@ -60,19 +62,19 @@ def cart_grids(
 
 @dataclass
 class GridChoice:
-    """The grid family of the program, with what each p2p node's partners are on it.
+    """The process grid of the program, with what each p2p node's partners are on it.
 
-    rivals: families with the same grids at all counts traced.
+    rivals: rules with the same grids at all counts traced.
     """
 
-    family: GridFamily
+    family: GridRule
     grids: dict[int, GridAt]
     explained: dict[int, Explanation]
     cost: float
     others: list[tuple[str, float]]
     periods: tuple[bool, ...] | None
     communicators: Communicators
-    rivals: list[GridFamily] = field(default_factory=list)
+    rivals: list[GridRule] = field(default_factory=list)
 
 
 #: What a dimension costs: without it, many short dimensions would explain anything.
@@ -100,9 +102,9 @@ def choose_grid(
     if known:
         families = rules(known, counts, cart.dims, cart.members)
     else:
-        families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
+        families = candidate_rules(counts, cart.dims, cart.members) or candidate_rules(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
-        families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
+        families.sort(key=lambda f: type(f) not in (Balanced, Greedy))
     search = _Search(nodes, tables, cart, known is not None)
     search.try_all(families)
     assert search.best is not None  # the 1-D line admits every count
@@ -112,7 +114,7 @@ def choose_grid(
         and not known
         and any(e.unexplained or e.cost > _POOR for e in search.best.explained.values())
     ):
-        search.try_all(part_families(counts))
+        search.try_all(rules_in_part(counts))
     best = search.best
     best.explained = {
         i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
@@ -124,7 +126,7 @@ def choose_grid(
 
 
 class _Search:
-    """Prices families of grids; keeps the cheapest, of equal ones the first, which is simplest."""
+    """Prices rules of grids; keeps the cheapest, of equal ones the first, which is simplest."""
 
     def __init__(
         self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart, known: bool
@@ -137,10 +139,10 @@ class _Search:
         self.todo = _distinct(nodes, self.counts, varying)
         self.places = [used(n) for n in nodes if n.kind in (COLLECTIVE, COMM)]
         self.best: GridChoice | None = None
-        self.costs: list[tuple[GridFamily, float]] = []
+        self.costs: list[tuple[GridRule, float]] = []
 
-    def try_all(self, families: Sequence[GridFamily]) -> None:
-        """Price the families; those that look likely first, which saves pricing the others."""
+    def try_all(self, families: Sequence[GridRule]) -> None:
+        """Price the rules; those that look likely first, which saves pricing the others."""
         layouts: dict[tuple[Any, ...], list[int]] = {}
         for k, fam in enumerate(families):  # some tell nothing apart at the counts traced
             layouts.setdefault(tuple(g.key for g in self.grids(fam).values()), []).append(k)
@@ -165,11 +167,11 @@ class _Search:
                 choice.rivals = [families[k] for k in alike[1:]]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
 
-    def grids(self, family: GridFamily) -> dict[int, GridAt]:
-        """Return the family's grids at the traced counts that it admits."""
+    def grids(self, family: GridRule) -> dict[int, GridAt]:
+        """Return the rule's grids at the traced counts that it admits."""
         return {n: g for n in self.counts if (g := family.at(n)) is not None}
 
-    def price(self, fam: GridFamily) -> GridChoice | None:
+    def price(self, fam: GridRule) -> GridChoice | None:
         """Return what everything is on a grid; None as soon as that is dearer than the best."""
         grids = self.grids(fam)
         same = self.cart.dims and fam.ndims == len(next(iter(self.cart.dims.values())))
@@ -178,14 +180,14 @@ class _Search:
         cost = (
             _DIMENSION * (fam.ndims - 1)
             + (0.5 if fam.part else 0.0)
-            + (0.4 if fam.kind == "fixed" else 0.0)
+            + fam.price
             + comms.cost(self.places)
         )
         explained: dict[int, Explanation] = {}
         for pairs, loose, members in self.todo:
             if self.best is not None and cost > self.best.cost + 1e-9:
                 return None
-            found = explain(
+            found = infer_partners(
                 [Pairs(grids[n], r, q) for n, r, q in pairs],
                 known,
                 loose,
@@ -227,15 +229,9 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
     return list(out.values())
 
 
-def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[PlaceLaw]:
+def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[CommunicatorLaw]:
     """Return the laws of sub-communicators on which a node's messages travel."""
-    laws = comms.cover(next(iter(members.values()))).laws
-    return [
-        law
-        for law in laws
-        if law["kind"] not in ("world", "self", "odd")
-        and not (law["kind"] == "axes" and "grid" not in law and len(law["axes"]) == 1)
-    ]
+    return [law for law in comms.cover(next(iter(members.values()))).laws if law.leads]
 
 
 def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
@@ -254,9 +250,10 @@ def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
         turn: dict[tuple[tuple[int, ...], str], int] = {}
         for i in order:
             node, e = nodes[i], choice.explained[i]
-            if node.kind != kind or not e.ambiguous or not _one_shift(e):
+            shift = _one_shift(e)
+            if node.kind != kind or not e.ambiguous or shift is None:
                 continue
-            vec = tuple(e.relations[0]["vec"])
+            vec = shift.vec
             sign = turn.get((vec, node.op), usual)
             turn[(vec, node.op)] = -sign
             if node.only_tag is not None:
@@ -265,12 +262,13 @@ def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
                 else:
                     sign = -sign_of_tag.get((vec, node.only_tag), -sign)
             if sign < 0:
-                flipped = {**e.relations[0], "vec": [-v for v in vec]}
+                flipped = replace(shift, vec=tuple(-v for v in vec))
                 choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
 
 
-def _one_shift(e: Explanation) -> bool:
-    return len(e.relations) == 1 and e.relations[0]["kind"] == "shift"
+def _one_shift(e: Explanation) -> Shift | None:
+    only = e.relations[0] if len(e.relations) == 1 else None
+    return only if isinstance(only, Shift) else None
 
 
 def _first_sign(explained: Sequence[Explanation], default: int) -> int:
@@ -278,9 +276,10 @@ def _first_sign(explained: Sequence[Explanation], default: int) -> int:
     first: dict[tuple[int, ...], int] = {}
     votes = 0
     for e in explained:
-        if e.ambiguous or not _one_shift(e):
+        shift = _one_shift(e)
+        if e.ambiguous or shift is None:
             continue
-        vec = e.relations[0]["vec"]
+        vec = shift.vec
         axis = tuple(abs(v) for v in vec)
         sign = 1 if next((v for v in vec if v), 0) > 0 else -1
         if first.get(axis, 0) == -sign:  # the second of a pair
@@ -305,7 +304,7 @@ def decide_splits(
             np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes() for p in pairs
         )
         if key not in known:
-            known[key] = explain(pairs, choice.periods)
+            known[key] = infer_partners(pairs, choice.periods)
         return known[key]
 
     for key in (k for k, v in splits.items() if v is None):

@@ -1,283 +1,305 @@
-"""Process grids: which extents a program gives its grid at each process count."""
+"""Process grids: kinds of rules of their extents, and those that agree with what is known.
+
+Rules are tried in the order of this file, the simplest first, which decides among equally good
+ones. A new kind is one more class, here or anywhere.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from p3s.laws.extents import dims_balanced, dims_greedy, dims_nested
-from p3s.model.grid.guards import GridAt, low_power
+from p3s.model.grid.grid_rule import (
+    LAYOUTS,
+    PARTS,
+    GridRule,
+    coords_of,
+    dimensions,
+    layout_of,
+    rank_of,
+)
 
-
-def _power_of_two_dims(n: int, order: tuple[int, ...]) -> tuple[int, ...] | None:
-    if n & (n - 1):
-        return None
-    dims = [1] * len(order)
-    for k in range(n.bit_length() - 1):
-        dims[order[k % len(order)]] *= 2
-    return tuple(dims)
-
-
-def _root(n: int, k: int) -> int | None:
-    r = round(n ** (1 / k))
-    return r if r**k == n else None
-
-
-_RULES = {"greedy": dims_greedy, "balanced": dims_balanced, "nested": dims_nested}
-LAYOUTS = ("row", "column", "reverse")
+#: The most dimensions that are tried.
+_MOST = 4
 
 
 @dataclass(frozen=True)
-class GridFamily:
-    """A rule from process count to grid extents and to the order of the ranks on the grid.
+class Line(GridRule, kind="line"):
+    """All ranks in one dimension."""
 
-    kind: line | greedy | balanced | nested | the three with _up (the other way round) | power2 |
-    cube | fixed | bits | listed; order: for power2, the dimension doubled first, second, ...; for
-    fixed, the position of the fixed extent is order[0], its value ``extent``, the kind of the rest
-    ``rest``; for bits, the dimensions to which the bits of the rank are dealt in turn, from the
-    highest down (extent 0) or from the lowest up (extent 1); for listed, the extents at some counts
-    are in ``listed``, those at others by the rule ``rest`` (empty: none). layout: row-major,
-    column-major, row-major from the last rank down (reverse), or the dimensions from the slowest to
-    the fastest ("102"). part: which ranks form the grid: all (empty), all but the last or the first
-    one (last, first), the first of a number that the rule admits: the largest square, cube, ...
-    (root) or power of two (power).
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        if ndims == 1:
+            yield cls(1)
+
+    @classmethod
+    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
+        yield from cls.proposed(ndims)
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        return (n,)
+
+    def words(self) -> str:
+        return "1-D"
+
+
+@dataclass(frozen=True)
+class Several(GridRule):
+    """Several dimensions; least: how many of them it is tried for."""
+
+    least: ClassVar[int] = 2
+
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        if ndims >= cls.least:
+            yield cls(ndims)
+
+    def words(self) -> str:
+        return f"{self.ndims}-D {self.how()}"
+
+    def how(self) -> str:
+        """Return how long the dimensions are, for people."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Cube(Several, kind="cube"):
+    """Equal extents."""
+
+    @classmethod
+    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
+        if ndims > 1:
+            yield cls(ndims)
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        root = round(n ** (1 / self.ndims))
+        return (root,) * self.ndims if root**self.ndims == n else None
+
+    def how(self) -> str:
+        return "equal extents"
+
+
+@dataclass(frozen=True)
+class Factors(Several):
+    """Extents that a rule makes of n and the number of dimensions; turned: the other way round."""
+
+    rule: ClassVar[Callable[[int, int], tuple[int, ...]]]
+    turned: ClassVar[bool] = False
+    named_as: ClassVar[str]
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        dims = type(self).rule(n, self.ndims)
+        return dims[::-1] if self.turned else dims
+
+    def how(self) -> str:
+        return self.named_as
+
+
+@dataclass(frozen=True)
+class Balanced(Factors, kind="balanced"):
+    """MPI_Dims_create as MPICH has it."""
+
+    rule = staticmethod(dims_balanced)
+    named_as = "MPI_Dims_create (balanced), descending"
+
+    @classmethod
+    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
+        if ndims > 1 and part != "root":
+            yield cls(ndims)
+
+
+@dataclass(frozen=True)
+class Greedy(Factors, kind="greedy"):
+    """MPI_Dims_create as Open MPI has it."""
+
+    rule = staticmethod(dims_greedy)
+    named_as = "MPI_Dims_create (Open MPI), descending"
+
+
+@dataclass(frozen=True)
+class BalancedUp(Balanced, kind="balanced_up"):
+    """The same, ascending."""
+
+    turned = True
+    named_as = "MPI_Dims_create (balanced), ascending"
+
+
+@dataclass(frozen=True)
+class GreedyUp(Greedy, kind="greedy_up"):
+    """The same, ascending."""
+
+    turned = True
+    named_as = "MPI_Dims_create (Open MPI), ascending"
+
+
+@dataclass(frozen=True)
+class Power2(Several, kind="power2"):
+    """Powers of two; order: the dimension doubled first, second, ..."""
+
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        if ndims > 1:
+            forward = tuple(range(ndims))
+            ends = (forward, forward[::-1])
+            rest = [o for o in permutations(forward) if o not in ends] if ndims == 3 else []
+            yield from (cls(ndims, order) for order in (*ends, *rest))
+
+    @classmethod
+    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
+        if ndims > 1 and part != "root":
+            forward = tuple(range(ndims))
+            yield from (cls(ndims, order) for order in (forward, forward[::-1]))
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        if n & (n - 1):
+            return None
+        dims = [1] * len(self.order)
+        for k in range(n.bit_length() - 1):
+            dims[self.order[k % len(self.order)]] *= 2
+        return tuple(dims)
+
+    def how(self) -> str:
+        return f"powers of two, dimension {self.order[0]} doubled first"
+
+
+@dataclass(frozen=True)
+class Nested(Factors, kind="nested"):
+    """Of what is left, the largest divisor below its root."""
+
+    rule = staticmethod(dims_nested)
+    least = 3
+    named_as = "largest divisor below the root, ascending"
+
+
+@dataclass(frozen=True)
+class NestedUp(Nested, kind="nested_up"):
+    """The other way round."""
+
+    turned = True
+    named_as = "largest divisor below the root, descending"
+
+
+@dataclass(frozen=True)
+class Bits(Power2, kind="bits"):
+    """The bits of the rank are dealt to the dimensions of ``order`` in turn.
+
+    From the highest down (extent 0), or from the lowest up (1).
     """
 
-    kind: str
-    ndims: int
-    order: tuple[int, ...] = ()
-    extent: int = 0
-    rest: str = "balanced"
-    layout: str = "row"
-    part: str = ""
-    listed: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        if 1 < ndims < _MOST:
+            forward = tuple(range(ndims))
+            for up in (0, 1):
+                yield from (cls(ndims, order, up) for order in (forward, forward[::-1]))
 
-    def members(self, n: int) -> tuple[int, int]:
-        """Return the first rank of the grid and how many ranks it has."""
-        if self.part == "root":
-            k = int(n ** (1 / self.ndims) + 1e-9)
-            return 0, k**self.ndims
-        if self.part == "power":
-            return 0, low_power(n)
-        return (int(self.part == "first"), n - 1) if self.part else (0, n)
+    @classmethod
+    def in_part(cls, ndims: int, part: str) -> Iterator[GridRule]:
+        yield from ()
 
-    def dims(self, n: int) -> tuple[int, ...] | None:
-        """Return the extents at ``n`` processes, or None where the rule does not admit ``n``.
+    def arrangement(self) -> str:
+        return self.part or f"bits{self.order}{self.extent}"
 
-        One process has one place, whatever the rule says of several.
-        """
-        n = self.members(n)[1]
-        if n < 1:
+    def coordinates(self, n: int, dims: tuple[int, ...]) -> np.ndarray:
+        ranks = np.arange(n, dtype=np.int64)
+        bits = n.bit_length() - 1
+        coords = np.zeros((len(self.order), n), dtype=np.int64)
+        for k in range(bits):
+            d = self.order[k % len(self.order)]
+            if self.extent:
+                coords[d] |= (ranks >> k & 1) << (k // len(self.order))
+            else:
+                coords[d] = 2 * coords[d] + (ranks >> (bits - 1 - k) & 1)
+        return coords
+
+    def how(self) -> str:
+        if self.extent:
+            return f"bits of the rank dealt from the lowest up, dimension {self.order[0]} first"
+        return f"recursive bisection, dimension {self.order[0]} first"
+
+
+@dataclass(frozen=True)
+class Fixed(Several, kind="fixed"):
+    """One ``extent`` is always the same, that of dimension order[0]; the others are ``rest``'s."""
+
+    price = 0.4
+
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        yield from ()
+
+    @classmethod
+    def of_divisors(cls, divisors: Sequence[int]) -> Iterator[GridRule]:
+        yield from (cls(2, (pos,), e) for e in divisors for pos in (0, 1))
+        for e in divisors:
+            for pos in (0, 1, 2):
+                for rest in ("cube", "balanced", "balanced_up", "greedy", "greedy_up"):
+                    yield cls(3, (pos,), e, rest)
+                yield from (cls(3, (pos, *o), e, "power2") for o in ((0, 1), (1, 0)))
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        if n % self.extent:
             return None
-        if n == 1 and not self.part:
-            return (1,) * self.ndims
-        if self.kind == "line":
-            return (n,)
-        if self.kind == "listed":
-            found = dict(self.listed).get(n)
-            if found is None and self.rest:
-                found = GridFamily(self.rest, self.ndims).dims(n)
-            return found
-        name = self.kind.removesuffix("_up")
-        if name in _RULES:
-            dims = _RULES[name](n, self.ndims)
-            return dims[::-1] if name != self.kind else dims
-        if self.kind in ("power2", "bits"):
-            return _power_of_two_dims(n, self.order)
-        if self.kind == "cube":
-            root = _root(n, self.ndims)
-            return None if root is None else (root,) * self.ndims
-        if self.kind == "fixed":
-            if n % self.extent:
-                return None
-            at = self.order[0]
-            order = self.order[1:]
-            rest = (
-                GridFamily("line", 1)
-                if self.ndims == 2
-                else GridFamily(self.rest, self.ndims - 1, order)
-            )
-            others = rest.dims(n // self.extent)
-            return None if others is None else (*others[:at], self.extent, *others[at:])
-        return None
+        at, *order = self.order
+        rest = (
+            Line(1) if self.ndims == 2 else GridRule.named(self.rest, self.ndims - 1, tuple(order))
+        )
+        others = rest.dims(n // self.extent)
+        return None if others is None else (*others[:at], self.extent, *others[at:])
 
-    def at(self, n: int) -> GridAt | None:
-        """Return the grid at ``n`` processes, or None where the rule does not admit ``n``."""
-        dims = self.dims(n)
-        if dims is None:
-            return None
-        if self.part:
-            first, m = self.members(n)
-            coords = np.full((len(dims), n), -1, dtype=np.int64)
-            coords[:, first : first + m] = coords_of(dims, m)
-            return GridAt(n, dims, coords, np.arange(first, first + m), layout=self.part)
-        if self.kind == "bits":
-            coords = _dealt(n, self.order, bool(self.extent))
-            order = np.empty(n, dtype=np.int64)
-            order[np.ravel_multi_index(tuple(coords), dims)] = np.arange(n)
-            return GridAt(n, dims, coords, order, layout=f"bits{self.order}{self.extent}")
-        if self.layout == "row":
-            return GridAt(n, dims, coords_of(dims, n))
-        if self.layout == "reverse":
-            coords = coords_of(dims, n)[:, ::-1]
-        else:
-            slow_first = dimensions(self.layout, self.ndims)
-            coords = np.empty((len(dims), n), dtype=np.int64)
-            coords[list(slow_first)] = coords_of(tuple(dims[d] for d in slow_first), n)
-        order = np.empty(n, dtype=np.int64)
-        order[np.ravel_multi_index(tuple(coords), dims)] = np.arange(n)
-        return GridAt(n, dims, coords, order, layout=self.layout)
+    def own(self) -> dict[str, Any]:
+        return {"rest": self.rest} if self.ndims > 2 else {}
+
+    def how(self) -> str:
+        return f"extent {self.extent} fixed in dimension {self.order[0]}"
+
+
+@dataclass(frozen=True)
+class Listed(Several, kind="listed"):
+    """Extents at some counts are ``listed``, those at others by the rule ``rest`` (empty: none)."""
+
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        yield from ()
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        found = dict(self.listed).get(n)
+        if found is None and self.rest:
+            return GridRule.named(self.rest, self.ndims).dims(n)
+        return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rule as plain data."""
-        out: dict[str, Any] = {
-            "kind": self.kind,
-            "ndims": self.ndims,
-            "order": list(self.order),
-            "extent": self.extent,
-        }
-        if self.kind == "fixed" and self.ndims > 2:
-            out["rest"] = self.rest
-        if self.layout != "row":
-            out["layout"] = self.layout
-        if self.part:
-            out["part"] = self.part
-        if self.kind == "listed":
-            out.update(rest=self.rest, listed=[[n, list(dims)] for n, dims in self.listed])
-        return out
+        listed = [[n, list(dims)] for n, dims in self.listed]
+        return {**super().to_json(), "rest": self.rest, "listed": listed}
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> GridFamily:
-        """Return the rule from :meth:`to_json` data."""
-        return GridFamily(
-            str(data["kind"]),
-            int(data["ndims"]),
-            tuple(data["order"]),
-            int(data["extent"]),
-            str(data.get("rest", "balanced")),
-            str(data.get("layout", "row")),
-            str(data.get("part", "")),
-            tuple((int(n), tuple(map(int, dims))) for n, dims in data.get("listed", ())),
-        )
-
-    def text(self) -> str:
-        """Return a short description for people."""
-        first = str(self.order[0]) if self.order else ""
-        what = {
-            "greedy": "MPI_Dims_create (Open MPI), descending",
-            "balanced": "MPI_Dims_create (balanced), descending",
-            "greedy_up": "MPI_Dims_create (Open MPI), ascending",
-            "balanced_up": "MPI_Dims_create (balanced), ascending",
-            "nested": "largest divisor below the root, ascending",
-            "nested_up": "largest divisor below the root, descending",
-            "power2": f"powers of two, dimension {first} doubled first",
-            "cube": "equal extents",
-            "fixed": f"extent {self.extent} fixed in dimension {first}",
-            "bits": "recursive bisection, dimension " + first + " first"
-            if not self.extent
-            else f"bits of the rank dealt from the lowest up, dimension {first} first",
-            "listed": "of stated extents",
-        }
-        order = {"row": "", "column": ", column-major", "reverse": ", last rank first"}.get(
-            self.layout, f", dimension {self.layout[-1]} fastest, {self.layout[0]} slowest"
-        )
-        parts = {
-            "": "",
-            "last": ", the last rank apart",
-            "first": ", the first rank apart",
-            "root": ", of the largest such number of ranks",
-            "power": ", of the largest power of two of the ranks",
-        }
-        return (
-            ("1-D" if self.kind == "line" else f"{self.ndims}-D {what[self.kind]}")
-            + order
-            + parts[self.part]
-        )
+    def how(self) -> str:
+        return "of stated extents"
 
 
-def dimensions(layout: str, ndims: int) -> tuple[int, ...]:
-    """Return the dimensions from the slowest to the fastest of a layout other than reverse."""
-    if layout in ("row", "column"):
-        return tuple(range(ndims)) if layout == "row" else tuple(range(ndims))[::-1]
-    return tuple(map(int, layout))
-
-
-def layout_of(slow_first: Sequence[int]) -> str:
-    """Return the layout in which the dimensions run from the slowest to the fastest."""
-    names = {tuple(range(len(slow_first))): "row", tuple(range(len(slow_first)))[::-1]: "column"}
-    return names.get(tuple(slow_first), "".join(map(str, slow_first)))
-
-
-def _dealt(n: int, order: tuple[int, ...], upwards: bool) -> np.ndarray:
-    """Return coordinates made of the bits of the rank, dealt to the dimensions in turn."""
-    ranks = np.arange(n, dtype=np.int64)
-    bits = n.bit_length() - 1
-    coords = np.zeros((len(order), n), dtype=np.int64)
-    for k in range(bits):
-        d = order[k % len(order)]
-        if upwards:
-            coords[d] |= (ranks >> k & 1) << (k // len(order))
-        else:
-            coords[d] = 2 * coords[d] + (ranks >> (bits - 1 - k) & 1)
-    return coords
-
-
-def all_families(counts: Sequence[int]) -> list[GridFamily]:
+def all_rules(counts: Sequence[int]) -> list[GridRule]:
     """Return all rules of extents, simplest first."""
-    out = [GridFamily("line", 1)]
-    for nd in (2, 3, 4):
-        out.append(GridFamily("cube", nd))
-        out += [GridFamily(k, nd) for k in ("balanced", "greedy", "balanced_up", "greedy_up")]
-        forward = tuple(range(nd))
-        orders = list(permutations(forward)) if nd == 3 else [forward, forward[::-1]]
-        orders.sort(key=lambda o: o not in (forward, forward[::-1]))
-        out += [GridFamily("power2", nd, o) for o in orders]
-        if nd > 2:
-            out += [GridFamily(k, nd) for k in ("nested", "nested_up")]
-        out += [
-            GridFamily("bits", nd, o, up)
-            for up in (0, 1)
-            for o in (forward, forward[::-1])
-            if nd < 4
-        ]
+    kinds = list(GridRule.kinds.values())
     gcd = math.gcd(*counts)
-    extents = [e for e in range(2, min(gcd, 64) + 1) if gcd % e == 0]
-    out += [GridFamily("fixed", 2, (pos,), e) for e in extents for pos in (0, 1)]
-    for e in extents:
-        for pos in (0, 1, 2):
-            out += [
-                GridFamily("fixed", 3, (pos,), e, rest)
-                for rest in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")
-            ]
-            out += [GridFamily("fixed", 3, (pos, *o), e, "power2") for o in ((0, 1), (1, 0))]
-    return out
+    divisors = [e for e in range(2, min(gcd, 64) + 1) if gcd % e == 0]
+    out = [rule for nd in range(1, _MOST + 1) for kind in kinds for rule in kind.proposed(nd)]
+    return out + [rule for kind in kinds for rule in kind.of_divisors(divisors)]
 
 
-def part_families(counts: Sequence[int]) -> list[GridFamily]:
+def rules_in_part(counts: Sequence[int]) -> list[GridRule]:
     """Return rules of grids that leave ranks out: servers, ranks beyond a square."""
-    out = []
-    for part in ("last", "first", "root", "power"):
-        for nd in (1, 2, 3):
-            forward = tuple(range(nd))
-            rules = (
-                [GridFamily("cube", nd)]
-                if part == "root"
-                else [
-                    GridFamily("cube", nd),
-                    GridFamily("balanced", nd),
-                    GridFamily("balanced_up", nd),
-                    GridFamily("power2", nd, forward),
-                    GridFamily("power2", nd, forward[::-1]),
-                ]
-            )
-            if nd == 1:
-                rules = [GridFamily("line", 1)]
-            out += [replace(f, part=part) for f in rules]
+    out = [
+        replace(rule, part=part)
+        for part in filter(None, PARTS)
+        for nd in range(1, _MOST)
+        for kind in GridRule.kinds.values()
+        for rule in kind.in_part(nd, part)
+    ]
     return [
         f
         for f in out
@@ -288,22 +310,22 @@ def part_families(counts: Sequence[int]) -> list[GridFamily]:
     ]
 
 
-def candidate_families(
+def candidate_rules(
     counts: list[int],
     cart: dict[int, tuple[int, ...]] | None = None,
     order: dict[int, tuple[int, ...]] | None = None,
-) -> list[GridFamily]:
-    """Return the families that admit every count, simplest first.
+) -> list[GridRule]:
+    """Return the rules that admit every count, simplest first.
 
     Where the program made a Cartesian communicator over all ranks (``cart``: count ->
-    extents; ``order``: count -> its members), only families that reproduce its extents and the
+    extents; ``order``: count -> its members), only rules that reproduce its extents and the
     order of its ranks are kept.
     """
-    out = all_families(counts)
+    out = all_rules(counts)
     if cart and order and any(m != tuple(range(n)) for n, m in order.items()):
-        out = [replace(f, layout=way) for f in out if f.kind != "bits" for way in LAYOUTS[1:]] + [
-            f for f in out if f.kind == "bits"
-        ]
+        dealt = [f for f in out if isinstance(f, Bits)]
+        others = [f for f in out if not isinstance(f, Bits)]
+        out = [*(replace(f, layout=way) for f in others for way in LAYOUTS[1:]), *dealt]
     kept = []
     for fam in out:
         dims = [fam.dims(n) for n in counts]
@@ -316,13 +338,13 @@ def candidate_families(
                 continue
         elif fam.ndims > 1 and all(d is not None and sum(x > 1 for x in d) < 2 for d in dims):
             continue  # never more than one extent above 1: nothing that the line does not say
-        # Families equal on every traced count stay apart: they differ at other counts, and
+        # Rules equal on every traced count stay apart: they differ at other counts, and
         # the first in the list (the simplest) wins ties.
         kept.append(fam)
     return kept
 
 
-def _orders(fam: GridFamily, n: int, members: tuple[int, ...]) -> bool:
+def _orders(fam: GridRule, n: int, members: tuple[int, ...]) -> bool:
     grid = fam.at(n)
     return (
         grid is not None
@@ -330,12 +352,14 @@ def _orders(fam: GridFamily, n: int, members: tuple[int, ...]) -> bool:
     )
 
 
-def coords_of(dims: tuple[int, ...], n: int) -> np.ndarray:
-    """Return the row-major coordinates of ranks 0..n-1, shape (ndims, n)."""
-    return np.array(np.unravel_index(np.arange(n), dims), dtype=np.int64).reshape(len(dims), n)
-
-
-def rank_of(dims: tuple[int, ...], coords: np.ndarray) -> np.ndarray:
-    """Return row-major ranks of ``coords``, shape (ndims, m), all inside the grid."""
-    result: np.ndarray = np.ravel_multi_index(tuple(coords), dims).astype(np.int64)
-    return result
+__all__ = [
+    "LAYOUTS",
+    "GridRule",
+    "all_rules",
+    "candidate_rules",
+    "coords_of",
+    "dimensions",
+    "layout_of",
+    "rank_of",
+    "rules_in_part",
+]

@@ -8,68 +8,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from p3s.model.grid.guards import DEAR, GEOMETRIC, Atom, GridAt, atom_cost, eval_atom, guard_cost
+from p3s.model.grid.at import GridAt
+from p3s.model.grid.atom import (
+    DEAR,
+    GEOMETRIC,
+    ITERATION,
+    PARTNER,
+    RANK,
+    STAGE,
+    Atom,
+    Guard,
+    proposed,
+)
+from p3s.model.grid.guards import WITH_PARTNER
+from p3s.model.grid.stage_atoms import ForPartner, Not
 
-
-def _plain_atoms(ndims: int) -> list[Atom]:
-    """Return the atoms that depend on rank and coordinates alone."""
-    atoms: list[Atom] = [
-        ["rank", 0],
-        ["notrank", 0],
-        ["rank", -1],
-        ["notrank", -1],
-        ["ingrid"],
-        ["outgrid"],
-    ]
-    for d in range(ndims):
-        atoms += [["first", d], ["notfirst", d], ["last", d], ["notlast", d]]
-    atoms += [["wide", d, k] for d in range(ndims) for k in (1, 2)]
-    atoms += [[w, a, b] for a, b in combinations(range(ndims), 2) for w in ("offdiag", "diag")]
-    atoms += [["parity", k] for k in (0, 1)]
-    for d in range(ndims):
-        atoms += [["mod", d, m, k] for m in (2, 4, 8) for k in range(m)]
-        atoms += [[w, d] for w in ("lower", "upper", "mid", "notmid")]
-    for a, b in combinations(range(ndims), 2):
-        atoms += [["less", a, b], ["less", b, a], ["anti", a, b]]
-    atoms += [
-        [w, b] for b in ("half", "pairs", "power", "rest", "folded") for w in ("below", "from")
-    ]
-    atoms += [["rankmod", m, k] for m in range(2, 9) for k in range(m)]
-    atoms += [["notrankmod", m, k] for m in range(3, 9) for k in range(m)]
-    return atoms
-
-
-def _stage_atoms(ndims: int) -> list[Atom]:
-    """Return the atoms that depend on the stage of a family."""
-    atoms: list[Atom] = [[w, k] for k in (0, -1) for w in ("stage", "notstage")]
-    atoms += [[w, k] for k in (0, 1) for w in ("early", "late")]
-    where = [-1, *([-2, *range(ndims)] if ndims > 1 else [])]
-    atoms += [["smod", d, k] for d in where for k in (0, 1)]
-    atoms += [["sbit", d, k] for d in where if d != -2 for k in (0, 1)]
-    return atoms + [[w, k] for k in (0, 1) for w in ("within", "beyond")]
-
-
-#: Below this extent the lower half is the border and the upper one all else.
-_HALVES = 4
 _BLOCKS: dict[Any, np.ndarray] = {}
+_PROPOSED: dict[Any, list[Atom]] = {}
 _MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
 
 
-def _a_border(atom: Atom, grids: Sequence[GridAt]) -> bool:
-    """Tell whether a half of a dimension was never more than its border or all else."""
-    return atom[0] in ("lower", "upper") and max(g.dims[atom[1]] for g in grids) < _HALVES
+def _proposed(reads: str, ndims: int) -> list[Atom]:
+    """Return the atoms that are tried, remembered for the kinds that there are."""
+    key = (reads, ndims, *Atom.kinds)
+    if key not in _PROPOSED:
+        _PROPOSED[key] = proposed(reads, ndims)
+    return _PROPOSED[key]
 
 
 def _block(atoms: Sequence[Atom], g: GridAt, key: Any) -> np.ndarray:
     """Return the values of atoms at one grid, shape (atoms, n), remembered under a key."""
     found = _BLOCKS.get(key)
     if found is None:
-        found = np.array([eval_atom(a, g) for a in atoms])
+        found = np.array([a.holds(g) for a in atoms])
         if len(_BLOCKS) > 1024 or found.size > 1 << 20:
             _BLOCKS.clear()
         _BLOCKS[key] = found
@@ -78,31 +53,32 @@ def _block(atoms: Sequence[Atom], g: GridAt, key: Any) -> np.ndarray:
 
 def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Atom], np.ndarray]:
     """Return all atoms that need no partner and their values, shape (atoms, cells)."""
-    key = (numbers, *((g.key, g.stage, g.stages, g.turn) for g in grids))
+    kinds = tuple(Atom.kinds)
+    key = (kinds, numbers, *((g.key, g.stage, g.stages, g.turn) for g in grids))
     found = _MATRICES.get(key)
     if found is None:
         ndims = len(grids[0].dims)
-        atoms = _plain_atoms(ndims)
-        values = [np.concatenate([_block(atoms, g, g.key) for g in grids], axis=1)]
+        atoms = list(_proposed(RANK, ndims))
+        values = [np.concatenate([_block(atoms, g, (kinds, g.key)) for g in grids], axis=1)]
         if any(g.stages > 1 for g in grids):
-            more = _stage_atoms(ndims)
+            more = _proposed(STAGE, ndims)
             values.append(
-                np.concatenate([_block(more, g, (g.key, g.stage, g.stages)) for g in grids], axis=1)
+                np.concatenate(
+                    [_block(more, g, (kinds, g.key, g.stage, g.stages)) for g in grids], axis=1
+                )
             )
             atoms += more
-        extra: list[Atom] = [[w, k] for k in numbers for w in ("below", "from", "rank", "notrank")]
+        counted = [kind for kind, opposite in Atom.kinds.values() if kind.numbered > opposite]
+        extra = [atom for kind in counted for k in numbers for atom in kind.both(k)]
         if any(g.turn for g in grids):
-            extra += [["turn", 0], ["notturn", 0]]
+            extra += _proposed(ITERATION, ndims)
         if extra:
-            values.append(
-                np.array([np.concatenate([eval_atom(a, g) for g in grids]) for a in extra])
-            )
+            values.append(np.array([np.concatenate([a.holds(g) for g in grids]) for a in extra]))
             atoms += extra
         table = np.concatenate(values)
         # of atoms equal everywhere the first, the simplest, stands for all
         order = sorted(
-            (i for i, a in enumerate(atoms) if not _a_border(a, grids)),
-            key=lambda i: atom_cost(atoms[i]),
+            (i for i, a in enumerate(atoms) if a.tells(grids)), key=lambda i: atoms[i].cost
         )
         first: dict[bytes, int] = {}
         for i in order:
@@ -120,7 +96,7 @@ def fit_guard(
     sets: Sequence[np.ndarray],
     peers: Sequence[np.ndarray] | None = None,
     care: Sequence[np.ndarray] | None = None,
-) -> list[Atom] | None:
+) -> Guard | None:
     """Return the simplest guard equal to the observed sets at every count, or None.
 
     grids: one per count, stage and iteration (GridAt.at); sets: a bool array over ranks for each;
@@ -136,15 +112,15 @@ def fit_guards(
     sets: Sequence[np.ndarray],
     peers: Sequence[np.ndarray] | None = None,
     care: Sequence[np.ndarray] | None = None,
-) -> list[list[Atom]]:
+) -> list[Guard]:
     """Return the guards equal to the observed sets, cheapest first (a few of them at most)."""
     cares = np.concatenate(list(care)) if care is not None else None
     whole = np.concatenate(list(sets))
     truth = whole if cares is None else whole[cares]
     start = np.ones(len(truth), dtype=bool)
-    base: list[Atom] = []
+    base = Guard()
     if peers is not None:
-        base = [["peer"]]
+        base = WITH_PARTNER
         inside = np.concatenate([p >= 0 for p in peers])
         start = inside if cares is None else inside[cares]
     if np.array_equal(start, truth):
@@ -153,15 +129,13 @@ def fit_guards(
         return []
     atoms, values = _matrix(grids, _numbers(grids, sets))
     if peers is not None:
-        more: list[Atom] = [["notself"], ["down"], ["up"]]
+        more = _proposed(PARTNER, len(grids[0].dims))
         atoms = [*more, *atoms]
         values = np.concatenate(
             [
                 np.array(
                     [
-                        np.concatenate(
-                            [eval_atom(a, g, p) for g, p in zip(grids, peers, strict=True)]
-                        )
+                        np.concatenate([a.holds(g, p) for g, p in zip(grids, peers, strict=True)])
                         for a in more
                     ]
                 ),
@@ -170,20 +144,20 @@ def fit_guards(
         )
     if cares is not None:
         values = values[:, cares]
-    costs = np.array([atom_cost(a) for a in atoms])
-    found = [(guard_cost(c), c) for c in _cover(atoms, values, costs, start, truth)]
+    costs = np.array([a.cost for a in atoms])
+    found = [(c.cost, c) for c in _cover(atoms, values, costs, start, truth)]
     if peers is not None and (not found or found[0][0] > DEAR):
         atoms, values = _of_partners(grids, peers, cares, atoms, values)
-        costs = np.array([atom_cost(a) for a in atoms])
-        found += [(guard_cost(c), c) for c in _cover(atoms, values, costs, start, truth)]
+        costs = np.array([a.cost for a in atoms])
+        found += [(c.cost, c) for c in _cover(atoms, values, costs, start, truth)]
     if not found or found[0][0] > DEAR:
         found += [
-            (0.4 + guard_cost(c), [["not", *c]])
+            (0.4 + c.cost, Guard((Not(c),)))
             for c in _cover(atoms, values, costs, start, start & ~truth)
             if len(c) > 1
         ]
     bits = _evidence(grids, sets, start, cares)
-    return [[*base, *c] for _, c in sorted(found, key=lambda f: f[0]) if _bits(c) <= bits][:6]
+    return [base + c for _, c in sorted(found, key=lambda f: f[0]) if c.bits <= bits][:6]
 
 
 def _of_partners(
@@ -194,15 +168,16 @@ def _of_partners(
     values: np.ndarray,
 ) -> tuple[list[Atom], np.ndarray]:
     """Return the atoms with those that speak of the partner."""
-    plain = _plain_atoms(len(grids[0].dims))
+    kinds = tuple(Atom.kinds)
+    plain = _proposed(RANK, len(grids[0].dims))
     blocks = []
     for g, p in zip(grids, peers, strict=True):
-        block = _block(plain, g, g.key)[:, np.maximum(p, 0)]
+        block = _block(plain, g, (kinds, g.key))[:, np.maximum(p, 0)]
         blocks.append(block & (p >= 0))
     more = np.concatenate(blocks, axis=1)
     if cares is not None:
         more = more[:, cares]
-    return [*atoms, *(["partner", a] for a in plain)], np.concatenate([values, more])
+    return [*atoms, *map(ForPartner, plain)], np.concatenate([values, more])
 
 
 def _evidence(
@@ -229,20 +204,6 @@ def _evidence(
     return bits + math.log2(math.comb(whole + none, none))
 
 
-def _bits(guard: Sequence[Atom]) -> float:
-    """Return how many bits it takes to name a guard; geometric atoms come to mind first."""
-    total = 0.0
-    for a in guard:
-        cost = atom_cost(a)
-        if a[0] == "partner" or a[0] == "not":
-            total += 1.0 + _bits(a[1:])
-        elif a[0] in ("notself", "wide"):
-            total += 1.0
-        else:
-            total += 2.5 if cost <= 1.2 else 4.5 if cost <= GEOMETRIC else 7.0
-    return total
-
-
 def _numbers(grids: Sequence[GridAt], sets: Sequence[np.ndarray]) -> tuple[int, ...]:
     """Return numbers that may bound the ranks: how many there are, if always the same."""
     sizes = {int(s.sum()) for s in sets if s.any()}
@@ -261,7 +222,7 @@ def _cover(
     costs: np.ndarray,
     start: np.ndarray,
     truth: np.ndarray,
-) -> list[list[Atom]]:
+) -> list[Guard]:
     """Return conjunctions equal to ``truth`` inside ``start``, cheapest first.
 
     An atom is of use if it holds for all of the truth; a conjunction is right if no rank outside
@@ -278,7 +239,7 @@ def _cover(
     found: list[tuple[float, tuple[int, ...]]] = []
     found += [(float(cost[i]), (int(i),)) for i in np.flatnonzero(wrong.sum(axis=1) == 0)[:3]]
     if found and found[0][0] <= 1.6:
-        return [[atoms[useful[i]] for i in c] for _, c in found]
+        return [Guard(tuple(atoms[useful[i]] for i in c)) for _, c in found]
     pairs = np.argwhere(np.triu(wrong @ wrong.T == 0, 1))
     if len(pairs):
         total = cost[pairs].sum(axis=1) + 0.2
@@ -298,7 +259,7 @@ def _cover(
     if not found and len(wrong):
         found += _greedy(wrong, cost)
     found.sort(key=lambda f: f[0])
-    return [[atoms[useful[i]] for i in c] for _, c in found[:4]]
+    return [Guard(tuple(atoms[useful[i]] for i in c)) for _, c in found[:4]]
 
 
 def _greedy(wrong: np.ndarray, cost: np.ndarray) -> list[tuple[float, tuple[int, ...]]]:

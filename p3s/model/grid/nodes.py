@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.turns import needless
 from p3s.model.partners.communicators import Used
-from p3s.model.partners.explain import Pairs
+from p3s.model.partners.pairs import Pairs
 from p3s.model.sizes.slots import Rows
 from p3s.trace.ops import RECV, SEND, kind_of
 
@@ -135,9 +135,9 @@ def _root_index(t: PointTable, comm: int, root: int) -> int:
     return members.index(root) if root in members else -1
 
 
-def grid_at(family: GridFamily, n: int) -> GridAt | None:
-    """Return the family's grid at ``n``, or None where it does not admit ``n``."""
-    return family.at(n)
+def grid_at(rule: GridRule, n: int) -> GridAt | None:
+    """Return the rule's grid at ``n``, or None where it does not admit ``n``."""
+    return rule.at(n)
 
 
 def used(node: Node) -> Used:

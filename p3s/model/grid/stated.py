@@ -15,12 +15,16 @@ from p3s.errors import P3SError
 from p3s.host.placeholders import extents_in, shape
 from p3s.laws.extents import dims_balanced
 from p3s.model.grid.grids import (
-    GridFamily,
-    all_families,
-    candidate_families,
+    Balanced,
+    Bits,
+    GridRule,
+    Line,
+    Listed,
+    all_rules,
+    candidate_rules,
     dimensions,
     layout_of,
-    part_families,
+    rules_in_part,
 )
 from p3s.study import Study
 
@@ -131,7 +135,7 @@ def rules(
     counts: Sequence[int],
     cart: Mapping[int, Extents],
     members: Mapping[int, tuple[int, ...]],
-) -> list[GridFamily]:
+) -> list[GridRule]:
     """Return the rules of the grid that agree with a statement, simplest first.
 
     cart, members: extents and ranks of the Cartesian communicator over all ranks, by count (empty
@@ -149,7 +153,7 @@ def _agreeing(
     counts: Sequence[int],
     cart: Mapping[int, Extents],
     members: Mapping[int, tuple[int, ...]],
-) -> list[GridFamily]:
+) -> list[GridRule]:
     if cart and known.arguments:
         return _as_given(known, counts, cart, members)
     if cart:
@@ -188,26 +192,26 @@ def _candidates(
     counts: Sequence[int],
     cart: Mapping[int, Extents],
     members: Mapping[int, tuple[int, ...]],
-) -> list[GridFamily]:
+) -> list[GridRule]:
     """Return the rules among which those that agree are looked for."""
     ndims = known.ndims or (len(known.extents[0][1]) if known.extents else 0)
     if cart:
-        return candidate_families(list(counts), dict(cart), dict(members))
+        return candidate_rules(list(counts), dict(cart), dict(members))
     if known.arguments:
         return [_of_launch(known)]
-    out = part_families(counts)
+    out = rules_in_part(counts)
     if all(math.prod(dims) == n for n, dims in known.extents):
-        out = [*all_families(counts), *out]
+        out = [*all_rules(counts), *out]
     return [fam for fam in out if ndims in (0, fam.ndims)]
 
 
-def _of_launch(known: Statement) -> GridFamily:
+def _of_launch(known: Statement) -> GridRule:
     """Return the rule by which a program gets its grid as arguments."""
     if known.ndims == 1:
-        return GridFamily("line", 1)
+        return Line(1)
     if all(dims == dims_balanced(n, known.ndims) for n, dims in known.extents):
-        return GridFamily("balanced", known.ndims)
-    return GridFamily("listed", known.ndims, rest="balanced", listed=known.extents)
+        return Balanced(known.ndims)
+    return Listed(known.ndims, rest="balanced", listed=known.extents)
 
 
 def _as_given(
@@ -215,7 +219,7 @@ def _as_given(
     counts: Sequence[int],
     cart: Mapping[int, Extents],
     members: Mapping[int, tuple[int, ...]],
-) -> list[GridFamily]:
+) -> list[GridRule]:
     """Return the rules of a Cartesian communicator with the extents given, in any order."""
     launch, forward = _of_launch(known), tuple(range(known.ndims))
     for order in sorted(permutations(forward), key=lambda o: (o != forward, o != forward[::-1])):
@@ -231,9 +235,9 @@ def _as_given(
         if known.ndims == 1:
             return [launch]
         if not launch.listed:
-            return [GridFamily(rest, known.ndims)]
+            return [GridRule.named(rest, known.ndims)]
         table = tuple((n, tuple(dims[d] for d in order)) for n, dims in launch.listed)
-        return [GridFamily("listed", known.ndims, rest=rest, listed=table)]
+        return [Listed(known.ndims, rest=rest, listed=table)]
     else:
         n, dims = max(cart.items())
         given = launch.dims(n) or ()
@@ -241,12 +245,10 @@ def _as_given(
             f"the program made a grid of {shape(dims)} with MPI_Cart_create at {n} "
             f"processes, where its arguments are {shape(given)}"
         )
-    return candidate_families(list(counts), dict(cart), dict(members))
+    return candidate_rules(list(counts), dict(cart), dict(members))
 
 
-def _listed(
-    known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
-) -> list[GridFamily]:
+def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]) -> list[GridRule]:
     """Return the rule that says the extents count by count; it needs those of all counts."""
     table = {**cart, **dict(known.extents)}
     odd = [f"{shape(dims)} at {n}" for n, dims in known.extents if math.prod(dims) != n]
@@ -259,20 +261,22 @@ def _listed(
             f"extents at the other traced counts too ({', '.join(map(str, missing))})"
         )
     return [
-        GridFamily("listed", len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items())))
+        GridRule.named(
+            "listed", len(known.extents[0][1]), rest="", listed=tuple(sorted(table.items()))
+        )
     ]
 
 
-def _ordered(fam: GridFamily, known: Statement, made: bool) -> Iterator[GridFamily]:
+def _ordered(fam: GridRule, known: Statement, made: bool) -> Iterator[GridRule]:
     """Yield a rule in the orders of ranks that a statement leaves open.
 
     Extents of no stated dimension have names of our own: one order says as much as the others.
     """
     last = fam.ndims - 1
     fastest = last if known.fastest == LAST else known.fastest
-    if made or fam.part or fam.kind in ("bits", "line"):  # these have one order, their own
+    if made or fam.part or isinstance(fam, (Bits, Line)):  # these have one order, their own
         own = fam.layout if fam.layout != "reverse" else "row"
-        if fam.kind != "bits" and fastest not in (None, dimensions(own, fam.ndims)[-1]):
+        if not isinstance(fam, Bits) and fastest not in (None, dimensions(own, fam.ndims)[-1]):
             return
         yield fam
         return

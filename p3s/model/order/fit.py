@@ -20,8 +20,8 @@ from p3s.characterize.order import least_backward
 from p3s.characterize.parse import Nest
 from p3s.characterize.structure import Structure
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import fit_exact
 from p3s.laws.expr import Expr
+from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.observe import Cell, LoopTurns, Seen, see
 from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, fit_when
@@ -363,5 +363,5 @@ def _law_of_counts(n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> Expr | 
     if not np.array_equal(value, value[first][np.searchsorted(counts, n)]):
         return None
     envs = [{"n": c, **{f"p{d}": p for d, p in enumerate(grids[c].dims)}} for c in counts.tolist()]
-    law = fit_exact(envs, value[first].tolist(), len(grids[int(counts[0])].dims))
+    law = find_law(zip(envs, value[first].tolist(), strict=True), "whole").law
     return None if law is None else law.expr

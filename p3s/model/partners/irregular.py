@@ -4,25 +4,21 @@ Where a graph or an unstructured mesh is cut into parts, who is next to whom dep
 What has laws are the number of neighbours and what goes to all of them: the parts of a cut plane
 or space. A sample has so many pairs, with the degrees, distances in rank and sizes in the
 proportions of the largest count; a send and the receive of the same pairs make the same sample.
-
-A relation of kind "sample": sign (1 to the receivers, -1 to the senders), seed, symmetric, pairs
-(a law of the number of directed pairs), degree (quantiles, relative to the mean), reach (quantiles
-of the logarithm of the distance in rank to the base n).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any
+from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 import numpy as np
 
-from p3s.errors import P3SError
+from p3s.model.grid.at import GridAt
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.totals import Total, shape_value
 from p3s.model.types import SampleSizes, SizeLaw
 
-Relation = dict[str, Any]
 #: Mean number of partners at the largest count from which on they are a neighbourhood.
 MIN_DEGREE = 2.0
 _QUANTILES = 33
@@ -36,14 +32,45 @@ _PAIRS = ((("bricks", 1),), (("rest", 1), ("cuts", -1)), (("rest", 1), ("outer",
 _AMOUNTS = ((("cuts", 1),), (("power", 1),))
 
 
-def sampled(relation: Mapping[str, Any] | None) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Sample(Relation, kind="sample"):
+    """No rule: a sample of an irregular neighbourhood.
+
+    sign: 1 to the receivers, -1 to the senders; pairs: how many directed pairs; degree: quantiles,
+    relative to the mean; reach: quantiles of the logarithm of the distance in rank to the base n.
+    """
+
+    sign: int
+    seed: int
+    symmetric: bool
+    pairs: Total = field(metadata={"read": Total.from_json})
+    degree: tuple[float, ...]
+    reach: tuple[float, ...]
+
+    def table(self, g: GridAt) -> np.ndarray:
+        """Return partners, (largest degree, n): -1 where a rank has no more."""
+        n, edges = g.n, edges_of(self, g.n)
+        here, there = edges.T if self.sign > 0 else edges.T[::-1]
+        order = np.lexsort((there, here))
+        here, there = here[order], there[order]
+        degree = np.bincount(here, minlength=n)
+        table = np.full((int(degree.max(initial=0)), n), -1, dtype=np.int64)
+        table[np.arange(len(here)) - np.repeat(np.cumsum(degree) - degree, degree), here] = there
+        return table if g.ranks is None else table[:, g.ranks]
+
+    def text(self) -> str:
+        side = "partners" if self.sign > 0 else "senders"
+        return f"irregular {side}, a sample (seed {self.seed}): {self.pairs.text()} pairs"
+
+
+def sampled(relation: Relation | None) -> bool:
     """Tell whether a relation is a sample, which no traced partner is a case of."""
-    return relation is not None and relation["kind"] == "sample"
+    return isinstance(relation, Sample)
 
 
 def sample_relation(
     pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: bool
-) -> Relation | None:
+) -> Sample | None:
     """Return the sample that stands for the (rank, partner) pairs per count, None for few of them.
 
     sends: whether partners are receivers.
@@ -69,33 +96,27 @@ def sample_relation(
     if len(telling) > 1:
         number = telling
     seed = crc32(b"|".join(e.tobytes() for e in edges.values()))
-    return {
-        "kind": "sample",
-        "sign": 1 if sends else -1,
-        "seed": seed,
-        "symmetric": symmetric,
-        "pairs": fit_total([n for n, _ in number], [k for _, k in number], _PAIRS),
-        "degree": _quantiles(degree / degree.mean()),
-        "reach": _quantiles(np.log(np.maximum(distance, 1)) / np.log(top)),
-    }
-
-
-def amount_law(points: Sequence[tuple[int, float]]) -> dict[str, Any]:
-    """Return the law of what goes through all pairs at once; points: count, amount."""
-    return fit_total([n for n, _ in points], [v for _, v in points], _AMOUNTS)
+    return Sample(
+        sign=1 if sends else -1,
+        seed=seed,
+        symmetric=symmetric,
+        pairs=fit_total([n for n, _ in number], [k for _, k in number], _PAIRS),
+        degree=_quantiles(degree / degree.mean()),
+        reach=_quantiles(np.log(np.maximum(distance, 1)) / np.log(top)),
+    )
 
 
 def fit_total(
     ns: Sequence[int], values: Sequence[float], tried: Sequence[tuple[tuple[str, int], ...]]
-) -> dict[str, Any]:
-    """Return {dims, terms, error}: a law of a total of all parts of a cut plane or space.
+) -> Total:
+    """Return a law of a total of all parts of a cut plane or space.
 
     Chosen by the relative error where a count is left out (weighted by the totals), a second
-    term only where it pays; terms: rows of shape and coefficient.
+    term only where it pays.
     """
     y = np.asarray(values, dtype=float)
     every = np.ones(len(ns), dtype=bool)
-    best: tuple[float, int, list[list[Any]], int] | None = None
+    best: tuple[float, int, tuple[tuple[str, float], ...], int] | None = None
     for size in (1, 2):
         if len(ns) < size + 1:
             break
@@ -115,54 +136,15 @@ def fit_total(
                 if _falls(terms, coef, dims, max(ns)):
                     continue
                 if best is None or error < best[0] * (_WORTH if size > best[1] else 1.0) - 1e-12:
-                    rows = [
-                        [name, float(sign * c)]
+                    rows = tuple(
+                        (name, float(sign * c))
                         for (name, sign), c in zip(terms, coef, strict=True)
                         if c
-                    ]
+                    )
                     best = (error, size, rows, dims)
     if best is None:
-        best = (1.0, 1, [["rest", float(y[-1]) / (max(ns) - 1)]], 2)
-    return {"dims": best[3], "terms": best[2], "error": best[0]}
-
-
-def total(law: Mapping[str, Any], n: int) -> float:
-    """Return the total at ``n`` processes, never negative."""
-    value = sum(c * shape_value(name, n, law["dims"]) for name, c in law["terms"])
-    return float(max(value, 0.0))
-
-
-def shape_value(name: str, n: int, dims: int) -> float:
-    """Return a shape's value at ``n`` parts of a space of so many dimensions; none at one part.
-
-    rest: n - 1; cuts: the planes that bisect the unit cube into n parts; outer: how many more
-    parts lie at its sides than there are sides; power: n^(1/dims) - 1; bricks: the pairs of n
-    rectangles that bisect a plane and meet in no point by four.
-    """
-    if name == "rest":
-        return float(n - 1)
-    if name == "power":
-        return float(n ** (1.0 / dims) - 1.0)
-    if name == "cuts":
-        return _planes(n, (1.0,) * dims)
-    if name == "outer":
-        return float(dims * (n ** (1.0 - 1.0 / dims) - 1.0))
-    if name == "bricks":
-        return 6.0 * (n - 1) - 4.0 * _planes(n, (1.0,) * dims)
-    raise P3SError(f"model: unknown shape {name!r}; the file was made by another version")
-
-
-@cache
-def _planes(n: int, box: tuple[float, ...]) -> float:
-    """Return the area of the planes that halve a box, its longest side first, into n parts."""
-    if n < 2:
-        return 0.0
-    k = max(range(len(box)), key=lambda d: (box[d], -d))
-    part = n // 2 / n
-    area = float(np.prod([x for d, x in enumerate(box) if d != k]))
-    here = tuple(round(x * part, 12) if d == k else x for d, x in enumerate(box))
-    rest = tuple(round(x * (1.0 - part), 12) if d == k else x for d, x in enumerate(box))
-    return area + _planes(n // 2, here) + _planes(n - n // 2, rest)
+        best = (1.0, 1, (("rest", float(y[-1]) / (max(ns) - 1)),), 2)
+    return Total(best[3], best[2], best[0])
 
 
 def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
@@ -186,8 +168,8 @@ def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: i
     return any(b < a * (1.0 - 1e-9) for a, b in zip(far, far[1:], strict=False))
 
 
-def _quantiles(values: np.ndarray) -> list[float]:
-    return [round(float(q), 6) for q in np.quantile(values, np.linspace(0, 1, _QUANTILES))]
+def _quantiles(values: np.ndarray) -> tuple[float, ...]:
+    return tuple(round(float(q), 6) for q in np.quantile(values, np.linspace(0, 1, _QUANTILES)))
 
 
 def _drawn(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
@@ -195,30 +177,30 @@ def _drawn(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
     return result
 
 
-_EDGES: dict[tuple[int, int, int], np.ndarray] = {}
+_EDGES: dict[tuple[Sample, int], np.ndarray] = {}
 
 
-def edges_of(rel: Mapping[str, Any], n: int) -> np.ndarray:
+def edges_of(sample: Sample, n: int) -> np.ndarray:
     """Return the sample's pairs at ``n`` processes, (pairs, 2): sender and receiver."""
-    key = (rel["seed"], crc32(repr(rel["pairs"]).encode()), n)
+    key = (replace(sample, sign=1), n)  # both ends have the same pairs
     if key not in _EDGES:
         if len(_EDGES) > 64:
             _EDGES.clear()
-        _EDGES[key] = _sample(rel, n)
+        _EDGES[key] = _drawn_pairs(sample, n)
     return _EDGES[key]
 
 
-def _sample(rel: Mapping[str, Any], n: int) -> np.ndarray:
+def _drawn_pairs(sample: Sample, n: int) -> np.ndarray:
     """Draw pairs: every rank a number of partners, each at a drawn distance, none twice.
 
     Only uniform numbers are drawn, which numpy keeps the same from version to version.
     """
-    half = 2 if rel["symmetric"] else 1
+    half = 2 if sample.symmetric else 1
     most = n * (n - 1) // half
-    wanted = min(int(round(total(rel["pairs"], n) / half)), most)
-    rng = np.random.Generator(np.random.PCG64([int(rel["seed"]), n]))
+    wanted = min(int(round(sample.pairs.at(n) / half)), most)
+    rng = np.random.Generator(np.random.PCG64([sample.seed, n]))
     place = (np.argsort(np.argsort(rng.random(n))) + 0.5) / n
-    share = np.maximum(_drawn(rel["degree"], place), 0.0)
+    share = np.maximum(_drawn(sample.degree, place), 0.0)
     # as many as add up to the number wanted, each rank rounded up or down
     ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * 2 * wanted + 0.5)
     left = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
@@ -237,7 +219,7 @@ def _sample(rel: Mapping[str, Any], n: int) -> np.ndarray:
         if not len(source):
             source = np.arange(n)
         source = source[np.argsort(rng.random(len(source)), kind="stable")]
-        far = np.maximum(np.rint(n ** _drawn(rel["reach"], rng.random(len(source)))), 1)
+        far = np.maximum(np.rint(n ** _drawn(sample.reach, rng.random(len(source)))), 1)
         if turn >= _ROUNDS // 2:  # what is left over finds partners at any distance
             far = 1 + np.floor(rng.random(len(source)) * (n - 1))
         side = np.where(rng.random(len(source)) < 0.5, -1, 1)
@@ -262,31 +244,21 @@ def _sample(rel: Mapping[str, Any], n: int) -> np.ndarray:
     return out[np.lexsort((out[:, 1], out[:, 0]))]
 
 
-def partners(rel: Mapping[str, Any], n: int) -> np.ndarray:
-    """Return the sample's partners, (largest degree, n): -1 where a rank has no more."""
-    edges = edges_of(rel, n)
-    here, there = (edges[:, 0], edges[:, 1]) if rel["sign"] > 0 else (edges[:, 1], edges[:, 0])
-    order = np.lexsort((there, here))
-    here, there = here[order], there[order]
-    degree = np.bincount(here, minlength=n)
-    table = np.full((int(degree.max(initial=0)), n), -1, dtype=np.int64)
-    table[np.arange(len(here)) - np.repeat(np.cumsum(degree) - degree, degree), here] = there
-    return table
-
-
 def sizes(
-    rel: Mapping[str, Any], law: SampleSizes, n: int, ranks: np.ndarray, peers: np.ndarray
+    rel: Relation, law: SampleSizes, n: int, ranks: np.ndarray, peers: np.ndarray
 ) -> np.ndarray:
     """Return elements per message of the pairs of ranks and partners, int64.
 
     Sizes belong to pairs, so that both ends agree; over all pairs they add up to the total.
     """
-    edges = edges_of(rel, n)
-    a, b = (ranks, peers) if rel["sign"] > 0 else (peers, ranks)
-    rng = np.random.Generator(np.random.PCG64([int(rel["seed"]), n, 1]))
+    sample = rel
+    assert isinstance(sample, Sample)
+    edges = edges_of(sample, n)
+    a, b = (ranks, peers) if sample.sign > 0 else (peers, ranks)
+    rng = np.random.Generator(np.random.PCG64([sample.seed, n, 1]))
     place = (np.argsort(np.argsort(rng.random(len(edges)))) + 0.5) / max(len(edges), 1)
     share = np.maximum(_drawn(law.quantiles, place), 0.0)
-    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * total(law.total, n) + 0.5)
+    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * law.total.at(n) + 0.5)
     amount = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
     at = np.searchsorted(edges[:, 0] * n + edges[:, 1], a * n + b)
     return np.asarray(amount[np.minimum(at, len(edges) - 1)])
@@ -300,7 +272,7 @@ def sample_law(
     rows: per count the ranks, partners, bytes of one message and how often.
     """
     points, means = [], []
-    quantiles: list[float] = [1.0]
+    quantiles: tuple[float, ...] = (1.0,)
     for n in sorted(rows):
         rank, peer, nbytes, count = rows[n]
         if not len(rank):
@@ -312,36 +284,5 @@ def sample_law(
         means.append((n, float(size.mean()), int(number.sum())))
         if size.mean() > 0:
             quantiles = _quantiles(size / size.mean())
-    return SizeLaw(means=tuple(means), sample=SampleSizes(tuple(quantiles), amount_law(points)))
-
-
-def text(rel: Mapping[str, Any]) -> str:
-    """Return a sample for people."""
-    side = "partners" if rel["sign"] > 0 else "senders"
-    return f"irregular {side}, a sample (seed {rel['seed']}): {law_text(rel['pairs'])} pairs"
-
-
-def law_text(law: Mapping[str, Any]) -> str:
-    """Return a law of a total for people; cutsD(n): the planes that bisect D dimensions."""
-    d = law["dims"]
-    names = {
-        "rest": "(n-1)",
-        "cuts": f"cuts{d}(n)",
-        "power": f"(n**(1/{d})-1)",
-        "outer": f"{d}*(n**({d - 1}/{d})-1)",
-        "bricks": "(6*(n-1) - 4*cuts2(n))",
-    }
-    parts = [f"{c:.4g}" + f"*{names[name]}" for name, c in law["terms"]]
-    return " + ".join(parts).replace("+ -", "- ") or "0"
-
-
-__all__ = [
-    "amount_law",
-    "edges_of",
-    "partners",
-    "sample_law",
-    "sample_relation",
-    "sampled",
-    "sizes",
-    "text",
-]
+    total = fit_total([n for n, _ in points], [v for _, v in points], _AMOUNTS)
+    return SizeLaw(means=tuple(means), sample=SampleSizes(tuple(quantiles), total))

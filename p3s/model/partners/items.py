@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,9 +10,11 @@ from p3s.characterize.tables import PointTable
 from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, used
-from p3s.model.partners.explain import Explanation
-from p3s.model.partners.places import PlaceLaw
-from p3s.model.partners.relations import FAMILIES, Relation, partners, walks
+from p3s.model.partners.communicator_laws import CommunicatorLaw, World
+from p3s.model.partners.infer_partners import Explanation
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.relations import partners
+from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.slots import Observed, Rows
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
@@ -26,7 +27,7 @@ def items_of(
     counts = [t.np for t in tables]
     if node.kind in (SEND, RECV):
         return _p2p_items(node, choice.explained[index], choice, counts)
-    return _place_items(node, choice, tables)
+    return _communicator_items(node, choice, tables)
 
 
 def empty_rows() -> Rows:
@@ -39,7 +40,7 @@ def _p2p_items(
     node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int]
 ) -> list[Observed]:
     grids = choice.grids
-    relations = [_ordered_relation(r, node, grids) for r in explained.relations]
+    relations: list[Relation] = [_ordered_relation(r, node, grids) for r in explained.relations]
     tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
     places = _law_of_rows(node, choice)
     items = []
@@ -66,8 +67,8 @@ def _p2p_items(
         if len(relations) > 1:
             item.ways = ways
             item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
-        if explained.ambiguous and rel["kind"] == "shift":
-            axes = [d for d in explained.ambiguous if rel["vec"][d]]
+        if explained.ambiguous and isinstance(rel, Shift):
+            axes = [d for d in explained.ambiguous if rel.vec[d]]
             if axes:
                 item.notes.append(Reason(Code.DIRECTION, dims=tuple(axes)))
         items.append(item)
@@ -87,24 +88,20 @@ def _p2p_items(
     return items
 
 
-def _ordered_relation(
-    rel: dict[str, Any], node: Node, grids: Mapping[int, GridAt]
-) -> dict[str, Any]:
-    if rel["kind"] not in FAMILIES:
-        return rel
-    return order_family(
+def _ordered_relation(rel: Relation, node: Node, grids: Mapping[int, GridAt]) -> Relation:
+    return in_order(
         rel, [(grids[n], rows.rank, rows.peer, rows.first) for n, rows in node.rows.items()]
     )
 
 
-def order_family(
+def in_order(
     rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
 ) -> Relation:
-    """Return the family with its stages in the order in which they were seen to run.
+    """Return the relation with its stages in the order in which they were seen to run.
 
     seen: per count the grid and, per row, rank, partner and ordinal of the first event.
     """
-    ways = walks(rel)
+    ways = rel.walks()
     if len(ways) < 2:
         return rel
     wrong = [0] * len(ways)
@@ -152,18 +149,21 @@ def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
     return result
 
 
-def _law_of_rows(node: Node, choice: GridChoice) -> PlaceLaw:
+def _law_of_rows(node: Node, choice: GridChoice) -> CommunicatorLaw:
     """Return the law of the communicator of a node's messages, that of the largest count."""
     cover = choice.communicators.cover(used(node))
     n = max(node.place_id)
     return cover.laws[cover.law_of[(n, int(node.place_id[n][0]))]]
 
 
-def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -> list[Observed]:
+def _communicator_items(
+    node: Node, choice: GridChoice, tables: Sequence[PointTable]
+) -> list[Observed]:
     """Return an item for each law that the node's communicators need."""
     grids = choice.grids
     if node.kind not in (COLLECTIVE, COMM):
-        laws, law_of = [{"kind": "world", "ordinal": 0}], None
+        laws: list[CommunicatorLaw] = [World(ordinal=0)]
+        law_of = None
     else:
         cover = choice.communicators.cover(used(node))
         laws, law_of = cover.laws, cover.law_of

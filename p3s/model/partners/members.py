@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.model.grid.guards import GridAt
-from p3s.model.partners.places import numbered
+from p3s.model.partners.communicator_laws import CommunicatorLaw, World, numbered
 
 Ints = NDArray[np.int64]
 
@@ -39,7 +38,7 @@ class Communicators(Sequence[tuple[int, ...]]):
     def __init__(self, grid: GridAt) -> None:
         self.grid = grid
         world = _Law(0, None, None, np.array([0, grid.n], dtype=np.int64))
-        self._laws: dict[str, _Law] = {}
+        self._laws: dict[CommunicatorLaw, _Law] = {}
         self._order = [world]
         self._tuples: dict[int, tuple[int, ...]] = {}
 
@@ -69,7 +68,7 @@ class Communicators(Sequence[tuple[int, ...]]):
             return np.arange(self.grid.n, dtype=np.int64)
         return law.sequence[law.starts[k - law.base] : law.starts[k - law.base + 1]]
 
-    def ids(self, law: Mapping[str, Any], ranks: Ints) -> Ints:
+    def ids(self, law: CommunicatorLaw, ranks: Ints) -> Ints:
         """Return the number of the communicator of each of the ranks, -1 where it is in none."""
         found = self._law(law)
         if found.number is None:
@@ -77,15 +76,14 @@ class Communicators(Sequence[tuple[int, ...]]):
         number = found.number[ranks]
         return np.where(number >= 0, number + found.base, -1)
 
-    def _law(self, law: Mapping[str, Any]) -> _Law:
-        if law["kind"] == "world" and law.get("ordinal", 0) == 0 and not law.get("order"):
+    def _law(self, law: CommunicatorLaw) -> _Law:
+        if isinstance(law, World) and not law.ordinal and not law.order:
             return self._order[0]
-        name = json.dumps(law, sort_keys=True)
-        if name not in self._laws:
+        if law not in self._laws:
             number, sequence, starts = numbered(law, self.grid)
-            self._laws[name] = _Law(len(self), number, sequence, starts)
-            self._order.append(self._laws[name])
-        return self._laws[name]
+            self._laws[law] = _Law(len(self), number, sequence, starts)
+            self._order.append(self._laws[law])
+        return self._laws[law]
 
     def member(self, ids: Ints, place: Ints, beyond: int = -1) -> Ints:
         """Return the rank at a place of each communicator (negative: from the end).

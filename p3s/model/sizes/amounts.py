@@ -22,6 +22,7 @@ import numpy as np
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
 from p3s.laws.mixture import seen
 from p3s.model.amount import Amount
+from p3s.model.partners.shift import Shift
 from p3s.model.types import Item, SizeLaw
 
 T = TypeVar("T", bound=Hashable)
@@ -127,9 +128,9 @@ def alike(item: Item, number: int, slot: int) -> Hashable:
     plane of atoms more on one side is one less on the other.
     """
     relation = item.relation
-    if relation is None or relation["kind"] != "shift" or len(item.slots) > 1:
+    if not isinstance(relation, Shift) or len(item.slots) > 1:
         return (number, slot)
-    vec = tuple(relation["vec"])
+    vec = relation.vec
     return (item.node, max(vec, tuple(-v for v in vec)))
 
 

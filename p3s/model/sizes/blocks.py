@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.counts import Law, roundness
+from p3s.laws.counts import Law
 from p3s.laws.expr import BLOCK_KINDS, Expr, block_size
+from p3s.laws.shapes import roundness
 from p3s.model.sizes.cells import Candidate, Votes
 
 GHOSTS = (0, 1, 2, 4)

@@ -9,8 +9,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from p3s.laws.counts import fit_exact
 from p3s.laws.expr import Expr, add, block, block_size, evaluate, mul, num, sym, symbols_of
+from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.affine import different, fit_affine
 from p3s.model.sizes.blocks import (
@@ -448,12 +448,11 @@ class _Fit:
             return None
         _, rows = np.unique(self.obs.env["n"], return_index=True)
         names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
-        law = fit_exact(
-            [{k: int(self.obs.env[k][i]) for k in names} for i in rows],
-            [int(v) for v in self.value[rows]],
-            self.obs.ndims,
+        law = find_law(
+            (({k: int(self.obs.env[k][i]) for k in names}, int(self.value[i])) for i in rows),
+            "whole",
             known=[*sorted(self.pool.typed), *self.pool.extents()],
-        )
+        ).law
         if law is None or law.free > most or (most == 1 and "block" in str(law.expr)):
             return None  # a share rounded off is a block, whose rivals are known
         return FittedSize(law.expr, law.free, law.points, law.even, law.rivals)

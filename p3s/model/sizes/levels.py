@@ -11,8 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from p3s.laws.counts import MAX_DENOMINATOR, fit_exact, roundness
+from p3s.laws.counts import MAX_DENOMINATOR
 from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.lawfinder import find_law
+from p3s.laws.shapes import roundness
 from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.positions import moving
@@ -29,7 +31,7 @@ def _last(obs: Observations, u: str) -> Expr | None:
             {"n": int(n), **{f"p{d}": int(obs.env[f"p{d}"][rows][0]) for d in range(obs.ndims)}}
         )
         values.append(1 + int(obs.env[u][rows].max()))
-    law = fit_exact(envs, values, obs.ndims)
+    law = find_law(zip(envs, values, strict=True), "whole").law
     return add(law.expr, num(-1)) if law is not None and law.free < law.points else None
 
 
@@ -78,11 +80,9 @@ def _plain(obs: Observations) -> tuple[Expr, int] | None:
     """Return a law in the count and the extents."""
     _, rows = np.unique(obs.env["n"], return_index=True)
     names = ["n", *(f"p{d}" for d in range(obs.ndims))]
-    law = fit_exact(
-        [{k: int(obs.env[k][i]) for k in names} for i in rows],
-        [int(v) for v in obs.value[rows]],
-        obs.ndims,
-    )
+    law = find_law(
+        (({k: int(obs.env[k][i]) for k in names}, int(obs.value[i])) for i in rows), "whole"
+    ).law
     return (law.expr, law.free) if law is not None and law.free < law.points else None
 
 

@@ -11,28 +11,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.laws.counts import Law, WorkLaw, fit_exact, fit_work
+from p3s.laws.counts import Law, WorkLaw
 from p3s.laws.expr import whole_number
+from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.guards import Above, GridAt, Guard
+from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.partners import irregular
+from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import at_stage
+from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.rankcounts import fit_rank_count
 from p3s.model.sizes.turned import fit_root, fit_turns, turns_matter
-from p3s.model.types import (
-    CommunicatorLaw,
-    CountLaw,
-    IterationsLaw,
-    Relation,
-    Rival,
-    RootLaw,
-    SizeLaw,
-    Slot,
-)
+from p3s.model.types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw, Slot
 
 MAX_VARIANTS = 32
 
@@ -240,7 +236,9 @@ def _fit_slot(
             if item.peers is not None:
                 peers.append(item.peers[n][s])
     guard = (
-        fit_guard(grids, sets, peers if item.peers is not None else None, cares) if grids else []
+        fit_guard(grids, sets, peers if item.peers is not None else None, cares)
+        if grids
+        else Guard()
     )
     if guard is None and seen and seen[0] > counts[0]:
         late = [i for i, g in enumerate(grids) if g.n >= seen[0]]
@@ -252,7 +250,7 @@ def _fit_slot(
         )
         if guard is not None:
             below = max(n for n in counts if n < seen[0])
-            guard = [*guard, ["above", below]]
+            guard += Guard((Above(below),))
             why.append(Reason(Code.FIRST_SEEN, at=seen[0]))
     if guard is None:
         why.append(Reason(Code.NO_RANKS))
@@ -307,7 +305,7 @@ def _fit_count(
     if not parts:  # every cell is shared with another relation: each gets its part
         return _shared_count(item, times, counts), [Reason(Code.SHARED_PARTNER)]
     if exact and not varying:
-        found = fit_exact(envs, values, ndims)
+        found = find_law(zip(envs, values, strict=True), "whole").law
         if found is not None:
             return exact_count(found), []
         why = Code.NO_COUNT
@@ -324,11 +322,13 @@ def _fit_count(
         why = Code.COUNT_BY_RANK
     else:
         why = Code.COUNT_BY_REPEAT
-    total = fit_exact(envs, [int(v.sum()) for _, v in parts], 1)
+    total = find_law(
+        ((e["n"], int(v.sum())) for e, (_, v) in zip(envs, parts, strict=True)), "whole"
+    ).law
     if total is not None and total.free < total.points:
         return CountLaw(total=total.expr), [Reason(why)]
     means = [float(v.mean()) for _, v in parts]
-    return CountLaw(stat=fit_work([e["n"] for e in envs], means)), [Reason(why)]
+    return CountLaw(stat=find_law(zip(envs, means, strict=True), "work").fit), [Reason(why)]
 
 
 def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
@@ -341,12 +341,11 @@ def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int
             ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
             envs.append(_extents(item.grids[n]))
             values.append(float(np.median(times[n][s, r] / ways)))
-    ndims = len(item.grids[counts[0]].dims)
     whole = all(v == int(v) for v in values)
-    law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
+    law = find_law(zip(envs, map(int, values), strict=True), "whole").law if whole else None
     if law is not None:
         return CountLaw(expr=law.expr)
-    return CountLaw(stat=fit_work([e["n"] for e in envs], values))
+    return CountLaw(stat=find_law(zip(envs, values, strict=True), "work").fit)
 
 
 def exact_count(law: Law) -> CountLaw:
@@ -453,9 +452,9 @@ def _all_there(env: dict[str, np.ndarray]) -> bool:
 def _across(item: Observed) -> tuple[int, ...]:
     """Return the dimensions a shift does not move along; empty for all else."""
     rel = item.relation
-    if rel is None or rel["kind"] != "shift" or len(rel["vec"]) < 2 or not any(rel["vec"]):
+    if not isinstance(rel, Shift) or len(rel.vec) < 2 or not any(rel.vec):
         return ()
-    return tuple(d for d, v in enumerate(rel["vec"]) if v == 0)
+    return tuple(d for d, v in enumerate(rel.vec) if v == 0)
 
 
 def _fit_root(
@@ -491,7 +490,7 @@ def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[i
         rows = item.rows[n]
         if len(rows.rank) and rows.count.sum():
             points.append((n, float(rows.work.sum()) / float(rows.count.sum())))
-    return fit_work([n for n, _ in points], [v for _, v in points]), tuple(points)
+    return find_law(points, "work").fit, tuple(points)
 
 
 def sample_slot(item: Observed, counts: list[int]) -> Slot:
@@ -507,15 +506,11 @@ def sample_slot(item: Observed, counts: list[int]) -> Slot:
     }
     law = None
     if all(np.all(v == v[0]) for v in each.values()):
-        law = fit_exact(
-            [_extents(item.grids[n]) for n in rows],
-            [int(v[0]) for v in each.values()],
-            len(item.grids[counts[0]].dims),
-        )
+        law = find_law([(_extents(item.grids[n]), int(v[0])) for n, v in each.items()], "whole").law
     count = (
         CountLaw(expr=law.expr, points=law.points, free=law.free)
         if law
-        else CountLaw(stat=fit_work(list(rows), [float(v.mean()) for v in each.values()]))
+        else CountLaw(stat=find_law([(n, float(v.mean())) for n, v in each.items()], "work").fit)
     )
     root, why = _fit_root(item, counts, False)
     work, points = _fit_work(item, counts)
@@ -523,7 +518,7 @@ def sample_slot(item: Observed, counts: list[int]) -> Slot:
         relation=item.relation,
         place=item.place,
         seen=tuple(sorted(rows)),
-        guard=[["peer"]],
+        guard=Guard((HasPartner(),)),
         count=count,
         elements=irregular.sample_law(
             {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from p3s.laws.counts import fit_exact
+from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guardfit import fit_guard
-from p3s.model.grid.guards import GridAt
+from p3s.model.grid.guards import GridAt, Guard
+from p3s.model.grid.rank_atoms import First, Last
 from p3s.model.types import Case, Occurs
 
 #: Kinds of ranks that are told apart before one place.
@@ -62,11 +62,11 @@ def cases_of(
     return best
 
 
-def _by_segments(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen]]]:
+def _by_segments(seen: Sequence[Seen]) -> list[tuple[Guard | None, list[Seen]]]:
     """Return (guard, ranks) of each set of segments that ranks run through; none without rules."""
     kinds = Counter(tuple(col) for _, _, count in seen for col in (count > 0).T.tolist())
     order = sorted(kinds, key=lambda k: (kinds[k], k))
-    out: list[tuple[list[Any] | None, list[Seen]]] = []
+    out: list[tuple[Guard | None, list[Seen]]] = []
     for kind in order if 1 < len(order) <= _KINDS else ():
         part = [
             (run, ranks[mine], count[:, mine])
@@ -80,7 +80,7 @@ def _by_segments(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen
     return out
 
 
-def _by_borders(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen]]]:
+def _by_borders(seen: Sequence[Seen]) -> list[tuple[Guard | None, list[Seen]]]:
     """Return (guard, ranks) by the borders of the grid that ranks are at, most ranks last."""
     parts: dict[tuple[tuple[bool, bool], ...], list[Seen]] = {}
     for run, ranks, count in seen:
@@ -96,15 +96,19 @@ def _by_borders(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen]
         (
             None
             if side == order[-1]
-            else [["first" if low else "notfirst", d] for d, (low, _) in enumerate(side)]
-            + [["last" if high else "notlast", d] for d, (_, high) in enumerate(side)],
+            else Guard(
+                (
+                    *(First(d, negated=not low) for d, (low, _) in enumerate(side)),
+                    *(Last(d, negated=not high) for d, (_, high) in enumerate(side)),
+                )
+            ),
             parts[side],
         )
         for side in order
     ]
 
 
-def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> list[Any] | None:
+def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> Guard | None:
     """Return who, of the ranks in ``seen``, is in ``part``; None without a rule."""
     grids, sets, care = [], [], []
     for run, ranks, _ in seen:
@@ -140,11 +144,9 @@ def _counts(seen: Sequence[Seen], before: Sequence[int], number: int) -> tuple[O
         else:
             same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
             law = (
-                fit_exact(
-                    [_scalars(run.grid) for run, _, _ in seen],
-                    [int(count[k][0]) for _, _, count in seen],
-                    len(seen[0][0].grid.dims),
-                )
+                find_law(
+                    [(_scalars(run.grid), int(count[k][0])) for run, _, count in seen], "whole"
+                ).law
                 if same and len(seen) > 2
                 else None
             )

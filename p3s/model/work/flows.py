@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.grids import LAYOUTS, GridFamily
-from p3s.model.grid.guards import GridAt, eval_guard
+from p3s.model.grid.grids import LAYOUTS, Listed
+from p3s.model.grid.guards import GridAt, Guard
 from p3s.model.types import Case, Occurs, WorkPlace
 
 Env = Mapping[str, np.ndarray]
@@ -47,9 +46,9 @@ class Alike:
     grid: GridAt
     ranks: np.ndarray
 
-    def holds(self, guard: Sequence[Any], ranks: np.ndarray) -> np.ndarray:
+    def holds(self, guard: Guard, ranks: np.ndarray) -> np.ndarray:
         """Return whether the ranks that stand for ``ranks`` meet a guard."""
-        return np.asarray(eval_guard(list(guard), self.grid)[self.ranks[ranks]])
+        return np.asarray(guard.holds(self.grid)[self.ranks[ranks]])
 
 
 def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:
@@ -71,7 +70,7 @@ def alike(grid: GridAt, traced: Sequence[GridAt]) -> Alike:
     if grid.layout not in LAYOUTS and not grid.layout.isdigit():
         return same
     n = math.prod(dims)
-    longer = GridFamily("listed", len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
+    longer = Listed(len(dims), layout=grid.layout, listed=((n, dims),)).at(n)
     assert longer is not None
     whole = grid.whole or grid
     return Alike(longer, longer.rank_at(whole.coords))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from p3s.model.grid.guards import Guard
 from p3s.model.types import Model, Phase
 
 #: Ranks of one instruction group differ by no more than this share of their work.
@@ -175,7 +175,7 @@ def _predicted(model: Model, n: int, traced: Container[tuple[int, int]]) -> Iter
             )
 
 
-def group_guard(model: Model, phase: int, group: int) -> list[Any] | None:
+def group_guard(model: Model, phase: int, group: int) -> Guard | None:
     """Return which ranks are in a group at every traced count, as a guard; None without a rule."""
     from p3s.model.evaluate import model_grid
     from p3s.model.grid.guardfit import fit_guard

@@ -17,8 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import WorkLaw, fit_work
+from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr, mul, num, power, sym
+from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.slots import env_of
@@ -115,7 +116,7 @@ def _size(runs: Sequence[Run], place: int) -> WorkLaw:
         for run in runs
         if run.calls[place].any()
     ]
-    return fit_work([n for n, _ in points], [size for _, size in points])
+    return find_law(points, "work").fit
 
 
 def places_of(items: Sequence[Item]) -> dict[Place, int]:
@@ -161,7 +162,7 @@ def _total(
     means = [(n, float(w.mean())) for n, _, w in points]
     spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
     return PhaseWork(
-        law=fit_work([n for n, _ in means], [v for _, v in means]),
+        law=find_law(means, "work").fit,
         points=tuple(means),
         equal_ranks=bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
         measured={
@@ -362,7 +363,7 @@ def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:
     for run in runs:
         kept = np.array([seen[k] > 1 for k in phase_of[run.item].tolist()], dtype=bool)
         means.append(float(run.work[kept].sum()) / run.grid.n)
-    return fit_work([run.grid.n for run in runs], means)
+    return find_law(zip((run.grid.n for run in runs), means, strict=True), "work").fit
 
 
 def _as_whole(work: float, n: int, whole: WorkLaw) -> Terms:

@@ -9,159 +9,22 @@ collectives.nodes. MPICH 4 and 5: maint/tuning/coll/mpir/generic.json (the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.program.collectives import exchanges as ex
-from p3s.program.collectives import nodes, rooted
+from p3s.program.collectives import exchanges, nodes, reductions, rooted
 from p3s.program.collectives import nonblocking as nb
-from p3s.program.collectives import reductions as red
 from p3s.program.collectives.job import Job, power_below, shares, whole
+from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import MPICH, Library
 from p3s.program.collectives.tuned import TUNED, tuned
 from p3s.program.collectives.writer import Schedule, Writer
 from p3s.simulate.steps import Ints
 
-Algorithm = Callable[[Writer, Job], None]
-
-_ALLTOALL: dict[str, Algorithm] = {
-    "linear": ex.alltoall_linear,
-    "pairwise": ex.alltoall_pairwise,
-    "pairwise_xor": ex.alltoall_pairwise_xor,
-    "bruck": ex.alltoall_bruck,
-    "linear_sync": ex.alltoall_linear_sync,
-    "scattered": ex.alltoall_scattered,
-}
-_ALLTOALLV: dict[str, Algorithm] = {
-    "linear": ex.alltoallv_linear,
-    "pairwise": ex.alltoall_pairwise,
-    "scattered": ex.alltoallv_scattered,
-    "linear_nonempty": ex.alltoallw_linear,
-}
-_ALLGATHER: dict[str, Algorithm] = {
-    "linear": ex.allgather_linear,
-    "bruck": ex.allgather_bruck,
-    "recursive_doubling": ex.allgather_recursive_doubling,
-    "ring": ex.allgather_ring,
-    "neighbor": ex.allgather_neighbor,
-    "pairwise": ex.allgather_ring,
-    "posted": nb.allgather_posted,
-}
-_REDUCE_SCATTER: dict[str, Algorithm] = {
-    "nonoverlapping": red.reduce_scatter_nonoverlapping,
-    "linear": red.reduce_scatter_block_linear,
-    "halving": red.reduce_scatter_halving,
-    "doubling": red.reduce_scatter_doubling,
-    "ring": red.reduce_scatter_ring,
-    "butterfly": red.reduce_scatter_butterfly,
-    "pairwise": red.reduce_scatter_pairwise,
-    "tree": nb.reduce_scatter_tree,
-}
-_SCAN: dict[str, Algorithm] = {"linear": red.scan_linear, "recursive_doubling": red.scan_doubling}
-
-#: Algorithms by call and name.
-ALGORITHMS: dict[str, dict[str, Algorithm]] = {
-    "barrier": {
-        "linear": ex.barrier_linear,
-        "double_ring": ex.barrier_double_ring,
-        "recursive_doubling": ex.barrier_recursive_doubling,
-        "dissemination": ex.barrier_dissemination,
-        "tree": ex.barrier_tree,
-    },
-    "bcast": {
-        "linear": rooted.bcast_linear,
-        "pipeline": rooted.bcast_pipeline,
-        "binary": rooted.bcast_binary,
-        "binomial": rooted.bcast_binomial,
-        "binomial_far": rooted.bcast_binomial_far,
-        "knomial": rooted.bcast_knomial,
-        "split_binary": rooted.bcast_split_binary,
-        "scatter_doubling": rooted.bcast_scatter_doubling,
-        "scatter_ring": rooted.bcast_scatter_ring,
-        "swapped_binomial": nb.bcast_swapped_binomial,
-        "swapped_chain": nb.bcast_swapped_chain,
-    },
-    "reduce": {
-        "linear": rooted.reduce_linear,
-        "pipeline": rooted.reduce_pipeline,
-        "binary": rooted.reduce_binary,
-        "binomial": rooted.reduce_binomial,
-        "binomial_blocking": rooted.reduce_binomial_blocking,
-        "in_order_binary": rooted.reduce_in_order_binary,
-        "rabenseifner": rooted.reduce_rabenseifner,
-        "rabenseifner_blocks": rooted.reduce_rabenseifner_blocks,
-        "swapped_binomial": nb.reduce_swapped_binomial,
-        "swapped_chain": nb.reduce_swapped_chain,
-    },
-    "allreduce": {
-        "linear": red.allreduce_linear,
-        "nonoverlapping": red.allreduce_nonoverlapping,
-        "recursive_doubling": red.allreduce_recursive_doubling,
-        "ring": red.allreduce_ring,
-        "ring_segmented": red.allreduce_ring,
-        "rabenseifner": red.allreduce_rabenseifner,
-        "rabenseifner_blocks": red.allreduce_rabenseifner_blocks,
-        "trees": nb.allreduce_trees,
-    },
-    "gather": {
-        "linear": rooted.gather_linear,
-        "binomial": rooted.gather_binomial,
-        "linear_sync": rooted.gather_linear_sync,
-        "linear_posted": rooted.gather_linear_posted,
-    },
-    "gatherv": {
-        "linear": rooted.gatherv_linear,
-        "linear_posted": rooted.gatherv_linear_posted,
-        "linear_posted_all": rooted.gather_linear_posted,
-    },
-    "scatter": {
-        "linear": rooted.scatter_linear,
-        "binomial": rooted.scatter_binomial,
-        "linear_posted": rooted.scatter_linear_posted,
-    },
-    "scatterv": {
-        "linear": rooted.scatterv_linear,
-        "linear_posted": rooted.scatterv_linear_posted,
-        "linear_posted_all": rooted.scatter_linear_posted,
-    },
-    "allgather": _ALLGATHER,
-    "allgatherv": {
-        **_ALLGATHER,
-        "default": ex.allgatherv_default,
-        "ring_cut": ex.allgatherv_ring_cut,
-    },
-    "alltoall": _ALLTOALL,
-    "alltoallv": _ALLTOALLV,
-    "alltoallw": _ALLTOALLV,
-    "reduce_scatter": _REDUCE_SCATTER,
-    "reduce_scatter_block": {**_REDUCE_SCATTER, "butterfly": red.reduce_scatter_block_butterfly},
-    "scan": _SCAN,
-    "exscan": _SCAN,
-}
-
-#: Calls whose vector is one block for each member.
-BLOCKS = frozenset(
-    {
-        "gather",
-        "gatherv",
-        "scatter",
-        "scatterv",
-        "allgather",
-        "allgatherv",
-        "alltoall",
-        "alltoallv",
-        "alltoallw",
-    }
-)
-#: Calls whose members may have different sizes.
-VARYING = frozenset({"gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw"})
-#: Calls whose vector is divided evenly among the members.
-SHARED = frozenset({"reduce_scatter", "reduce_scatter_block"})
-ROOTED = frozenset({"bcast", "reduce", "gather", "gatherv", "scatter", "scatterv"})
-
 KNOMIAL_RADIX = 4
+#: The files of algorithms.
+FILES = (exchanges, rooted, reductions, nb)
 
 
 @dataclass(frozen=True)
@@ -219,7 +82,7 @@ def _mpich(call: str, p: int, total: int, size: int, element: int) -> str:
         if total >= (524288 if power else 81920):
             return "ring_cut" if call == "allgatherv" else "ring"
         return "recursive_doubling" if power else "bruck"
-    if call in SHARED:
+    if COLLECTIVES[call].shared:
         return "halving" if total < 524288 else "pairwise"
     if call == "alltoall":
         # "comm_size<8" takes 8 in as well where it is asked behind the sizes (csel.c).
@@ -237,12 +100,12 @@ def _mpich(call: str, p: int, total: int, size: int, element: int) -> str:
 
 def division(call: str, p: int, sizes: Ints, element: int) -> Ints:
     """Return where the vector is cut, from the bytes of each member as a scaled trace has them."""
-    if call in BLOCKS:
-        if call not in VARYING:
+    if COLLECTIVES[call].blocks:
+        if not COLLECTIVES[call].varying:
             sizes = np.full(p, most_common(sizes))
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     total = most_common(sizes)
-    return shares(p, total, element) if call in SHARED else whole(p, total)
+    return shares(p, total, element) if COLLECTIVES[call].shared else whole(p, total)
 
 
 def most_common(values: Ints) -> int:
@@ -288,7 +151,7 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
 
     chosen = choose(setting.library, call, at, setting.element, setting.blocking)
     job = Job(p, root, at, setting.element, chosen.segment, KNOMIAL_RADIX, perform)
-    ALGORITHMS[call][chosen.algorithm](w, job)
+    COLLECTIVES[call].algorithms[chosen.algorithm](w, job)
 
 
 def by_nodes(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from p3s.program.collectives import trees
 from p3s.program.collectives.job import Job, power_below, whole
+from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.writer import UNITE, Handle, Pieces, Writer
 from p3s.simulate.steps import Ints, Op
 
@@ -27,6 +28,7 @@ def _token() -> Pieces:
     return [(0, 1)]
 
 
+@algorithm("linear", "barrier")
 def barrier_linear(w: Writer, job: Job) -> None:
     """All tell member 0, it tells all."""
     r = job.everyone[1:]
@@ -38,6 +40,7 @@ def barrier_linear(w: Writer, job: Job) -> None:
     w.recv(r, 0, 0, UNITE)
 
 
+@algorithm("double_ring", "barrier")
 def barrier_double_ring(w: Writer, job: Job) -> None:
     """Twice around a ring."""
     p, r = job.p, job.everyone
@@ -47,6 +50,7 @@ def barrier_double_ring(w: Writer, job: Job) -> None:
         w.recv([0], p - 1, 0, UNITE)
 
 
+@algorithm("recursive_doubling", "barrier")
 def barrier_recursive_doubling(w: Writer, job: Job) -> None:
     """Partners 1, 2, 4, ... away among the largest power of two, the others before and after."""
     power = power_below(job.p)
@@ -61,6 +65,7 @@ def barrier_recursive_doubling(w: Writer, job: Job) -> None:
     w.send(helper, extra, 0, 0, op=Op.SSEND, pieces=_token)
 
 
+@algorithm("dissemination", "barrier")
 def barrier_dissemination(w: Writer, job: Job) -> None:
     """Tell the member 1, 2, 4, ... further on."""
     p, r = job.p, job.everyone
@@ -70,6 +75,7 @@ def barrier_dissemination(w: Writer, job: Job) -> None:
         distance <<= 1
 
 
+@algorithm("tree", "barrier")
 def barrier_tree(w: Writer, job: Job) -> None:
     """Up a binomial tree to member 0 and down again."""
     parent, kids = trees.in_order(job.p)
@@ -84,18 +90,21 @@ def barrier_tree(w: Writer, job: Job) -> None:
         w.send(has, kids[has, column], 0, 0, pieces=_token)
 
 
+@algorithm("linear", "allgather", "allgatherv")
 def allgather_linear(w: Writer, job: Job) -> None:
     """Gather to member 0, then Bcast."""
     job.perform(w, "Gather", job.at, 0)
     job.perform(w, "Bcast", whole(job.p, job.nbytes), 0)
 
 
+@algorithm("default", "allgatherv")
 def allgatherv_default(w: Writer, job: Job) -> None:
     """Gatherv to member 0, then Bcast."""
     job.perform(w, "Gatherv", job.at, 0)
     job.perform(w, "Bcast", whole(job.p, job.nbytes), 0)
 
 
+@algorithm("bruck", "allgather", "allgatherv")
 def allgather_bruck(w: Writer, job: Job) -> None:
     """All that is known goes to the member 1, 2, 4, ... before."""
     p, r = job.p, job.everyone
@@ -108,6 +117,7 @@ def allgather_bruck(w: Writer, job: Job) -> None:
         distance <<= 1
 
 
+@algorithm("recursive_doubling", "allgather", "allgatherv")
 def allgather_recursive_doubling(w: Writer, job: Job) -> None:
     """All that is known is exchanged with partners 1, 2, 4, ... away; else as Bruck."""
     if job.p & (job.p - 1):
@@ -121,6 +131,8 @@ def allgather_recursive_doubling(w: Writer, job: Job) -> None:
         mask <<= 1
 
 
+@algorithm("pairwise", "allgather", "allgatherv")
+@algorithm("ring", "allgather", "allgatherv")
 def allgather_ring(w: Writer, job: Job) -> None:
     """Every block goes around."""
     p, r = job.p, job.everyone
@@ -130,6 +142,7 @@ def allgather_ring(w: Writer, job: Job) -> None:
         w.exchange(r, (r + 1) % p, first[mine], n[mine], (r - 1) % p, n[theirs])
 
 
+@algorithm("ring_cut", "allgatherv")
 def allgatherv_ring_cut(w: Writer, job: Job) -> None:
     """Every block goes around in segments; nothing is not sent (MPICH)."""
     p = job.p
@@ -166,6 +179,7 @@ def _passing(
     return told
 
 
+@algorithm("neighbor", "allgather", "allgatherv")
 def allgather_neighbor(w: Writer, job: Job) -> None:
     """Pairs of blocks go back and forth between neighbours; a ring if p is odd."""
     if job.p % 2:
@@ -205,16 +219,19 @@ class _Matrix:
         return (self.at[source] + to * share + np.minimum(to, more), share + (to < more))
 
 
+@algorithm("linear", "alltoall")
 def alltoall_linear(w: Writer, job: Job) -> None:
     """All receives and sends are posted at once, receives upwards, sends downwards."""
     _posted(w, job, upwards_from_self=True, empty=True)
 
 
+@algorithm("linear", "alltoallv", "alltoallw")
 def alltoallv_linear(w: Writer, job: Job) -> None:
     """All receives and sends are posted at once, both from member 0 on."""
     _posted(w, job, upwards_from_self=False, empty=True)
 
 
+@algorithm("linear_nonempty", "alltoallv", "alltoallw")
 def alltoallw_linear(w: Writer, job: Job) -> None:
     """As alltoallv_linear; nothing is not sent."""
     _posted(w, job, upwards_from_self=False, empty=False)
@@ -237,6 +254,7 @@ def _posted(w: Writer, job: Job, *, upwards_from_self: bool, empty: bool) -> Non
     w.wait(r)
 
 
+@algorithm("linear_sync", "alltoall")
 def alltoall_linear_sync(w: Writer, job: Job) -> None:
     """As linear, but at most OUTSTANDING receives and sends; the oldest is waited for first."""
     p, r, blocks = job.p, job.everyone, _Matrix(job)
@@ -262,6 +280,7 @@ def alltoall_linear_sync(w: Writer, job: Job) -> None:
     w.wait(r)
 
 
+@algorithm("pairwise", "alltoall", "alltoallv", "alltoallw")
 def alltoall_pairwise(w: Writer, job: Job) -> None:
     """To the member i further on, from the one i before."""
     p, r, blocks = job.p, job.everyone, _Matrix(job)
@@ -270,6 +289,7 @@ def alltoall_pairwise(w: Writer, job: Job) -> None:
         w.exchange(r, to, *blocks.block(r, to), source, blocks.block(source, r)[1])
 
 
+@algorithm("pairwise_xor", "alltoall")
 def alltoall_pairwise_xor(w: Writer, job: Job) -> None:
     """With the member whose number differs in the bits of i; if p is no power of two by rings."""
     if job.p & (job.p - 1):
@@ -281,11 +301,13 @@ def alltoall_pairwise_xor(w: Writer, job: Job) -> None:
         w.exchange(r, other, *blocks.block(r, other), other, blocks.block(other, r)[1])
 
 
+@algorithm("scattered", "alltoall")
 def alltoall_scattered(w: Writer, job: Job) -> None:
     """THROTTLE receives and sends at a time (MPICH); its message to itself is left out."""
     _scattered(w, job, empty=True)
 
 
+@algorithm("scattered", "alltoallv", "alltoallw")
 def alltoallv_scattered(w: Writer, job: Job) -> None:
     """As alltoall_scattered; nothing is not sent."""
     _scattered(w, job, empty=False)
@@ -308,6 +330,7 @@ def _scattered(w: Writer, job: Job, *, empty: bool) -> None:
             w.wait(r)
 
 
+@algorithm("bruck", "alltoall")
 def alltoall_bruck(w: Writer, job: Job) -> None:
     """log2 p messages; each carries all blocks whose way has that bit."""
     p, r, blocks = job.p, job.everyone, _Matrix(job)

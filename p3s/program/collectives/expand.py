@@ -8,14 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.program.collectives.choose import (
-    ALGORITHMS,
-    ROOTED,
-    VARYING,
-    chosen_name,
-    most_common,
-    schedule,
-)
+from p3s.program.collectives.choose import chosen_name, most_common, schedule
+from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
 from p3s.simulate.steps import Bools, Ints, Op, Steps
@@ -138,7 +132,7 @@ def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator
             continue
         present = np.isin(members, steps.ranks).sum()
         roots = np.unique(steps.peer[mine])
-        if name not in ALGORITHMS:
+        if name not in COLLECTIVES:
             _note(notes, f"{names[0]}: no algorithm is known")
         elif len(names) > 1 or len(np.unique(steps.op[mine])) > 1:
             _note(notes, f"communicator {c}: members make different calls: {', '.join(names)}")
@@ -148,12 +142,12 @@ def _calls(steps: Steps, which: Bools | None, notes: dict[str, int]) -> Iterator
                 f"{names[0]} on communicator {c}: {present - len(mine)} of its members"
                 " do not make the call",
             )
-        elif name in ROOTED and (len(roots) > 1 or roots[0] not in members):
+        elif COLLECTIVES[name].rooted and (len(roots) > 1 or roots[0] not in members):
             _note(notes, f"{names[0]} on communicator {c}: its root is not clear")
         else:
             if c not in places:
                 places[c] = _places(members)
-            root = int(places[c](roots[:1])[0]) if name in ROOTED else 0
+            root = int(places[c](roots[:1])[0]) if COLLECTIVES[name].rooted else 0
             yield _Call(
                 name,
                 bool(steps.op[mine[0]] == int(Op.COLLECTIVE)),
@@ -192,10 +186,10 @@ def _plan(
         members = steps.members[call.comm]
         p = len(members)
         sizes = np.full(p, most_common(call.sizes))
-        if call.name in VARYING:
+        if COLLECTIVES[call.name].varying:
             sizes[call.member] = call.sizes
         node = None if node_of is None else node_of[members]
-        amount = sizes.tobytes() if call.name in VARYING else int(sizes[0])
+        amount = sizes.tobytes() if COLLECTIVES[call.name].varying else int(sizes[0])
         key = (
             call.name,
             call.blocking,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.program.collectives.choose import ALGORITHMS
+from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import MPICH, OPENMPI, Library, Rule
 
 #: Whose choice of algorithms is taken for a plan where no MPI is installed.
@@ -104,11 +104,11 @@ def _rule_of_entry(path: Path, call: str, entry: Any) -> Rule:
 def checked(rule: Rule, where: str = "collectives: ") -> Rule:
     """Return a rule that names a known call and a known algorithm of it; else P3SError."""
     call = rule.call.removeprefix("mpi_")
-    if call not in ALGORITHMS:
-        raise P3SError(f"{where}no collective {rule.call!r}; known: {', '.join(ALGORITHMS)}")
-    if rule.algorithm not in ALGORITHMS[call]:
+    if call not in COLLECTIVES:
+        raise P3SError(f"{where}no collective {rule.call!r}; known: {', '.join(COLLECTIVES)}")
+    if rule.algorithm not in COLLECTIVES[call].algorithms:
         raise P3SError(
             f"{where}{call} has no algorithm {rule.algorithm!r}; known:"
-            f" {', '.join(ALGORITHMS[call])}"
+            f" {', '.join(COLLECTIVES[call].algorithms)}"
         )
     return Rule(call, rule.algorithm, rule.segment, rule.members_below, rule.bytes_below)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from p3s.program.collectives.job import Job, power_below
+from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.rooted import (
     bcast_binomial,
     bcast_pipeline,
@@ -31,26 +32,31 @@ def _swapped(w: Writer, job: Job, segment: int = 0) -> tuple[Writer, Job]:
     return w.among(names), Job(job.p, 0, job.at, job.element, 0, job.radix, job.perform, pieces)
 
 
+@algorithm("swapped_binomial", "bcast")
 def bcast_swapped_binomial(w: Writer, job: Job) -> None:
     """Binomial tree from the root, which has changed places with member 0."""
     bcast_binomial(*_swapped(w, job))
 
 
+@algorithm("swapped_chain", "bcast")
 def bcast_swapped_chain(w: Writer, job: Job) -> None:
     """Chain in fragments from the root, which has changed places with member 0."""
     bcast_pipeline(*_swapped(w, job, 8192 if job.nbytes < 524288 else 32768))
 
 
+@algorithm("swapped_binomial", "reduce")
 def reduce_swapped_binomial(w: Writer, job: Job) -> None:
     """Binomial tree to the root, which has changed places with member 0."""
     reduce_binomial_blocking(*_swapped(w, job))
 
 
+@algorithm("swapped_chain", "reduce")
 def reduce_swapped_chain(w: Writer, job: Job) -> None:
     """Chain in fragments to the root, which has changed places with member 0."""
     reduce_pipeline(*_swapped(w, job, REDUCE_FRAGMENT))
 
 
+@algorithm("trees", "allreduce")
 def allreduce_trees(w: Writer, job: Job) -> None:
     """Binomial reduce to member 0, binomial broadcast."""
     rooted = Job(job.p, 0, job.at, job.element, 0, job.radix, job.perform)
@@ -58,6 +64,7 @@ def allreduce_trees(w: Writer, job: Job) -> None:
     bcast_binomial(w, rooted)
 
 
+@algorithm("tree", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_tree(w: Writer, job: Job) -> None:
     """Binomial reduce to member 0, which sends every member its block."""
     rooted = Job(job.p, 0, job.at, job.element, 0, job.radix, job.perform)
@@ -65,6 +72,7 @@ def reduce_scatter_tree(w: Writer, job: Job) -> None:
     scatter_linear_posted(w, rooted)
 
 
+@algorithm("posted", "allgather", "allgatherv")
 def allgather_posted(w: Writer, job: Job) -> None:
     """Every member sends its block to all others, all at once."""
     p, r = job.p, job.everyone

@@ -14,11 +14,13 @@ import numpy as np
 
 from p3s.program.collectives.halving import Folded, double_back, halve, merged_blocks, windows_of
 from p3s.program.collectives.job import Job, power_below, shares, whole
+from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.rooted import bcast_linear, reduce_linear
 from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
 from p3s.simulate.steps import Ints
 
 
+@algorithm("linear", "allreduce")
 def allreduce_linear(w: Writer, job: Job) -> None:
     """Linear reduce to member 0, linear broadcast."""
     job = _rooted(job)
@@ -26,6 +28,7 @@ def allreduce_linear(w: Writer, job: Job) -> None:
     bcast_linear(w, job)
 
 
+@algorithm("nonoverlapping", "allreduce")
 def allreduce_nonoverlapping(w: Writer, job: Job) -> None:
     """Reduce to member 0 and broadcast, each with the algorithm the library chooses."""
     job.perform(w, "Reduce", job.at, 0)
@@ -36,6 +39,7 @@ def _rooted(job: Job) -> Job:
     return Job(job.p, 0, job.at, job.element, job.segment, job.radix, job.perform)
 
 
+@algorithm("recursive_doubling", "allreduce")
 def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     """Whole vectors with partners 1, 2, 4, ... away, after folding to a power of two."""
     folded = Folded.into_odd(w, job)
@@ -48,6 +52,7 @@ def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
     folded.give_back(w, job)
 
 
+@algorithm("rabenseifner", "allreduce")
 def allreduce_rabenseifner(w: Writer, job: Job) -> None:
     """Reduce-scatter by halving in elements, all-gather by doubling (Open MPI)."""
     power = power_below(job.p)
@@ -59,6 +64,7 @@ def allreduce_rabenseifner(w: Writer, job: Job) -> None:
     folded.give_back(w, job)
 
 
+@algorithm("rabenseifner_blocks", "allreduce")
 def allreduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
     """Reduce-scatter by halving in blocks, all-gather by doubling (MPICH)."""
     folded = Folded.into_odd(w, job)
@@ -67,6 +73,8 @@ def allreduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
     folded.give_back(w, job)
 
 
+@algorithm("ring_segmented", "allreduce")
+@algorithm("ring", "allreduce")
 def allreduce_ring(w: Writer, job: Job) -> None:
     """Blocks go around once to be reduced and once to be distributed."""
     if job.count < job.p:
@@ -100,23 +108,27 @@ def _reduce_around(w: Writer, job: Job, shift: int) -> None:
     w.wait(r, posted)
 
 
+@algorithm("nonoverlapping", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_nonoverlapping(w: Writer, job: Job) -> None:
     """Reduce to member 0, then Scatterv."""
     job.perform(w, "Reduce", whole(job.p, job.nbytes), 0)
     job.perform(w, "Scatterv", job.at, 0)
 
 
+@algorithm("linear", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_block_linear(w: Writer, job: Job) -> None:
     """Reduce to member 0, then Scatter."""
     job.perform(w, "Reduce", whole(job.p, job.nbytes), 0)
     job.perform(w, "Scatter", job.at, 0)
 
 
+@algorithm("ring", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_ring(w: Writer, job: Job) -> None:
     """Blocks go around once."""
     _reduce_around(w, job, 1)
 
 
+@algorithm("halving", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_halving(w: Writer, job: Job) -> None:
     """Recursive halving, far partners first, after folding to a power of two."""
     folded = Folded.into_odd(w, job)
@@ -127,6 +139,7 @@ def reduce_scatter_halving(w: Writer, job: Job) -> None:
     w.recv(folded.out[full], folded.keeper[full], n[full])
 
 
+@algorithm("butterfly", "reduce_scatter")
 def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
     """Halving with near partners first; shares then go to the owner of the mirrored number."""
     folded = Folded.into_odd(w, job)
@@ -161,6 +174,7 @@ def _mirror(power: int) -> Ints:
     return mirror
 
 
+@algorithm("butterfly", "reduce_scatter_block")
 def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
     """As butterfly; for a power of two the blocks are put in mirrored order before."""
     if job.p & (job.p - 1):
@@ -183,6 +197,7 @@ def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
         mask <<= 1
 
 
+@algorithm("doubling", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_doubling(w: Writer, job: Job) -> None:
     """All blocks but those of the own subtree, with partners 1, 2, 4, ... away (Open MPI)."""
     p, r = job.p, job.everyone
@@ -217,6 +232,7 @@ def forwarded(n: Ints) -> Callable[[], Pieces]:
     return lambda: [(-1, np.maximum(n, 1))]
 
 
+@algorithm("pairwise", "reduce_scatter", "reduce_scatter_block")
 def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
     """Member r sends the block of member r + i, i = 1, 2, ... (MPICH)."""
     r = job.everyone
@@ -226,6 +242,7 @@ def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
         w.exchange(r, to, first[to], n[to], source, n, ADD)
 
 
+@algorithm("linear", "scan", "exscan")
 def scan_linear(w: Writer, job: Job) -> None:
     """From member to member."""
     r = job.everyone
@@ -233,6 +250,7 @@ def scan_linear(w: Writer, job: Job) -> None:
     w.send(r[:-1], r[1:], 0, job.nbytes)
 
 
+@algorithm("recursive_doubling", "scan", "exscan")
 def scan_doubling(w: Writer, job: Job) -> None:
     """Partial results with partners 1, 2, 4, ... away."""
     r = job.everyone

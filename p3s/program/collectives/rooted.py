@@ -12,6 +12,7 @@ import numpy as np
 from p3s.program.collectives import trees
 from p3s.program.collectives.halving import Folded, gather_back, halve, windows_of
 from p3s.program.collectives.job import Job, power_below
+from p3s.program.collectives.registry import algorithm
 from p3s.program.collectives.writer import ADD, Handle, Writer
 
 
@@ -49,6 +50,7 @@ def _give(
         w.wait(inner[~single], *handles)
 
 
+@algorithm("linear", "bcast")
 def bcast_linear(w: Writer, job: Job) -> None:
     """The root sends to all."""
     w.recv(job.others, job.root, job.nbytes)
@@ -56,32 +58,38 @@ def bcast_linear(w: Writer, job: Job) -> None:
     w.wait([job.root])
 
 
+@algorithm("pipeline", "bcast")
 def bcast_pipeline(w: Writer, job: Job) -> None:
     """A chain through all members."""
     _down(w, job, trees.chain(job.p))
 
 
+@algorithm("binary", "bcast")
 def bcast_binary(w: Writer, job: Job) -> None:
     """Binary tree."""
     _down(w, job, trees.binary(job.p))
 
 
+@algorithm("binomial", "bcast")
 def bcast_binomial(w: Writer, job: Job) -> None:
     """Binomial tree, the nearest child first."""
     _down(w, job, trees.binomial(job.p))
 
 
+@algorithm("binomial_far", "bcast")
 def bcast_binomial_far(w: Writer, job: Job) -> None:
     """Binomial tree by blocking sends, the biggest subtree first."""
     parent, kids = trees.in_order(job.p)
     _down(w, job, (parent, kids[:, ::-1]), blocking=True)
 
 
+@algorithm("knomial", "bcast")
 def bcast_knomial(w: Writer, job: Job) -> None:
     """k-nomial tree."""
     _down(w, job, trees.knomial(job.p, job.radix))
 
 
+@algorithm("split_binary", "bcast")
 def bcast_split_binary(w: Writer, job: Job) -> None:
     """Halves go down the two sides of a binary tree, then pairs exchange them."""
     count = job.count
@@ -134,6 +142,7 @@ def _scatter_for_bcast(w: Writer, job: Job) -> tuple[np.ndarray, np.ndarray, int
     return v * share, held, share
 
 
+@algorithm("scatter_ring", "bcast")
 def bcast_scatter_ring(w: Writer, job: Job) -> None:
     """Scatter by a binomial tree, then a ring."""
     if job.count < job.p:
@@ -150,6 +159,7 @@ def bcast_scatter_ring(w: Writer, job: Job) -> None:
         )
 
 
+@algorithm("scatter_doubling", "bcast")
 def bcast_scatter_doubling(w: Writer, job: Job) -> None:
     """Scatter by a binomial tree, then recursive doubling."""
     if job.count < job.p:
@@ -224,6 +234,7 @@ def _up(w: Writer, job: Job, tree: trees.Tree, root: int) -> None:
     w.send(child, parent[child], *pieces[-1])
 
 
+@algorithm("linear", "reduce")
 def reduce_linear(w: Writer, job: Job) -> None:
     """The root receives from all, the last member first."""
     for member in job.others[::-1].tolist():
@@ -231,21 +242,25 @@ def reduce_linear(w: Writer, job: Job) -> None:
     w.send(job.others, job.root, 0, job.nbytes)
 
 
+@algorithm("pipeline", "reduce")
 def reduce_pipeline(w: Writer, job: Job) -> None:
     """A chain through all members to the root."""
     _up(w, job, trees.chain(job.p), job.root)
 
 
+@algorithm("binary", "reduce")
 def reduce_binary(w: Writer, job: Job) -> None:
     """Binary tree."""
     _up(w, job, trees.binary(job.p), job.root)
 
 
+@algorithm("binomial", "reduce")
 def reduce_binomial(w: Writer, job: Job) -> None:
     """Binomial tree, two receives posted at a time."""
     _up(w, job, trees.in_order(job.p), job.root)
 
 
+@algorithm("binomial_blocking", "reduce")
 def reduce_binomial_blocking(w: Writer, job: Job) -> None:
     """Binomial tree, one receive after the other."""
     parent, kids = trees.turned(trees.in_order(job.p), job.root)
@@ -256,6 +271,7 @@ def reduce_binomial_blocking(w: Writer, job: Job) -> None:
     w.send(child, parent[child], 0, job.nbytes)
 
 
+@algorithm("in_order_binary", "reduce")
 def reduce_in_order_binary(w: Writer, job: Job) -> None:
     """Binary tree that keeps the order of members, to the last one; it sends to the root."""
     last = job.p - 1
@@ -265,6 +281,7 @@ def reduce_in_order_binary(w: Writer, job: Job) -> None:
         w.recv([job.root], last, job.nbytes)
 
 
+@algorithm("rabenseifner", "reduce")
 def reduce_rabenseifner(w: Writer, job: Job) -> None:
     """Reduce-scatter by halving in elements, gather to the root (Open MPI)."""
     power = power_below(job.p)
@@ -275,6 +292,7 @@ def reduce_rabenseifner(w: Writer, job: Job) -> None:
     gather_back(w, job, folded, halve(w, job, folded, windows_of(job, power, blocks=False)))
 
 
+@algorithm("rabenseifner_blocks", "reduce")
 def reduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
     """Reduce-scatter by halving in blocks, gather to the root (MPICH)."""
     power = power_below(job.p)
@@ -282,21 +300,26 @@ def reduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
     gather_back(w, job, folded, halve(w, job, folded, windows_of(job, power, blocks=True)))
 
 
+@algorithm("linear_posted_all", "gatherv")
+@algorithm("linear_posted", "gather")
 def gather_linear_posted(w: Writer, job: Job) -> None:
     """The root posts receives from all."""
     _gather(w, job, at_once=True, empty=True)
 
 
+@algorithm("linear", "gather")
 def gather_linear(w: Writer, job: Job) -> None:
     """The root receives from all, one after the other."""
     _gather(w, job, at_once=False, empty=True)
 
 
+@algorithm("linear", "gatherv")
 def gatherv_linear(w: Writer, job: Job) -> None:
     """The root receives from all, one after the other; nothing is not sent."""
     _gather(w, job, at_once=False, empty=False)
 
 
+@algorithm("linear_posted", "gatherv")
 def gatherv_linear_posted(w: Writer, job: Job) -> None:
     """The root posts receives from all; nothing is not sent."""
     _gather(w, job, at_once=True, empty=False)
@@ -312,6 +335,7 @@ def _gather(w: Writer, job: Job, *, at_once: bool, empty: bool) -> None:
     w.send(giving, job.root, first[giving], n[giving])
 
 
+@algorithm("linear_sync", "gather")
 def gather_linear_sync(w: Writer, job: Job) -> None:
     """The root asks one after the other; the answer comes in two parts."""
     first, n = job.blocks(job.everyone, 1)
@@ -329,6 +353,7 @@ def gather_linear_sync(w: Writer, job: Job) -> None:
     w.send(who, job.root, first[who] + part[who], (n - part)[who])
 
 
+@algorithm("binomial", "gather")
 def gather_binomial(w: Writer, job: Job) -> None:
     """Binomial tree; every member sends the blocks of its subtree."""
     first, n, parent, kids = _subtrees(job)
@@ -339,6 +364,7 @@ def gather_binomial(w: Writer, job: Job) -> None:
     w.send(child, parent[child], first[child], n[child])
 
 
+@algorithm("binomial", "scatter")
 def scatter_binomial(w: Writer, job: Job) -> None:
     """Binomial tree; every member gets the blocks of its subtree, the biggest goes first."""
     first, n, parent, kids = _subtrees(job)
@@ -358,21 +384,26 @@ def _subtrees(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     return first, n, parent, kids
 
 
+@algorithm("linear", "scatter")
 def scatter_linear(w: Writer, job: Job) -> None:
     """The root sends to all, one after the other."""
     _scatter(w, job, at_once=False, empty=True)
 
 
+@algorithm("linear_posted_all", "scatterv")
+@algorithm("linear_posted", "scatter")
 def scatter_linear_posted(w: Writer, job: Job) -> None:
     """The root posts sends to all."""
     _scatter(w, job, at_once=True, empty=True)
 
 
+@algorithm("linear", "scatterv")
 def scatterv_linear(w: Writer, job: Job) -> None:
     """The root sends to all, one after the other; nothing is not sent."""
     _scatter(w, job, at_once=False, empty=False)
 
 
+@algorithm("linear_posted", "scatterv")
 def scatterv_linear_posted(w: Writer, job: Job) -> None:
     """The root posts sends to all; nothing is not sent."""
     _scatter(w, job, at_once=True, empty=False)

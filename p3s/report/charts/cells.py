@@ -22,9 +22,12 @@ SIDE, LEFT, TOP = 420.0, 56.0, 30.0
 LEVELS, CELLS = 6, 96
 
 
-def matrix_chart(matrix: CommMatrix, what: str) -> str:
-    """Return the matrix of "messages" or "bytes"; empty where nothing was sent."""
-    square, ranks = matrix.binned(what, CELLS)
+def matrix_chart(matrix: CommMatrix, what: str, cells: int = CELLS) -> str:
+    """Return the matrix of "messages" or "bytes", at most that many cells a side.
+
+    Empty where nothing was sent.
+    """
+    square, ranks = matrix.binned(what, cells)
     if not square.any():
         return ""
     levels, _ = shaded(square, LEVELS)

@@ -1,95 +1,199 @@
-"""Speedup and efficiency over the process count, with interval, ideal and measured points."""
+"""Speedup, efficiency and run time over the process count: interval, ideal, measured points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
 from p3s.report.charts.draw import Svg
-from p3s.report.charts.scales import Linear, Log, nice_top, spaced
+from p3s.report.charts.hatching import edges_of, hatching
+from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
+from p3s.report.compare import Comparison
 from p3s.report.counts import interval_of
-from p3s.report.curve import edges_of, hatching
 from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.regression import Regression
 from p3s.report.values import amount, count, mapping
 from p3s.report.verdict import warning_of
 from p3s.text import NOT_KNOWN, factor, percent, processes, seconds
 
-WIDTH, HEIGHT = 560.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
 
 Scale = Callable[[float], float]
 _SEE = "the table of process counts has the numbers"
-#: Characters in a line of what stands above a picture that is not to be trusted.
-_WARNING_WIDTH = 72
+#: Width that a letter of a warning takes, at most.
+_WARNING_LETTER = 7.75
 
 
-def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = None) -> str:
+@dataclass(frozen=True)
+class Size:
+    """Width and height of a chart; ``warned``: it says itself that it is not to be trusted."""
+
+    width: float = 560.0
+    height: float = 400.0
+    warned: bool = True
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """A chart of a prediction: its points in units of the vertical axis, and both scales."""
+
+    svg: Svg
+    prediction: Mapping[str, Any]
+    points: Sequence[Point]
+    x: Log
+    y: Linear | Log
+
+    def at(self, n: float, value: float) -> tuple[float, float]:
+        """Return where a value stands."""
+        return self.x(n), self.y(value)
+
+    @property
+    def right(self) -> float:
+        """The right end of the axes."""
+        return self.svg.width - RIGHT
+
+    @property
+    def bottom(self) -> float:
+        """The lower end of the axes."""
+        return self.svg.height - BOTTOM
+
+
+def speedup_chart(
+    prediction: Mapping[str, Any], beside: Regression | None = None, size: Size = Size()
+) -> str:
     """Return speedup over processes, both logarithmic; beside: what a regression says."""
     points = points_of(prediction)
+    middle = _mid(points, prediction, beside)
     shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
-    shown += [value for _, value in _mid(points, prediction, beside)]
+    shown += [value for _, value, _ in middle]
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
-    svg = Svg(
-        WIDTH,
-        HEIGHT,
-        f"Speedup over the number of processes, relative to {_base(prediction)}; {_SEE}",
-        above=_warning(prediction),
-    )
-    x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
-    y = Log(low, high, HEIGHT - BOTTOM, TOP)
-    _frame(svg, prediction, points, x, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
-    first, last = points[0], points[-1]
-    svg.polyline([(x(first.n), y(first.ideal)), (x(last.n), y(last.ideal))], "ideal")
-    _regression(svg, prediction, points, beside, x, lambda n, value: y(value))
-    _series(svg, prediction, points, x, y, lambda point, value: value, rising=True)
-    return svg.markup()
+    y = Log(low, high, size.height - BOTTOM, TOP)
+    label = f"Speedup over the number of processes, relative to {_base(prediction)}; {_SEE}"
+    chart = _begun(prediction, points, y, label, size)
+    _frame(chart, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
+    _ideal(chart)
+    _regression(chart, [(n, value) for n, value, _ in middle], [(n, *e) for n, _, e in middle])
+    _series(chart, rising=True)
+    return chart.svg.markup()
 
 
-def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = None) -> str:
-    """Return efficiency over processes; empty where there is one count only."""
-    points = points_of(prediction)
-    if len(points) < 2:
-        return ""
+def efficiency_chart(
+    prediction: Mapping[str, Any], beside: Regression | None = None, size: Size = Size()
+) -> str:
+    """Return efficiency over processes, up to 400 %; beside: what a regression says."""
     base = _base(prediction)
+    speedups = points_of(prediction)
 
-    def efficiency(point: Point, value: float) -> float:
-        return value * base / point.n
+    def efficiency(n: int, value: float | None) -> Any:
+        return None if value is None else value * base / n
 
-    shown = [
-        efficiency(p, v) for p in points for v in (p.speedup, p.high, p.model) if v is not None
+    points = [
+        replace(
+            p,
+            speedup=efficiency(p.n, p.speedup),
+            low=efficiency(p.n, p.low),
+            high=efficiency(p.n, p.high),
+            ideal=1.0,
+            model=efficiency(p.n, p.model),
+        )
+        for p in speedups
     ]
+    shown = [v for p in points for v in (p.speedup, p.high, p.model) if v is not None]
     top = min(nice_top(max(1.0, *shown)), 4.0)
-    svg = Svg(
-        WIDTH,
-        HEIGHT,
-        f"Efficiency over the number of processes, relative to {base}; {_SEE}",
-        above=_warning(prediction),
-    )
-    x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
-    y = Linear(0.0, top, HEIGHT - BOTTOM, TOP)
-    _frame(
-        svg,
-        prediction,
-        points,
-        x,
-        [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()],
-    )
-    svg.line((x(points[0].n), y(1.0)), (x(points[-1].n), y(1.0)), "ideal")
+    y = Linear(0.0, top, size.height - BOTTOM, TOP)
+    label = f"Efficiency over the number of processes, relative to {base}; {_SEE}"
+    chart = _begun(prediction, points, y, label, size)
+    svg = chart.svg
+    _frame(chart, [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()])
+    _ideal(chart)
     limit = amount(prediction.get("knee_efficiency"))
     if limit is not None and 0 < limit < top:
-        svg.line((LEFT, y(limit)), (WIDTH - RIGHT, y(limit)), "limit")
+        svg.line((LEFT, y(limit)), (chart.right, y(limit)), "limit")
         svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
-    _regression(svg, prediction, points, beside, x, lambda n, value: y(value * base / n))
-    _series(svg, prediction, points, x, y, efficiency, rising=False)
+    middle = _mid(speedups, prediction, beside)
+    _regression(
+        chart,
+        [(n, efficiency(n, value)) for n, value, _ in middle],
+        [(n, efficiency(n, low), efficiency(n, high)) for n, _, (low, high) in middle],
+    )
+    _series(chart, rising=False)
     return svg.markup()
 
 
-def _warning(prediction: Mapping[str, Any]) -> list[str]:
+def time_chart(prediction: Mapping[str, Any], size: Size = Size()) -> str:
+    """Return run times over processes, both logarithmic."""
+    rows = checked_rows(prediction)
+    base = base_of(prediction, rows)
+    points = [
+        Point(
+            row["n"],
+            row["time_s"],
+            amount(row.get("low_s")),
+            amount(row.get("high_s")),
+            base["time_s"] * base["n"] / row["n"],
+            row.get("time_from") == "measured",
+            amount(row.get("model_s")),
+        )
+        for row in rows
+    ]
+    shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
+    y = _times(shown, size)
+    label = f"Run time over the number of processes; {_SEE}"
+    chart = _begun(prediction, points, y, label, size)
+    _frame(chart, [(y(tick), seconds(tick)) for tick in _time_ticks(y)])
+    _ideal(chart)
+    _series(chart, rising=False)
+    return chart.svg.markup()
+
+
+def comparison_chart(found: Comparison, size: Size) -> str:
+    """Return the run times of two predictions, the second with square points."""
+    counts = [pair.n for pair in found.counts]
+    lines = [
+        ("", [(p.n, p.a_s, *p.a_interval) for p in found.counts]),
+        (" b", [(p.n, p.b_s, *p.b_interval) for p in found.counts]),
+    ]
+    y = _times([v for _, line in lines for _, *row in line for v in row if v], size)
+    svg = Svg(size.width, size.height, "Run times of both over the number of processes")
+    x = Log(counts[0], counts[-1], LEFT + 12, size.width - RIGHT - 12)
+    for kind, line in lines:
+        points = [Point(n, time, low, high, time, bool(kind), None) for n, time, low, high in line]
+        chart = _Chart(svg, {}, points, x, y)
+        if not kind:
+            _frame(chart, [(y(tick), seconds(tick)) for tick in _time_ticks(y)])
+        _interval(chart, kind)
+        if found.warning:
+            svg.path(hatching(edges_of(points, x, y)), "hatch")
+        svg.polyline([chart.at(p.n, p.speedup) for p in points], f"curve{kind}")
+        for p in points:
+            told = f"{'AB'[bool(kind)]}, {processes(p.n)}: {seconds(p.speedup)}"
+            _mark(chart, p, 4.0, told)
+    return svg.markup()
+
+
+def warning_lines(warning: str, width: float) -> list[str]:
     """Return the lines that say that a prediction is not to be trusted; none where it is."""
-    return wrap(warning_of(prediction), _WARNING_WIDTH)
+    return wrap(warning, max(int(width / _WARNING_LETTER), 12))
+
+
+def _times(shown: Sequence[float], size: Size) -> Log:
+    low, high = min(shown, default=1.0), max(shown, default=1.0)
+    if high < 1.5 * low:
+        low, high = log_ends([low, high])
+    return Log(max(low / 1.12, high / 2.0**24), high * 1.12, size.height - BOTTOM, TOP)
+
+
+def _time_ticks(y: Log) -> list[float]:
+    """Return round times on an axis: powers of ten; where few, twice and five times them, too."""
+    tens = y.powers(10)
+    if len(tens) > 3:
+        return tens
+    each = range(math.floor(math.log10(y.low)), math.ceil(math.log10(y.high)) + 1)
+    return [t for k in each for m in (1, 2, 5) if y.low <= (t := m * 10.0**k) <= y.high]
 
 
 def _base(prediction: Mapping[str, Any]) -> int:
@@ -97,16 +201,20 @@ def _base(prediction: Mapping[str, Any]) -> int:
     return int(base_of(prediction, checked_rows(prediction))["n"])
 
 
-def _frame(
-    svg: Svg,
-    prediction: Mapping[str, Any],
-    points: Sequence[Point],
-    x: Scale,
-    y_ticks: Sequence[tuple[float, str]],
-) -> None:
+def _begun(
+    prediction: Mapping[str, Any], points: Sequence[Point], y: Linear | Log, label: str, size: Size
+) -> _Chart:
+    above = warning_lines(warning_of(prediction), size.width) if size.warned else ()
+    svg = Svg(size.width, size.height, label, above=above)
+    x = Log(points[0].n, points[-1].n, LEFT + 12, size.width - RIGHT - 12)
+    return _Chart(svg, prediction, points, x, y)
+
+
+def _frame(chart: _Chart, y_ticks: Sequence[tuple[float, str]]) -> None:
     """Draw what is behind the curve: what was traced, grid lines and their labels."""
-    bottom = HEIGHT - BOTTOM
-    traced = [n for n in map(count, prediction.get("traced_counts") or ()) if n]
+    svg, x, points, right = chart.svg, chart.x, chart.points, chart.right
+    bottom = chart.bottom
+    traced = [n for n in map(count, chart.prediction.get("traced_counts") or ()) if n]
     if traced and points[0].n <= max(traced) < points[-1].n:
         edge = x(max(traced))
         svg.rect(
@@ -119,10 +227,10 @@ def _frame(
         )
         if edge - LEFT > 56:
             svg.text(edge - 6, TOP + 15, "traced", "note", "end")
-        if WIDTH - RIGHT - edge > 90:
+        if right - edge > 90:
             svg.text(edge + 6, TOP + 15, "predicted", "note")
     for place, text in y_ticks:
-        svg.line((LEFT, place), (WIDTH - RIGHT, place), "grid")
+        svg.line((LEFT, place), (right, place), "grid")
         svg.text(LEFT - 8, place + 4, text, anchor="end")
     texts = [f"{point.n:,}" for point in points]
     keep = spaced([x(point.n) for point in points], texts)
@@ -130,107 +238,101 @@ def _frame(
         if shown:
             svg.line((x(point.n), bottom), (x(point.n), bottom + 5), "tick")
             svg.text(x(point.n), bottom + 20, text, anchor="middle")
-    svg.line((LEFT, bottom), (WIDTH - RIGHT, bottom), "axis")
-    svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "processes", "name", "middle")
+    svg.line((LEFT, bottom), (right, bottom), "axis")
+    svg.text((LEFT + right) / 2, svg.height - 6, "processes", "name", "middle")
+
+
+def _ideal(chart: _Chart) -> None:
+    ends = chart.points[0], chart.points[-1]
+    chart.svg.polyline([chart.at(p.n, p.ideal) for p in ends], "ideal")
 
 
 def _mid(
     points: Sequence[Point], prediction: Mapping[str, Any], beside: Regression | None
-) -> list[tuple[int, float]]:
-    """Return the speedups of a regression, within the counts of the curve."""
+) -> Sequence[tuple[int, float, tuple[float, float]]]:
+    """Return the speedups of a regression with their ends, within the counts of the curve."""
     if beside is None:
         return []
     base = float(base_of(prediction, checked_rows(prediction))["time_s"])
     return [
-        (n, base / mid)
-        for n, mid in zip(beside.counts, beside.mid, strict=True)
+        (n, base / mid, (base / high, base / low if low > 0 else base / mid))
+        for n, low, mid, high in zip(
+            beside.counts, beside.low, beside.mid, beside.high, strict=True
+        )
         if points[0].n <= n <= points[-1].n and mid > 0
     ]
 
 
 def _regression(
-    svg: Svg,
-    prediction: Mapping[str, Any],
-    points: Sequence[Point],
-    beside: Regression | None,
-    x: Scale,
-    y: Callable[[int, float], float],
+    chart: _Chart, middle: Sequence[tuple[int, float]], ends: Sequence[tuple[int, float, float]]
 ) -> None:
     """Draw what a regression of the run times says, behind the curve."""
-    middle = _mid(points, prediction, beside)
-    if beside is None or len(middle) < 2:
+    if len(middle) < 2:
         return
-    base = float(base_of(prediction, checked_rows(prediction))["time_s"])
-    ends = [
-        (n, base / high, base / low)
-        for n, low, high in zip(beside.counts, beside.low, beside.high, strict=True)
-        if low > 0
-    ]
-    svg.polygon(
+    chart.svg.polygon(
         [
-            *((x(n), y(n, top)) for n, _, top in ends),
-            *((x(n), y(n, bottom)) for n, bottom, _ in reversed(ends)),
+            *(chart.at(n, top) for n, _, top in ends),
+            *(chart.at(n, bottom) for n, bottom, _ in reversed(ends)),
         ],
         "otherband",
     )
-    svg.polyline([(x(n), y(n, value)) for n, value in middle], "otherline")
+    chart.svg.polyline([chart.at(n, value) for n, value in middle], "otherline")
 
 
-def _series(
-    svg: Svg,
-    prediction: Mapping[str, Any],
-    points: Sequence[Point],
-    x: Scale,
-    y: Scale,
-    value_of: Callable[[Point, float], float],
-    rising: bool,
-) -> None:
+def _ends(points: Sequence[Point]) -> Iterator[tuple[int, float, float]]:
+    for p in points:
+        if p.low is not None and p.high is not None:
+            yield p.n, p.low, p.high
+
+
+def _interval(chart: _Chart, kind: str = "") -> None:
+    """Shade between the ends where they are known; a single count gets a line."""
+    ends = list(_ends(chart.points))
+    if len(ends) > 1:
+        around = [*((n, high) for n, _, high in ends), *((n, low) for n, low, _ in reversed(ends))]
+        chart.svg.polygon([chart.at(*pair) for pair in around], f"band{kind}")
+    elif ends and ends[0][1] != ends[0][2]:
+        n, low, high = ends[0]
+        chart.svg.line(chart.at(n, low), chart.at(n, high), "whisker")
+
+
+def _mark(chart: _Chart, point: Point, radius: float, told: str = "") -> None:
+    """Draw a square where it was measured, a circle where it is predicted."""
+    x, y = chart.at(point.n, point.speedup)
+    if point.measured:
+        chart.svg.rect(x - 4.5, y - 4.5, 9, 9, "measured", told)
+    else:
+        chart.svg.circle(x, y, radius, "predicted", told)
+
+
+def _series(chart: _Chart, rising: bool) -> None:
     """Draw interval, curve, marks, and a box of numbers for each count."""
-    bounded = [p for p in points if p.low is not None and p.high is not None]
-    if len(bounded) > 1:
-        svg.polygon(
-            [
-                *((x(p.n), y(value_of(p, p.high or 0.0))) for p in bounded),
-                *((x(p.n), y(value_of(p, p.low or 0.0))) for p in reversed(bounded)),
-            ],
-            "band",
-        )
-    elif bounded and bounded[0].low != bounded[0].high:
-        only = bounded[0]
-        svg.line(
-            (x(only.n), y(value_of(only, only.low or 0.0))),
-            (x(only.n), y(value_of(only, only.high or 0.0))),
-            "whisker",
-        )
-    warning = warning_of(prediction)
+    svg, points = chart.svg, chart.points
+    _interval(chart)
+    warning = warning_of(chart.prediction)
     if warning:
-        svg.path(hatching(edges_of(points, x, lambda p, value: y(value_of(p, value)))), "hatch")
+        svg.path(hatching(edges_of(points, chart.x, chart.y)), "hatch")
     svg.polyline(
-        [(x(p.n), y(value_of(p, p.speedup))) for p in points],
-        "curve untrusted" if warning else "curve",
+        [chart.at(p.n, p.speedup) for p in points], "curve untrusted" if warning else "curve"
     )
-    best = None if warning else count(mapping(prediction.get("recommended")).get("n"))
+    best = None if warning else count(mapping(chart.prediction.get("recommended")).get("n"))
     for point in points:
-        place = x(point.n), y(value_of(point, point.speedup))
         if point.n == best:
-            svg.circle(*place, 11, "best")
-        if point.measured:
-            if point.model is not None:
-                svg.circle(x(point.n), y(value_of(point, point.model)), 4, "model")
-            svg.rect(place[0] - 4.5, place[1] - 4.5, 9, 9, "measured")
-        else:
-            svg.circle(*place, 4 if len(points) <= 40 else 2, "predicted")
+            svg.circle(*chart.at(point.n, point.speedup), 11, "best")
+        if point.measured and point.model is not None:
+            svg.circle(*chart.at(point.n, point.model), 4, "model")
+        _mark(chart, point, 4 if len(points) <= 40 else 2)
     if best in {point.n for point in points} and len(points) > 1:
         point = next(p for p in points if p.n == best)
-        _best(svg, x(point.n), y(value_of(point, point.speedup)), rising)
-    _hits(svg, prediction, points, x, lambda p: y(value_of(p, p.speedup)))
+        _best(chart, *chart.at(point.n, point.speedup), rising)
+    _hits(chart)
 
 
-def _best(svg: Svg, x: float, y: float, rising: bool) -> None:
+def _best(chart: _Chart, x: float, y: float, rising: bool) -> None:
     """Name the recommended count on the side where no curve is."""
-    right = x < WIDTH - RIGHT - 90
+    right = x < chart.right - 90
     below = rising == right
-    svg.text(
+    chart.svg.text(
         x + 12 if right else x - 12,
         y + 24 if below else y - 14,
         "worth using",
@@ -239,25 +341,21 @@ def _best(svg: Svg, x: float, y: float, rising: bool) -> None:
     )
 
 
-def _hits(
-    svg: Svg,
-    prediction: Mapping[str, Any],
-    points: Sequence[Point],
-    x: Scale,
-    y: Callable[[Point], float],
-) -> None:
+def _hits(chart: _Chart) -> None:
     """Make each count a column that shows its numbers when the pointer is there."""
-    rows = checked_rows(prediction)
-    places = [x(point.n) for point in points]
-    for k, (point, row) in enumerate(zip(points, rows, strict=True)):
-        left = (places[k - 1] + places[k]) / 2 if k else LEFT
-        right = (places[k] + places[k + 1]) / 2 if k + 1 < len(places) else WIDTH - RIGHT
+    rows, speedups = checked_rows(chart.prediction), points_of(chart.prediction)
+    svg = chart.svg
+    places = [chart.at(point.n, point.speedup) for point in chart.points]
+    for k, (speedup, row) in enumerate(zip(speedups, rows, strict=True)):
+        x, y = places[k]
+        left = (places[k - 1][0] + x) / 2 if k else LEFT
+        right = (x + places[k + 1][0]) / 2 if k + 1 < len(places) else chart.right
         if right - left < 1.5:
             continue
         svg.group("hit")
-        svg.rect(left, TOP, right - left, HEIGHT - TOP - BOTTOM, "catch")
-        svg.line((places[k], TOP), (places[k], HEIGHT - BOTTOM), "guide")
-        svg.tip(places[k], y(point), _tip(point, row), LEFT, WIDTH - RIGHT)
+        svg.rect(left, TOP, right - left, chart.bottom - TOP, "catch")
+        svg.line((x, TOP), (x, chart.bottom), "guide")
+        svg.tip(x, y, _tip(speedup, row), LEFT, chart.right)
         svg.end()
 
 

@@ -41,8 +41,8 @@ class Log:
 
     def __call__(self, value: float) -> float:
         """Return the place of a value, inside of the ends."""
-        span = math.log(self.high / self.low)
-        share = math.log(max(value, self.low) / self.low) / span if span > 0 else 0.5
+        span = math.log2(self.high / self.low)
+        share = math.log2(max(value, self.low) / self.low) / span if span > 0 else 0.5
         return self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start)
 
     def powers(self, base: int = 2, most: int = 9) -> list[float]:

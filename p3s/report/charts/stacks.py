@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from p3s.report.charts.draw import Svg
+from p3s.report.charts.hatching import hatching
 from p3s.report.charts.scales import Linear, nice_top, spaced
 from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
 from p3s.text import percent, processes, seconds
 
-WIDTH, HEIGHT = 560.0, 330.0
+SIZE = (560.0, 330.0)
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
 
 #: Names of the measures in the order of the page, and what the bars are.
@@ -51,10 +52,20 @@ def _colour(k: int, stacks: Stacks) -> str:
     return "f-rest" if stacks.has_others and k == len(stacks.names) - 1 else f"f-{k}"
 
 
-def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
-    """Return the bars of one measure (a key of MEASURES), by phase or by part of the time."""
+def stack_chart(
+    stacks: Stacks,
+    measure: str,
+    by_phase: bool,
+    size: tuple[float, float] = SIZE,
+    hatched: bool = False,
+) -> str:
+    """Return the bars of one measure (a key of MEASURES), by phase or by part of the time.
+
+    ``hatched``: they are not to be trusted.
+    """
+    width, height = size
     what = f"{MEASURES[measure][0]} by {'phase' if by_phase else 'part'}"
-    svg = Svg(WIDTH, HEIGHT, f"Stacked bars over the number of processes: {what}")
+    svg = Svg(width, height, f"Stacked bars over the number of processes: {what}")
     bars = [_segments(stacks, row, by_phase) for row in stacks.rows]
     factors = [_factor(row, bar, measure) for row, bar in zip(stacks.rows, bars, strict=True)]
     tops = [sum(value for _, _, value in bar) * by for bar, by in zip(bars, factors, strict=True)]
@@ -64,13 +75,13 @@ def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
         if row.high is not None and measure == "time"
     ]
     high = 1.0 if measure == "share" else nice_top(max([*tops, *ends], default=0.0))
-    y = Linear(0.0, high, HEIGHT - BOTTOM, TOP)
+    y = Linear(0.0, high, height - BOTTOM, TOP)
     for tick in y.ticks():
-        svg.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), "grid")
+        svg.line((LEFT, y(tick)), (width - RIGHT, y(tick)), "grid")
         text = f"{100 * tick:.0f} %" if measure == "share" else _label(tick, measure)
         svg.text(LEFT - 8, y(tick) + 4, text, anchor="end")
-    slot = (WIDTH - LEFT - RIGHT) / len(bars)
-    width = min(slot * 0.72, 64.0)
+    slot = (width - LEFT - RIGHT) / len(bars)
+    wide = min(slot * 0.72, 64.0)
     centres = [LEFT + slot * (k + 0.5) for k in range(len(bars))]
     totals = [_label(top, measure) for top in tops]
     keep = spaced(centres, totals, 6)
@@ -79,15 +90,18 @@ def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
         for kind, name, value in bar:
             upper = below + value * by
             svg.rect(
-                centres[k] - width / 2,
+                centres[k] - wide / 2,
                 y(upper),
-                width,
+                wide,
                 y(below) - y(upper),
                 f"bar {kind}",
                 f"{processes(row.n)}, {name}: {_title(row, value, bar, measure)}",
             )
             below = upper
         edge = y(below)
+        if hatched:
+            sides = (centres[k] - wide / 2, centres[k] + wide / 2)
+            svg.path(hatching([(x, edge, y(0.0)) for x in sides]), "hatch onbars")
         if (
             measure == "time"
             and row.low is not None
@@ -99,13 +113,13 @@ def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
         if measure != "share" and keep[k]:
             svg.text(centres[k], edge - 6, totals[k], "total", "middle")
     if measure == "core" and len(bars) > 1:
-        svg.line((LEFT, y(tops[0])), (WIDTH - RIGHT, y(tops[0])), "limit")
+        svg.line((LEFT, y(tops[0])), (width - RIGHT, y(tops[0])), "limit")
     texts = [f"{row.n:,}" for row in stacks.rows]
     for k, shown in enumerate(spaced(centres, texts)):
         if shown:
-            svg.text(centres[k], HEIGHT - BOTTOM + 20, texts[k], anchor="middle")
-    svg.line((LEFT, HEIGHT - BOTTOM), (WIDTH - RIGHT, HEIGHT - BOTTOM), "axis")
-    svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "processes", "name", "middle")
+            svg.text(centres[k], height - BOTTOM + 20, texts[k], anchor="middle")
+    svg.line((LEFT, height - BOTTOM), (width - RIGHT, height - BOTTOM), "axis")
+    svg.text((LEFT + width - RIGHT) / 2, height - 6, "processes", "name", "middle")
     return svg.markup()
 
 

@@ -1,0 +1,334 @@
+"""Finding the relations of a node: the fewest that lead from every rank to its partners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p3s.model.grid.at import GridAt
+from p3s.model.grid.atom import Guard
+from p3s.model.grid.axes import Axis, line
+from p3s.model.grid.guardfit import fit_guard
+from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.relation import Relation, Staged
+from p3s.model.partners.relations import at_stage, partners
+from p3s.model.partners.shift import MAX_REACH, Shift, bordered_steps, is_stencil, shift_vectors
+from p3s.model.partners.single import Oneself
+
+MAX_SHIFTS = 26
+#: A staged relation along a shorter line says nothing that shifts do not.
+MIN_LINE = 4
+#: What a guard costs beside its relation.
+GUARD_WEIGHT = 0.15
+#: What partners without a rule cost.
+NO_RULE = 12.0
+#: More relations than this in one node are a neighbourhood without a rule.
+MAX_MIXED = 6
+#: Where the grid is known, a stencil on it is one rule: what it costs, and each of its shifts.
+STENCIL, STENCIL_SHIFT = 1.0, 0.02
+
+
+@dataclass
+class Explanation:
+    """Relations that cover a node's pairs; cost in relations, what stays unexplained."""
+
+    relations: list[Relation]
+    cost: float
+    unexplained: int
+    ambiguous: list[int] = field(default_factory=list)  # axes whose direction stays open
+    rivals: list[list[Relation]] = field(default_factory=list)  # explain as well, as cheaply
+
+
+def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
+    """Return for each count which pairs the relation explains."""
+    out = []
+    for p in pairs:
+        table = partners(rel, p.grid)
+        out.append(
+            (table[:, p.rank] == p.peer[None, :]).any(axis=0)
+            if len(table)
+            else np.zeros(len(p.rank), dtype=bool)
+        )
+    return out
+
+
+def _lines(pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]) -> list[Axis]:
+    """Return the axes along which relations are tried: dimensions, all ranks, communicators."""
+    ndims = len(pairs[0].grid.dims)
+    closed = [law for kind in CommunicatorLaw.kinds.values() for law in kind.closed(pairs)]
+    parts = [law for _, law in sorted(closed, key=lambda c: c[0])]
+    return [*(range(ndims) if ndims > 1 else ()), None, *axes, *parts]
+
+
+def _single_extra(axis: Axis) -> float:
+    """Return what a relation to one partner costs more along an axis."""
+    return 0.1 if isinstance(axis, int) else 0.15
+
+
+def _staged_extra(axis: Axis, ndims: int) -> float:
+    """Return what other relations cost more along an axis."""
+    if isinstance(axis, int) or (axis is None and ndims == 1):
+        return 0.0
+    return 0.3 if axis is not None else 0.5
+
+
+def candidates(
+    pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]
+) -> list[tuple[float, Relation]]:
+    """Return the relations that may lead from rank to partner, cheapest first.
+
+    Of equally cheap ones those of the grid come first, then those of one axis after the other.
+    """
+    kinds, ndims = list(Relation.kinds.values()), len(pairs[0].grid.dims)
+    found = [tried for kind in kinds for tried in kind.on_grid(ndims)]
+    for axis in _lines(pairs, axes):
+        longest = max(line(axis, p.grid).longest for p in pairs)
+        if longest > 1:
+            more = _single_extra(axis)
+            found += [(c + more, rel) for kind in kinds for c, rel in kind.on_line(axis, ndims)]
+        if longest >= MIN_LINE:
+            more = _staged_extra(axis, ndims)
+            found += [
+                (c + more, rel)
+                for sign in (1, -1, 0)
+                for kind in kinds
+                for c, rel in kind.on_long_line(axis, ndims, sign)
+            ]
+    found += [tried for kind in kinds for tried in kind.read_off(pairs)]
+    return sorted(found, key=lambda c: c[0])
+
+
+def infer_partners(
+    pairs: Sequence[Pairs],
+    periods: tuple[bool, ...] | None = None,
+    loose: bool = False,
+    axes: Sequence[CommunicatorLaw] = (),
+    known: bool = False,
+) -> Explanation:
+    """Return the cheapest set of relations that covers all pairs at all counts.
+
+    loose: partners differ from run to run (whoever is free gets the work), so a relation to
+    all others need not be complete in any one run. axes: laws of communicators along which
+    relations may lead. known: the grid is known, not sought, so neighbours on it come first.
+    """
+    pairs = [p for p in pairs if len(p.rank)]
+    if not pairs:
+        return Explanation([], 0.0, 0)
+    search = _Search(pairs, periods, loose, known)
+    search.for_everybody()
+    search.shifts()
+    search.along_axes(axes)
+    search.mixtures()
+    return search.best()
+
+
+class _Search:
+    """Collects explanations of one node's pairs; cheaper ones found first save later work."""
+
+    def __init__(
+        self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None, loose: bool, known: bool
+    ) -> None:
+        self.pairs = pairs
+        self.periods = periods
+        self.loose = loose
+        self.known = known
+        self.ndims = len(pairs[0].grid.dims)
+        self.total = sum(len(p.rank) for p in pairs)
+        self.options: list[Explanation] = []
+        self.partial: list[tuple[float, Relation, np.ndarray]] = []
+        self.used = []
+        for p in pairs:
+            adjacent = np.zeros((p.grid.n, p.grid.n + 1), dtype=bool)
+            adjacent[p.rank, p.peer] = True
+            self.used.append(adjacent)
+
+    def covered(self, rel: Relation) -> np.ndarray:
+        """Return which of all pairs the relation explains."""
+        return np.concatenate(_covered(rel, self.pairs))
+
+    def beaten(self, cost: float) -> bool:
+        """Return whether something complete is already as cheap."""
+        return any(not e.unexplained and e.cost <= cost for e in self.options)
+
+    def guards(self, rels: Sequence[Relation]) -> tuple[float, int]:
+        """Return what the guards of the relations cost together, and how many have none."""
+        if self.loose:
+            return 0.0, 0
+        tables = [[partners(rel, p.grid) for rel in rels] for p in self.pairs]
+        cost, missing = 0.0, 0
+        for k, rel in enumerate(rels):
+            grids, sets, peers, care = [], [], [], []
+            for p, tabs, used in zip(self.pairs, tables, self.used, strict=True):
+                mine = tabs[k]
+                for s, row in enumerate(mine):
+                    ways = sum((t == row[None, :]).sum(axis=0) for t in tabs)
+                    grids.append(at_stage(rel, p.grid, s, len(mine)))
+                    sets.append(used[np.arange(p.grid.n), row] & (row >= 0))
+                    peers.append(row)
+                    care.append((ways <= 1) | (row < 0))
+            guard = fit_guard(grids, sets, peers, care) if grids else Guard()
+            if guard is None:
+                cost += rel.no_guard
+                missing += 1
+            else:
+                cost += GUARD_WEIGHT * guard.cost
+        return cost, missing
+
+    def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:
+        """Add a set of relations that explains all pairs, if it may be the cheapest."""
+        if self.known and is_stencil(rels):
+            cost = STENCIL + STENCIL_SHIFT * len(rels)
+        if self.beaten(cost):
+            return
+        extra, missing = self.guards(rels)
+        if not missing or cost + extra < NO_RULE:
+            self.options.append(Explanation(rels, cost + extra, 0, list(ambiguous)))
+
+    def for_everybody(self) -> None:
+        """Try oneself and one rank for all."""
+        for kind in Relation.kinds.values():
+            for cost, rel in kind.for_everybody(self.pairs):
+                self.consider(cost, rel)
+
+    def consider(self, cost: float, rel: Relation) -> None:
+        """Offer a relation if it explains everything, remember it if a part."""
+        hit = self.covered(rel)
+        if hit.all():
+            self.offer([rel], cost)
+        elif hit.any():
+            self.partial.append((cost, rel, hit))
+
+    def shifts(self) -> None:
+        """Try shifts on the grid, with messages to oneself where nothing else explains them."""
+        if steps := bordered_steps(self.pairs):
+            self.offer([*steps], float(len(steps)))
+        found, ambiguous = shift_vectors(self.pairs, self.periods, self.known)
+        if not found or len(found) > MAX_SHIFTS:
+            return
+        found = self.needed(found)
+        hit = [self.covered(r) for r in found]
+        rels: list[Relation] = [*found]
+        left = ~np.any(hit, axis=0)
+        if left.any():
+            own = self.covered(Oneself())
+            if (own | ~left).all():
+                rels.append(Oneself())
+                left[:] = False
+        far = max(abs(x) for r in found for x in r.vec) > MAX_REACH
+        cost = len(rels) * (2.0 if far else 1.0)
+        if left.any():
+            self.options.append(Explanation(rels, cost, int(left.sum()), sorted(ambiguous)))
+        else:
+            self.offer(rels, cost, sorted(ambiguous))
+        if not far and len(found) <= 8:
+            self.partial += [(1.0, r, h) for r, h in zip(found, hit, strict=True) if h.any()]
+
+    def needed(self, found: list[Shift]) -> list[Shift]:
+        """Leave out shifts that few ranks alone show, and that others are there: 3 is -1 of 4."""
+        hits = [self.covered(r) for r in found]
+        last = np.arange(self.total) >= self.total - len(self.pairs[-1].rank)
+        kept = list(range(len(found)))
+        for k in range(len(found)):
+            others = [hits[j] for j in kept if j != k]
+            if others and not hits[k][last].any() and np.any(others, axis=0)[hits[k]].all():
+                kept.remove(k)
+        return [found[k] for k in kept]
+
+    def along_axes(self, axes: Sequence[CommunicatorLaw]) -> None:
+        """Try staged relations, permutations and single places along all axes."""
+        if self.beaten(1.0):
+            return
+        for cost, rel in candidates(self.pairs, axes):
+            if self.beaten(cost):
+                break
+            if self._leads(rel):
+                self.consider(cost, rel)
+
+    def _leads(self, rel: Relation) -> bool:
+        """Whether two stages are used somewhere, and much of what the relation says is there."""
+        last = self.pairs[-1]
+        if not isinstance(rel, Staged):
+            return bool((partners(rel, last.grid)[:, last.rank] == last.peer[None, :]).any())
+        hit, said, levels = 0, 0, 0
+        for p, used in zip(self.pairs[::-1], self.used[::-1], strict=True):
+            table = partners(rel, p.grid)
+            there = used[np.arange(p.grid.n)[None, :], table] & (table >= 0)
+            took = np.zeros(p.grid.n, dtype=bool)
+            took[p.rank] = True
+            hit += int(there.sum())
+            said += int((table[:, took] >= 0).sum())
+            if not hit:  # nothing at the largest count
+                return False
+            levels = max(levels, rel.levels(there, table, p.grid))
+        return levels > 1 and (self.loose or 4 * hit >= said or rel.sparse)
+
+    def mixtures(self) -> None:
+        """Try several relations through one call (a shared wrapper line, a list of partners)."""
+        if self.beaten(2.2) or not self.partial:
+            return
+        parts = sorted(self.partial, key=lambda c: c[0])
+        hits = np.array([h for _, _, h in parts])
+        pairs: list[tuple[float, int, int]] = []
+        miss = (~hits).astype(np.float32)
+        whole = np.argwhere(np.triu(miss @ miss.T == 0, 1))
+        pairs = sorted((parts[i][0] + parts[j][0] + 0.2, int(i), int(j)) for i, j in whole)
+        for cost, i, j in pairs[:12]:
+            if self.beaten(cost):
+                break
+            self.offer([parts[i][1], parts[j][1]], cost)
+        if not self.beaten(4.0):
+            self._greedy(parts, hits)
+
+    def _greedy(
+        self, parts: Sequence[tuple[float, Relation, np.ndarray]], hits: np.ndarray
+    ) -> None:
+        costs = np.array([c for c, _, _ in parts])
+        for weight in (1.0, 0.5):
+            left = np.ones(self.total, dtype=bool)
+            chosen: list[int] = []
+            while left.any() and len(chosen) < MAX_MIXED:
+                gain = hits[:, left].sum(axis=1) / costs**weight
+                best = int(np.argmax(gain))
+                if gain[best] <= 0:
+                    break
+                chosen.append(best)
+                left &= ~hits[best]
+            if not left.any():
+                chosen = [
+                    k for k in chosen if not hits[[j for j in chosen if j != k]].any(axis=0).all()
+                ] or chosen
+                self.offer(
+                    [parts[k][1] for k in chosen], float(costs[chosen].sum()) + 0.2 * len(chosen)
+                )
+
+    def best(self) -> Explanation:
+        """Return the cheapest option; one that leaves pairs unexplained costs dearly."""
+        if not self.options:
+            return Explanation([], NO_RULE, self.total)
+        ranked = sorted(self.options, key=lambda e: (e.unexplained > 0, e.cost))
+        best = ranked[0]
+        if best.unexplained:
+            if best.unexplained > self.total // 5 or len(best.relations) > MAX_MIXED:
+                return Explanation([], NO_RULE, self.total)
+            best.cost = min(best.cost + 10.0, NO_RULE)
+            return best
+        mine = set(best.relations)
+        best.rivals = [
+            e.relations
+            for e in ranked[1:4]
+            if not e.unexplained and e.cost <= best.cost + 0.1 and set(e.relations) != mine
+        ]
+        return best
+
+
+def rough_cost(grids: Sequence[GridAt], pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Return how many different steps on the grid a node's pairs need, four at most."""
+    most = 0
+    for g, (rank, peer) in zip(grids, pairs, strict=True):
+        dims = np.array(g.dims)[:, None]
+        step = (g.coords[:, peer] - g.coords[:, rank]) % dims
+        most = max(most, len(np.unique(np.ravel_multi_index(tuple(step), g.dims))))
+    return min(most, 4.0)

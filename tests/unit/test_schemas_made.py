@@ -1,0 +1,35 @@
+"""The published schema of model.json is that of its types, and says what models are."""
+
+from __future__ import annotations
+
+import json
+
+import corpus
+import pytest
+
+from p3s.model.fit import build_model
+from p3s.model.schema import schema
+from p3s.model.stage import as_file
+from p3s.schemas import first_problem, load_schema
+
+
+def test_the_published_schema_is_the_types() -> None:
+    assert json.loads(json.dumps(schema())) == load_schema("model-2"), "python -m p3s.model.schema"
+
+
+@pytest.mark.parametrize(
+    ("program", "counts"),
+    [
+        (corpus.jacobi2d(97, 61, 3), (2, 4, 6, 9)),
+        (corpus.cg(), (2, 4, 8)),
+        (corpus.wavefront(), (4, 6, 9)),
+    ],
+)
+def test_models_meet_it(program: object, counts: tuple[int, ...]) -> None:
+    data = json.loads(json.dumps(as_file(build_model([corpus.table(program, n) for n in counts]))))
+    assert first_problem(data, load_schema("model-2")) == ""
+    data["items"][0]["verdict"] = "sure"
+    assert first_problem(data, load_schema("model-2")).startswith("items[0].verdict is 'sure'")
+    data["items"][0]["verdict"] = "exact"
+    data["phases"][0]["more"] = 1
+    assert first_problem(data, load_schema("model-2")) == "phases[0].more is not known"
