@@ -165,7 +165,7 @@ def _key(item: Item, slot: Slot) -> str:
             slot.relation,
             slot.place,
             slot.guard,
-            to_data(slot.root),
+            slot.root,
             slot.elem_bytes,
             slot.elements.expr or slot.elements.stat,
             count.expr or count.total or count.stat or "as posted",
