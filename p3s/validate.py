@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from p3s.model.types import Comparison
+    from p3s.model.comparison import Comparison
     from p3s.predict.measured import Measured
     from p3s.predict.reasons import Reason
     from p3s.study import Study

@@ -31,7 +31,7 @@ from p3s.study import Study
 from p3s.text import plural, processes, table
 
 if TYPE_CHECKING:
-    from p3s.model.types import Comparison, OrderAgreement
+    from p3s.model.comparison import Comparison, OrderAgreement
     from p3s.validate import Validation
 
 __all__ = ["EPILOG", "WithLauncher", "validate"]

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
+from p3s.model.law_types import LoopRule, OrderedItem, Rival
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import relations
-from p3s.model.types import Item, LoopRule, Model, OrderedItem, Phase, Rival, Slot
+from p3s.model.types import Item, Model, Phase, Slot
 from p3s.trace.layout import MAX_RANKS
 
 

@@ -14,15 +14,9 @@ from p3s.artefacts import read_json
 from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.evaluate import ScaledRows, generate, phase_weight
-from p3s.model.grid.guards import GridAt
-from p3s.model.order.sequence import compare_order
-from p3s.model.tree import assign, phase_stages
-from p3s.model.types import (
-    Agreement,
+from p3s.model.comparison import (
     CallAgreement,
     Comparison,
-    Model,
     Overlap,
     Unmodelled,
     WeightAt,
@@ -30,6 +24,11 @@ from p3s.model.types import (
     WorkAt,
     WorkErrors,
 )
+from p3s.model.evaluate import ScaledRows, generate, phase_weight
+from p3s.model.grid.guards import GridAt
+from p3s.model.order.sequence import compare_order
+from p3s.model.tree import assign, phase_stages
+from p3s.model.types import Agreement, Model
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
 from p3s.serialise import from_data

@@ -1,4 +1,4 @@
-"""From the tables of several process counts to the scalable model, held out and refitted."""
+"""From the tables of several process counts to the scalable model."""
 
 from __future__ import annotations
 
@@ -13,31 +13,27 @@ from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
-from p3s.model.aside import Aside
-from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
-from p3s.model.grid.check import misled, settled
 from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
-from p3s.model.grid.stated import Contradiction, Statement
+from p3s.model.grid.stated import Statement
 from p3s.model.growth import growth
-from p3s.model.judge import judged_items, judged_weights, phase_key, shares
-from p3s.model.measured import with_measured
-from p3s.model.nextcount import next_counts
+from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
 from p3s.model.order.turns import with_turns
 from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.irregular import Sample, sample_relation
 from p3s.model.partners.items import empty_rows, items_of
 from p3s.model.partners.lines import Xor
-from p3s.model.reasons import Code, Reason, Verdict
+from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
-from p3s.model.sizes.slots import Observed, fit_item, sample_slot
+from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.slots import fit_item, sample_slot
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -49,20 +45,9 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.types import (
-    Agreement,
-    Dropped,
-    HoldOut,
-    Item,
-    Model,
-    NotModelled,
-    Phase,
-    ProcessGrid,
-    Slot,
-    Tracing,
-)
+from p3s.model.types import Item, Model, NotModelled, Phase, ProcessGrid, Slot, Tracing
 from p3s.model.work.segments import with_phase_work
-from p3s.serialise import from_data, to_data
+from p3s.serialise import from_data
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
@@ -434,133 +419,3 @@ def _in_proportion(
     if weight.expr is None:
         return phase
     return replace(phase, weight=replace(weight, expr=mul(num(trips), weight.expr)), trips=None)
-
-
-# ---- held out ----------------------------------------------------------------------------------
-Missed = set[tuple[str, str, int | None]]
-
-
-def hold_out(
-    tables: Sequence[PointTable],
-    typed: Collection[int] = (),
-    trips: Mapping[str, int] | None = None,
-    known: Statement | None = None,
-) -> tuple[HoldOut, Missed]:
-    """Fit without the largest count, compare there; return the report and the nodes missed."""
-    tables = sorted(tables, key=lambda t: t.np)
-    model = fit_model(tables[:-1], typed, trips=trips, known=known)
-    try:
-        result = compare(model, tables[-1])
-    except P3SError as err:
-        return HoldOut(tables[-1].np, False, str(err)), set()
-    items = model.items
-    # A mean that happens to round to the right number has not shown a rule.
-    bare = [i for i, it in enumerate(items) if any(_without_equation(it, s) for s in it.slots)]
-    missed: Missed = {items[i].key for i in (*result.items_wrong, *bare)}
-    missed |= {(site, "", None) for site in result.unseen_sites}
-    report = HoldOut(
-        n=tables[-1].np,
-        possible=True,
-        comparison=result,
-        weights_missed=tuple(
-            phase_key(model.phases[w.phase], items)
-            for w in result.weights.each
-            if w.true != w.predicted
-        ),
-        phases_seen=tuple(phase_key(p, items) for p in model.phases),
-    )
-    return report, missed
-
-
-def _without_equation(item: Item, slot: Slot) -> bool:
-    """Tell whether the number or the size of a slot is a mean."""
-    number = slot.count.expr is None and slot.count.follows is None
-    return number or (item.kind != COMPLETION and slot.elements.expr is None)
-
-
-def build_model(
-    tables: Sequence[PointTable],
-    holdout: bool = True,
-    typed: Collection[int] = (),
-    failed: Sequence[int] = (),
-    trips: Mapping[str, int] | None = None,
-    known: Statement | None = None,
-) -> Model:
-    """Return the model of all counts with the hold-out result and final verdicts in it.
-
-    typed, failed, trips, known: as of :func:`fit_model`; held out, a loop with stated iterations
-    gets those it had at that count. Raises Contradiction where the traces do not allow what the
-    user says of the grid.
-
-    An item that the held-out fit missed is "fitted" at best: its rule changed with the last
-    count and nothing has tested the new one.
-    """
-    wanted = holdout and len(tables) > MIN_COUNTS
-    said = known
-    known, dropped = settled(tables, known)
-    aside = None
-    if wanted and not trips:
-        aside = Aside(lambda: _as_data(*hold_out(tables, typed, known=known)))
-    model = fit_model(tables, typed, failed, trips, known)
-    if wanted:
-        turns = _turns_at_last(model, trips or {})
-        report, missed = (
-            _of_data(aside.result()) if aside is not None else hold_out(tables, typed, turns, known)
-        )
-        why = misled(model, report, lambda: hold_out(tables, typed, turns)[0]) if known else ""
-        if known and why:
-            if known.by_user:
-                raise Contradiction(why)
-            model = build_model(tables, holdout, typed, failed, trips)
-            return replace(model, grid=replace(model.grid, dropped=Dropped(known, why)))
-        model = _with_hold_out(model, report, missed)
-    if said and dropped:
-        model = replace(model, grid=replace(model.grid, dropped=Dropped(said, dropped)))
-    model = replace(
-        model,
-        phases=judged_weights(model),
-        shares=shares(model, max(tables, key=lambda t: t.np)),
-        items=with_measured(model, tables),
-    )
-    return replace(model, next=next_counts(model))
-
-
-def _as_data(report: HoldOut, missed: Missed) -> dict[str, object]:
-    return {"report": to_data(report), "missed": sorted(missed, key=repr)}
-
-
-def _of_data(data: Mapping[str, object]) -> tuple[HoldOut, Missed]:
-    missed = from_data(tuple[tuple[str, str, int | None], ...], data["missed"])
-    return from_data(HoldOut, data["report"]), set(missed)
-
-
-def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:
-    """Return the iterations that loops with stated iterations had at the largest count, by their
-    names."""
-    last = max(model.counts)
-    return {
-        where: dict(model.phases[resolve(model, where)].weight_points).get(last, 0)
-        for where in trips
-    }
-
-
-def _with_hold_out(model: Model, report: HoldOut, missed: Missed) -> Model:
-    """Return the model with the hold-out in it; what that missed is no longer exact."""
-    slots = report.comparison.slots if report.comparison is not None else ()
-    agreed = {
-        (s.site, s.op, s.tag): Agreement(
-            s.true, s.predicted, s.equal, s.true_bytes, s.predicted_bytes
-        )
-        for s in slots
-    }
-    items = []
-    for item in model.items:
-        met = item.key not in missed and (item.site, "", None) not in missed
-        item = replace(
-            item, met_holdout=met if report.possible else None, holdout=agreed.get(item.key)
-        )
-        if item.verdict == Verdict.EXACT and not met:
-            why = (*item.why, Reason(Code.MISSED_HOLDOUT))
-            item = replace(item, verdict=Verdict.FITTED, why=why)
-        items.append(item)
-    return replace(model, holdout=report, items=tuple(items))

@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.model.grid.guards import Guard
-from p3s.model.sizes.slots import Observed
-from p3s.model.types import CountLaw, Item
+from p3s.model.law_types import CountLaw
+from p3s.model.sizes.observed import Observed
+from p3s.model.types import Item
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
 #: Largest denominator of completions per request.

@@ -17,8 +17,9 @@ from p3s.laws.expr import Expr, mul, num
 from p3s.laws.symbolic import simplified, sympy_to_latex, sympy_to_mathml, to_sympy, to_text
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.amount import Amount
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
-from p3s.model.types import CountLaw, Item, Model, SizeLaw, Slot
+from p3s.model.types import Item, Model, Slot
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Law = CountLaw | SizeLaw

@@ -11,11 +11,12 @@ from p3s.laws.expr import evaluate, symbols_of
 from p3s.model.grid.guards import Guard
 from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.grid.stated import Statement
+from p3s.model.law_types import CountLaw, RootLaw
 from p3s.model.notation import TEXT, Terms
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.shift import Shift
-from p3s.model.types import CountLaw, Item, Model, Phase, RootLaw, Slot
+from p3s.model.types import Item, Model, Phase, Slot
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
 #: Who takes part where no guard was found.

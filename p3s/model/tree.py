@@ -16,11 +16,12 @@ from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
+from p3s.model.law_types import CountLaw, Rival
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
-from p3s.model.types import CountLaw, Item, Phase, PhaseWork, Rival
+from p3s.model.types import Item, Phase, PhaseWork
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
 #: Where the communicator is not said: MPI_COMM_WORLD.

@@ -18,9 +18,10 @@ from p3s.errors import P3SError
 from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
-from p3s.model.sizes.slots import Observed
+from p3s.model.law_types import CountLaw, Order
+from p3s.model.sizes.observed import Observed
 from p3s.model.tree import assign
-from p3s.model.types import CountLaw, Item, Model, Order, Phase, Refusal, Slot
+from p3s.model.types import Item, Model, Phase, Refusal, Slot
 
 #: Relative spread over counts up to which the time of a loop counts as the same.
 SAME_TIME = 0.08

@@ -19,7 +19,7 @@ from p3s.laws.whole import evaluate_int
 from p3s.model.amount import Amount
 from p3s.model.evaluate import ScaledRows, generate, model_grid
 from p3s.model.grid.grids import GridRule
-from p3s.model.sizes.slots import env_of
+from p3s.model.sizes.observed import env_of
 from p3s.model.types import Model
 from p3s.parameters.paramlaws import FITTED, Number, find_number
 from p3s.parameters.tree import Differs, Leaves, join, numbering, rules_of

@@ -16,11 +16,13 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.lawfinder import find_law
 from p3s.laws.symbolic import to_text
 from p3s.model.compare import compare
+from p3s.model.comparison import Comparison, HoldOut, Summary
 from p3s.model.evaluate import generate, model_grid
 from p3s.model.grid.grids import GridRule
 from p3s.model.judge import STATED, phase_key
+from p3s.model.law_types import Order
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
-from p3s.model.types import Comparison, Derived, HoldOut, Item, Model, Order, Phase, Share, Summary
+from p3s.model.types import Derived, Item, Model, Phase, Share
 from p3s.model.work.workload import rank_work
 from p3s.parameters.align import Alike, number_at, points_at, sure
 from p3s.parameters.paramlaws import Number

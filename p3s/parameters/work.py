@@ -19,7 +19,7 @@ from p3s.characterize.tables import PointTable
 from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid
-from p3s.model.sizes.slots import env_of
+from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Case, Item, Segment, WorkPlace
 from p3s.model.work.cases import Run

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.commands import NO_STUDY, Commands
-from p3s.model.types import Comparison, HoldOut
+from p3s.model.comparison import Comparison, HoldOut
 from p3s.predict.advice import again, another, measure
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by

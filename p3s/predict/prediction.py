@@ -14,7 +14,8 @@ from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
 from p3s.model.compare import read_comparison
-from p3s.model.types import Comparison, HoldOut, Model
+from p3s.model.comparison import Comparison, HoldOut
+from p3s.model.types import Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START

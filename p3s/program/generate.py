@@ -16,9 +16,10 @@ from p3s.costs.apply import Costs, PhaseSums, Timed
 from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
+from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.reasons import Verdict
 from p3s.model.stage import load
-from p3s.model.types import Model, OrderedItem, OrderedSlot, Phase, TraceOrder
+from p3s.model.types import Model, Phase
 from p3s.model.work.workload import RankWork, rank_work
 from p3s.serialise import to_data
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
-from p3s.model.types import TraceOrder
+from p3s.model.law_types import TraceOrder
 from p3s.serialise import from_data
 from p3s.study import read_json
 

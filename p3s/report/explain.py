@@ -13,20 +13,18 @@ from textwrap import wrap
 from p3s.errors import P3SError, UsageError
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
+from p3s.model.law_types import CountLaw, Rival, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
     NO_SHARE,
-    CountLaw,
     Item,
     Measured,
     Model,
     MoreClasses,
     Phase,
     RankClass,
-    Rival,
-    SizeLaw,
     Slot,
     Values,
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from p3s.laws.symbolic import to_text
-from p3s.model.types import HoldOut, Summary
+from p3s.model.comparison import HoldOut, Summary
 from p3s.parameters.align import extent
 from p3s.parameters.paramlaws import Number
 from p3s.predict.doubts import work_missed

@@ -21,8 +21,9 @@ import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
 from p3s.errors import P3SError
+from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.model.stage import as_file
-from p3s.model.types import HoldOut, Model, NotModelled, Overlap, Weights
+from p3s.model.types import Model, NotModelled
 from p3s.pipeline.stages import is_stale
 from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import Prediction

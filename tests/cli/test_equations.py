@@ -16,13 +16,14 @@ from p3s.cli.main import run
 from p3s.errors import UsageError
 from p3s.laws.expr import num
 from p3s.model.amount import Amount
-from p3s.model.fit import build_model
+from p3s.model.build import build_model
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
 from p3s.model.text import destination, partner
-from p3s.model.types import NO_SHARE, CountLaw, Share, SizeLaw
+from p3s.model.types import NO_SHARE, Share
 from p3s.report import equations, explain
 from p3s.report import next as next_
 from p3s.study import Study, write_json

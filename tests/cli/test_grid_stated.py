@@ -12,9 +12,10 @@ import pytest
 
 from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
 from p3s.errors import P3SError, UsageError
+from p3s.model.build import build_model
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
-from p3s.model.fit import build_model, fit_model
+from p3s.model.fit import fit_model
 from p3s.model.grid.check import settled
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import Cube, Fixed, Listed

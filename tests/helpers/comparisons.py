@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from p3s.model.types import Comparison, HoldOut, Overlap, Unmodelled, Weights, WorkAt, WorkErrors
+from p3s.model.comparison import (
+    Comparison,
+    HoldOut,
+    Overlap,
+    Unmodelled,
+    Weights,
+    WorkAt,
+    WorkErrors,
+)
 
 ALL_RIGHT = Overlap(9, 9, 9)
 

@@ -9,9 +9,10 @@ from typing import Any
 import corpus
 
 from p3s.laws.expr import num
-from p3s.model.fit import build_model
+from p3s.model.build import build_model
+from p3s.model.law_types import SizeLaw
 from p3s.model.reasons import Code, Reason
-from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount, Share, SizeLaw
+from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount, Share
 
 HOSTILE = [
     "</script><script>alert(1)</script>",

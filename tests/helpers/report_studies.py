@@ -12,8 +12,9 @@ import models
 from comparisons import held_out, work
 from made_predictions import made_prediction, reason
 
+from p3s.model.comparison import Overlap, Weights
 from p3s.model.stage import as_file
-from p3s.model.types import Model, Overlap, Weights
+from p3s.model.types import Model
 from p3s.report.view import View, view_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
 

@@ -15,7 +15,7 @@ from made_predictions import made_prediction
 from test_predict import REPLAYED, times_at
 
 from p3s.errors import P3SError
-from p3s.model.types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
+from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict import compose
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose

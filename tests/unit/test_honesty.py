@@ -13,9 +13,10 @@ import random_programs
 from p3s.characterize.tables import point_table
 from p3s.errors import P3SError
 from p3s.laws.expr import num
+from p3s.model.build import build_model
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
-from p3s.model.fit import build_model, fit_model
+from p3s.model.fit import fit_model
 from p3s.model.grid import admissible
 from p3s.model.growth import text as growth_text
 from p3s.model.tripcounts import refusal_text

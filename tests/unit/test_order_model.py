@@ -8,11 +8,11 @@ import corpus
 import numpy as np
 import pytest
 
+from p3s.model.comparison import Difference
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.order.patterns import Turns, check, fit_when, holds, text
 from p3s.model.order.sequence import compare_order
-from p3s.model.types import Difference
 
 SMALL = (4, 8, 16)
 

@@ -12,7 +12,7 @@ from comparisons import held_out
 from handmade import phase, put_model, put_replay, put_scaled
 
 from p3s.errors import P3SError
-from p3s.model.types import HoldOut, Overlap, Weights
+from p3s.model.comparison import HoldOut, Overlap, Weights
 from p3s.predict import compose, predict
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times

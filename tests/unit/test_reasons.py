@@ -15,7 +15,7 @@ from test_predict import REPLAYED, codes, times_at
 
 from p3s.artefacts import crc_of
 from p3s.errors import P3SError
-from p3s.model.types import Overlap, Unmodelled, WorkErrors
+from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.predict import compose, predict
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation

@@ -12,8 +12,8 @@ from corpus import table
 from grid_programs import _halo, split_by
 
 from p3s.errors import P3SError
+from p3s.model.build import build_model
 from p3s.model.evaluate import generate
-from p3s.model.fit import build_model
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.atom import Atom, Guard
 from p3s.model.grid.choose import choose_grid

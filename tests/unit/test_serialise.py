@@ -17,20 +17,11 @@ from comparisons import comparison, held_out, work
 
 from p3s.errors import P3SError
 from p3s.model.compare import compare
+from p3s.model.comparison import Comparison, HoldOut, WorkAt
+from p3s.model.law_types import CountLaw, Rival, SizeLaw, TripLaw
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.stage import as_file, load, read
-from p3s.model.types import (
-    Comparison,
-    CountLaw,
-    HoldOut,
-    Model,
-    Occurs,
-    Rival,
-    Share,
-    SizeLaw,
-    TripLaw,
-    WorkAt,
-)
+from p3s.model.types import Model, Occurs, Share
 from p3s.serialise import MAX_DEPTH, ShapeError, from_data, to_data
 from p3s.study import Study, write_json
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.host.placeholders import shape
+from p3s.model.comparison import HoldOut
 from p3s.model.grid.choose import GridChoice, choose_grid
 from p3s.model.grid.grids import dimensions
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relation import Staged
-from p3s.model.types import HoldOut, Model
+from p3s.model.types import Model
 from p3s.text import processes
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the

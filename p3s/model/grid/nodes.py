@@ -13,7 +13,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.order.turns import needless
 from p3s.model.partners.communicators import Used
 from p3s.model.partners.pairs import Pairs
-from p3s.model.sizes.slots import Rows
+from p3s.model.sizes.observed import Rows
 from p3s.trace.ops import RECV, SEND, kind_of
 
 MAX_TAGS = 16

@@ -23,9 +23,10 @@ from p3s.characterize.tables import PointTable
 from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
+from p3s.model.law_types import LoopRule, Order, TripLaw, Trips, Walk, When
 from p3s.model.order.observe import Cell, LoopTurns, Seen, see
 from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, fit_when
-from p3s.model.types import Item, LoopRule, Model, Order, TripLaw, Trips, Walk, When
+from p3s.model.types import Item, Model
 from p3s.trace.ops import COMPLETION
 
 #: Longest list of trips by turn.

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable, first_rows
+from p3s.model.comparison import Difference, OrderAgreement
 from p3s.model.order.unfold import Unfolder
-from p3s.model.types import Difference, Model, OrderAgreement
+from p3s.model.types import Model
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Event = tuple[str, int, int]

@@ -15,9 +15,9 @@ from zlib import crc32
 import numpy as np
 
 from p3s.model.grid.at import GridAt
+from p3s.model.law_types import SampleSizes, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.totals import Total, shape_value
-from p3s.model.types import SampleSizes, SizeLaw
 
 #: Mean number of partners at the largest count from which on they are a neighbourhood.
 MIN_DEGREE = 2.0

@@ -16,7 +16,7 @@ from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes.slots import Observed, Rows
+from p3s.model.sizes.observed import Observed, Rows
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 

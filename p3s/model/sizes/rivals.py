@@ -6,8 +6,8 @@ import numpy as np
 
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.sizes.blocks import differs
-from p3s.model.types import CountLaw, SizeLaw
 
 #: Iterations that are compared.
 _TURNS = 8

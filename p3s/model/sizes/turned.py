@@ -12,10 +12,10 @@ import numpy as np
 
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
 from p3s.laws.whole import evaluate_int
+from p3s.model.law_types import IterationsLaw
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.levels import scalar_law
-from p3s.model.types import IterationsLaw
 
 Env = dict[str, np.ndarray]
 

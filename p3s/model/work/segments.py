@@ -22,7 +22,7 @@ from p3s.laws.expr import Expr, mul, num, power, sym
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
-from p3s.model.sizes.slots import env_of
+from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkPlace
 from p3s.model.work.cases import Run, Seen, cases_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr
 from p3s.model.grid.guards import GridAt
-from p3s.model.sizes.slots import env_of
+from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, WorkPlace
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values

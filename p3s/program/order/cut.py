@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3s.model.types import LoopRule, Trips
+from p3s.model.law_types import LoopRule, Trips
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import Ints
 

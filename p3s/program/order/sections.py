@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.types import TraceOrder
+from p3s.model.law_types import TraceOrder
 from p3s.program.order.assemble import Assembled, Rows, assemble, with_weights
 from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from p3s.program.order.pairs import row_channels

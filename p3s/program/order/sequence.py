@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.model.law_types import TraceOrder
 from p3s.model.order.unfold import Unfolder
-from p3s.model.types import TraceOrder
 from p3s.program.order.calls import MANY, op_of, requests_of
 from p3s.program.order.completions import EVENTS, Sample, preferences, wanted
 from p3s.program.order.links import first_in_first_out

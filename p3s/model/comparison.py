@@ -1,0 +1,192 @@
+"""The model beside a run: what is equal, what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from p3s.text import processes
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many a run had, how many the model says, and how many are equal in both."""
+
+    true: int
+    predicted: int
+    equal: int
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether the model says them all, and no other."""
+        return self.true == self.predicted == self.equal
+
+
+@dataclass(frozen=True)
+class WeightAt:
+    """The iterations of a phase at one count, in the run and by the model."""
+
+    phase: int
+    true: int
+    predicted: int
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The iterations of all phases, and how many of them are exact."""
+
+    phases: int
+    exact: int
+    each: tuple[WeightAt, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkAt:
+    """The work of a phase (None: what no item explains) in the run and by the model."""
+
+    phase: int | None
+    share: float
+    true: float
+    predicted: float
+    error: float
+
+
+@dataclass(frozen=True)
+class WorkErrors:
+    """Relative errors of the work of phases, and of all work."""
+
+    mean_abs_error: float
+    median_abs_error: float
+    max_abs_error: float
+    total_error: float
+    each: tuple[WorkAt, ...]
+
+    @property
+    def off(self) -> float:
+        """By which share the work is off.
+
+        The mean of the phases' errors, signs left out, weighted by their shares of the work, or the
+        error of the total where that is larger (work of phases that the run does not have).
+        """
+        total, whole = abs(self.total_error), sum(each.share for each in self.each)
+        if whole > 0:
+            mean = sum(each.share * abs(each.error) for each in self.each) / whole
+            return max(mean, total)
+        return max(self.mean_abs_error, total)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first event at which the order of a rank differs; None where a rank has ended."""
+
+    rank: int
+    position: int
+    expected: str | None
+    found: str | None
+
+
+@dataclass(frozen=True)
+class OrderAgreement:
+    """Ranks whose events are all in order, and those equal but for sizes; events that are equal."""
+
+    ranks: int
+    equal: int
+    equal_but_bytes: int
+    events: Mapping[str, int]
+    first: Difference | None
+
+
+@dataclass(frozen=True)
+class Unmodelled:
+    """Events that the model leaves out, and their share of the time."""
+
+    events: int
+    share_of_time: float
+
+
+@dataclass(frozen=True)
+class CallAgreement:
+    """The agreement of a call site, operation and tag."""
+
+    site: str
+    op: str
+    tag: int | None
+    true: int
+    predicted: int
+    equal: int
+    true_bytes: int
+    predicted_bytes: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the model's trace agrees with a captured run at one count.
+
+    order: None without the sequences of all ranks; items_wrong: items whose calls differ;
+    unseen_sites: call sites that the model does not have.
+    """
+
+    n: int
+    p2p_triples: Overlap
+    collectives: Overlap
+    weights: Weights
+    order: OrderAgreement | None
+    work: WorkErrors
+    unmodelled: Unmodelled
+    slots: tuple[CallAgreement, ...]
+    items_wrong: tuple[int, ...]
+    unseen_sites: tuple[str, ...]
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether every message, collective, weight and rank's order is equal."""
+        return (
+            self.p2p_triples.all_equal
+            and self.collectives.all_equal
+            and self.weights.phases == self.weights.exact
+            and (self.order is None or self.order.equal == self.order.ranks)
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The numbers of a comparison, without its lists."""
+
+    n: int
+    p2p_triples: Overlap
+    collectives: Overlap
+    weights: Weights
+    order: Mapping[str, int] | None
+    work: Mapping[str, float]
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether every message, collective and weight is as predicted."""
+        return (
+            self.p2p_triples.all_equal
+            and self.collectives.all_equal
+            and self.weights.phases == self.weights.exact
+        )
+
+
+@dataclass(frozen=True)
+class HoldOut:
+    """A fit without one count, or without one setting of the parameters, compared there.
+
+    possible: if not, ``problem`` says why and the rest is empty; weights_missed, phases_seen: calls
+    of phases whose iterations were missed, and of all; setting, each: of the parameters.
+    """
+
+    n: int
+    possible: bool
+    problem: str = field(default="", metadata={"key": "why"})
+    comparison: Comparison | None = None
+    weights_missed: tuple[tuple[str, ...], ...] = ()
+    phases_seen: tuple[tuple[str, ...], ...] = ()
+    setting: str = ""
+    each: tuple[Summary, ...] = ()
+
+    @property
+    def without(self) -> str:
+        """What it was fitted without: a process count, or a value of a parameter."""
+        return f"{self.setting} ({processes(self.n)})" if self.setting else processes(self.n)

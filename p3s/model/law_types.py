@@ -1,0 +1,199 @@
+"""Laws of a model: how often, how many elements, which root, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from p3s.laws.expr import Expr
+from p3s.laws.worklaws import WorkLaw
+from p3s.model.amount import Amount
+from p3s.model.partners.totals import Total
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another law that meets all points: a whole equation, or another cut of one extent.
+
+    cut: [extent symbol, kind, extent, other kind, other extent].
+    """
+
+    expr: Expr | None = None
+    cut: tuple[str, str, int, str, int] | None = None
+
+    def to_json(self) -> dict[str, Any] | list[Any]:
+        """Return the rival as plain data."""
+        return list(self.cut) if self.cut is not None else {"expr": self.expr}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any] | list[Any]) -> Rival:
+        """Return the rival from :meth:`to_json` data."""
+        if isinstance(data, Mapping):
+            return Rival(expr=data["expr"])
+        symbol, kind, extent, other, other_extent = data
+        return Rival(cut=(str(symbol), str(kind), int(extent), str(other), int(other_extent)))
+
+
+@dataclass(frozen=True)
+class CountLaw:
+    """How often: one of expr (per rank), total (shared out), stat (a mean), follows (requests).
+
+    points, free: counts the equation was fitted to, constants in it; factor: as often as the items
+    that it follows, times this fraction; per_turn: the law of one iteration of a loop whose number
+    the user states.
+    """
+
+    expr: Expr | None = None
+    points: int | None = None
+    free: int | None = None
+    rivals: tuple[Rival, ...] | None = None
+    total: Expr | None = None
+    stat: WorkLaw | None = None
+    follows: tuple[int, ...] | None = None
+    factor: tuple[int, int] | None = None
+    per_turn: Expr | None = None
+    stated: int | None = None
+    holds_from: int | None = field(default=None, metadata={"key": "from"})
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """Sizes in an irregular neighbourhood: quantiles relative to the mean, law of their total."""
+
+    quantiles: tuple[float, ...]
+    total: Total
+
+
+@dataclass(frozen=True)
+class SizeLaw:
+    """Elements of one message: one of expr, stat (a mean) and sample.
+
+    even: every block divided evenly; open: other sizes might have led to another law; means: rows
+    (count, mean, messages) of what has no equation.
+    """
+
+    expr: Expr | None = None
+    points: int | None = None
+    free: int | None = None
+    even: bool | None = None
+    rivals: tuple[Rival, ...] | None = None
+    open: bool | None = None
+    stat: Amount | None = None
+    means: tuple[tuple[int, float, int], ...] | None = None
+    sample: SampleSizes | None = None
+
+
+@dataclass(frozen=True)
+class IterationsLaw:
+    """The iterations that a rank and stage has: number of them from the first on, by steps."""
+
+    step: int
+    first: Expr
+    number: Expr
+
+
+@dataclass(frozen=True)
+class RootLaw:
+    """A place in the communicator: index (-1: the last), the middle one, or an equation."""
+
+    index: int | None = None
+    half: bool | None = None
+    expr: Expr | None = None
+
+
+@dataclass(frozen=True)
+class When:
+    """Patterns, one per loop around (p3s.model.order.patterns), for ranks with certain items.
+
+    items: None for all ranks; when: None where no pattern was found.
+    """
+
+    items: tuple[int, ...] | None
+    when: tuple[list[Any], ...] | None
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The order of a loop that goes from partner to partner: by stage, iteration, peer or rules.
+
+    sign: of the partners' ranks, ascending or descending; order: items that come together, in
+    order; then: what comes second.
+    """
+
+    by: str
+    sign: int = 1
+    order: tuple[tuple[int, ...], ...] = ()
+    then: str = ""
+
+
+@dataclass(frozen=True)
+class TripLaw:
+    """Iterations each time a loop is entered: an equation, changed by the index of a loop around.
+
+    level: of that loop; step: added per index; shift: halved per index; listed: one by one.
+    """
+
+    expr: Expr | None = None
+    listed: tuple[int, ...] | None = field(default=None, metadata={"key": "list"})
+    level: int | None = None
+    step: int | None = None
+    shift: int | None = None
+
+
+@dataclass(frozen=True)
+class Trips:
+    """How often a loop goes round, for ranks with certain items, and when it is entered.
+
+    items: None for all ranks; law: None where none was found.
+    """
+
+    items: tuple[int, ...] | None
+    when: tuple[list[Any], ...] | None
+    law: TripLaw | None
+
+
+@dataclass(frozen=True)
+class LoopRule:
+    """A loop: the one around it (0: the program), its place at every level, its iterations."""
+
+    loop: int
+    parent: int
+    at: tuple[int, ...]
+    walk: Walk | None
+    trips: tuple[Trips, ...]
+
+
+@dataclass(frozen=True)
+class Order:
+    """The order of events: all loops, outer ones first."""
+
+    loops: tuple[LoopRule, ...]
+
+
+@dataclass(frozen=True)
+class OrderedSlot:
+    """In which iterations a slot is carried out."""
+
+    when: tuple[When, ...] | None
+
+
+@dataclass(frozen=True)
+class OrderedItem:
+    """What of an item the order of events needs."""
+
+    op: str
+    kind: str
+    loops: tuple[int, ...] | None
+    at: tuple[int, ...] | None
+    slots: tuple[OrderedSlot, ...]
+
+
+@dataclass(frozen=True)
+class TraceOrder:
+    """What unfolds the rows of a scaled trace into events, order.json; loops: None if not known."""
+
+    n: int
+    grid: tuple[int, ...]
+    loops: tuple[LoopRule, ...] | None
+    items: tuple[OrderedItem, ...]
