@@ -25,8 +25,8 @@ from p3s.artefacts import write_json
 from p3s.cli.common import progress
 from p3s.cli.main import run
 from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
-from p3s.model.build import build_model
 from p3s.model.comparison import Overlap, Unmodelled
+from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of

@@ -16,7 +16,7 @@ from p3s.cli.main import run
 from p3s.errors import UsageError
 from p3s.laws.expr import num
 from p3s.model.amount import Amount
-from p3s.model.build import build_model
+from p3s.model.holdout import build_model
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT
 from p3s.model.partners.shift import Shift

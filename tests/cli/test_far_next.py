@@ -16,8 +16,8 @@ from corpus import Recorder
 from p3s.artefacts import write_json
 from p3s.commands import far, shown, tracing, without_arguments
 from p3s.errors import P3SError
-from p3s.model.build import build_model
 from p3s.model.grid.grids import Cube
+from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
 from p3s.report.next import render_far

@@ -12,7 +12,6 @@ import pytest
 
 from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
 from p3s.errors import P3SError, UsageError
-from p3s.model.build import build_model
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
 from p3s.model.fit import fit_model
@@ -29,6 +28,7 @@ from p3s.model.grid.stated import (
     of_arguments,
     rules,
 )
+from p3s.model.holdout import build_model
 from p3s.model.nextcount import questions, tied_families
 from p3s.model.text import grid_text
 from p3s.report.equations import notes

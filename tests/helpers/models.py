@@ -9,7 +9,7 @@ from typing import Any
 import corpus
 
 from p3s.laws.expr import num
-from p3s.model.build import build_model
+from p3s.model.holdout import build_model
 from p3s.model.law_types import SizeLaw
 from p3s.model.reasons import Code, Reason
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount, Share

@@ -12,9 +12,9 @@ import size_programs as s
 
 from p3s.errors import P3SError
 from p3s.laws.expr import num
-from p3s.model.build import build_model
 from p3s.model.compare import compare
 from p3s.model.comparison import Weights
+from p3s.model.holdout import build_model
 from p3s.parameters.align import alike, laws_of
 from p3s.parameters.derive import Fitted, leave_out, model_at
 from p3s.parameters.work import fit_family_work

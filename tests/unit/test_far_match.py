@@ -17,7 +17,7 @@ from corpus import Recorder, block
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.build import build_model
+from p3s.model.holdout import build_model
 from p3s.model.types import Admissible, Model
 from p3s.small_runs.lookup import Role, ladder, ranks_like
 from p3s.small_runs.match import Found, match_tables, matched_all

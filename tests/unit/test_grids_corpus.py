@@ -6,8 +6,8 @@ import corpus
 import grid_programs as g
 import pytest
 
-from p3s.model.build import build_model
 from p3s.model.compare import compare
+from p3s.model.holdout import build_model
 
 P2 = ((2, 4, 8, 16), (64, 128))
 ANY = ((3, 4, 6, 8, 12, 16), (36, 49, 64, 100))

@@ -13,12 +13,12 @@ import random_programs
 from p3s.characterize.tables import point_table
 from p3s.errors import P3SError
 from p3s.laws.expr import num
-from p3s.model.build import build_model
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.grid import admissible
 from p3s.model.growth import text as growth_text
+from p3s.model.holdout import build_model
 from p3s.model.tripcounts import refusal_text
 from p3s.report.equations import render
 from p3s.trace.source import Where

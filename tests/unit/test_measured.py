@@ -6,7 +6,7 @@ import corpus
 import models
 import pytest
 
-from p3s.model.build import build_model
+from p3s.model.holdout import build_model
 from p3s.model.types import Values
 
 

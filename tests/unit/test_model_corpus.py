@@ -7,9 +7,9 @@ import json
 import corpus
 import pytest
 
-from p3s.model.build import build_model
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
+from p3s.model.holdout import build_model
 from p3s.model.stage import as_file
 from p3s.report.equations import render
 

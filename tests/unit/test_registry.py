@@ -12,7 +12,6 @@ from corpus import table
 from grid_programs import _halo, split_by
 
 from p3s.errors import P3SError
-from p3s.model.build import build_model
 from p3s.model.evaluate import generate
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.atom import Atom, Guard
@@ -20,6 +19,7 @@ from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import GridRule, Line
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes, used
+from p3s.model.holdout import build_model
 from p3s.model.partners import relations
 from p3s.model.partners.communicator_laws import CommunicatorLaw, Seen, Tried, instances
 from p3s.model.partners.infer_partners import infer_partners

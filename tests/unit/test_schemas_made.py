@@ -7,7 +7,7 @@ import json
 import corpus
 import pytest
 
-from p3s.model.build import build_model
+from p3s.model.holdout import build_model
 from p3s.model.schema import schema
 from p3s.model.stage import as_file
 from p3s.schemas import first_problem, load_schema

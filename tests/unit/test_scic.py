@@ -11,7 +11,7 @@ import pytest
 
 from p3s.laws.lawfinder import find_law
 from p3s.laws.worklaws import fit_work
-from p3s.model.build import build_model
+from p3s.model.holdout import build_model
 from p3s.model.work.scic import (
     group_guard,
     group_total,

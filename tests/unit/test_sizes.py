@@ -6,8 +6,8 @@ import corpus
 import pytest
 import size_programs as s
 
-from p3s.model.build import build_model
 from p3s.model.compare import compare
+from p3s.model.holdout import build_model
 
 SQUARES = ((4, 9, 16, 25), (36, 49, 64, 100))
 ANY = ((4, 6, 8, 9, 16), (36, 49, 64, 100, 125))

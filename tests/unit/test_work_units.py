@@ -15,8 +15,8 @@ from p3s.characterize.signature import signature_json
 from p3s.characterize.store import write_tables
 from p3s.characterize.tables import PointTable, point_table
 from p3s.errors import P3SError
-from p3s.model.build import build_model
 from p3s.model.fit import fit_model
+from p3s.model.holdout import build_model
 from p3s.predict.times import read_head
 from p3s.report.equations import render
 from p3s.study import Study, read_json, write_json
