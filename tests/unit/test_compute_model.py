@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import timed_study as ts
+from compute_by_hand import compute_model
 
 from p3s.costs.gather import (
     by_count,
@@ -22,13 +23,16 @@ from p3s.costs.gather import (
     turned,
     x_scale,
 )
-from p3s.costs.laws import CostLaw
-from p3s.costs.stage import build, compute_json, load
+from p3s.costs.stage import as_file, build, fit, load
+from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.predict.times import compute_seconds, read_head
 from p3s.program import write_scaled
 from p3s.program.scaled import read_scaled
+from p3s.program.types import ScaledHead
+from p3s.report.compute import remarks
+from p3s.serialise import to_data
 from p3s.small_runs.points import Point
 from p3s.study import Study, read_json, write_json
 
@@ -36,24 +40,15 @@ CELLS = 1 << 22
 ITERS = 10
 
 
-_MADE: dict[tuple[str, int], dict[str, Any]] = {}
+_MADE: dict[tuple[str, int], ComputeModel] = {}
 
 
-def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) -> dict[str, Any]:
+def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) -> ComputeModel:
     """Write compute.json from measured times that no file holds."""
     key = str(study.root), len(far or [])
     if key not in _MADE:
-        _MADE[key] = {
-            "schema": "p3s.compute",
-            "schema_version": 1,
-            "time_unit": "cpu_ns",
-            "runs": [],
-            "refused": [],
-            "unmatched": {},
-            "outside_model": {},
-            **compute_json(load_model(study.root), found, far or []),
-        }
-    write_json(study.compute_path, _MADE[key])
+        _MADE[key] = fit(load_model(study.root), found, far or [])
+    write_json(study.compute_path, as_file(_MADE[key]))
     return _MADE[key]
 
 
@@ -69,9 +64,9 @@ def truth(n: int, cells: int = CELLS, grows: float = 0.0) -> float:
     return float(n * ITERS * x * ts.cache_step(x))
 
 
-def main_phase(head: dict[str, Any]) -> dict[str, Any]:
-    """Return the phase of a scaled trace that computes most."""
-    phase: dict[str, Any] = max(head["phases"], key=lambda p: p["compute_ns"])
+def main_phase(head: ScaledHead) -> dict[str, Any]:
+    """Return the phase of a scaled trace that computes most, as scaled.json has it."""
+    phase: dict[str, Any] = max(to_data(head)["phases"], key=lambda p: p["compute_ns"])
     return phase
 
 
@@ -115,7 +110,7 @@ def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
         once, repeat = table["compute_ns"].to_numpy(), table["repeat"].to_numpy()
         mine = table["phase"].to_numpy() == phase["phase"]
         assert (once * repeat)[mine].sum() == pytest.approx(phase["compute_ns"])
-        slots = {p["phase"]: k for k, p in enumerate(head["phases"])}
+        slots = {p.phase: k for k, p in enumerate(head.phases)}
         seconds = compute_seconds(study.scaled_dir(n), n, slots)
         assert seconds.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
             phase["compute_ns"] / 1e9
@@ -166,9 +161,9 @@ def test_runs_of_a_smaller_workload_tell_the_cost_beyond_the_counts(tmp_path: Pa
     assert without["outside"] > 3 and with_far["outside"] == pytest.approx(1.0, abs=0.01)
     assert with_far["compute_ns"] == pytest.approx(expected, rel=0.03)
     assert abs(with_far["compute_ns"] - expected) < abs(without["compute_ns"] - expected)
-    phase = next(p for p in made["phases"] if p["phase"] == with_far["phase"])
-    assert phase["far"]["source"] == "far/small" and phase["crm_c"] is not None
-    assert phase["n"] == [4.0, 256.0]
+    phase = next(p for p in made.phases if p.phase == with_far["phase"])
+    assert phase.far is not None and phase.far.source == "far/small" and phase.crm_c is not None
+    assert phase.n == (4.0, 256.0)
     assert with_far["crm_c_ns"] != with_far["crm_i_ns"] and without["crm_c_ns"] is None
 
 
@@ -197,11 +192,7 @@ def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
         for t in tables
     ]
     made = put_compute(study, found)
-    law = next(
-        CostLaw.from_json(e["law"])
-        for e in made["laws"]
-        if e["kind"] == "phase" and e["share"] > 0.5
-    )
+    law = next(e.law for e in made.laws if e.kind == "phase" and e.share > 0.5)
     x = ts.x_of(CELLS, 16) * float(ts.cache_step(ts.x_of(CELLS, 16)))
     assert 0.5 < float(law.typical(x)) < 2.0
     for n in (16, 64):
@@ -232,9 +223,9 @@ def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
     # what was measured is all there but MPI_Init
     run = found[0]
     assert sum(p.typical_ns * p.ranks for p in points) == pytest.approx(float(run.typical.sum()))
-    kept = put_compute(study, found)["laws"]
-    assert [e["kind"] for e in kept].count("phase") == 2
-    assert sum(e["share"] for e in kept if e["kind"] == "phase") == pytest.approx(1.0)
+    kept = put_compute(study, found).laws
+    assert [e.kind for e in kept].count("phase") == 2
+    assert sum(e.share for e in kept if e.kind == "phase") == pytest.approx(1.0)
 
 
 def test_ranks_with_different_work_are_points_of_their_own() -> None:
@@ -311,11 +302,11 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
 
 def test_held_out_the_largest_count_is_predicted_from_the_others(timed: Any) -> None:
     study, found, _ = timed
-    held = put_compute(study, found)["holdout"]
-    assert held["n"] == 64
-    assert 0 < held["mean_abs_error"] < 0.25 and held["each"][0]["share"] > 0.9
-    fewer = compute_json(load_model(study.root), found[:2], [])
-    assert fewer["holdout"] is None
+    held = put_compute(study, found).holdout
+    assert held is not None and held.n == 64 and held.mean_abs_error is not None
+    assert 0 < held.mean_abs_error < 0.25 and held.each[0].share > 0.9
+    fewer = fit(load_model(study.root), found[:2], [])
+    assert fewer.holdout is None
 
 
 def test_some_ranks_cost_the_same_as_in_the_whole_trace(timed: Any) -> None:
@@ -336,7 +327,7 @@ def test_without_times_everything_is_as_before(tmp_path: Path) -> None:
     study, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS, 3), (4, 8, 16))
     assert build(study.root) is None and load(study.root) is None
     head = write_scaled(study.root, 32)
-    assert "compute_ns" not in head["phases"][0]
+    assert head.phases[0].time is None
     table = pq.read_table(sorted(study.scaled_dir(32).glob("part-*.parquet")))
     assert "compute_ns" not in table.column_names
     assert read_scaled(study.scaled_dir(32)).work.sum() == pytest.approx(
@@ -353,8 +344,9 @@ def test_points_of_other_studies_are_enough(timed: Any, tmp_path: Path) -> None:
     other, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS // 2, ITERS), (4, 8, 16))
     points = [replace(p, source="at/size") for m in found for p in own_points(m)]
     made = build(other.root, points)
-    assert made is not None and made["counts"] == [] and made["holdout"] is None
-    assert load(other.root) == made
+    assert made is not None and made.counts == () and made.holdout is None
+    again = load(other.root)
+    assert again is not None and as_file(again) == as_file(made)
     phase = main_phase(write_scaled(other.root, 16))
     assert phase["compute_ns"] == pytest.approx(truth(16, CELLS // 2), rel=0.05)
     assert phase["outside"] == 1.0 and phase["crm_i_ns"] is None
@@ -386,7 +378,7 @@ def _damage(data: dict[str, Any], how: str) -> None:
 @pytest.mark.parametrize("how", ["no laws", "law", "phase", "place", "crm", "text", "version"])
 def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
     study, found, _ = timed
-    data = put_compute(study, found)
+    put_compute(study, found)
     try:
         if how == "text":
             study.compute_path.write_text("{")
@@ -437,5 +429,13 @@ def test_head_keeps_what_it_said(timed: Any) -> None:
     put_compute(study, found)
     head = write_scaled(study.root, 64)
     again = read_json(study.scaled_path(64), "p3s.scaled")
-    assert again["phases"] == head["phases"]
+    assert again["phases"] == to_data(head.phases)
     assert read_head(study.scaled_dir(64), 64)["work_unit"] == "instructions"
+
+
+def test_time_without_a_partner_in_the_signature_is_said() -> None:
+    model = compute_model("cpu_ns", unmatched={"4": 0.0, "16": 0.02})
+    assert remarks(model) == [
+        "at 16 processes 2.0 % of the time is in calls that the signature does not have "
+        "equally often"
+    ]
