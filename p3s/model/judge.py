@@ -25,8 +25,6 @@ from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
 from p3s.trace.ops import COMPLETION
 
-#: The verdict of a weight that the user states.
-STATED = "stated"
 #: What is open because several rules meet all traced counts; what was seen too seldom.
 _OPEN = (Code.DIRECTION, Code.REMAINDER_OPEN, Code.CUT_OPEN)
 _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
@@ -234,10 +232,10 @@ def judged_weights(model: Model) -> tuple[Phase, ...]:
     )
 
 
-def _weight_verdict(model: Model, phase: Phase) -> str:
+def _weight_verdict(model: Model, phase: Phase) -> Verdict:
     law, key, held = phase.weight, phase_key(phase, model.items), model.holdout
     if law.stated is not None:
-        return STATED
+        return Verdict.STATED
     if law.expr is None:
         return Verdict.STATISTICAL
     if fraction_open(model, law.expr) or (held is not None and key in held.weights_missed):

@@ -17,10 +17,12 @@ class Verdict(StrEnum):
     AMBIGUOUS = "ambiguous"
     NOT_SEEN = "not seen"
     UNKNOWN = "unknown"
+    #: Of numbers of iterations alone: the user says how many.
+    STATED = "stated"
 
 
-#: The verdicts, the surest first.
-VERDICTS = tuple(Verdict)
+#: The verdicts that traces give, the surest first.
+VERDICTS = tuple(each for each in Verdict if each != Verdict.STATED)
 
 
 class Code(StrEnum):

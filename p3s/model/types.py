@@ -255,7 +255,7 @@ class Phase:
     weight_points: tuple[tuple[int, int], ...]
     fused_stages: bool
     work: PhaseWork
-    weight_verdict: str = ""
+    weight_verdict: Verdict = Verdict.UNKNOWN
     trips: Refusal | None = None
 
 

@@ -19,7 +19,7 @@ from p3s.model.compare import compare
 from p3s.model.comparison import Comparison, HoldOut, Summary
 from p3s.model.evaluate import generate, model_grid
 from p3s.model.grid.grids import GridRule
-from p3s.model.judge import STATED, phase_key
+from p3s.model.judge import phase_key
 from p3s.model.law_types import Order
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Derived, Item, Model, Phase, Share
@@ -320,7 +320,7 @@ def _judged(
         wrong = missed is not None and phase_key(phase, model.items) in missed.phases
         if worst == Verdict.EXACT and (doubts or wrong):
             worst = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
-        phases.append(replace(phase, weight_verdict=str(worst)))
+        phases.append(replace(phase, weight_verdict=worst))
     return replace(model, items=tuple(items), phases=tuple(phases))
 
 
@@ -333,8 +333,8 @@ def _leaves_that_count(rules: Mapping[str, Any]) -> list[int]:
     )
 
 
-def _weight_rank(verdict: str) -> int:
-    return (Verdict.EXACT, STATED, Verdict.FITTED, Verdict.STATISTICAL).index(verdict)
+def _weight_rank(verdict: Verdict) -> int:
+    return (Verdict.EXACT, Verdict.STATED, Verdict.FITTED, Verdict.STATISTICAL).index(verdict)
 
 
 def _of_members(found: Sequence[Item]) -> tuple[Verdict, tuple[Reason, ...]]:

@@ -15,6 +15,7 @@ from p3s.characterize.unmodelled import sentences
 from p3s.commands import NO_STUDY, Commands
 from p3s.model import growth, text
 from p3s.model.grid import admissible
+from p3s.model.reasons import Verdict
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import NO_SHARE, Model, NextCount
 from p3s.report.places import Places, joined_places
@@ -121,7 +122,7 @@ def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands
     if refused:
         told = (
             "stated by the user; "
-            if phase.weight_verdict == "stated"
+            if phase.weight_verdict == Verdict.STATED
             else f"--trips {phase.phase}=NUMBER of p3s model states a number; "
         )
         lines += _indented(f"iterations: {told}{visible(refused, 400)}", 2)

@@ -15,6 +15,7 @@ from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.law_types import CountLaw, Rival, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
+from p3s.model.reasons import Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
@@ -116,17 +117,17 @@ def _weight_at(model: Model, phase: Phase, n: int) -> str:
 
 def _weight_reason(model: Model, phase: Phase) -> str:
     verdict, held = phase.weight_verdict, model.holdout
-    if verdict == "stated":
+    if verdict == Verdict.STATED:
         return "stated by the user (p3s model --trips)"
-    if verdict == "statistical":
+    if verdict == Verdict.STATISTICAL:
         return "statistical: no exact law reproduces the traced counts"
-    if verdict == "fitted":
+    if verdict == Verdict.FITTED:
         return (
             f"fitted: not confirmed by the fit without {held.without}"
             if held is not None
             else "fitted: nothing was held out to confirm it"
         )
-    if verdict == "exact":
+    if verdict == Verdict.EXACT:
         return "exact: reproduced at every traced count" + (
             f", and by the fit without {held.without}" if held and held.possible else ""
         )

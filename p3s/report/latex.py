@@ -93,7 +93,7 @@ def _phase(model: Model, phase: PhaseRules) -> list[str]:
     place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
     title = (
         rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
-        rf"{_math(model, f'w(n) = {LATEX.law(law)}')} ({escaped(phase.weight_verdict)}{since}); "
+        rf"{_math(model, f'w(n) = {LATEX.law(law)}')} ({phase.weight_verdict}{since}); "
         rf"{escaped(percent(phase.share['time']))} of the time"
     )
     head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"

@@ -13,6 +13,7 @@ from typing import Any
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.notation import TEXT
+from p3s.model.reasons import Verdict
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.report.places import Places, joined_places, phase_place
 from p3s.text import visible
@@ -74,7 +75,7 @@ class PhaseRules:
     name: str
     place: str
     weight: str
-    weight_verdict: str
+    weight_verdict: Verdict
     weight_points: Sequence[tuple[int, int]]
     work: str
     work_sure: str
@@ -126,7 +127,7 @@ def _phase(model: Model, phase: Phase, places: Places) -> PhaseRules:
         visible(str(phase.name)),
         phase_place(model, phase, places),
         TEXT.in_words_of(model, text.weight_text(phase.weight)),
-        visible(str(phase.weight_verdict)),
+        phase.weight_verdict,
         [(int(n), int(v)) for n, v in phase.weight_points],
         phase.work.law.text(unit),
         text.work_sure(model),

@@ -160,7 +160,7 @@ def _phase(model: Model, phase: PhaseRules, relevant: bool, set_: bool) -> Phase
         ),
         visible(share),
         mathml.weight(model, phase) if set_ else plain(phase.weight),
-        visible(f"{phase.weight_verdict}{traced}", 1000),
+        f"{phase.weight_verdict}{traced}",
         mathml.phase_work(model, phase) if set_ else plain(phase.work),
         phase.work_sure,
         phase.no_trend,
