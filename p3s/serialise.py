@@ -4,7 +4,7 @@ A field is written unless it has the default it would be read as (with ``always`
 then too). Where the name in the file is no name in Python, the metadata has it as ``key``. Classes
 with ``to_json`` and ``from_json`` of their own (rules, of which there are several kinds) are
 written and read by these. What is read is checked: types exactly (no text for a number, no
-infinities), missing and unknown keys.
+infinities), missing and unknown keys. Named tuples are rows: lists without keys.
 """
 
 from __future__ import annotations
@@ -104,10 +104,23 @@ def _converter() -> Any:
             kind, converter, _cattrs_forbid_extra_keys=True, **renamed(kind)
         ),
     )
+    converter.register_structure_hook_factory(
+        lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
+        lambda kind: _row_hook(kind, converter),
+    )
     converter.register_structure_hook_func(
         lambda t: hasattr(t, "from_json"), lambda value, kind: kind.from_json(value)
     )
     return converter
+
+
+def _row_hook(kind: Any, converter: Any) -> Any:
+    """Return what reads a row as a named tuple."""
+    from types import GenericAlias
+    from typing import get_type_hints
+
+    row = GenericAlias(tuple, tuple(get_type_hints(kind).values()))
+    return lambda value, _: kind(*converter.structure(value, row))
 
 
 def _exactly(value: Any, kind: Any) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from p3s.costs.gather import TIME_UNITS, in_the_run, sum_phases
-from p3s.costs.laws import CostLaw
 from p3s.costs.shared import factors_at
-from p3s.errors import P3SError
+from p3s.costs.thesis import PowerLaw
+from p3s.costs.types import ComputeModel
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.workload import RankWork
@@ -50,26 +50,18 @@ class Timed:
 class Costs:
     """The cost laws of compute.json, ready to be used with a model's work."""
 
-    def __init__(self, compute: Mapping[str, Any], model: Model) -> None:
+    def __init__(self, compute: ComputeModel, model: Model) -> None:
         self.model = model
-        self.laws: list[CostLaw] = []
+        self.laws = [*(entry.law for entry in compute.laws), compute.rest]
         self.of_place: dict[tuple[int, tuple[str, ...]], int] = {}
         self.of_phase: dict[int, int] = {}
-        try:
-            for entry in compute["laws"]:
-                self.laws.append(CostLaw.from_json(entry["law"]))
-                number = len(self.laws) - 1
-                if entry["kind"] == "phase":
-                    self.of_phase[int(entry["phase"])] = number
-                else:
-                    for place in entry["places"]:
-                        self.of_place[int(entry["phase"]), tuple(place)] = number
-            self.laws.append(CostLaw.from_json(compute["rest"]))
-            self.shared = {(str(s), str(o)): float(w) for s, o, w in compute.get("shared", ())}
-            self.phases = {int(p["phase"]): p for p in compute["phases"]}
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
-            why = " ".join(str(err).split())[:80] or type(err).__name__
-            raise P3SError(f"compute.json: damaged ({why}); run p3s model again") from err
+        for number, entry in enumerate(compute.laws):
+            if entry.kind == "phase":
+                self.of_phase[entry.phase] = number
+            else:
+                self.of_place.update({(entry.phase, place): number for place in entry.places})
+        self.shared = {(site, op): work for site, op, work in compute.shared}
+        self.phases = {p.phase: p for p in compute.phases}
         self.last = len(self.laws) - 1
         self._factors: dict[int, np.ndarray] = {}
 
@@ -95,8 +87,8 @@ class Costs:
         weight = self.weights(grid)
         x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
         for k, phase_ in self.phases.items():
-            if phase_.get("x_times_n") and k < len(x):  # where work is time
-                x[k] = np.where(x[k] > 0, phase_["x_times_n"] / grid.n, 0.0)
+            if phase_.x_times_n and k < len(x):  # where work is time
+                x[k] = np.where(x[k] > 0, phase_.x_times_n / grid.n, 0.0)
         law = np.array(
             [self.law_of(k, p.place) for k, p in zip(phase.tolist(), found.places, strict=True)],
             dtype=np.int64,
@@ -219,14 +211,17 @@ class PhaseSums:
         if np.isfinite(self.least[k]):
             out.update(self._range(k))
         weight = float(self.costs.weights(grid)[k])
-        for name in ("crm_i", "crm_c"):
-            law = self.costs.phases.get(k, {}).get(name)
-            out[f"{name}_ns"] = weight * power(law, grid.n) if law else None
+        costs = self.costs.phases.get(k)
+        for name, law in (
+            ("crm_i_ns", costs.crm_i if costs else None),
+            ("crm_c_ns", costs.crm_c if costs else None),
+        ):
+            out[name] = weight * power(law, grid.n) if law else None
         return out
 
     def _range(self, k: int) -> dict[str, Any]:
         low, high = float(self.least[k]), float(self.most[k])
-        covered = self.costs.phases.get(k, {}).get("x")
+        covered = self.costs.phases[k].x if k in self.costs.phases else None
         out: dict[str, Any] = {"x": [low, high], "covered": covered, "outside": 1.0}
         if covered and low > 0:
             out["outside"] = max(1.0, covered[0] / low, high / covered[1])
@@ -234,6 +229,6 @@ class PhaseSums:
         return out
 
 
-def power(law: Mapping[str, Any], n: float) -> float:
+def power(law: PowerLaw, n: float) -> float:
     """Return a power law a n^b of compute.json at ``n``, in ns."""
-    return float(law["a"] * n ** law["b"])
+    return float(law.a * n**law.b)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from p3s.costs.gather import WHOLE, Measured, pooled
-from p3s.costs.phases import Weight, alternatives
+from p3s.costs.phases import Weight, far_point
+from p3s.costs.thesis import crm
+from p3s.costs.types import GroupCosts, GroupPoint
 from p3s.model.types import Phase
 from p3s.model.work.scic import ranges_text
 from p3s.small_runs.points import Point
 
 
-def groups_json(
+def group_costs(
     phase: Phase, found: Sequence[Measured], far: Sequence[Point], weight: Weight
-) -> list[dict[str, Any]]:
-    """Return the entries of ``groups`` of a phase in compute.json, most work first.
+) -> tuple[GroupCosts, ...]:
+    """Return the power laws of the groups of a phase, most work first.
 
     Groups are those of the instruction table, known by the order of their work: there are none
     where their number is not the same at all traced counts. found, far: with x as it was measured;
@@ -29,33 +30,38 @@ def groups_json(
     runs = [m for m in found if str(m.n) in measured and bool((m.x[k] > 0).any())]
     numbers = {len(measured[str(m.n)]) for m in runs}
     if len(numbers) != 1:
-        return []
+        return ()
     (size,) = numbers
     others = _of_others([p for p in far if p.phase == k], size, weight)
     last = max(runs, key=lambda m: m.n)
-    out = []
-    for g in range(size):
-        points = [_own(m, k, measured[str(m.n)][g].ranks) for m in runs] + others[g]
-        out.append(
-            {
-                "group": g,
-                "where": ranges_text(measured[str(last.n)][g].ranks),
-                "points": [
-                    {
-                        "n": p.n if np.isfinite(p.n) else None,
-                        "traced": p.traced,
-                        "source": p.source,
-                        "ranks": p.ranks,
-                        "work": p.work,
-                        "least_ns": p.least_ns,
-                        "measured_ns": p.typical_ns,
-                    }
-                    for p in points
-                ],
-                **alternatives(points),
-            }
+    where = measured[str(last.n)]
+    return tuple(
+        _group(
+            g,
+            ranges_text(where[g].ranks),
+            [_own(m, k, measured[str(m.n)][g].ranks) for m in runs] + others[g],
         )
-    return out
+        for g in range(size)
+    )
+
+
+def _group(g: int, where: str, points: Sequence[Point]) -> GroupCosts:
+    thesis = crm(points)
+    kept = tuple(
+        GroupPoint(
+            p.n if np.isfinite(p.n) else None,
+            p.traced,
+            p.source,
+            p.ranks,
+            p.work,
+            p.least_ns,
+            p.typical_ns,
+        )
+        for p in points
+    )
+    return GroupCosts(
+        g, where, kept, thesis.initial, thesis.calibrated, far_point(thesis), thesis.why
+    )
 
 
 def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:

@@ -12,6 +12,7 @@ from p3s.costs.gather import TIME_UNITS, Measured
 from p3s.costs.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
 from p3s.costs.phases import NO_WORK, NOT_LEFT, share_of
 from p3s.model.comparison import HoldOut, WorkErrors
+from p3s.costs.types import CostHoldOut, PhaseError
 from p3s.model.judge import phase_key
 from p3s.model.types import Model
 from p3s.small_runs.points import Point
@@ -27,7 +28,7 @@ def hold_out(
     small: set[Any],
     unit: str,
     shared: Container[Any] = (),
-) -> dict[str, Any] | None:
+) -> CostHoldOut | None:
     """Return the errors of each phase's time at the largest traced count, fitted without it.
 
     The work there is what the model says that was fitted without it (its hold-out), the cost what
@@ -67,38 +68,23 @@ def hold_out(
     ]
     if not each:
         return None
-    errors = [abs(e["error"]) for e in each if e["error"] is not None]
-    return {
-        "n": last.n,
-        "mean_abs_error": float(np.mean(errors)) if errors else None,
-        "max_abs_error": float(np.max(errors)) if errors else None,
-        "each": each,
-    }
+    errors = [abs(e.error) for e in each if e.error is not None]
+    return CostHoldOut(
+        last.n,
+        float(np.mean(errors)) if errors else None,
+        float(np.max(errors)) if errors else None,
+        tuple(each),
+    )
 
 
-def _of_phase(
-    k: int, share: float, laws: Laws, last: Measured, held_out: Measured
-) -> dict[str, Any]:
-    """Return a phase's time in one iteration as it was measured and as the laws say, with the
-    error.
-
-    Where nothing can be said, ``predicted_ns`` and ``error`` are None and ``unknown`` is the code.
-    """
+def _of_phase(k: int, share: float, laws: Laws, last: Measured, held_out: Measured) -> PhaseError:
+    """Return a phase's time in one iteration as it was measured and as the laws say."""
     measured = measured_turn(last, k, last.typical)
-    out = {
-        "phase": k,
-        "share": share,
-        "measured_ns": measured,
-        "predicted_ns": None,
-        "error": None,
-        "unknown": None,
-    }
-    if not measured > 0:
-        return {**out, "unknown": NO_WORK}
-    if laws.whole(k) is None:
-        return {**out, "unknown": NOT_LEFT}
-    told = predicted_turn(laws, held_out, k)
-    return {**out, "predicted_ns": told, "error": (told - measured) / measured}
+    if not measured > 0 or laws.whole(k) is None:
+        why = NOT_LEFT if measured > 0 else NO_WORK
+        return PhaseError(k, share, measured, None, None, why)
+    predicted = predicted_turn(laws, held_out, k)
+    return PhaseError(k, share, measured, predicted, (predicted - measured) / measured, None)
 
 
 def _ratios(held: HoldOut, work: WorkErrors, model: Model) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -21,23 +21,11 @@ from p3s.costs.gather import (
     thinned,
 )
 from p3s.costs.laws import CostLaw, fit_cost
+from p3s.costs.types import KeptPoint, LawEntry
 from p3s.small_runs.points import Point
 
-Model = Mapping[str, Any]
-#: Columns of the points kept in compute.json.
-POINT_COLUMNS = (
-    "n",
-    "traced",
-    "source",
-    "ranks",
-    "repeats",
-    "x",
-    "work",
-    "least_ns",
-    "typical_ns",
-    "spread",
-)
 OWN = "own"
+Kind = Literal["place", "small", "phase"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +33,7 @@ class Entry:
     """A law and the places it is for: kind "place", "small" (a phase's small ones) or "phase"
     (all of a phase, for places that were not measured), the points it was fitted to."""
 
-    kind: str
+    kind: Kind
     phase: int
     places: tuple[Place, ...]
     points: tuple[Point, ...]
@@ -100,9 +88,9 @@ def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str)
 
 def _parts(
     points: Sequence[Point], small: Sequence[Place]
-) -> list[tuple[str, tuple[Place, ...], tuple[Point, ...]]]:
+) -> list[tuple[Kind, tuple[Place, ...], tuple[Point, ...]]]:
     """Return (kind, places, points) of the parts of a phase that have a law each."""
-    out: list[tuple[str, tuple[Place, ...], tuple[Point, ...]]] = []
+    out: list[tuple[Kind, tuple[Place, ...], tuple[Point, ...]]] = []
     for place in dict.fromkeys(p.place for p in points):
         if place not in small:
             out.append(("place", (place,), tuple(p for p in points if p.place == place)))
@@ -222,19 +210,29 @@ def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Poin
     return thinned(points), small
 
 
-def entry_json(entry: Entry, share: float) -> dict[str, Any]:
+def kept(entry: Entry, share: float) -> LawEntry:
     """Return an entry of ``laws`` in compute.json; share: of the program's computation."""
-    return {
-        "kind": entry.kind,
-        "phase": entry.phase,
-        "places": [list(p) for p in entry.places],
-        "share": share,
-        "columns": list(POINT_COLUMNS),
-        "points": [[_plain(getattr(p, name)) for name in POINT_COLUMNS] for p in entry.points],
-        "law": entry.law.to_json(),
-    }
+    return LawEntry(
+        entry.kind,
+        entry.phase,
+        entry.places,
+        share,
+        KeptPoint._fields,
+        tuple(_row(p) for p in entry.points),
+        entry.law,
+    )
 
 
-def _plain(value: Any) -> Any:
-    """Return a number as JSON knows it: NaN (no count has that much work) is null."""
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+def _row(p: Point) -> KeptPoint:
+    return KeptPoint(
+        p.n if np.isfinite(p.n) else None,
+        p.traced,
+        p.source,
+        p.ranks,
+        p.repeats,
+        p.x,
+        p.work,
+        p.least_ns,
+        p.typical_ns,
+        p.spread,
+    )

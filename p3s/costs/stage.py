@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,16 @@ from p3s.study import Study, read_json, write_json
 
 if TYPE_CHECKING:
     from p3s.costs.gather import Measured
+    from p3s.costs.types import ComputeModel, NotUsed, TimedRun
     from p3s.small_runs.points import Point
 
 SCHEMA = "p3s.compute"
 VERSION = 1
-_KEYS = ("work_unit", "time_unit", "counts", "laws", "rest", "phases", "runs", "refused")
+#: Keys of the file that are none of the compute model.
+_HEAD = ("schema", "schema_version")
 
 
-def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | None:
+def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     """Fit the cost of computation from all times of a study and write compute.json; return it.
 
     points: of runs that are in no study inside this one; x is work per iteration, n the count of
@@ -38,33 +41,28 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | Non
     found = [measured_at(model, t) for t in times]
     far, refused = other_points(study, model)
     far += points
-    runs = [
-        {
-            "np": t.np,
-            "dir": str(run.get("dir", "")),
-            "time_ns": run.get("time_ns"),
-            "wall_ns": run.get("wall_ns"),
-            "disturbed": list(run.get("disturbed", ())),
-        }
-        for t in times
-        for run in t.runs
-    ]
-    out = {
-        "schema": SCHEMA,
-        "schema_version": VERSION,
-        **compute_json(model, found, far),
-        "time_unit": times[-1].unit if times else "cpu_ns",
-        "runs": runs,
-        "refused": refused,
-        "unmatched": {str(t.np): t.unmatched for t in times},
-        "outside_model": {str(m.n): m.outside for m in found},
-    }
-    write_json(study.compute_path, out)
+    out = replace(
+        fit(model, found, far),
+        time_unit=times[-1].unit if times else "cpu_ns",
+        runs=tuple(_run(t.np, run) for t in times for run in t.runs),
+        refused=tuple(refused),
+        unmatched={str(t.np): t.unmatched for t in times},
+    )
+    write_json(study.compute_path, as_file(out))
     return out
 
 
-def other_points(study: Study, model: Model) -> tuple[list[Point], list[dict[str, str]]]:
+def _run(np: int, run: Mapping[str, Any]) -> TimedRun:
+    from p3s.costs.types import TimedRun
+
+    disturbed = tuple(run.get("disturbed", ()))
+    return TimedRun(np, str(run.get("dir", "")), run.get("time_ns"), run.get("wall_ns"), disturbed)
+
+
+def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]]:
     """Return the points of the other workloads' runs, and which of them could not be used."""
+    from p3s.costs.types import NotUsed
+
     points: list[Point] = []
     refused = []
     if study.others():
@@ -72,27 +70,30 @@ def other_points(study: Study, model: Model) -> tuple[list[Point], list[dict[str
 
         for name, found in matched_all(study, model).items():
             if isinstance(found, P3SError):
-                refused.append({"name": name, "why": str(found)})
+                refused.append(NotUsed(name, str(found)))
             else:
                 points += [p for groups in found[0].values() for g in groups for p in g.points]
     return points, refused
 
 
-def compute_json(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> dict[str, Any]:
-    """Return what compute.json says of laws and phases; reads no files.
+def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> ComputeModel:
+    """Return the laws of cost and what each phase's time rests on; reads no files.
 
-    found: the study's own runs by count, may be none; far: points of other workloads.
+    found: the study's own runs by count, may be none; far: points of other workloads. Nothing is
+    said of the runs themselves.
     """
     from p3s.costs.gather import POOL, TIME_UNITS, WHOLE, by_count, shares, turned, x_scale
-    from p3s.costs.groups import groups_json
+    from p3s.costs.groups import group_costs
     from p3s.costs.holdout import hold_out
-    from p3s.costs.model import OWN, entry_json, fit_laws, gathered
-    from p3s.costs.phases import phase_json
+    from p3s.costs.model import OWN, fit_laws, gathered, kept
+    from p3s.costs.phases import phase_costs
     from p3s.costs.shared import share_points, shared_work, steady
+    from p3s.costs.types import ComputeModel, Pooled
 
-    unit = str(model.work_unit)
+    unit = model.work_unit
+    outside = {str(m.n): float(m.outside) for m in found}
     weight = turned(gathered(found, far)[0])
-    groups = [groups_json(p, found, far, weight) for p in model.phases]
+    groups = [group_costs(p, found, far, weight) for p in model.phases]
     scale, shared = None, {}
     if unit in TIME_UNITS:
         scale = x_scale(model, [m.n for m in found] or model.counts)
@@ -101,71 +102,70 @@ def compute_json(model: Model, found: Sequence[Measured], far: Sequence[Point]) 
         found, far = share_points(shared, found, far, weight)
     points, small = gathered(found, far)
     laws = fit_laws(points, small, len(model.phases), unit)
-    told = [p for p in points if not found or p.source == OWN]
-    last = max(((p.traced, p.source) for p in told), default=(0, OWN))
-    part = shares([p for p in told if (p.traced, p.source) == last])
+    own = [p for p in points if not found or p.source == OWN]
+    last = max(((p.traced, p.source) for p in own), default=(0, OWN))
+    part = shares([p for p in own if (p.traced, p.source) == last])
 
-    def share(places: Sequence[tuple[str, str]]) -> float:
-        return sum(part.get(place, 0.0) for place in places)
-
-    return {
-        "work_unit": unit,
-        "counts": [m.n for m in found],
-        "laws": [entry_json(e, share(e.places)) for e in laws.entries],
-        "rest": laws.rest.to_json(),
-        "phases": [
-            {
-                **phase_json(p, laws, found, weight),
-                "x_times_n": None if scale is None else float(scale[p.phase]),
-                "groups": some,
-            }
+    return ComputeModel(
+        work_unit=unit,
+        counts=tuple(m.n for m in found),
+        laws=tuple(kept(e, sum(part.get(place, 0.0) for place in e.places)) for e in laws.entries),
+        rest=laws.rest,
+        phases=tuple(
+            phase_costs(
+                p, laws, found, weight, None if scale is None else float(scale[p.phase]), some
+            )
             for p, some in zip(model.phases, groups, strict=True)
-        ],
-        "holdout": hold_out(model, found, far, small, unit, shared),
-        "shared": [[*place, work] for place, work in shared.items()],
-        "pooled": {"place": list(POOL), "whole": list(WHOLE)},
-    }
+        ),
+        holdout=hold_out(model, found, far, small, unit, shared),
+        shared=tuple((*place, work) for place, work in shared.items()),
+        pooled=Pooled(POOL, WHOLE),
+        time_unit="cpu_ns",
+        runs=(),
+        refused=(),
+        unmatched={},
+        outside_model=outside,
+    )
 
 
-def load(study_dir: Path) -> dict[str, Any] | None:
+def as_file(compute: ComputeModel) -> dict[str, object]:
+    """Return a compute model as it is written, with the name and version of its schema."""
+    from p3s.serialise import to_data
+
+    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(compute)}
+
+
+def load(study_dir: Path) -> ComputeModel | None:
     """Return the study's compute.json, its laws checked; None where there is none.
 
     Raises P3SError in one line when it is damaged or of another version.
     """
-    from p3s.costs.laws import CostLaw
-
     path = Study(Path(study_dir)).compute_path
-    if not path.exists():
-        return None
-    found = read_json(path, SCHEMA, VERSION)
+    return read(path) if path.exists() else None
+
+
+def read(path: Path) -> ComputeModel:
+    """Return the compute model in a file, checked; P3SError in one line as of :func:`load`."""
+    from p3s.costs.types import ComputeModel
+    from p3s.serialise import from_data
+
+    data = read_json(path, SCHEMA, VERSION)
     try:
-        for key in _KEYS:
-            if key not in found:
-                raise KeyError(f"{key} is missing")
-        for entry in found["laws"]:
-            CostLaw.from_json(entry["law"])
-            if entry["kind"] not in ("place", "small", "phase") or int(entry["phase"]) < 0:
-                raise ValueError("a law is of no place")
-            for place in entry["places"]:
-                site, op = place
-                if not isinstance(site, str) or not isinstance(op, str):
-                    raise ValueError("a place is no site and operation")
-        CostLaw.from_json(found["rest"])
-        for site, op, work in found.get("shared", ()):
-            if not isinstance(site, str) or not isinstance(op, str) or not float(work) > 0:
-                raise ValueError("shared work is of no place")
-        for phase in found["phases"]:
-            for part in (phase, *phase.get("groups", ())):
-                for law in (part["crm_i"], part["crm_c"]):
-                    if law is not None:
-                        float(law["a"]), float(law["b"])
-            if phase["x"] is not None:
-                low, high = map(float, phase["x"])
-                if not 0 < low <= high:
-                    raise ValueError("a range of work is none")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, P3SError) as err:
+        found = from_data(ComputeModel, {k: v for k, v in data.items() if k not in _HEAD})
+        _check(found)
+    except (P3SError, ValueError, TypeError) as err:
         why = " ".join(str(err).split())[:80] or type(err).__name__
         raise P3SError(
             f"{path}: damaged or of another version ({why}); run `p3s model` again"
         ) from err
     return found
+
+
+def _check(compute: ComputeModel) -> None:
+    """Raise ValueError where a value is one that its type has and it cannot be."""
+    if any(entry.phase < 0 for entry in compute.laws):
+        raise ValueError("a law is of no phase")
+    if not all(work > 0 for _, _, work in compute.shared):
+        raise ValueError("shared work is none")
+    if not all(0 < p.x[0] <= p.x[1] for p in compute.phases if p.x is not None):
+        raise ValueError("a range of work is none")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from p3s.costs.apply import Costs, PhaseSums, power
+from p3s.costs.types import ComputeModel, LawEntry, PhaseCosts
 from p3s.model.evaluate import Evaluator
 from p3s.model.types import Model
 from p3s.model.work.scic import next_sizes
@@ -43,9 +44,7 @@ class Row:
     crm_c: float | None = None
 
 
-def compute_table(
-    model: Model, compute: Mapping[str, Any], counts: Iterable[int] = ()
-) -> list[Row]:
+def compute_table(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> list[Row]:
     """Return the rows of all phases that compute: measured ones by source and count, predicted.
 
     counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
@@ -54,7 +53,7 @@ def compute_table(
     from p3s.errors import P3SError
 
     costs = Costs(compute, model)
-    rows = [row for phase in compute["phases"] for row in _measured(phase)]
+    rows = [row for phase in compute.phases for row in _measured(phase)]
     asked = sorted(set(counts))
     for n in asked or next_sizes(model.counts):
         try:
@@ -68,22 +67,20 @@ def compute_table(
     )
 
 
-def _measured(phase: Mapping[str, Any]) -> list[Row]:
+def _measured(phase: PhaseCosts) -> list[Row]:
     out = []
-    for t in phase["turns"]:
-        n = t["n"]
-        crm_i, crm_c = (
-            power(phase[name], n) if phase[name] and n else None for name in ("crm_i", "crm_c")
-        )
+    for t in phase.turns:
+        n = t.n
+        crm_i, crm_c = (power(law, n) if law and n else None for law in (phase.crm_i, phase.crm_c))
         out.append(
             Row(
-                phase["phase"],
-                t["source"],
+                phase.phase,
+                t.source,
                 n,
-                t["traced"],
-                t["x"],
-                t["measured_ns"],
-                t["predicted_ns"],
+                t.traced,
+                t.x,
+                t.measured_ns,
+                t.predicted_ns,
                 crm_i=crm_i,
                 crm_c=crm_c,
             )
@@ -138,16 +135,12 @@ def _predicted(costs: Costs, n: int) -> list[Row]:
     return out
 
 
-def shares(compute: Mapping[str, Any]) -> dict[int, float]:
+def shares(compute: ComputeModel) -> dict[int, float]:
     """Return the share of the computation of each phase at the largest traced count."""
-    return {
-        entry["phase"]: float(entry["share"])
-        for entry in compute["laws"]
-        if entry["kind"] == "phase"
-    }
+    return {entry.phase: entry.share for entry in compute.laws if entry.kind == "phase"}
 
 
-def laws_of(compute: Mapping[str, Any], phase: int) -> Sequence[Mapping[str, Any]]:
+def laws_of(compute: ComputeModel, phase: int) -> Sequence[LawEntry]:
     """Return the entries of ``laws`` of a phase, the phase as a whole first."""
-    mine = [e for e in compute["laws"] if e["phase"] == phase]
-    return sorted(mine, key=lambda e: (e["kind"] != "phase", -e["share"]))
+    mine = [e for e in compute.laws if e.phase == phase]
+    return sorted(mine, key=lambda e: (e.kind != "phase", -e.share))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from p3s.costs.families import Column
 from p3s.costs.laws import CostLaw
+from p3s.costs.model import OWN
+from p3s.costs.types import About, ComputeModel, LawEntry, Moved, MovedPlace
 from p3s.errors import P3SError
 from p3s.machine.compare import differences
 from p3s.machine.explain import FloatArray, Sizes, resident_sizes
@@ -71,18 +72,15 @@ def _log(ratio: FloatArray) -> FloatArray:
     return np.asarray(np.log(np.maximum(ratio, 1.0)))
 
 
-def own_sizes(entry: Mapping[str, Any], nbytes: Mapping[int, float]) -> Sizes | None:
+def own_sizes(entry: LawEntry, nbytes: Mapping[int, float]) -> Sizes | None:
     """Return working set candidates of a law's places from memory filled at traced counts.
 
-    entry: of ``laws`` in compute.json, with its points; nbytes: by count, mean over the ranks.
+    nbytes: by count, mean over the ranks.
     """
-    columns = {name: k for k, name in enumerate(entry["columns"])}
     at: dict[int, list[tuple[float, float]]] = {}
-    for point in entry["points"]:
-        if point[columns["source"]] == "own":
-            at.setdefault(int(point[columns["traced"]]), []).append(
-                (float(point[columns["x"]]), float(point[columns["ranks"]]))
-            )
+    for point in entry.points:
+        if point.source == OWN:
+            at.setdefault(point.traced, []).append((point.x, float(point.ranks)))
     x, known = [], []
     for count, some in sorted(at.items()):
         ranks = sum(weight for _, weight in some)
@@ -93,75 +91,60 @@ def own_sizes(entry: Mapping[str, Any], nbytes: Mapping[int, float]) -> Sizes | 
 
 
 def move(
-    compute: Mapping[str, Any],
-    base: Machine,
-    target: Machine,
-    nbytes: Mapping[int, float] | None = None,
-) -> dict[str, Any]:
-    """Return the content of a compute.json for the target: its laws times their factors.
+    compute: ComputeModel, base: Machine, target: Machine, nbytes: Mapping[int, float] | None = None
+) -> ComputeModel:
+    """Return the compute model of the target: the laws times their factors.
 
     compute: of the study, measured on ``base``. nbytes: memory that a rank has filled, by traced
     count. Every entry of ``laws`` gets its ``factor``; ``machine`` tells of both machines, what is
     doubtful, and the range of factors. The regressions of the thesis are of the base: they are
     left out. Raises P3SError where nothing carries over.
     """
-    unit = str(compute["work_unit"])
+    unit = compute.work_unit
     refuse(base, target, unit)
-    entries, told = [], []
-    for entry in compute["laws"]:
-        factor = factor_of(
-            CostLaw.from_json(entry["law"]), base, target, own_sizes(entry, nbytes or {})
-        )
-        entries.append(_entry(entry, factor))
-        if entry["kind"] != "phase" and float(entry.get("share") or 0.0) >= SHOWN:
-            told.append((entry, factor))
-    rest = CostLaw.from_json(compute["rest"])
-    phases = [{**phase, "crm_i": None, "crm_c": None, "groups": []} for phase in compute["phases"]]
-    return {
-        **compute,
-        "laws": entries,
-        "rest": transferred(rest, factor_of(rest, base, target)).to_json(),
-        "phases": phases,
-        "machine": {
-            "base": _about(base),
-            "target": _about(target),
-            "resident_bytes": {str(n): value for n, value in sorted((nbytes or {}).items())},
-            "notes": [*differences(base, target), *_doubts(unit, nbytes or {})],
-            "places": [_place(entry, factor) for entry, factor in told],
-        },
-    }
+    factors = [
+        factor_of(entry.law, base, target, own_sizes(entry, nbytes or {})) for entry in compute.laws
+    ]
+    each = list(zip(compute.laws, factors, strict=True))
+    return replace(
+        compute,
+        laws=tuple(replace(e, law=transferred(e.law, f), factor=f) for e, f in each),
+        rest=transferred(compute.rest, factor_of(compute.rest, base, target)),
+        phases=tuple(replace(p, crm_i=None, crm_c=None, groups=()) for p in compute.phases),
+        machine=Moved(
+            _about(base),
+            _about(target),
+            {str(n): value for n, value in sorted((nbytes or {}).items())},
+            (*differences(base, target), *_doubts(unit, nbytes or {})),
+            tuple(_place(e, f) for e, f in each if e.kind != "phase" and e.share >= SHOWN),
+        ),
+    )
 
 
-def _entry(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
-    law = transferred(CostLaw.from_json(entry["law"]), factor)
-    return {**entry, "law": law.to_json(), "factor": factor.to_json()}
+def _about(machine: Machine) -> About:
+    return About(
+        machine.name,
+        str(machine.facts.get("processor")),
+        str(machine.facts.get("architecture")),
+        machine.created,
+        machine.facts.get("cores"),
+    )
 
 
-def _about(machine: Machine) -> dict[str, Any]:
-    return {
-        "name": machine.name,
-        "processor": str(machine.facts.get("processor")),
-        "architecture": str(machine.facts.get("architecture")),
-        "created": machine.created,
-        "cores": machine.facts.get("cores"),
-    }
-
-
-def _place(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
+def _place(entry: LawEntry, factor: Factor) -> MovedPlace:
     """Return the factor of a place where it was measured, and what it rests on."""
-    law = CostLaw.from_json(entry["law"])
-    ends = np.array([factor.of(x) for x in law.covered])
-    return {
-        "phase": entry["phase"],
-        "places": list(entry["places"]),
-        "share": entry["share"],
-        "factor": [float(v) for v in ends[:, 0]],
-        "low": float(ends[:, 1].min()),
-        "high": float(ends[:, 2].max()),
-        "bound": factor.bound,
-        "why": factor.why,
-        "misfit": factor.misfit,
-    }
+    ends = np.array([factor.of(x) for x in entry.law.covered])
+    return MovedPlace(
+        entry.phase,
+        entry.places,
+        entry.share,
+        tuple(ends[:, 0].tolist()),
+        float(ends[:, 1].min()),
+        float(ends[:, 2].max()),
+        factor.bound,
+        factor.why,
+        factor.misfit,
+    )
 
 
 def _doubts(unit: str, nbytes: Mapping[int, float]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -91,6 +92,24 @@ class Factor:
             "misfit": self.misfit,
             "why": self.why,
         }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Factor:
+        """Return the factor from :meth:`to_json` data."""
+        at, value, low, high = (
+            np.array(data[key], dtype=float) for key in ("at", "value", "low", "high")
+        )
+        smallest, largest = map(float, data["working_set"])
+        return Factor(
+            at,
+            value,
+            low,
+            high,
+            str(data["bound"]),
+            (smallest, largest),
+            float(data["misfit"]),
+            str(data["why"]),
+        )
 
 
 def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, ...]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.study import Study, is_old_replay, read_json
 from p3s.text import joined, processes
+
+if TYPE_CHECKING:
+    from p3s.costs.types import ComputeModel
 
 #: Fewer counts leave none for a hold-out.
 MIN_COUNTS = 3
@@ -96,7 +99,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
             made = build(study.root)
         if made is not None:
             bar.done(
-                f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
+                f"cost of computation fitted from {', '.join(map(str, made.counts))} "
                 f"processes{_of_others(made)}"
             )
             if study.others():
@@ -104,8 +107,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 from p3s.small_runs.summary import write as write_far
 
                 write_far(study, load(study.root))
-            for other in made["refused"]:
-                bar.say(f"note: {other['name']} is not used: {other['why']}")
+            for unused in made.refused:
+                bar.say(f"note: {unused.name} is not used: {unused.why}")
             for line in unknown_costs(made):
                 bar.say(f"note: {line}")
 
@@ -141,11 +144,9 @@ def check_times(study: Study) -> None:
     )
 
 
-def _of_others(made: dict[str, Any]) -> str:
+def _of_others(made: ComputeModel) -> str:
     """Return which other workloads the laws rest on besides the study's own runs."""
-    names = sorted(
-        {t["source"] for p in made["phases"] for t in p["turns"] if t["source"] != "own"}
-    )
+    names = sorted({t.source for p in made.phases for t in p.turns if t.source != "own"})
     return f" and from {', '.join(names)}" if names else ""
 
 

@@ -6,12 +6,15 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import as_json, read_json, reason, write_bytes, write_json
 from p3s.errors import P3SError
 from p3s.machine.machinefile import NAME, Machine
 from p3s.study import Study
+
+if TYPE_CHECKING:
+    from p3s.costs.types import ComputeModel, Moved
 
 #: Laws that make up less than this share of the computation do not widen a phase's interval.
 _SMALL = 1e-3
@@ -61,7 +64,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     What is there and the same is left alone. Raises P3SError when the study has no compute.json,
     a machine file is missing or damaged, or nothing carries over.
     """
-    from p3s.costs.stage import load
+    from p3s.costs.stage import as_file, load
     from p3s.costs.transfer import move
 
     target = Machine.load(target_path)
@@ -72,7 +75,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
             f"{study.compute_path}: not there: nothing says how long computation takes on "
             f"{own.name}; run p3s model {study.root} on a study with times"
         )
-    moved = move(compute, own, target, filled_bytes(study, compute["counts"]))
+    moved = move(compute, own, target, filled_bytes(study, compute.counts))
     root = place_of(study, target_path, target)
     try:
         command = study.command()
@@ -82,7 +85,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     made.update(moved_from="../..", machine=target.name)
     for path, text in (
         (made.model_path, _read(study.model_path)),
-        (made.compute_path, as_json(moved).encode()),
+        (made.compute_path, as_json(as_file(moved)).encode()),
         (root / NAME, as_json(target.to_json()).encode()),
     ):
         if not path.exists() or path.read_bytes() != text:
@@ -103,12 +106,14 @@ def widen(made: Study, n: int) -> None:
     Laws of different places err independently, but the factors of all of them rest on the same
     two machine files: they may all be too small together.
     """
+    from p3s.costs.stage import read
+
     path = made.scaled_path(n)
     head = read_json(path, "p3s.scaled")
-    compute = read_json(made.compute_path, "p3s.compute")
+    compute = read(made.compute_path)
     changed = False
     for phase in head["phases"]:
-        ends = common_error(compute, phase)
+        ends = common_error(compute, phase["phase"], phase.get("x"))
         if ends is None or "compute_low" not in phase:
             continue
         low, high = min(phase["compute_low"], ends[0]), max(phase["compute_high"], ends[1])
@@ -119,25 +124,26 @@ def widen(made: Study, n: int) -> None:
 
 
 def common_error(
-    compute: Mapping[str, Any], phase: Mapping[str, Any]
+    compute: ComputeModel, k: int, x: Sequence[float] | None
 ) -> tuple[float, float] | None:
     """Return what a phase's computation may be a multiple of by its factors; None: unknown.
 
-    The errors of its laws' factors at the phase's work per iteration, by their shares of the time.
+    The errors of its laws' factors at its work per iteration, x, by their shares of the time.
     """
     import numpy as np
 
-    x = phase.get("x")
     if not x:
         return None
     at = math.log2(math.sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300)))
     total = below = above = 0.0
-    for entry in compute["laws"]:
-        if entry["phase"] != phase["phase"] or entry["kind"] == "phase":
+    for entry in compute.laws:
+        factor = entry.factor
+        if entry.phase != k or entry.kind == "phase" or factor is None:
             continue
-        factor, share = entry["factor"], max(float(entry["share"]), _SMALL * 1e-3)
+        share = max(entry.share, _SMALL * 1e-3)
         value, low, high = (
-            float(np.interp(at, factor["at"], factor[key])) for key in ("value", "low", "high")
+            float(np.interp(at, factor.at, part))
+            for part in (factor.value, factor.low, factor.high)
         )
         total += share
         below += share * low / value
@@ -153,7 +159,9 @@ def compose(
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
     that are not its any more are removed. ``told``: what p3s.predict.predict is told.
     """
+    from p3s.costs.stage import read
     from p3s.predict import predict
+    from p3s.serialise import to_data
 
     for n in counts:
         for path, copy in (
@@ -165,35 +173,35 @@ def compose(
             elif not copy.exists() or copy.read_bytes() != _read(path):
                 write_bytes(copy, _read(path))
     result = predict(made, counts, elsewhere=True, **told)
-    about = read_json(made.compute_path, "p3s.compute")["machine"]
+    about = read(made.compute_path).machine
+    if about is None:
+        raise P3SError(f"{made.compute_path}: is not of another machine; predict --machine again")
     target = Machine.load(made.root / NAME)
-    result["machine"] = about
+    result["machine"] = to_data(about)
     result["notes"] = [*sentences(about), _of_messages(made, result, target), *result["notes"]]
     write_json(made.prediction_path, result)
     return result
 
 
-def sentences(about: Mapping[str, Any]) -> list[str]:
+def sentences(about: Moved) -> list[str]:
     """Return what is to be said of a moved computation: by how much, how sure, what is doubtful."""
-    base, target = about["base"], about["target"]
-    text = f"computation was measured on {base['name']} and moved to {target['name']}"
-    places = [place for place in about["places"] if place["factor"]]
+    text = f"computation was measured on {about.base.name} and moved to {about.target.name}"
+    places = [place for place in about.places if place.factor]
     if places:
-        values = [value for place in places for value in place["factor"]]
+        values = [value for place in places for value in place.factor]
         low, high = (f"{end:.2f}" for end in (min(values), max(values)))
-        ends = [min(place["low"] for place in places), max(place["high"] for place in places)]
+        ends = [min(place.low for place in places), max(place.high for place in places)]
         span = f"{low} to {high}" if low != high else low
         text += (
             f" by factors of {span} at the measured work per iteration (90 % interval over all "
             f"places {ends[0]:.2f} to {ends[1]:.2f})"
         )
     said = [text]
-    for place in sorted(places, key=lambda place: -place["share"])[:3]:
+    for place in sorted(places, key=lambda place: -place.share)[:3]:
         said.append(
-            f"phase {place['phase']}, {100 * place['share']:.0f} % of the computation: "
-            f"{place['why']}"
+            f"phase {place.phase}, {100 * place.share:.0f} % of the computation: {place.why}"
         )
-    return [*dict.fromkeys(said), *about["notes"]]
+    return [*dict.fromkeys(said), *about.notes]
 
 
 def _of_messages(made: Study, result: Mapping[str, Any], target: Machine) -> str:

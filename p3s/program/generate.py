@@ -6,7 +6,7 @@ Ranks are independent of each other: the trace is made and written some ranks at
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from p3s.costs.apply import Costs, PhaseSums, Timed
 from p3s.costs.stage import load as load_compute
+from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
@@ -29,10 +30,7 @@ MOST_RANKS = 1 << 22
 
 
 def write_scaled(
-    study_dir: Path,
-    n: int,
-    ranks: Sequence[int] | None = None,
-    compute: Mapping[str, Any] | None = None,
+    study_dir: Path, n: int, ranks: Sequence[int] | None = None, compute: ComputeModel | None = None
 ) -> dict[str, Any]:
     """Write the scaled trace of ``n`` processes and return its head (scaled.json).
 

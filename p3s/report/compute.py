@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from p3s.costs.gather import TIME_UNITS
 from p3s.costs.laws import CostLaw
 from p3s.costs.lawtext import text as text_of
 from p3s.costs.phases import NO_TIME, NO_WORK, NOT_LEFT
-from p3s.costs.spread import Spread
 from p3s.costs.table import Row, compute_table, laws_of, shares
+from p3s.costs.types import ComputeModel, CostHoldOut, GroupCosts, LawEntry, PhaseCosts, TimedRun
 from p3s.model.types import Model
 from p3s.text import aligned, percent, processes, seconds, visible
 
-Compute = Mapping[str, Any]
 #: Phases below this share of the computation are listed in the end, in one line.
 SHOWN = 0.01
 _UNITS = {
@@ -48,22 +46,22 @@ _COLUMNS = (
 )
 
 
-def table(model: Model, compute: Compute, counts: Iterable[int] = ()) -> str:
+def table(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
     """Return the compute model as text, a part per phase that matters, largest share first.
 
     counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
     """
     rows = compute_table(model, compute, counts)
     share = shares(compute)
-    phases = sorted(compute["phases"], key=lambda p: (-share.get(p["phase"], 0.0), p["phase"]))
-    shown = [p for p in phases if share.get(p["phase"], 0.0) >= SHOWN] or phases[:1]
+    phases = sorted(compute.phases, key=lambda p: (-share.get(p.phase, 0.0), p.phase))
+    shown = [p for p in phases if share.get(p.phase, 0.0) >= SHOWN] or phases[:1]
     out = [f"Time of one process in one iteration of each phase; work in {_unit(compute)}.", ""]
     for phase in shown:
-        mine = [r for r in rows if r.phase == phase["phase"]]
-        out += [*phase_lines(compute, phase, share.get(phase["phase"], 0.0), mine), ""]
-    rest = [p for p in phases if p not in shown and share.get(p["phase"], 0.0) > 0]
+        mine = [r for r in rows if r.phase == phase.phase]
+        out += [*phase_lines(compute, phase, share.get(phase.phase, 0.0), mine), ""]
+    rest = [p for p in phases if p not in shown and share.get(p.phase, 0.0) > 0]
     if rest:
-        part = percent(sum(share[p["phase"]] for p in rest))
+        part = percent(sum(share[p.phase] for p in rest))
         out += [
             f"{len(rest)} more phase{'s' if len(rest) > 1 else ''} with {part} of the "
             "computation: --json has all.",
@@ -73,27 +71,19 @@ def table(model: Model, compute: Compute, counts: Iterable[int] = ()) -> str:
 
 
 def phase_lines(
-    compute: Compute, phase: Mapping[str, Any], share: float, rows: Sequence[Row]
+    compute: ComputeModel, phase: PhaseCosts, share: float, rows: Sequence[Row]
 ) -> list[str]:
     """Return the part of one phase as lines."""
-    out = [
-        f"phase {phase['phase']}: {visible(str(phase['name']))} ({percent(share)} of the "
-        "computation)"
-    ]
-    entries = laws_of(compute, phase["phase"])
+    out = [f"phase {phase.phase}: {visible(str(phase.name))} ({percent(share)} of the computation)"]
+    entries = laws_of(compute, phase.phase)
     for entry in entries:
-        if entry["kind"] == "phase" or len(entries) > 2:
-            law = CostLaw.from_json(entry["law"])
-            out += [f"  {_whose(entry)}: {line}" for line in law_lines(law)]
-    if phase["x"]:
-        low, high = phase["x"]
+        if entry.kind == "phase" or len(entries) > 2:
+            out += [f"  {_whose(entry)}: {line}" for line in law_lines(entry.law)]
+    if phase.x:
+        low, high = phase.x
         out.append(
             f"  measured: {number(low)} to {number(high)} of work per iteration"
-            + (
-                f", as at {number(phase['n'][0])} to {number(phase['n'][1])} processes"
-                if phase["n"]
-                else ""
-            )
+            + (f", as at {number(phase.n[0])} to {number(phase.n[1])} processes" if phase.n else "")
         )
     out += [f"  {line}" for line in thesis_lines(phase)]
     out += [f"  {line}" for line in spread_lines(phase)]
@@ -122,46 +112,46 @@ def words(law: CostLaw) -> str:
     return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")
 
 
-def _whose(entry: Mapping[str, Any]) -> str:
-    if entry["kind"] == "phase":
+def _whose(entry: LawEntry) -> str:
+    if entry.kind == "phase":
         return "one unit of work"
-    places = [op for _, op in entry["places"]]
+    places = [op for _, op in entry.places]
     names = ", ".join(visible(op) for op in list(dict.fromkeys(places))[:3])
-    what = "before" if entry["kind"] == "place" else "small parts before"
-    return f"{what} {names} ({percent(entry['share'])})"
+    what = "before" if entry.kind == "place" else "small parts before"
+    return f"{what} {names} ({percent(entry.share)})"
 
 
-def thesis_lines(phase: Mapping[str, Any]) -> list[str]:
+def thesis_lines(phase: PhaseCosts) -> list[str]:
     """Return the power laws of the thesis and the far point they rest on, by group if several."""
-    groups = phase.get("groups", ())
+    groups = phase.groups
     out = _power_lines(phase)
     if len(groups) > 1:
         for group in groups:
-            who = f"group {group['group'] + 1} (ranks {visible(str(group['where']))})"
+            who = f"group {group.group + 1} (ranks {visible(str(group.where))})"
             out += [f"{who}: {line}" for line in _power_lines(group)]
     return out
 
 
-def _power_lines(phase: Mapping[str, Any]) -> list[str]:
+def _power_lines(phase: PhaseCosts | GroupCosts) -> list[str]:
     out = []
-    for name, title in (("crm_i", "CRM_i"), ("crm_c", "CRM_c")):
-        if phase[name]:
-            out.append(f"{title}: {phase[name]['a']:.4g} n^{phase[name]['b']:.4g} ns")
-    far = phase["far"]
-    if phase["crm_why"] and phase["crm_i"]:
-        out[-1] += f" (no CRM_c: {visible(phase['crm_why'])})"
+    for title, law in (("CRM_i", phase.crm_i), ("CRM_c", phase.crm_c)):
+        if law:
+            out.append(f"{title}: {law.a:.4g} n^{law.b:.4g} ns")
+    far = phase.far
+    if phase.crm_why and phase.crm_i:
+        out[-1] += f" (no CRM_c: {visible(phase.crm_why)})"
     if far:
-        least = "where the cost is least" if far["reached"] else "the cost was still falling there"
+        least = "where the cost is least" if far.reached else "the cost was still falling there"
         out.append(
-            f"far point: {visible(far['source'])} at {processes(far['traced'])} stands for "
-            f"{number(far['n'])}, {least}"
+            f"far point: {visible(far.source)} at {processes(far.traced)} stands for "
+            f"{number(far.n)}, {least}"
         )
     return out
 
 
-def spread_lines(phase: Mapping[str, Any]) -> list[str]:
+def spread_lines(phase: PhaseCosts) -> list[str]:
     """Return how much the time varies between ranks and between turns."""
-    found = Spread.from_json(phase["spread"])
+    found = phase.spread
     out = []
     for name, part, seen in (
         ("ranks", found.ranks, found.ranks_seen),
@@ -176,58 +166,57 @@ def spread_lines(phase: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def remarks(compute: Compute) -> list[str]:
+def remarks(compute: ComputeModel) -> list[str]:
     """Return the hold-out, disturbed runs, and what could not be used, a sentence each."""
     out = []
-    held = compute.get("holdout")
-    if held:
-        out += _held_out(held)
+    if compute.holdout:
+        out += _held_out(compute.holdout)
     out += unknown_costs(compute)
-    out += _disturbed(compute["runs"])
-    for n, part in compute.get("unmatched", {}).items():
+    out += _disturbed(compute.runs)
+    for n, part in compute.unmatched.items():
         if part > 0.005:
             out.append(
-                f"at {processes(n)} {percent(part)} of the time is in calls that the "
+                f"at {processes(int(n))} {percent(part)} of the time is in calls that the "
                 "signature does not have equally often"
             )
-    for other in compute["refused"]:
-        out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
+    for other in compute.refused:
+        out.append(f"{visible(other.name)} is not used: {visible(other.why, 300)}")
     return out
 
 
-def _held_out(held: Mapping[str, Any]) -> list[str]:
+def _held_out(held: CostHoldOut) -> list[str]:
     """Return how well the largest count was predicted, and which phases it alone has."""
     out = []
-    if held["mean_abs_error"] is not None:
+    if held.mean_abs_error is not None:
         out.append(
-            f"fitted without {processes(held['n'])}, times there are off by "
-            f"{percent(held['mean_abs_error'])} in the mean, "
-            f"{percent(held['max_abs_error'])} at most"
+            f"fitted without {processes(held.n)}, times there are off by "
+            f"{percent(held.mean_abs_error)} in the mean, "
+            f"{percent(held.max_abs_error)} at most"
         )
     return out + [
-        f"phase {e['phase']} ({percent(e['share'])} of the computation) was measured at "
-        f"{processes(held['n'])} only: how its cost goes on is not known"
-        for e in held["each"]
-        if e.get("unknown") == NOT_LEFT
+        f"phase {e.phase} ({percent(e.share)} of the computation) was measured at "
+        f"{processes(held.n)} only: how its cost goes on is not known"
+        for e in held.each
+        if e.unknown == NOT_LEFT
     ]
 
 
-def unknown_costs(compute: Compute) -> list[str]:
+def unknown_costs(compute: ComputeModel) -> list[str]:
     """Return the phases of whose computation no cost is known, and why, a sentence each."""
     return [
-        f"phase {p['phase']} ({visible(str(p['name']))}): {_WHY[p['unknown']['code']]} "
-        f"({percent(p['unknown']['share'])} of all computation)"
-        for p in compute["phases"]
-        if p.get("unknown") and p["unknown"]["share"] >= SHOWN
+        f"phase {p.phase} ({visible(str(p.name))}): {_WHY[p.unknown.code]} "
+        f"({percent(p.unknown.share)} of all computation)"
+        for p in compute.phases
+        if p.unknown and p.unknown.share >= SHOWN
     ]
 
 
-def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def _disturbed(runs: Sequence[TimedRun]) -> list[str]:
     """Return which runs were disturbed: one line per count, with one run as an example."""
     out = []
-    for n in sorted({int(run["np"]) for run in runs}):
-        made = [run for run in runs if int(run["np"]) == n]
-        bad = [run for run in made if run["disturbed"]]
+    for n in sorted({int(run.np) for run in runs}):
+        made = [run for run in runs if int(run.np) == n]
+        bad = [run for run in made if run.disturbed]
         if bad:
             many = (
                 f"{len(bad)} of {len(made)} runs at {processes(n)}, for example "
@@ -235,8 +224,8 @@ def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
                 else ""
             )
             out.append(
-                f"disturbed: {many}{visible(bad[0]['dir'])}: "
-                f"{visible('; '.join(map(str, bad[0]['disturbed'])), 300)}"
+                f"disturbed: {many}{visible(bad[0].dir)}: "
+                f"{visible('; '.join(map(str, bad[0].disturbed)), 300)}"
             )
     return out
 
@@ -287,18 +276,18 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _unit(compute: Compute) -> str:
-    return _UNITS.get(compute["work_unit"], visible(str(compute["work_unit"])))
+def _unit(compute: ComputeModel) -> str:
+    return _UNITS.get(compute.work_unit, visible(str(compute.work_unit)))
 
 
-def csv(model: Model, compute: Compute, counts: Iterable[int] = ()) -> str:
+def csv(model: Model, compute: ComputeModel, counts: Iterable[int] = ()) -> str:
     """Return the compute table as CSV: a line per phase, source and count.
 
     Columns: phase, name, source (own, a workload's name, predicted), processes (of the original
     workload), run_processes, work_per_turn, measured_ns, predicted_ns, low_ns, high_ns, outside,
     crm_i_ns, crm_c_ns: time of one process in one iteration; unit of the work.
     """
-    names = {p["phase"]: p["name"] for p in compute["phases"]}
+    names = {p.phase: p.name for p in compute.phases}
     sink = io.StringIO()
     writer = csv_module.writer(sink, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -321,7 +310,7 @@ def csv(model: Model, compute: Compute, counts: Iterable[int] = ()) -> str:
                 names.get(r.phase, ""),
                 r.source,
                 *("" if v is None else f"{v:.10g}" for v in values),
-                compute["work_unit"],
+                compute.work_unit,
             ]
         )
     return sink.getvalue()

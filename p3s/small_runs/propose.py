@@ -17,7 +17,7 @@ from p3s.errors import P3SError
 from p3s.model.types import Model
 from p3s.small_runs.cells import Cells, Predicted
 from p3s.small_runs.lookup import ladder
-from p3s.study import Study, read_json
+from p3s.study import Study
 
 #: The target when none is given: so many times the largest traced count.
 TIMES = 16
@@ -105,13 +105,14 @@ def propose(
 def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
     """Return what compute.json has of each phase: the work per iteration from least to most that
     was measured, or, where work is time, the largest count that was."""
-    if not study.compute_path.exists():
+    from p3s.costs.stage import load
+
+    found = load(study.root)
+    if found is None:
         return {}, {}
-    found = read_json(study.compute_path, "p3s.compute")
-    phases = found.get("phases", [])
-    if found.get("work_unit") != "instructions":
-        return {}, {int(p["phase"]): float(p["n"][1]) for p in phases if p.get("n")}
-    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1])) for p in phases if p.get("x")}, {}
+    if found.work_unit != "instructions":
+        return {}, {p.phase: p.n[1] for p in found.phases if p.n}
+    return {p.phase: p.x for p in found.phases if p.x}, {}
 
 
 def _mine(predicted: Predicted, k: int) -> np.ndarray:

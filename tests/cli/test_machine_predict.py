@@ -13,7 +13,7 @@ from handmade import put_replay
 from machines import CYCLES, synthetic, true_cost
 
 from p3s.cli.main import run
-from p3s.costs.stage import compute_json
+from p3s.costs.stage import as_file, fit
 from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
 from p3s.predict.other_machine import base_path, common_error, place_of
@@ -45,16 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found = [measured(model, t) for t in tables]
     write_json(
         study.compute_path,
-        {
-            "schema": "p3s.compute",
-            "schema_version": 1,
-            "time_unit": "cpu_ns",
-            "runs": [],
-            "refused": [],
-            "unmatched": {},
-            "outside_model": {},
-            **compute_json(model, found, []),
-        },
+        as_file(fit(model, found, [])),
     )
     synthetic(3.0, CACHES, name="base").save(study.root / "machine.json")
     synthetic(1.5, CACHES, name="slow").save(root / "slow.json")

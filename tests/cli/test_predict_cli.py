@@ -15,7 +15,7 @@ from handmade import put_replay
 from machines import synthetic
 
 from p3s.cli.main import run
-from p3s.costs.stage import compute_json
+from p3s.costs.stage import as_file, fit
 from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
@@ -49,16 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
     found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
     write_json(
         study.compute_path,
-        {
-            "schema": "p3s.compute",
-            "schema_version": 1,
-            "time_unit": "cpu_ns",
-            "runs": [],
-            "refused": [],
-            "unmatched": {},
-            "outside_model": {},
-            **compute_json(model, found, []),
-        },
+        as_file(fit(model, found, [])),
     )
     return study
 

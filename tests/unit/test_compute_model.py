@@ -23,7 +23,8 @@ from p3s.costs.gather import (
     x_scale,
 )
 from p3s.costs.laws import CostLaw
-from p3s.costs.stage import build, compute_json, load
+from p3s.costs.stage import as_file, build, fit, load
+from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.predict.times import compute_seconds, read_head
@@ -36,24 +37,15 @@ CELLS = 1 << 22
 ITERS = 10
 
 
-_MADE: dict[tuple[str, int], dict[str, Any]] = {}
+_MADE: dict[tuple[str, int], ComputeModel] = {}
 
 
-def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) -> dict[str, Any]:
+def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) -> ComputeModel:
     """Write compute.json from measured times that no file holds."""
     key = str(study.root), len(far or [])
     if key not in _MADE:
-        _MADE[key] = {
-            "schema": "p3s.compute",
-            "schema_version": 1,
-            "time_unit": "cpu_ns",
-            "runs": [],
-            "refused": [],
-            "unmatched": {},
-            "outside_model": {},
-            **compute_json(load_model(study.root), found, far or []),
-        }
-    write_json(study.compute_path, _MADE[key])
+        _MADE[key] = fit(load_model(study.root), found, far or [])
+    write_json(study.compute_path, as_file(_MADE[key]))
     return _MADE[key]
 
 

@@ -85,18 +85,12 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
 
     Raises P3SError when it is damaged.
     """
-    from p3s.study import read_json
+    from p3s.costs.stage import load
 
-    if not study.compute_path.exists():
+    found = load(study.root)
+    if found is None or not found.phases:
         return None
-    content = read_json(study.compute_path, "p3s.compute")
-    known = {
-        int(phase["phase"]): Spread.from_json(phase["spread"])
-        for phase in content.get("phases", ())
-        if "phase" in phase and "spread" in phase
-    }
-    if not known:
-        return None
+    known = {phase.phase: phase.spread for phase in found.phases}
     return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study))
 
 

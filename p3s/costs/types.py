@@ -1,0 +1,253 @@
+"""The compute model: what one file, compute.json, holds of a program's computation.
+
+Times are of one process in one iteration, in ns; "own" is the source of the study's own runs.
+Counts that are keys are text there and here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from p3s.costs.gather import Place
+from p3s.costs.laws import CostLaw
+from p3s.costs.spread import Spread
+from p3s.costs.thesis import PowerLaw
+from p3s.machine.factor import Factor
+
+
+# ---- laws --------------------------------------------------------------------------------------
+class KeptPoint(NamedTuple):
+    """A point that a law was fitted to, as a row; n: None where no count has as much work."""
+
+    n: float | None
+    traced: int
+    source: str
+    ranks: int
+    repeats: int
+    x: float
+    work: float
+    least_ns: float
+    typical_ns: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class LawEntry:
+    """A law of cost, what it is for and its points; share: of the program's computation.
+
+    kind: place, small (the small places of a phase) or phase (all of it). columns: of the points.
+    factor: what moved it to another machine.
+    """
+
+    kind: Literal["place", "small", "phase"]
+    phase: int
+    places: tuple[Place, ...]
+    share: float
+    columns: tuple[str, ...]
+    points: tuple[KeptPoint, ...]
+    law: CostLaw
+    factor: Factor | None = None
+
+
+# ---- phases ------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FarPoint:
+    """The run of another workload that CRM_c goes through: its count, and the one it stands for.
+
+    reached: whether the cost had stopped to fall there.
+    """
+
+    source: str
+    traced: int
+    n: float
+    typical_ns: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration in a run: measured and by the laws; x: its work."""
+
+    n: float | None
+    traced: int
+    source: str
+    ranks: int
+    x: float
+    least_ns: float
+    spread: float
+    measured_ns: float
+    predicted_ns: float
+
+
+@dataclass(frozen=True)
+class GroupPoint:
+    """One iteration of a group of ranks in a run."""
+
+    n: float | None
+    traced: int
+    source: str
+    ranks: int
+    work: float
+    least_ns: float
+    measured_ns: float
+
+
+@dataclass(frozen=True)
+class GroupCosts:
+    """Power laws of an instruction group; where: its ranks at the largest count, as text."""
+
+    group: int
+    where: str
+    points: tuple[GroupPoint, ...]
+    crm_i: PowerLaw | None
+    crm_c: PowerLaw | None
+    far: FarPoint | None
+    crm_why: str | None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Why a phase that computes has no law of cost, and its largest share of the computation."""
+
+    code: str
+    share: float
+
+
+@dataclass(frozen=True)
+class PhaseCosts:
+    """What a phase's time rests on: ranges of work x and counts n, iterations, power laws, spread.
+
+    x_times_n: x at one process, where work is time.
+    """
+
+    phase: int
+    name: str
+    x: tuple[float, float] | None
+    n: tuple[float, float] | None
+    turns: tuple[Iteration, ...]
+    crm_i: PowerLaw | None
+    crm_c: PowerLaw | None
+    far: FarPoint | None
+    crm_why: str | None
+    spread: Spread
+    unknown: Unknown | None
+    x_times_n: float | None
+    groups: tuple[GroupCosts, ...]
+
+
+# ---- how good it is ----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class PhaseError:
+    """One iteration at the count left out; unknown: code, where nothing can be said of it."""
+
+    phase: int
+    share: float
+    measured_ns: float
+    predicted_ns: float | None
+    error: float | None
+    unknown: str | None
+
+
+@dataclass(frozen=True)
+class CostHoldOut:
+    """A fit without the largest count, compared there."""
+
+    n: int
+    mean_abs_error: float | None
+    max_abs_error: float | None
+    each: tuple[PhaseError, ...]
+
+
+# ---- what it was made from ---------------------------------------------------------------------
+@dataclass(frozen=True)
+class Pooled:
+    """Names in place of site and operation: of the small places of a phase, and of all of it."""
+
+    place: Place
+    whole: Place
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A run that times are from; disturbed: how it shows that other load disturbed it."""
+
+    np: int
+    dir: str
+    time_ns: int | None
+    wall_ns: int | None
+    disturbed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NotUsed:
+    """Runs of another workload that could not be used, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class About:
+    """A machine, as its file says."""
+
+    name: str
+    processor: str
+    architecture: str
+    created: str
+    cores: int | None
+
+
+@dataclass(frozen=True)
+class MovedPlace:
+    """The factor of places at the ends of what was measured, its interval, and what it rests on."""
+
+    phase: int
+    places: tuple[Place, ...]
+    share: float
+    factor: tuple[float, ...]
+    low: float
+    high: float
+    bound: str
+    why: str
+    misfit: float
+
+
+@dataclass(frozen=True)
+class Moved:
+    """From which machine to which the laws were moved, and what is doubtful about it.
+
+    resident_bytes: memory that a rank has filled, by count.
+    """
+
+    base: About
+    target: About
+    resident_bytes: Mapping[str, float]
+    notes: tuple[str, ...]
+    places: tuple[MovedPlace, ...]
+
+
+@dataclass(frozen=True)
+class ComputeModel:
+    """The laws of cost of a program: of its places and phases, and of the rest.
+
+    shared: (site, operation, n times the work per iteration), see p3s.costs.shared; unmatched:
+    share of the time that the signature lacks, outside_model: time before calls that are no place
+    of the model, both by count. machine: where the laws were moved to another one.
+    """
+
+    work_unit: str
+    counts: tuple[int, ...]
+    laws: tuple[LawEntry, ...]
+    rest: CostLaw
+    phases: tuple[PhaseCosts, ...]
+    holdout: CostHoldOut | None
+    shared: tuple[tuple[str, str, float], ...]
+    pooled: Pooled
+    time_unit: str
+    runs: tuple[TimedRun, ...]
+    refused: tuple[NotUsed, ...]
+    unmatched: Mapping[str, float]
+    outside_model: Mapping[str, float]
+    machine: Moved | None = None
