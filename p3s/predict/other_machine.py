@@ -14,7 +14,7 @@ from p3s.machine.machinefile import NAME, Machine
 from p3s.study import Study
 
 if TYPE_CHECKING:
-    from p3s.costs.types import ComputeModel, Moved
+    from p3s.costs.types import LawEntry, Moved
 
 #: Laws that make up less than this share of the computation do not widen a phase's interval.
 _SMALL = 1e-3
@@ -113,7 +113,7 @@ def widen(made: Study, n: int) -> None:
     compute = read(made.compute_path)
     changed = False
     for phase in head["phases"]:
-        ends = common_error(compute, phase["phase"], phase.get("x"))
+        ends = common_error(compute.laws, phase["phase"], phase.get("x"))
         if ends is None or "compute_low" not in phase:
             continue
         low, high = min(phase["compute_low"], ends[0]), max(phase["compute_high"], ends[1])
@@ -124,7 +124,7 @@ def widen(made: Study, n: int) -> None:
 
 
 def common_error(
-    compute: ComputeModel, k: int, x: Sequence[float] | None
+    laws: Sequence[LawEntry], k: int, x: Sequence[float] | None
 ) -> tuple[float, float] | None:
     """Return what a phase's computation may be a multiple of by its factors; None: unknown.
 
@@ -136,7 +136,7 @@ def common_error(
         return None
     at = math.log2(math.sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300)))
     total = below = above = 0.0
-    for entry in compute.laws:
+    for entry in laws:
         factor = entry.factor
         if entry.phase != k or entry.kind == "phase" or factor is None:
             continue

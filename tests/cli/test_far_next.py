@@ -11,10 +11,12 @@ from typing import Any
 import corpus
 import models
 import pytest
+from compute_by_hand import compute_model, phase_costs
 from corpus import Recorder
 
 from p3s.artefacts import write_json
 from p3s.commands import far, shown, tracing, without_arguments
+from p3s.costs.stage import as_file
 from p3s.errors import P3SError
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
@@ -123,11 +125,10 @@ def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: P
     ]
     assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
     assert measured_range(study) == ({}, {})
-    phases = [{"phase": 0, "x": None, "n": None}, {"phase": 2, "x": [3.5, 70], "n": [2, 40.5]}]
-    head = {"schema": "p3s.compute", "schema_version": 1, "phases": phases}
-    write_json(study.compute_path, {**head, "work_unit": "instructions"})
+    phases = phase_costs(0), phase_costs(2, x=(3.5, 70.0), n=(2.0, 40.5))
+    write_json(study.compute_path, as_file(compute_model("instructions", phases=phases)))
     assert measured_range(study) == ({2: (3.5, 70.0)}, {})
-    write_json(study.compute_path, {**head, "work_unit": "cpu_ns"})
+    write_json(study.compute_path, as_file(compute_model("cpu_ns", phases=phases)))
     assert measured_range(study) == ({}, {2: 40.5})
 
 

@@ -13,7 +13,10 @@ from handmade import put_replay
 from machines import CYCLES, synthetic, true_cost
 
 from p3s.cli.main import run
+from p3s.costs.laws import fit_cost
 from p3s.costs.stage import as_file, fit
+from p3s.costs.types import LawEntry
+from p3s.machine.factor import Factor
 from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
 from p3s.predict.other_machine import base_path, common_error, place_of
@@ -43,10 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, ITERS), COUNTS)
     model = load_model(study.root)
     found = [measured(model, t) for t in tables]
-    write_json(
-        study.compute_path,
-        as_file(fit(model, found, [])),
-    )
+    write_json(study.compute_path, as_file(fit(model, found, [])))
     synthetic(3.0, CACHES, name="base").save(study.root / "machine.json")
     synthetic(1.5, CACHES, name="slow").save(root / "slow.json")
     return {"study": study, "root": root}
@@ -177,18 +177,13 @@ def test_names_of_places_and_files(study: Study, made: dict[str, Any]) -> None:
 
 
 def test_errors_of_factors_are_common_to_all_places() -> None:
-    at = [10.0, 20.0]
-    laws = [
-        {
-            "phase": 0,
-            "kind": "place",
-            "share": 0.5,
-            "factor": {"at": at, "value": [2.0, 2.0], "low": [1.0, 1.0], "high": [3.0, 3.0]},
-        }
-        for _ in range(9)
-    ]
-    low, high = common_error({"laws": laws}, {"phase": 0, "x": [1e4, 1e4]}) or (0, 0)
+    at, two, one, three = (np.array(ends) for ends in ([10.0, 20.0], [2, 2], [1, 1], [3, 3]))
+    factor = Factor(at, two, one, three, "core", (1.0, 1.0), 0.0, "")
+    law = fit_cost([], unit="instructions")
+    entry = LawEntry("place", 0, (), 0.5, (), (), law, factor)
+    laws = (entry,) * 9
+    low, high = common_error(laws, 0, [1e4, 1e4]) or (0, 0)
     assert (low, high) == (pytest.approx(0.5), pytest.approx(1.5)), "nine places err together"
-    assert common_error({"laws": laws}, {"phase": 1, "x": [1e4, 1e4]}) is None
-    assert common_error({"laws": laws}, {"phase": 0}) is None
+    assert common_error(laws, 1, [1e4, 1e4]) is None
+    assert common_error(laws, 0, None) is None
     assert np.isfinite(low)

@@ -21,8 +21,10 @@ from test_sizes import CASES as SIZES
 
 from p3s.characterize.times import _save
 from p3s.costs.phases import NO_WORK, NOT_LEFT
+from p3s.costs.stage import as_file as compute_file
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
+from p3s.costs.types import Unknown
 from p3s.errors import P3SError
 from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
@@ -110,7 +112,7 @@ def test_every_stage_ends_with_numbers(name, counts, tmp_path):
     for unit in ("cpu_ns", "instructions"):
         study = put_times(tmp_path / unit, program, counts, unit)
         made = build_compute(study.root)
-        assert made is not None and made == {**load_compute(study.root), **made}
+        assert made is not None and compute_file(load_compute(study.root)) == compute_file(made)
         for n in (2 * max(counts), 1):
             try:
                 write_scaled(study.root, n)
@@ -127,10 +129,10 @@ def test_what_is_not_known_of_a_cost_has_a_code_and_a_sentence(tmp_path):
     nothing has no cost; all other phases have theirs."""
     study = put_times(tmp_path / "late", late_loop, (1, 2, 4), "cpu_ns")
     made = build_compute(study.root)
-    each = {e["phase"]: e for e in made["holdout"]["each"]}
-    assert each[2]["unknown"] == NOT_LEFT and each[2]["error"] is None
-    assert each[1]["unknown"] is None and abs(each[1]["error"]) < 0.1
-    assert [p["unknown"] for p in made["phases"]] == [None] * 3
+    each = {e.phase: e for e in made.holdout.each}
+    assert each[2].unknown == NOT_LEFT and each[2].error is None
+    assert each[1].unknown is None and abs(each[1].error) < 0.1
+    assert [p.unknown for p in made.phases] == [None] * 3
     assert any(
         line.startswith("phase 2 (") and "at 4 processes only" in line for line in remarks(made)
     )
@@ -141,8 +143,8 @@ def test_what_is_not_known_of_a_cost_has_a_code_and_a_sentence(tmp_path):
             segment["terms"] = []
     write_json(study.model_path, model)
     made = build_compute(study.root)
-    assert made["phases"][2]["unknown"] == {"code": NO_WORK, "share": pytest.approx(0.5, abs=0.05)}
-    assert made["phases"][1]["turns"] and made["phases"][1]["unknown"] is None
+    assert made.phases[2].unknown == Unknown(NO_WORK, pytest.approx(0.5, abs=0.05))
+    assert made.phases[1].turns and made.phases[1].unknown is None
     (said,) = unknown_costs(made)
     assert said.startswith("phase 2 (Bcast): nothing says how its computation grows")
-    assert {e["phase"]: e["unknown"] for e in made["holdout"]["each"]} == {1: None, 2: NO_WORK}
+    assert {e.phase: e.unknown for e in made.holdout.each} == {1: None, 2: NO_WORK}

@@ -22,7 +22,6 @@ from p3s.costs.gather import (
     turned,
     x_scale,
 )
-from p3s.costs.laws import CostLaw
 from p3s.costs.stage import as_file, build, fit, load
 from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
@@ -158,9 +157,9 @@ def test_runs_of_a_smaller_workload_tell_the_cost_beyond_the_counts(tmp_path: Pa
     assert without["outside"] > 3 and with_far["outside"] == pytest.approx(1.0, abs=0.01)
     assert with_far["compute_ns"] == pytest.approx(expected, rel=0.03)
     assert abs(with_far["compute_ns"] - expected) < abs(without["compute_ns"] - expected)
-    phase = next(p for p in made["phases"] if p["phase"] == with_far["phase"])
-    assert phase["far"]["source"] == "far/small" and phase["crm_c"] is not None
-    assert phase["n"] == [4.0, 256.0]
+    phase = next(p for p in made.phases if p.phase == with_far["phase"])
+    assert phase.far is not None and phase.far.source == "far/small" and phase.crm_c is not None
+    assert phase.n == (4.0, 256.0)
     assert with_far["crm_c_ns"] != with_far["crm_i_ns"] and without["crm_c_ns"] is None
 
 
@@ -189,11 +188,7 @@ def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
         for t in tables
     ]
     made = put_compute(study, found)
-    law = next(
-        CostLaw.from_json(e["law"])
-        for e in made["laws"]
-        if e["kind"] == "phase" and e["share"] > 0.5
-    )
+    law = next(e.law for e in made.laws if e.kind == "phase" and e.share > 0.5)
     x = ts.x_of(CELLS, 16) * float(ts.cache_step(ts.x_of(CELLS, 16)))
     assert 0.5 < float(law.typical(x)) < 2.0
     for n in (16, 64):
@@ -224,9 +219,9 @@ def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
     # what was measured is all there but MPI_Init
     run = found[0]
     assert sum(p.typical_ns * p.ranks for p in points) == pytest.approx(float(run.typical.sum()))
-    kept = put_compute(study, found)["laws"]
-    assert [e["kind"] for e in kept].count("phase") == 2
-    assert sum(e["share"] for e in kept if e["kind"] == "phase") == pytest.approx(1.0)
+    kept = put_compute(study, found).laws
+    assert [e.kind for e in kept].count("phase") == 2
+    assert sum(e.share for e in kept if e.kind == "phase") == pytest.approx(1.0)
 
 
 def test_ranks_with_different_work_are_points_of_their_own() -> None:
@@ -303,11 +298,11 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
 
 def test_held_out_the_largest_count_is_predicted_from_the_others(timed: Any) -> None:
     study, found, _ = timed
-    held = put_compute(study, found)["holdout"]
-    assert held["n"] == 64
-    assert 0 < held["mean_abs_error"] < 0.25 and held["each"][0]["share"] > 0.9
-    fewer = compute_json(load_model(study.root), found[:2], [])
-    assert fewer["holdout"] is None
+    held = put_compute(study, found).holdout
+    assert held is not None and held.n == 64 and held.mean_abs_error is not None
+    assert 0 < held.mean_abs_error < 0.25 and held.each[0].share > 0.9
+    fewer = fit(load_model(study.root), found[:2], [])
+    assert fewer.holdout is None
 
 
 def test_some_ranks_cost_the_same_as_in_the_whole_trace(timed: Any) -> None:
@@ -345,8 +340,9 @@ def test_points_of_other_studies_are_enough(timed: Any, tmp_path: Path) -> None:
     other, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS // 2, ITERS), (4, 8, 16))
     points = [replace(p, source="at/size") for m in found for p in own_points(m)]
     made = build(other.root, points)
-    assert made is not None and made["counts"] == [] and made["holdout"] is None
-    assert load(other.root) == made
+    assert made is not None and made.counts == () and made.holdout is None
+    again = load(other.root)
+    assert again is not None and as_file(again) == as_file(made)
     phase = main_phase(write_scaled(other.root, 16))
     assert phase["compute_ns"] == pytest.approx(truth(16, CELLS // 2), rel=0.05)
     assert phase["outside"] == 1.0 and phase["crm_i_ns"] is None
@@ -378,7 +374,7 @@ def _damage(data: dict[str, Any], how: str) -> None:
 @pytest.mark.parametrize("how", ["no laws", "law", "phase", "place", "crm", "text", "version"])
 def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
     study, found, _ = timed
-    data = put_compute(study, found)
+    put_compute(study, found)
     try:
         if how == "text":
             study.compute_path.write_text("{")

@@ -67,7 +67,7 @@ def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:
     """Beyond the step the block takes 1/n of what the cache makes of it, control code the same."""
     study, _, found = made
     compute = put_compute(study, found)
-    assert [op for _, op, _ in compute["shared"]] == ["MPI_Sendrecv"]
+    assert [op for _, op, _ in compute.shared] == ["MPI_Sendrecv"]
     for n in (32, 128):
         x = BLOCK / n
         expected = 5 * (
@@ -78,8 +78,8 @@ def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:
         phase = main_phase(write_scaled(study.root, n))
         assert phase["compute_ns"] == pytest.approx(expected, rel=0.03)
         assert phase["compute_low"] <= expected / phase["compute_ns"] <= phase["compute_high"]
-    held = compute["holdout"]
-    assert held["max_abs_error"] < 0.1
+    held = compute.holdout
+    assert held is not None and held.max_abs_error < 0.1
 
 
 def test_every_instruction_group_has_power_laws_of_its_own(tmp_path: Path) -> None:
@@ -99,11 +99,11 @@ def test_every_instruction_group_has_power_laws_of_its_own(tmp_path: Path) -> No
     found = [
         measured_at(load_model(study.root), ts.times_of(t, 0.5 * t.segments[:, 4])) for t in tables
     ]
-    phase = max(put_compute(study, found)["phases"], key=lambda p: p["x"][1] if p["x"] else 0.0)
-    first, second = phase["groups"]
-    assert (first["where"], second["where"]) == ("0", "1-31")
+    phase = max(put_compute(study, found).phases, key=lambda p: p.x[1] if p.x else 0.0)
+    first, second = phase.groups
+    assert (first.where, second.where) == ("0", "1-31")
     for group, factor in ((first, 2.0), (second, 1.0)):
-        assert [p["n"] for p in group["points"]] == list(COUNTS)
-        assert group["crm_i"]["a"] == pytest.approx(factor * 0.5 * BLOCK, rel=1e-3)
-        assert group["crm_i"]["b"] == pytest.approx(-1.0, abs=1e-3)
-        assert group["crm_c"] is None and group["crm_why"]
+        assert [p.n for p in group.points] == list(COUNTS)
+        assert group.crm_i.a == pytest.approx(factor * 0.5 * BLOCK, rel=1e-3)
+        assert group.crm_i.b == pytest.approx(-1.0, abs=1e-3)
+        assert group.crm_c is None and group.crm_why

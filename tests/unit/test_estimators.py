@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from compute_by_hand import compute_model, phase_costs
 from machines import synthetic
 from replay_patterns import PATTERNS, Trace, halo, ring, wave
 
 from p3s.costs.spread import Distribution, Spread
+from p3s.costs.stage import as_file
 from p3s.errors import P3SError
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
@@ -217,14 +219,8 @@ def put_spread(study: Study, phases: int = 1) -> Spread:
         4,
         9,
     )
-    write_json(
-        study.compute_path,
-        {
-            "schema": "p3s.compute",
-            "schema_version": 1,
-            "phases": [{"phase": p, "spread": spread.to_json()} for p in range(phases)],
-        },
-    )
+    some = tuple(phase_costs(k, spread=spread) for k in range(phases))
+    write_json(study.compute_path, as_file(compute_model("cpu_ns", phases=some)))
     return spread
 
 
@@ -248,10 +244,9 @@ def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
     assert np.array_equal(
         estimate("machine", study, 16, setting=Setting(vary=False)).comm, even.comm
     )
-    write_json(
-        study.compute_path,
-        {"schema": "p3s.compute", "schema_version": 1, "phases": [{"phase": 0, "spread": {}}]},
-    )
+    data = as_file(compute_model("cpu_ns", phases=(phase_costs(0),)))
+    data["phases"][0]["spread"] = {}
+    write_json(study.compute_path, data)
     with pytest.raises(P3SError, match="damaged"):
         estimate("machine", study, 16)
 

@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compute_by_hand import compute_model, phase_costs
 from machines import CYCLES, synthetic, true_cost
 
 from p3s.costs import lawtext
 from p3s.costs.laws import CostLaw, fit_cost
+from p3s.costs.model import Entry, kept
+from p3s.costs.thesis import PowerLaw
 from p3s.costs.transfer import move, transferred
+from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
 from p3s.machine.explain import resident_sizes, unknown_sizes
 from p3s.machine.factor import factor_of
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
+from p3s.serialise import from_data, to_data
 from p3s.small_runs.points import Point
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -325,67 +330,26 @@ def test_working_sets_follow_memory_that_was_filled() -> None:
 # ---- a whole compute.json ------------------------------------------------------------------
 
 
-def compute(unit: str = "instructions") -> dict[str, Any]:
+def compute(unit: str = "instructions") -> ComputeModel:
     truth = Place({"fp_add": 0.2, "triad": 0.3}, lambda x: 8 * MIB * x / 1e8)
-    rows, points = [], []
+    points = []
     for n in (2, 4, 8, 16):
         x = 8e8 / n
-        cost = truth.cost(BASE, x)
+        least, typical = (truth.cost(BASE, x) * x * k for k in (10, 10.1))
         points.append(
-            Point(
-                ("f", "MPI_Send"),
-                0,
-                n,
-                x * 10,
-                x,
-                cost * x * 10,
-                cost * x * 10.1,
-                0.02,
-                n,
-                3,
-                "own",
-                n,
-            )
+            Point(("f", "MPI_Send"), 0, n, x * 10, x, least, typical, 0.02, n, 3, "own", n)
         )
-        rows.append([n, n, "own", n, 3, x, x * 10, cost * x * 10, cost * x * 10.1, 0.02])
-    law = fit_cost(points, unit=unit).to_json()
-    return {
-        "schema": "p3s.compute",
-        "schema_version": 1,
-        "work_unit": unit,
-        "time_unit": "cpu_ns",
-        "laws": [
-            {
-                "kind": "place",
-                "phase": 0,
-                "places": [["f", "MPI_Send"]],
-                "share": 1.0,
-                "columns": [
-                    "n",
-                    "traced",
-                    "source",
-                    "ranks",
-                    "repeats",
-                    "x",
-                    "work",
-                    "least_ns",
-                    "typical_ns",
-                    "spread",
-                ],
-                "points": rows,
-                "law": law,
-            }
-        ],
-        "rest": law,
-        "phases": [{"phase": 0, "crm_i": {"a": 1.0, "b": -1.0}, "crm_c": None}],
-    }
+    law = fit_cost(points, unit=unit)
+    entry = Entry("place", 0, (("f", "MPI_Send"),), tuple(points), law)
+    phase = phase_costs(0, crm_i=PowerLaw(1.0, -1.0))
+    return compute_model(unit, laws=(kept(entry, 1.0),), rest=law, phases=(phase,))
 
 
 def test_a_compute_model_is_moved_whole() -> None:
     base, target = BASE.machine("base", 0.0, 0), like(ghz=1.5).machine("slow", 0.0, 0)
     resident = {n: 64 * MIB / n for n in (2, 4, 8, 16)}
     result = move(compute(), base, target, resident)
-    law, old = (CostLaw.from_json(c["laws"][0]["law"]) for c in (result, compute()))
+    law, old = result.laws[0].law, compute().laws[0].law
     small = 8e8 / 16 / 64
     assert law.typical(small) / old.typical(small) == pytest.approx(2.0, rel=0.1)
     truth = Place({"fp_add": 0.2, "triad": 0.3}, lambda x: 8 * MIB * x / 1e8)
@@ -394,16 +358,18 @@ def test_a_compute_model_is_moved_whole() -> None:
     for x in (small, 4e8):
         narrow, wide = old.interval(x), law.interval(x)
         assert wide[1] / wide[0] > narrow[1] / narrow[0]
-    about = result["machine"]
-    assert about["target"]["name"] == "slow" and about["places"][0]["high"] >= 1.5
-    assert result["phases"][0]["crm_i"] is None and not about["notes"]
+    about = result.machine
+    assert about is not None and about.target.name == "slow" and about.places[0].high >= 1.5
+    assert result.phases[0].crm_i is None and not about.notes
+    again = from_data(ComputeModel, to_data(result))
+    assert to_data(again) == to_data(result), "what is written is read as the same"
     assert len(factor_of(old, base, target).to_json()["at"]) > 10
 
 
 def test_notes_say_what_is_doubtful() -> None:
     base, target = BASE.machine("base", 0.0, 0), like(ghz=1.5).machine("slow", 0.0, 0)
-    assert "how much memory" in move(compute(), base, target)["machine"]["notes"][0]
-    assert "CPU or wall time" in move(compute("cpu_ns"), base, target)["machine"]["notes"][0]
+    assert "how much memory" in move(compute(), base, target).machine.notes[0]
+    assert "CPU or wall time" in move(compute("cpu_ns"), base, target).machine.notes[0]
 
 
 def test_another_instruction_set_is_refused_for_counts_of_instructions() -> None:
@@ -412,4 +378,4 @@ def test_another_instruction_set_is_refused_for_counts_of_instructions() -> None
     with pytest.raises(P3SError, match="do not carry over"):
         move(compute(), base, arm)
     result = move(compute("cpu_ns"), base, arm)
-    assert "other instruction sets" in result["machine"]["notes"][0]
+    assert "other instruction sets" in result.machine.notes[0]
