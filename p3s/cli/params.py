@@ -29,6 +29,7 @@ from p3s.text import table
 if TYPE_CHECKING:
     from p3s.cli.counts import Asked
     from p3s.model.grid.stated import Extents
+    from p3s.parameters.types import Family
     from p3s.pipeline.basis import Request
     from p3s.signature_runner.recording import Recording
 
@@ -302,7 +303,7 @@ def has_parameters(root: Path) -> bool:
     return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
 
 
-def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[str, Any]:
+def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family:
     """Fit the models of all values and the laws of the parameters where missing or out of date."""
     from p3s.parameters import build, family_path, load
     from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
@@ -326,13 +327,14 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[s
 def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.commands import another_value
+    from p3s.parameters.stage import as_file
     from p3s.report.parameters import doubts, render
 
     study = Study.open(study_dir)
     with progress(2) as bar:
         family = ensure_family(study, bar, again=again)
     if json_:
-        emit_json(family)
+        emit_json(as_file(family))
     else:
         out(render(family))
     say(f"next: {_prediction(study)}")

@@ -23,6 +23,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.types import Model
 from p3s.parameters.paramlaws import FITTED, Number, find_number
 from p3s.parameters.tree import Differs, Leaves, join, numbering, rules_of
+from p3s.parameters.types import Law, Means
 from p3s.settings import Setting
 
 #: Numbers in a rule of sizes up to which laws for all of them are tried; of factors in these.
@@ -305,15 +306,12 @@ def _replaced(member: Member, i: int, k: int, expr: Expr) -> Member:
 
 
 # ---- laws of the leaves --------------------------------------------------------------------
-def laws_of(part: Alike, use: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the law of every leaf as data, from the members with these numbers.
-
-    A law is {state, expr, ...} (:class:`Number`), or for means {"amount", "counts": [[n, law]...]}.
-    """
+def laws_of(part: Alike, use: Sequence[int]) -> list[Law]:
+    """Return the law of every leaf, from the members with these numbers."""
     members = [part.members[m] for m in use]
     settings = [m.setting for m in members]
-    known: dict[Any, dict[str, Any]] = {}
-    out = []
+    known: dict[Any, Number] = {}
+    out: list[Law] = []
     for kind, values in zip(part.leaves.kind, part.leaves.values, strict=True):
         mine = [values[m] for m in use]
         if kind == "points":
@@ -321,14 +319,12 @@ def laws_of(part: Alike, use: Sequence[int]) -> list[dict[str, Any]]:
             continue
         key = tuple(mine)
         if key not in known:
-            known[key] = find_number(settings, mine).to_json()
+            known[key] = find_number(settings, mine)
         out.append(known[key])
     return out
 
 
-def _means(
-    settings: Sequence[Setting], models: Sequence[Model], stats: Sequence[Any]
-) -> dict[str, Any]:
+def _means(settings: Sequence[Setting], models: Sequence[Model], stats: Sequence[Any]) -> Means:
     amount = "expr" in stats[0]
     shared = sorted(set.intersection(*(set(m.counts) for m in models)))
     counts = []
@@ -341,22 +337,23 @@ def _means(
                 values.append(float(np.max(Amount.from_json(stat).value(env))))
             else:
                 values.append(float(WorkLaw.from_json(stat).value(n)))
-        counts.append([n, find_number(settings, values).to_json()])
-    return {"state": "fitted", "amount": amount, "counts": counts}
+        counts.append((n, find_number(settings, values)))
+    return Means("fitted", amount, tuple(counts))
 
 
-def number_at(law: Mapping[str, Any], setting: Setting) -> Fraction | float:
+def number_at(law: Law, setting: Setting) -> Fraction | float:
     """Return a number of the rules at a setting; whole numbers stay whole (the next lower one)."""
-    found = Number.from_json(law)
-    value = found.value(setting)
-    if not found.whole:
+    if not isinstance(law, Number):
+        raise ValueError("a law of means is no number")
+    value = law.value(setting)
+    if not law.whole:
         return value
-    if found.expr is None:
+    if law.expr is None:
         return Fraction(max(round(float(value)), 0))
     return Fraction(Fraction(value).__floor__())
 
 
-def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any]) -> dict[str, Any]:
+def points_at(law: Law, setting: Setting, grid: Mapping[str, Any]) -> dict[str, Any]:
     """Return a law of means at a setting, fitted to the means at each count there.
 
     grid: the family of the process grid, as in a model.
@@ -364,10 +361,10 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any])
     from p3s.laws.lawfinder import find_law
     from p3s.model.sizes.amounts import fit_amount
 
-    points = [
-        (int(n), max(float(Number.from_json(raw).value(setting)), 0.0)) for n, raw in law["counts"]
-    ]
-    if not law["amount"]:
+    if not isinstance(law, Means):
+        raise ValueError("a number is no law of means")
+    points = [(n, max(float(mean.value(setting)), 0.0)) for n, mean in law.counts]
+    if not law.amount:
         return find_law(points, "work").fit.to_json()
     envs = []
     family = GridRule.from_json(dict(grid))
@@ -377,14 +374,9 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any])
     return fit_amount(envs, [v for _, v in points], [1.0] * len(points), len(envs[0]) - 1).to_json()
 
 
-def sure(law: Mapping[str, Any], setting: Setting) -> bool:
+def sure(law: Law, setting: Setting) -> bool:
     """Tell whether the law of a leaf is exact at a setting."""
-    return "amount" not in law and Number.from_json(law).settled(setting)
-
-
-def extent(law: Mapping[str, Any]) -> Expr | None:
-    """Return a number as an expression in the parameters, None where it has no exact law."""
-    return law.get("expr") if law.get("state") != "fitted" else None
+    return isinstance(law, Number) and law.settled(setting)
 
 
 __all__ = [
@@ -392,7 +384,6 @@ __all__ = [
     "Member",
     "P3SError",
     "alike",
-    "extent",
     "laws_of",
     "num",
     "number_at",

@@ -25,8 +25,9 @@ from p3s.model.reasons import VERDICTS, Code, Reason, Verdict
 from p3s.model.types import Derived, Item, Model, Phase, Share
 from p3s.model.work.workload import rank_work
 from p3s.parameters.align import Alike, number_at, points_at, sure
-from p3s.parameters.paramlaws import Number
+from p3s.parameters.paramlaws import FITTED
 from p3s.parameters.tree import fill, leaves_of, nearest
+from p3s.parameters.types import Law, Means, SegmentLaws
 from p3s.parameters.work import places_at
 from p3s.serialise import from_data, to_data
 from p3s.settings import Setting, setting_name, value_text
@@ -42,8 +43,8 @@ class Fitted:
 
     part: Alike
     use: tuple[int, ...]
-    laws: Sequence[Mapping[str, Any]]
-    work: Mapping[str, Any]
+    laws: Sequence[Law]
+    work: SegmentLaws
 
     @property
     def settings(self) -> list[Setting]:
@@ -237,7 +238,7 @@ class Missed:
     """
 
     report: HoldOut
-    calls: frozenset[tuple[Any, ...]]
+    calls: frozenset[tuple[str, str, int | None]]
     phases: tuple[tuple[str, ...], ...]
 
 
@@ -252,7 +253,7 @@ def leave_out(fitted: Fitted, member: int, tables: Sequence[PointTable]) -> Miss
         failed = HoldOut(max(left.model.counts), False, str(err), setting=name)
         return Missed(failed, frozenset(), ())
     items = model.items
-    calls: set[tuple[Any, ...]] = set()
+    calls: set[tuple[str, str, int | None]] = set()
     phases: set[tuple[str, ...]] = set()
     for report in reports:
         calls |= {items[i].key for i in report.items_wrong}
@@ -347,7 +348,7 @@ def _of_members(found: Sequence[Item]) -> tuple[Verdict, tuple[Reason, ...]]:
 
 
 def _of_laws(
-    laws: Sequence[Mapping[str, Any]], leaves: Sequence[int], setting: Setting
+    laws: Sequence[Law], leaves: Sequence[int], setting: Setting
 ) -> list[tuple[Verdict, Reason]]:
     """Return the verdicts that the laws of some leaves leave possible at a setting, and why."""
     out: dict[Verdict, Reason] = {}
@@ -355,15 +356,14 @@ def _of_laws(
         law = laws[k]
         if sure(law, setting):
             continue
-        if "amount" in law or law["state"] == "fitted":
+        if isinstance(law, Means) or law.state == FITTED:
             out[Verdict.STATISTICAL] = Reason(Code.NO_PARAMETER_LAW)
             continue
-        number = Number.from_json(law)
-        text = to_text(number.expr) if number.expr is not None else ""
-        value = number.value(setting)
-        if law["rivals"]:
+        text = to_text(law.expr) if law.expr is not None else ""
+        value = law.value(setting)
+        if law.rivals:
             out[Verdict.AMBIGUOUS] = Reason(Code.PARAMETER_LAWS, name=text)
-        elif number.whole and isinstance(value, Fraction) and value.denominator != 1:
+        elif law.whole and isinstance(value, Fraction) and value.denominator != 1:
             out[Verdict.AMBIGUOUS] = Reason(Code.PARAMETER_FRACTION, name=text)
         else:
             out[Verdict.FITTED] = Reason(Code.PARAMETER_NUMBERS, name=text)

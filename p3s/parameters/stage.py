@@ -6,16 +6,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.comparison import HoldOut
 from p3s.model.stage import as_file
 from p3s.model.types import Model
+from p3s.model.stage import as_file as model_file
+from p3s.model.types import HoldOut, Model
 from p3s.parameters.align import Alike, Member, alike, laws_of
 from p3s.parameters.costs import points_for
 from p3s.parameters.derive import Fitted, Missed, leave_out, model_at, outside, summary
 from p3s.parameters.tree import Leaves, nearest, numbering, rules_of
+from p3s.parameters.types import Check, Family, MissedRules, Part, SettingInfo
 from p3s.parameters.work import fit_family_work
 from p3s.serialise import from_data, to_data
 from p3s.settings import (
@@ -33,6 +36,8 @@ from p3s.settings import (
 from p3s.study import Study, read_json, write_json
 
 SCHEMA = "p3s.family"
+#: Keys of the file that are no laws.
+_HEAD = ("schema", "schema_version")
 
 
 def family_path(root: Path) -> Path:
@@ -40,7 +45,7 @@ def family_path(root: Path) -> Path:
     return Path(root) / "family.json"
 
 
-def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
     """Fit the laws of a study's parameters to the models of its settings; write family.json.
 
     Every setting with at least three counts must have its model.json. Raises P3SError where
@@ -70,22 +75,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
         )
     parts, why = alike(loaded)
     roots = {setting_name(s): at.root for s, at in models}
-    out: dict[str, Any] = {
-        "schema": SCHEMA,
-        "schema_version": 1,
-        "parameters": parameters(study),
-        "settings": [
-            {
-                "name": setting_name(s),
-                "counts": at.signature_counts(),
-                "modelled": len(at.signature_counts()) >= MIN_COUNTS,
-            }
-            for s, at in traced
-        ],
-        "alone": why,
-        "parts": [],
-        "checks": [],
-    }
+    fitted = []
     for part in parts:
         if len(part.members) < MIN_SETTINGS:
             continue
@@ -94,17 +84,28 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
             for m, member in enumerate(part.members)
         }
         say(f"laws from {', '.join(setting_name(m.setting) for m in part.members)}")
-        out["parts"].append(_part(part, tables))
-    write_json(family_path(study.root), out)
-    for setting, at in few:
-        out["checks"] += _check(study, out, setting, at)
+        fitted.append(_part(part, tables))
+    out = Family(
+        parameters=tuple(parameters(study)),
+        settings=tuple(_info(setting_name(s), at.signature_counts()) for s, at in traced),
+        alone=why,
+        parts=tuple(fitted),
+        checks=(),
+    )
+    write_json(family_path(study.root), as_file(out))
     if few:
-        write_json(family_path(study.root), out)
+        checks = [check for setting, at in few for check in _check(study, out, setting, at)]
+        out = replace(out, checks=tuple(checks))
+        write_json(family_path(study.root), as_file(out))
     return out
 
 
-def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
-    """Return the laws of settings that are alike as data, with what leaving one out showed."""
+def _info(name: str, counts: Sequence[int]) -> SettingInfo:
+    return SettingInfo(name, tuple(counts), len(counts) >= MIN_COUNTS)
+
+
+def _part(part: Alike, tables: Mapping[int, Sequence[PointTable]]) -> Part:
+    """Return the laws of settings that are alike, with what leaving one out showed."""
     every = tuple(range(len(part.members)))
     last = max(every, key=lambda m: (math.prod(part.members[m].setting.values()), m))
     rest = tuple(m for m in every if m != last)
@@ -124,72 +125,71 @@ def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
     else:
         without = Fitted(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
         missed = leave_out(without, last, tables[last])
-    return {
-        "settings": [setting_name(m.setting) for m in part.members],
-        "tree": part.tree,
-        "where": part.leaves.where,
-        "laws": laws,
-        "work": work,
-        "holdout": to_data(missed.report),
-        "missed": {
-            "calls": sorted((list(c) for c in missed.calls), key=repr),
-            "phases": [list(p) for p in missed.phases],
-        },
-    }
+    return Part(
+        settings=tuple(setting_name(m.setting) for m in part.members),
+        tree=part.tree,
+        where=tuple(part.leaves.where),
+        laws=tuple(laws),
+        work=work,
+        holdout=missed.report,
+        missed=MissedRules(
+            tuple(sorted(missed.calls, key=lambda call: repr(list(call)))), missed.phases
+        ),
+    )
 
 
-def load(root: Path) -> dict[str, Any]:
-    """Return family.json, its schema checked; P3SError where there is none."""
+def as_file(family: Family) -> dict[str, object]:
+    """Return the laws as they are written, with the name and version of their schema."""
+    return {"schema": SCHEMA, "schema_version": 1, **to_data(family)}
+
+
+def load(root: Path) -> Family:
+    """Return family.json, checked; P3SError where there is none, or it is damaged."""
     path = family_path(root)
     if not path.exists():
         raise P3SError(f"{path}: not there; run p3s model {root}")
-    found = read_json(path, SCHEMA)
-    missing = {"parameters", "settings", "parts", "alone", "checks"} - set(found)
-    if missing:
+    data = read_json(path, SCHEMA)
+    try:
+        return from_data(Family, {k: v for k, v in data.items() if k not in _HEAD})
+    except P3SError as err:
         raise P3SError(
-            f"{path}: damaged or of another version (no {sorted(missing)[0]}); run "
-            f"p3s model {root} again"
-        )
-    return found
+            f"{path}: damaged or of another version ({err}); run p3s model {root} again"
+        ) from err
 
 
-def _fitted(study: Study, raw: Mapping[str, Any]) -> tuple[Fitted, Missed]:
+def _fitted(study: Study, raw: Part) -> tuple[Fitted, Missed]:
     """Return a part of family.json with the models of its settings."""
     from p3s.model.stage import load as load_model
     from p3s.settings import parse_setting
 
     members: list[Member] = []
     first: Model | None = None
-    for name in raw["settings"]:
+    for name in raw.settings:
         setting = parse_setting(name)
         model = load_model(value_study(study, setting).root)
         first = first if first is not None else model
         number = numbering(model, first)
         members.append(Member(setting, model, number, rules_of(model, number)))
     leaves = Leaves()
-    leaves.where = list(raw["where"])
-    part = Alike(members, raw["tree"], leaves)
-    missed = Missed(
-        from_data(HoldOut, raw["holdout"]),
-        frozenset(tuple(c) for c in raw["missed"]["calls"]),
-        tuple(tuple(p) for p in raw["missed"]["phases"]),
-    )
-    return Fitted(part, tuple(range(len(members))), raw["laws"], raw["work"]), missed
+    leaves.where = list(raw.where)
+    part = Alike(members, dict(raw.tree), leaves)
+    missed = Missed(raw.holdout, frozenset(raw.missed.calls), raw.missed.phases)
+    return Fitted(part, tuple(range(len(members))), raw.laws, raw.work), missed
 
 
-def choose(study: Study, family: Mapping[str, Any], setting: Setting) -> Mapping[str, Any]:
+def choose(study: Study, family: Family, setting: Setting) -> Part:
     """Return the part of a family that the setting nearest to the wanted one is in.
 
     Raises P3SError where no other setting is like that one: nothing says what lies between.
     """
     from p3s.settings import parse_setting
 
-    names = [s["name"] for s in family["settings"] if s["modelled"]]
+    names = [s.name for s in family.settings if s.modelled]
     near = names[nearest([parse_setting(name) for name in names], setting)[0]]
-    for part in family["parts"]:
-        if near in part["settings"]:
-            return dict(part)
-    why = family["alone"].get(near, "a structure of its own")
+    for part in family.parts:
+        if near in part.settings:
+            return part
+    why = family.alone.get(near, "a structure of its own")
     raise P3SError(
         f"{study.root}: no model at {setting_name(setting)}: the nearest traced value, {near}, "
         f"has {why}, and no other is like it; trace more values near it, or this one itself"
@@ -211,9 +211,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     part = choose(study, family, setting)
     fitted, missed = _fitted(study, part)
     model = model_at(fitted, setting, missed)
-    left_out = [
-        s["name"] for s in family["settings"] if s["modelled"] and s["name"] not in part["settings"]
-    ]
+    left_out = [s.name for s in family.settings if s.modelled and s.name not in part.settings]
     if model.derived is not None:
         model = replace(model, derived=replace(model.derived, left_out=tuple(left_out)))
     command = filled(study.command(), setting)
@@ -223,14 +221,12 @@ def instantiate(root: Path, setting: Setting) -> Path:
         parent="../..",
         setting={name: value_text(value) for name, value in setting.items()},
     )
-    write_json(made.model_path, as_file(model))
+    write_json(made.model_path, model_file(model))
     build_compute(made.root, points_for(study, fitted, model))
     return made.root
 
 
-def _check(
-    study: Study, family: Mapping[str, Any], setting: Setting, at: Study
-) -> list[dict[str, Any]]:
+def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Check]:
     """Compare the family with a setting that has too few counts for a model of its own."""
     from p3s.characterize import load_table
     from p3s.model.compare import compare
@@ -242,12 +238,10 @@ def _check(
         out = []
         for n in at.signature_counts():
             report = summary(compare(model, load_table(at.root, n)))
-            out.append(
-                {"name": name, "possible": True, "equal": report.all_equal, **to_data(report)}
-            )
+            out.append(Check(name, "", report.all_equal, report))
         return out
     except P3SError as err:
-        return [{"name": name, "possible": False, "why": str(err)}]
+        return [Check(name, str(err))]
 
 
 # ---- studies whose models are derived ---------------------------------------------------------

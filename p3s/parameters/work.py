@@ -29,6 +29,7 @@ from p3s.model.work.sparse import fit_sparse
 from p3s.parameters.align import Alike
 from p3s.parameters.paramlaws import find_number, with_values
 from p3s.parameters.tree import fill, leaves_of
+from p3s.parameters.types import SegmentLaws
 from p3s.serialise import from_data, to_data
 from p3s.settings import Setting
 
@@ -52,18 +53,17 @@ class Sampled:
 
 def fit_family_work(
     part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]]
-) -> dict[str, Any]:
-    """Return the laws of all segments: {"places": [...]} as in a model, and where they end.
+) -> SegmentLaws:
+    """Return the laws of all segments.
 
-    use: numbers of the members; tables: of each of them. Terms are [coefficient, expression,
-    factor]; expressions hold leaves of the family and symbols of the parameters.
+    use: numbers of the members; tables: of each of them.
     """
     items = _items(part, use[0])
     places = places_of(items)
     samples, basis = _samples(part, use, tables, places)
     runs = [s.run for s in samples]
     most = most_terms(runs)
-    laws: dict[str, Any] = {}
+    laws: dict[str, Segment] = {}
     like: list[tuple[int, ...]] = []
     pairs = sorted(
         {(int(a), int(b)) for run in runs for a, b in np.unique(run.segments[:, 1:3], axis=0)},
@@ -83,7 +83,7 @@ def fit_family_work(
         law, terms = _law(samples, a, b, basis, most[(a, b)], like)
         like.append(terms)
         laws[_key(names[a] if a >= 0 else None, names[b])] = law
-    return {"segments": laws}
+    return SegmentLaws(laws)
 
 
 def _key(a: Place | None, b: Place) -> str:
@@ -190,7 +190,7 @@ def _law(
     basis: Sequence[Feature],
     max_terms: int,
     like: Sequence[tuple[int, ...]],
-) -> tuple[dict[str, Any], tuple[int, ...]]:
+) -> tuple[Segment, tuple[int, ...]]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, label, counts = [], [], [], set()
     for number, sample in enumerate(samples):
@@ -232,25 +232,23 @@ def _law(
         like,
     )
 
-    def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
-        return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
+    def terms(columns: Sequence[int], coef: Sequence[float]) -> tuple[Term, ...]:
+        return tuple(
+            (c, basis[i].expr, basis[i].message) for i, c in zip(columns, coef, strict=True)
+        )
 
-    return {
-        "terms": terms(fit.terms, fit.coef),
-        "error": fit.error,
-        "rivals": [terms(*rival) for rival in fit.rivals],
-        "counts": sorted(counts),
-    }, fit.terms
+    found = Segment(
+        terms=terms(fit.terms, fit.coef),
+        error=fit.error,
+        rivals=tuple(terms(*rival) for rival in fit.rivals),
+        counts=tuple(sorted(counts)),
+    )
+    return found, fit.terms
 
 
 # ---- the places of a model at one setting ----------------------------------------------------
 def places_at(
-    part: Alike,
-    use: Sequence[int],
-    work: Mapping[str, Any],
-    setting: Setting,
-    filled: Any,
-    beyond: float,
+    part: Alike, use: Sequence[int], work: SegmentLaws, setting: Setting, filled: Any, beyond: float
 ) -> dict[Place, WorkPlace]:
     """Return the places of all phases at a setting, by (site, operation).
 
@@ -260,7 +258,7 @@ def places_at(
     near = part.members[use[0]]
     out: dict[Place, WorkPlace] = {}
 
-    def terms(raw: Sequence[Any]) -> tuple[Term, ...]:
+    def terms(raw: Sequence[Term]) -> tuple[Term, ...]:
         return tuple(
             _term(c, with_values(filled(expr), setting), message) for c, expr, message in raw
         )
@@ -269,15 +267,15 @@ def places_at(
         for place in phase.work.places:
             segments = []
             for a, own in zip(place.before, place.segments, strict=True):
-                law = work["segments"].get(_key(a, place.place))
+                law = work.segments.get(_key(a, place.place))
                 segments.append(
                     own
                     if law is None
                     else Segment(
-                        terms=terms(law["terms"]),
-                        error=law["error"] * (1 + 0.5 * beyond),
-                        rivals=tuple(terms(r) for r in law["rivals"]),
-                        counts=tuple(law["counts"]),
+                        terms=terms(law.terms),
+                        error=law.error * (1 + 0.5 * beyond),
+                        rivals=tuple(terms(r) for r in law.rivals),
+                        counts=law.counts,
                     )
                 )
             items = [near.number[i] for i in place.items]
@@ -335,6 +333,6 @@ def _cases(part: Alike, use: Sequence[int], place: WorkPlace, setting: Setting) 
         tree = join([cases for _, cases in others], leaves)
     except Differs:
         return place.cases
-    laws = [find_number([s for s, _ in others], values).to_json() for values in leaves.values]
+    laws = [find_number([s for s, _ in others], values) for values in leaves.values]
     made = fill(tree, lambda k: number_at(laws[k], setting), lambda k: {})
     return from_data(tuple[Case, ...], made)
