@@ -30,7 +30,7 @@ class Number:
     """
 
     state: str
-    expr: Expr | None
+    expr: Expr | None = None
     terms: tuple[tuple[float, tuple[float, ...]], ...] = ()
     error: float = 0.0
     whole: bool = True

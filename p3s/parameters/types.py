@@ -23,6 +23,7 @@ class Means:
     counts: tuple[tuple[int, Number], ...]
 
 
+#: Told apart by the keys of Means, which a number lacks.
 Law = Number | Means
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction as F
 
 import pytest
 
 from p3s.errors import P3SError, UsageError
 from p3s.laws.symbolic import to_text
+from p3s.model.types import HoldOut, Overlap, Segment, Summary, Weights
 from p3s.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
+from p3s.parameters.types import Check, Family, Means, MissedRules, Part, SegmentLaws, SettingInfo
 from p3s.parameters.weak import parse_laws, settings_along
+from p3s.serialise import from_data, to_data
 from p3s.settings import (
     check_command,
     filled,
@@ -209,3 +213,33 @@ def test_a_parameter_or_a_number_of_zero_has_a_law():
     falls = find_number([{"size": F(k)} for k in (1, 2, 4)], [1.01, 0.5, 0.25])
     with pytest.raises(P3SError, match="no value"):
         falls.value({"size": F(0)})
+
+
+def test_what_is_written_of_a_part_is_read_as_the_same() -> None:
+    exact = Number("exact", ["sym", "size"], rivals=(["num", 3, 1],))
+    real = Number("fitted", None, ((2.5, (1.0,)),), 0.1, False)
+    means = Means("fitted", True, ((4, exact), (8, real)))
+    segment = Segment(((1.5, ["num", {"law": 1}], ""),), 0.1, (), (4, 8))
+    part = Part(
+        settings=("size=1", "size=2"),
+        tree={"items": [{"at": None}], "order": None},
+        where=(".items[0]", ".a", ".b"),
+        laws=(exact, real, means),
+        work=SegmentLaws({" > a:MPI_Send": segment}),
+        holdout=HoldOut(8, False, "why"),
+        missed=MissedRules((("a", "MPI_Send", None),), (("a",),)),
+    )
+    same = Overlap(1, 1, 1)
+    summary = Summary(4, same, same, Weights(1, 1), None, {"mean_abs_error": 0.0})
+    family = Family(
+        ("size",),
+        (SettingInfo("size=1", (4, 8), True),),
+        {"size=3": "other calls"},
+        (part,),
+        (Check("size=4", "no model"), Check("size=5", "", True, summary)),
+    )
+    text = json.loads(json.dumps(to_data(family)))
+    assert from_data(Family, text) == family
+    text["parts"][0]["laws"][2]["counts"] = [[4]]
+    with pytest.raises(P3SError, match="laws"):
+        from_data(Family, text)
