@@ -45,7 +45,7 @@ def scale(
     from p3s.cli.before import check_study
     from p3s.pipeline.room import check_scaled_room
     from p3s.pipeline.stages import ensure_compute, ensure_model
-    from p3s.program import scaled_dir, write_scaled
+    from p3s.program import as_file, scaled_dir, write_scaled
     from p3s.study import Study
 
     wanted = parse_counts(counts)
@@ -69,7 +69,7 @@ def scale(
             {
                 **header("scale"),
                 "counts": [
-                    {**meta, "n": n, "path": str(scaled_dir(study.scaled_dir(n), some))}
+                    {**as_file(meta), "n": n, "path": str(scaled_dir(study.scaled_dir(n), some))}
                     for n, meta in done
                 ],
             }
@@ -78,8 +78,8 @@ def scale(
         rows = [
             [
                 str(n),
-                "x".join(map(str, meta.get("grid") or [])) or "-",
-                str(len(meta.get("phases", []))),
+                "x".join(map(str, meta.grid)) or "-",
+                str(len(meta.phases)),
                 str(scaled_dir(study.scaled_dir(n), some)),
             ]
             for n, meta in done

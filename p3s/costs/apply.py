@@ -11,7 +11,7 @@ import numpy as np
 from p3s.costs.gather import TIME_UNITS, in_the_run, sum_phases
 from p3s.costs.shared import factors_at
 from p3s.costs.thesis import PowerLaw
-from p3s.costs.types import ComputeModel
+from p3s.costs.types import ComputeModel, PhaseTime, WorkSpan
 from p3s.model.evaluate import phase_weight
 from p3s.model.types import Model
 from p3s.model.work.workload import RankWork
@@ -191,7 +191,7 @@ class PhaseSums:
             self.cost_error[k, number] = both[row] if there is None else there + both[row]
             self.work_error[row] = k, self.work_error.get(row, (k, 0.0))[1] + work[row]
 
-    def of_phase(self, k: int, grid: Any) -> dict[str, Any]:
+    def of_phase(self, k: int, grid: Any) -> PhaseTime:
         """Return what scaled.json says of the computation of a phase.
 
         The errors of different laws, and of the work of different places, are independent.
@@ -202,31 +202,29 @@ class PhaseSums:
             squares += error**2 if phase == k else 0.0
         work = sum(e**2 for phase, e in self.work_error.values() if phase == k)
         below, above = (np.sqrt(squares + work) / total).tolist() if total > 0 else (0.0, 0.0)
-        out: dict[str, Any] = {
-            "compute_ns": total,
-            "compute_low": max(1.0 - below, 0.0),
-            "compute_high": 1.0 + above,
-            "work_error": float(np.sqrt(work)) / total if total > 0 else 0.0,
-        }
-        if np.isfinite(self.least[k]):
-            out.update(self._range(k))
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)
-        for name, law in (
-            ("crm_i_ns", costs.crm_i if costs else None),
-            ("crm_c_ns", costs.crm_c if costs else None),
-        ):
-            out[name] = weight * power(law, grid.n) if law else None
-        return out
+        crm_i, crm_c = (
+            weight * power(law, grid.n) if law else None
+            for law in ((costs.crm_i, costs.crm_c) if costs else (None, None))
+        )
+        return PhaseTime(
+            total,
+            max(1.0 - below, 0.0),
+            1.0 + above,
+            float(np.sqrt(work)) / total if total > 0 else 0.0,
+            self._span(k) if np.isfinite(self.least[k]) else None,
+            crm_i,
+            crm_c,
+        )
 
-    def _range(self, k: int) -> dict[str, Any]:
+    def _span(self, k: int) -> WorkSpan:
         low, high = float(self.least[k]), float(self.most[k])
         covered = self.costs.phases[k].x if k in self.costs.phases else None
-        out: dict[str, Any] = {"x": [low, high], "covered": covered, "outside": 1.0}
-        if covered and low > 0:
-            out["outside"] = max(1.0, covered[0] / low, high / covered[1])
-            out["below"] = covered[0] / low >= high / covered[1]
-        return out
+        if not covered or low <= 0:
+            return WorkSpan((low, high), covered)
+        below, above = covered[0] / low, high / covered[1]
+        return WorkSpan((low, high), covered, max(1.0, below, above), below >= above)
 
 
 def power(law: PowerLaw, n: float) -> float:

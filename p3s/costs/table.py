@@ -113,8 +113,8 @@ def _predicted(costs: Costs, n: int) -> list[Row]:
         found = sums.of_phase(k, grid)
         one = float(sums.ns[k] / sums.ranks[k] / weight[k])
         crm_i, crm_c = (
-            ns / weight[k] if (ns := found[f"{name}_ns"]) is not None else None
-            for name in ("crm_i", "crm_c")
+            float(ns / weight[k]) if ns is not None else None
+            for ns in (found.crm_i_ns, found.crm_c_ns)
         )
         out.append(
             Row(
@@ -125,9 +125,9 @@ def _predicted(costs: Costs, n: int) -> list[Row]:
                 float(sums.x[k] / sums.ranks[k]),
                 None,
                 one,
-                one * found["compute_low"],
-                one * found["compute_high"],
-                found.get("outside", 1.0),
+                one * found.compute_low,
+                one * found.compute_high,
+                found.span.outside if found.span else 1.0,
                 crm_i,
                 crm_c,
             )

@@ -7,14 +7,15 @@ Counts that are keys are text there and here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from p3s.costs.gather import Place
 from p3s.costs.laws import CostLaw
 from p3s.costs.spread import Spread
 from p3s.costs.thesis import PowerLaw
 from p3s.machine.factor import Factor
+from p3s.serialise import to_data
 
 
 # ---- laws --------------------------------------------------------------------------------------
@@ -135,6 +136,50 @@ class PhaseCosts:
     unknown: Unknown | None
     x_times_n: float | None
     groups: tuple[GroupCosts, ...]
+
+
+# ---- at one count ------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class WorkSpan:
+    """The work per iteration of the ranks that decide: x from least to most, what was measured.
+
+    outside: the ratio by which x lies outside, 1 inside; below: on which side, None where nothing
+    was measured.
+    """
+
+    x: tuple[float, float]
+    covered: tuple[float, float] | None
+    outside: float = field(default=1.0, metadata={"always": True})
+    below: bool | None = None
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """The computation of a phase over the run, all ranks: ns, ends of its 90 % interval relative.
+
+    work_error: the part of the interval that comes from the work, relative. crm_i_ns, crm_c_ns: of
+    one process, by the power laws.
+    """
+
+    compute_ns: float
+    compute_low: float
+    compute_high: float
+    work_error: float
+    span: WorkSpan | None
+    crm_i_ns: float | None
+    crm_c_ns: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the computation as plain data, its span beside the rest."""
+        return {
+            "compute_ns": self.compute_ns,
+            "compute_low": self.compute_low,
+            "compute_high": self.compute_high,
+            "work_error": self.work_error,
+            **(to_data(self.span) if self.span is not None else {}),
+            "crm_i_ns": self.crm_i_ns,
+            "crm_c_ns": self.crm_c_ns,
+        }
 
 
 # ---- how good it is ----------------------------------------------------------------------------

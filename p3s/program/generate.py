@@ -22,6 +22,7 @@ from p3s.model.reasons import Verdict
 from p3s.model.stage import load
 from p3s.model.types import Model, Phase
 from p3s.model.work.workload import RankWork, rank_work
+from p3s.program.types import NoTrend, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
 
 RANKS_PER_PART = 1024
@@ -31,7 +32,7 @@ MOST_RANKS = 1 << 22
 
 def write_scaled(
     study_dir: Path, n: int, ranks: Sequence[int] | None = None, compute: ComputeModel | None = None
-) -> dict[str, Any]:
+) -> ScaledHead:
     """Write the scaled trace of ``n`` processes and return its head (scaled.json).
 
     ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). compute: laws of the
@@ -74,17 +75,23 @@ def write_scaled(
             {"schema": "p3s.comms", "schema_version": 1, "comms": evaluator.comms.to_json()},
         )
         write_json(staged / "order.json", _order(model, evaluator))
-        out = head.to_json(len(wanted) if wanted is not None else n)
-        if wanted is not None:
-            out["ranks"] = [
-                [int(part[0]), int(part[-1])]
-                for part in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1)
-            ]
-        write_json(staged / "scaled.json", out)
+        out = head.of(n, None) if wanted is None else head.of(len(wanted), _ranges(wanted))
+        write_json(staged / "scaled.json", as_file(out))
         study.commit_run(staged, target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return out
+
+
+def as_file(head: ScaledHead) -> dict[str, Any]:
+    """Return a head as it is written: scaled.json with the name and version of its schema."""
+    return {"schema": "p3s.scaled", "schema_version": 1, **to_data(head)}
+
+
+def _ranges(ranks: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """Return (first, last) of ascending ranks without gaps between them."""
+    parts = np.split(ranks, np.flatnonzero(np.diff(ranks) > 1) + 1)
+    return tuple((int(part[0]), int(part[-1])) for part in parts)
 
 
 def scaled_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
@@ -196,17 +203,17 @@ def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
     return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
 
 
-def no_trend(phase: Phase, n: int, mean: float) -> dict[str, Any]:
-    """Return what scaled.json says of a phase whose work has no clear trend; {} where it has one.
+def no_trend(phase: Phase, n: int, mean: float) -> NoTrend | None:
+    """Return what is said of a phase whose work has no clear trend; None where it has one.
 
     The laws that fit its traced points differ at ``n``: ``low`` and ``high`` are their ends as
     multiples of ``mean``, the work of a rank that the model says.
     """
     law = phase.work.law
     if not law.refused or n <= law.max_n or mean <= 0:
-        return {}
+        return None
     low, high = (end / mean for end in law.interval(n))
-    return {"no_trend": {"why": law.refused, "low": min(low, 1.0), "high": max(high, 1.0)}}
+    return NoTrend(law.refused, min(low, 1.0), max(high, 1.0))
 
 
 class _Head:
@@ -242,58 +249,54 @@ class _Head:
         for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
             self.share[k] += np.bincount(verdict, weights=weights, minlength=len(self.verdicts))
 
-    def to_json(self, ranks: int) -> dict[str, Any]:
-        """Return scaled.json; ranks: how many the rows are of."""
+    def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
+        """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""
         model, evaluator = self.model, self.evaluator
         squares = np.zeros(len(self.work))
         for phase, half in self.half.values():
             squares[phase] += half**2
         phases = [
-            {
-                "phase": k,
-                "name": p.name,
-                "depth": p.depth,
-                "parent": p.parent,
-                "weight": phase_weight(p, evaluator.grid),
-                "events_per_iteration": float(self.events[k]) / ranks,
-                "work": float(self.work[k]),
-                "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
-                if self.work[k]
-                else 0.0,
-                **no_trend(p, evaluator.n, float(self.work[k]) / ranks),
-                **(self.times.of_phase(k, evaluator.grid) if self.times is not None else {}),
-            }
+            ScaledPhase(
+                k,
+                p.name,
+                p.depth,
+                p.parent,
+                phase_weight(p, evaluator.grid),
+                float(self.events[k]) / ranks,
+                float(self.work[k]),
+                float(np.sqrt(squares[k]) / self.work[k]) if self.work[k] else 0.0,
+                no_trend(p, evaluator.n, float(self.work[k]) / ranks),
+                self.times.of_phase(k, evaluator.grid) if self.times is not None else None,
+            )
             for k, p in enumerate(model.phases)
         ]
         total = self.share.sum(axis=1)
         share = {
-            verdict: {
-                name: float(self.share[k, v] / total[k]) if total[k] else 0.0
-                for k, name in enumerate(("events", "bytes", "work"))
-            }
+            str(verdict): RowShare(
+                *(float(self.share[k, v] / total[k]) if total[k] else 0.0 for k in range(3))
+            )
             for v, verdict in enumerate(self.verdicts)
         }
-        return {
-            "schema": "p3s.scaled",
-            "schema_version": 1,
-            "n": evaluator.n,
-            "work_unit": model.work_unit,
-            "work_units": model.work_units,
-            "grid": list(evaluator.grid.dims),
-            "grid_rule": model.grid.text,
-            "rows": self.rows,
-            "counts": model.counts,
-            "extrapolation": evaluator.n / max(model.counts),
-            "first_seen": model.first_seen,
-            "unmodelled_ops": model.unmodelled_ops,
-            "not_modelled": to_data(model.not_modelled),
-            "tracing": to_data(model.tracing),
-            "phases": phases,
-            "share": share,
-            "traced_share": to_data(model.shares),
-            "unknown": [
-                {"op": it.op, "site": it.site, "why": [reason.sentence for reason in it.why]}
+        return ScaledHead(
+            n=evaluator.n,
+            work_unit=model.work_unit,
+            work_units=model.work_units,
+            grid=tuple(evaluator.grid.dims),
+            grid_rule=model.grid.text,
+            rows=self.rows,
+            counts=model.counts,
+            extrapolation=evaluator.n / max(model.counts),
+            first_seen=model.first_seen,
+            unmodelled_ops=model.unmodelled_ops,
+            not_modelled=model.not_modelled,
+            tracing=model.tracing,
+            phases=tuple(phases),
+            share=share,
+            traced_share=model.shares,
+            unknown=tuple(
+                UnknownCall(it.op, it.site, tuple(reason.sentence for reason in it.why))
                 for it in model.items
                 if it.verdict == Verdict.UNKNOWN
-            ],
-        }
+            ),
+            ranks=of,
+        )
