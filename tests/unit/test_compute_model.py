@@ -29,6 +29,8 @@ from p3s.model.stage import load as load_model
 from p3s.predict.times import compute_seconds, read_head
 from p3s.program import write_scaled
 from p3s.program.scaled import read_scaled
+from p3s.program.types import ScaledHead
+from p3s.serialise import to_data
 from p3s.small_runs.points import Point
 from p3s.study import Study, read_json, write_json
 
@@ -60,9 +62,9 @@ def truth(n: int, cells: int = CELLS, grows: float = 0.0) -> float:
     return float(n * ITERS * x * ts.cache_step(x))
 
 
-def main_phase(head: dict[str, Any]) -> dict[str, Any]:
-    """Return the phase of a scaled trace that computes most."""
-    phase: dict[str, Any] = max(head["phases"], key=lambda p: p["compute_ns"])
+def main_phase(head: ScaledHead) -> dict[str, Any]:
+    """Return the phase of a scaled trace that computes most, as scaled.json has it."""
+    phase: dict[str, Any] = max(to_data(head)["phases"], key=lambda p: p["compute_ns"])
     return phase
 
 
@@ -106,7 +108,7 @@ def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
         once, repeat = table["compute_ns"].to_numpy(), table["repeat"].to_numpy()
         mine = table["phase"].to_numpy() == phase["phase"]
         assert (once * repeat)[mine].sum() == pytest.approx(phase["compute_ns"])
-        slots = {p["phase"]: k for k, p in enumerate(head["phases"])}
+        slots = {p.phase: k for k, p in enumerate(head.phases)}
         seconds = compute_seconds(study.scaled_dir(n), n, slots)
         assert seconds.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
             phase["compute_ns"] / 1e9
@@ -323,7 +325,7 @@ def test_without_times_everything_is_as_before(tmp_path: Path) -> None:
     study, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS, 3), (4, 8, 16))
     assert build(study.root) is None and load(study.root) is None
     head = write_scaled(study.root, 32)
-    assert "compute_ns" not in head["phases"][0]
+    assert head.phases[0].time is None
     table = pq.read_table(sorted(study.scaled_dir(32).glob("part-*.parquet")))
     assert "compute_ns" not in table.column_names
     assert read_scaled(study.scaled_dir(32)).work.sum() == pytest.approx(
@@ -425,5 +427,5 @@ def test_head_keeps_what_it_said(timed: Any) -> None:
     put_compute(study, found)
     head = write_scaled(study.root, 64)
     again = read_json(study.scaled_path(64), "p3s.scaled")
-    assert again["phases"] == head["phases"]
+    assert again["phases"] == to_data(head.phases)
     assert read_head(study.scaled_dir(64), 64)["work_unit"] == "instructions"

@@ -137,8 +137,8 @@ def test_some_ranks_are_those_of_the_whole_trace(study):
     there = scaled_dir(study.scaled_dir(2048), wanted)
     parts = pa.concat_tables(pq.read_table(p) for p in sorted(there.glob("*.parquet")))
     assert parts.to_pylist() == [r for r in whole if r["rank"] in wanted]
-    assert head["ranks"] == [[0, 0], [3, 3], [700, 701], [1500, 1500]]
-    assert head["rows"] == len(parts) and head["n"] == 2048
+    assert head.ranks == ((0, 0), (3, 3), (700, 701), (1500, 1500))
+    assert head.rows == len(parts) and head.n == 2048
     assert events_of(there, 701) == events_of(study.scaled_dir(2048), 701)
 
 
