@@ -85,7 +85,8 @@ class Commands:
 
         As :func:`p3s.small_runs.propose.propose`; None where there is no model to tell.
         """
-        from p3s.small_runs.propose import measured_range, propose
+        from p3s.costs.stage import measured_range
+        from p3s.small_runs.propose import propose
 
         if n not in self._inputs:
             self._inputs[n] = None

@@ -32,10 +32,11 @@ def next_(
 ) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s import commands
+    from p3s.costs.stage import measured_range
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.serialise import to_data
-    from p3s.small_runs.propose import default_target, measured_range, propose
+    from p3s.small_runs.propose import default_target, propose
 
     wanted_n = _target(target)
     study = Study.open(study_dir)

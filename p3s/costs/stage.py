@@ -144,6 +144,17 @@ def load(study_dir: Path) -> ComputeModel | None:
     return read(path) if path.exists() else None
 
 
+def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
+    """Return what compute.json has of each phase: the work per iteration from least to most that
+    was measured, or, where work is time, the largest count that was."""
+    found = load(study.root)
+    if found is None:
+        return {}, {}
+    if found.work_unit != "instructions":
+        return {}, {p.phase: p.n[1] for p in found.phases if p.n}
+    return {p.phase: p.x for p in found.phases if p.x}, {}
+
+
 def read(path: Path) -> ComputeModel:
     """Return the compute model in a file, checked; P3SError in one line as of :func:`load`."""
     from p3s.costs.types import ComputeModel

@@ -17,7 +17,6 @@ from p3s.errors import P3SError
 from p3s.model.types import Model
 from p3s.small_runs.cells import Cells, Predicted
 from p3s.small_runs.lookup import ladder
-from p3s.study import Study
 
 #: The target when none is given: so many times the largest traced count.
 TIMES = 16
@@ -100,19 +99,6 @@ def propose(
         and model.work_unit != INSTRUCTIONS
         and not _sizes_tell(predicted, own[at], there),
     }
-
-
-def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
-    """Return what compute.json has of each phase: the work per iteration from least to most that
-    was measured, or, where work is time, the largest count that was."""
-    from p3s.costs.stage import load
-
-    found = load(study.root)
-    if found is None:
-        return {}, {}
-    if found.work_unit != "instructions":
-        return {}, {p.phase: p.n[1] for p in found.phases if p.n}
-    return {p.phase: p.x for p in found.phases if p.x}, {}
 
 
 def _mine(predicted: Predicted, k: int) -> np.ndarray:

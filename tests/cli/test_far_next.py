@@ -16,14 +16,14 @@ from corpus import Recorder
 
 from p3s.artefacts import write_json
 from p3s.commands import far, shown, tracing, without_arguments
-from p3s.costs.stage import as_file
+from p3s.costs.stage import as_file, measured_range
 from p3s.errors import P3SError
 from p3s.model.grid.grids import Cube
 from p3s.model.holdout import build_model
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
 from p3s.report.next import render_far
-from p3s.small_runs.propose import default_target, measured_range, propose
+from p3s.small_runs.propose import default_target, propose
 from p3s.study import Study
 from p3s.text import command_line
 
