@@ -163,35 +163,6 @@ class Crm:
     reached: bool
     why: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the laws as plain data."""
-        return {
-            "initial": self.initial.to_json() if self.initial else None,
-            "calibrated": self.calibrated.to_json() if self.calibrated else None,
-            "far": list(self.far) if self.far else None,
-            "minimum_reached": self.reached,
-            "why": self.why,
-        }
-
-    @staticmethod
-    def from_json(data: Any) -> Crm:
-        """Return the laws from :meth:`to_json` data; raises P3SError when they cannot be."""
-        try:
-            far = data["far"]
-            laws = [
-                None if data[k] is None else PowerLaw.from_json(data[k])
-                for k in ("initial", "calibrated")
-            ]
-            return Crm(
-                laws[0],
-                laws[1],
-                None if far is None else (str(far[0]), int(far[1]), float(far[2]), float(far[3])),
-                data["minimum_reached"] is True,
-                None if data["why"] is None else str(data["why"]),
-            )
-        except (KeyError, IndexError, TypeError, ValueError) as err:
-            raise P3SError("a regression of compute time is damaged; fit it again") from err
-
 
 def crm(
     points: Sequence[Point],

@@ -47,10 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, 10), COUNTS)
     model = load_model(study.root)
     found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
-    write_json(
-        study.compute_path,
-        as_file(fit(model, found, [])),
-    )
+    write_json(study.compute_path, as_file(fit(model, found, [])))
     return study
 
 

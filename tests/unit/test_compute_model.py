@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import timed_study as ts
+from compute_by_hand import compute_model
 
 from p3s.costs.gather import (
     by_count,
@@ -30,6 +31,7 @@ from p3s.predict.times import compute_seconds, read_head
 from p3s.program import write_scaled
 from p3s.program.scaled import read_scaled
 from p3s.program.types import ScaledHead
+from p3s.report.compute import remarks
 from p3s.serialise import to_data
 from p3s.small_runs.points import Point
 from p3s.study import Study, read_json, write_json
@@ -429,3 +431,11 @@ def test_head_keeps_what_it_said(timed: Any) -> None:
     again = read_json(study.scaled_path(64), "p3s.scaled")
     assert again["phases"] == to_data(head.phases)
     assert read_head(study.scaled_dir(64), 64)["work_unit"] == "instructions"
+
+
+def test_time_without_a_partner_in_the_signature_is_said() -> None:
+    model = compute_model("cpu_ns", unmatched={"4": 0.0, "16": 0.02})
+    assert remarks(model) == [
+        "at 16 processes 2.0 % of the time is in calls that the signature does not have "
+        "equally often"
+    ]
