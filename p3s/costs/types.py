@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from p3s.costs.gather import Place
 from p3s.costs.laws import CostLaw
 from p3s.costs.spread import Spread
 from p3s.costs.thesis import PowerLaw
 from p3s.machine.factor import Factor
+from p3s.model.types import Place
 from p3s.serialise import to_data
 
 
