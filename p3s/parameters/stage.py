@@ -10,10 +10,8 @@ from pathlib import Path
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.comparison import HoldOut
-from p3s.model.stage import as_file
-from p3s.model.types import Model
 from p3s.model.stage import as_file as model_file
-from p3s.model.types import HoldOut, Model
+from p3s.model.types import Model
 from p3s.parameters.align import Alike, Member, alike, laws_of
 from p3s.parameters.costs import points_for
 from p3s.parameters.derive import Fitted, Missed, leave_out, model_at, outside, summary

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from p3s.model.types import HoldOut, Segment, Summary
+from p3s.model.comparison import HoldOut, Summary
+from p3s.model.types import Segment
 from p3s.parameters.paramlaws import Number
 from p3s.serialise import from_data, to_data
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from p3s.laws.symbolic import to_text
 from p3s.model.comparison import HoldOut, Summary
-from p3s.parameters.align import extent
-from p3s.parameters.paramlaws import Number
-from p3s.model.types import HoldOut, Summary
 from p3s.parameters.text import is_ordered, rules
 from p3s.parameters.types import Check, Family, Part
 from p3s.predict.doubts import work_missed
