@@ -154,7 +154,7 @@ def test_derived_studies_go_through_every_stage(study):
     assert [row["n"] for row in rows] == [4, 6, 9, 16] and all(r["time_s"] > 0 for r in rows)
     found = load_compute(at)
     assert found is not None  # the cost of computation, from the times of all traced sizes
-    sources = {p[law["columns"].index("source")] for law in found["laws"] for p in law["points"]}
+    sources = {p.source for law in found.laws for p in law.points}
     assert sources == {"at/size=31", "at/size=40", "at/size=53"}
     for words in (("report", at), ("scale", at, "-n", "25"), ("explain", at, "1"), ("next", at)):
         after = p3s(*words)
