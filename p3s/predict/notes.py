@@ -36,7 +36,7 @@ def notes(
         *_soft_rules(share),
         *sentences(head.get("not_modelled")),
         *tracing.sentence(head.get("tracing", {})),
-        *filter(None, [mixed_clocks(head)]),
+        *filter(None, [mixed_clocks(head.get("work_units") or {})]),
     ]
 
 
