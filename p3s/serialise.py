@@ -1,7 +1,8 @@
 """Records to plain data and back: one way for every file that a frozen dataclass is kept in.
 
-A field is written unless it has the default it would be read as. Where the name in the file is no
-name in Python, the field's metadata has it as ``key``. Classes with ``to_json`` and ``from_json``
+A field is written unless it has the default it would be read as; its metadata may say that it is
+written then, too (ALWAYS, written_if). Where the name in the file is no name in Python, the
+field's metadata has it as ``key``. Classes with ``to_json`` and ``from_json``
 of their own (rules, of which there are several kinds) are written and read by these. What is read
 is checked: types exactly (no text for a number, no infinities), missing and unknown keys.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, TypeVar
@@ -20,6 +21,15 @@ from p3s.errors import P3SError
 T = TypeVar("T")
 #: Deepest nesting of lists and objects in a file.
 MAX_DEPTH = 64
+
+
+def written_if(tells: Callable[[Any], bool]) -> Mapping[str, Any]:
+    """Return the metadata of a field that is written with its default where a record tells so."""
+    return {"written": tells}
+
+
+#: Metadata of a field that is always written, and may be missing in a file of an earlier version.
+ALWAYS = written_if(lambda _: True)
 
 
 class ShapeError(P3SError):
@@ -36,7 +46,8 @@ def to_data(value: Any) -> Any:
         return {
             key: to_data(each)
             for name, key, default in _fields(type(value))
-            if (each := getattr(value, name)) is not default and each != default
+            if ((each := getattr(value, name)) is not default and each != default)
+            or (name in (kept := _kept(type(value))) and kept[name](value))
         }
     if isinstance(value, Mapping):
         return {str(k): to_data(v) for k, v in value.items()}
@@ -47,12 +58,15 @@ def to_data(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written to a file")
 
 
-def from_data(kind: type[T], data: Any) -> T:
-    """Return plain data as a record of a type; ShapeError says what is wrong, and where."""
+def from_data(kind: type[T], data: Any, *, more: bool = False) -> T:
+    """Return plain data as a record of a type; ShapeError says what is wrong, and where.
+
+    more: keys that are not known are passed over; else they are wrong.
+    """
     from cattrs import transform_error
 
     try:
-        made: T = _converter().structure(data, kind)
+        made: T = _converter(more).structure(data, kind)
         return made
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
@@ -84,14 +98,21 @@ def _fields(kind: type) -> tuple[tuple[str, str, Any], ...]:
 
 
 @cache
-def _converter() -> Any:
+def _kept(kind: type) -> dict[str, Callable[[Any], bool]]:
+    """Return what tells whether a field is written with its default, by name."""
+    fields = dataclasses.fields(kind)
+    return {f.name: f.metadata["written"] for f in fields if "written" in f.metadata}
+
+
+@cache
+def _converter(more: bool) -> Any:
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn, override
 
     def renamed(kind: type) -> dict[str, Any]:
         return {name: override(rename=key) for name, key, _ in _fields(kind) if name != key}
 
-    converter = Converter(forbid_extra_keys=True)
+    converter = Converter(forbid_extra_keys=not more)
     for kind in _NAMES:
         converter.register_structure_hook(kind, _exactly)
     converter.register_structure_hook(StrEnum, lambda value, kind: kind(value))
@@ -99,7 +120,7 @@ def _converter() -> Any:
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass,
         lambda kind: make_dict_structure_fn(
-            kind, converter, _cattrs_forbid_extra_keys=True, **renamed(kind)
+            kind, converter, _cattrs_forbid_extra_keys=not more, **renamed(kind)
         ),
     )
     converter.register_structure_hook_func(
