@@ -1,17 +1,17 @@
 """Records to plain data and back: one way for every file that a frozen dataclass is kept in.
 
-A field is written unless it has the default it would be read as; its metadata may say that it is
-written then, too (ALWAYS, written_if). Where the name in the file is no name in Python, the
-field's metadata has it as ``key``. Classes with ``to_json`` and ``from_json``
-of their own (rules, of which there are several kinds) are written and read by these. What is read
-is checked: types exactly (no text for a number, no infinities), missing and unknown keys.
+A field is written unless it has the default it would be read as (with ``always`` in its metadata
+then too, where that is a function only if it says so of the record). Where the name in the file is no name in Python, the metadata has it as ``key``. Classes
+with ``to_json`` and ``from_json`` of their own (rules, of which there are several kinds) are
+written and read by these. What is read is checked: types exactly (no text for a number, no
+infinities), missing and unknown keys.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, TypeVar
@@ -21,15 +21,6 @@ from p3s.errors import P3SError
 T = TypeVar("T")
 #: Deepest nesting of lists and objects in a file.
 MAX_DEPTH = 64
-
-
-def written_if(tells: Callable[[Any], bool]) -> Mapping[str, Any]:
-    """Return the metadata of a field that is written with its default where a record tells so."""
-    return {"written": tells}
-
-
-#: Metadata of a field that is always written, and may be missing in a file of an earlier version.
-ALWAYS = written_if(lambda _: True)
 
 
 class ShapeError(P3SError):
@@ -45,9 +36,10 @@ def to_data(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             key: to_data(each)
-            for name, key, default in _fields(type(value))
-            if ((each := getattr(value, name)) is not default and each != default)
-            or (name in (kept := _kept(type(value))) and kept[name](value))
+            for name, key, default, always in _fields(type(value))
+            if (each := getattr(value, name)) is not default
+            and each != default
+            or (always(value) if callable(always) else always)
         }
     if isinstance(value, Mapping):
         return {str(k): to_data(v) for k, v in value.items()}
@@ -84,8 +76,8 @@ class _Required:
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, str, Any], ...]:
-    """Return name, key in the file and default of every field of a record."""
+def _fields(kind: type) -> tuple[tuple[str, str, Any, bool], ...]:
+    """Return name, key in the file, default, and whether it is always written, of all fields."""
     out = []
     for field in dataclasses.fields(kind):
         default = _Required()
@@ -93,15 +85,9 @@ def _fields(kind: type) -> tuple[tuple[str, str, Any], ...]:
             default = field.default
         elif field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        out.append((field.name, field.metadata.get("key", field.name), default))
+        key, always = field.metadata.get("key", field.name), bool(field.metadata.get("always"))
+        out.append((field.name, key, default, always))
     return tuple(out)
-
-
-@cache
-def _kept(kind: type) -> dict[str, Callable[[Any], bool]]:
-    """Return what tells whether a field is written with its default, by name."""
-    fields = dataclasses.fields(kind)
-    return {f.name: f.metadata["written"] for f in fields if "written" in f.metadata}
 
 
 @cache
@@ -110,7 +96,7 @@ def _converter(more: bool) -> Any:
     from cattrs.gen import make_dict_structure_fn, override
 
     def renamed(kind: type) -> dict[str, Any]:
-        return {name: override(rename=key) for name, key, _ in _fields(kind) if name != key}
+        return {name: override(rename=key) for name, key, _, _ in _fields(kind) if name != key}
 
     converter = Converter(forbid_extra_keys=not more)
     for kind in _NAMES:

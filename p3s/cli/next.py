@@ -34,6 +34,7 @@ def next_(
     from p3s import commands
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
+    from p3s.serialise import to_data
     from p3s.small_runs.propose import default_target, measured_range, propose
 
     wanted_n = _target(target)
@@ -56,7 +57,7 @@ def next_(
             {
                 **header("next"),
                 "study": str(study.root),
-                "counts": wanted,
+                "counts": [{**to_data(each), "why": each.why} for each in wanted],
                 "command": words,
                 "directory": _directory(study),
                 "far": far,

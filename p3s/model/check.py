@@ -10,11 +10,14 @@ from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import relations
 from p3s.model.types import Item, LoopRule, Model, OrderedItem, Phase, Rival, Slot
 
+#: Larger process counts are none.
+MOST_PROCESSES = 1 << 24
+
 
 def check(model: Model) -> None:
     """Raise ValueError, with what is wrong, where a model cannot be used."""
-    if not model.counts or min(model.counts) < 1:
-        raise ValueError("it was fitted to no process count")
+    if not model.counts or not all(1 <= n <= MOST_PROCESSES for n in model.counts):
+        raise ValueError("it was fitted to no process count, or to one that cannot be")
     _check_tree([p.parent for p in model.phases], "phases")
     for k, phase in enumerate(model.phases):
         if phase.phase != k:
@@ -27,7 +30,18 @@ def check(model: Model) -> None:
             _in_range(slot.count.follows or (), len(model.items), "an item that is followed")
     check_loops(model.order.loops if model.order is not None else (), model.items)
     for item in model.items:
+        for slot in item.slots:
+            count, size = slot.count, slot.elements
+            _one_of("a number of calls", count.expr, count.total, count.stat, count.follows)
+            _one_of("a size", size.expr, size.stat)
+            if slot.root is not None:
+                _one_of("a root", slot.root.expr, slot.root.half, slot.root.index)
         check_exprs(expr for slot in item.slots for expr in _of_slot(slot))
+    for phase in model.phases:
+        _one_of("the iterations of a loop", phase.weight.expr, phase.weight.stat)
+        for occurs in (o for p in phase.work.places for case in p.cases for o in case.counts):
+            known = (occurs.const, occurs.like, occurs.expr, occurs.share, occurs.rest)
+            _one_of("how often a segment occurs", *known)
     check_exprs(expr for phase in model.phases for expr in _of_phase(phase))
 
 
@@ -39,7 +53,9 @@ def check_loops(loops: Sequence[LoopRule], items: Sequence[Item | OrderedItem]) 
             raise ValueError("a loop is around itself")
         for trips in loop.trips:
             check_patterns(trips.when or ())
-            check_exprs([trips.law.expr if trips.law else None])
+            if trips.law is not None:
+                _one_of("the iterations of a loop", trips.law.expr, trips.law.listed)
+                check_exprs([trips.law.expr])
     for item in items:
         if loops and not known.issuperset(item.loops or ()):
             raise ValueError("an item is in a loop that is not there")
@@ -74,6 +90,11 @@ def _of_phase(phase: Phase) -> Iterator[Expr | None]:
             for terms in (segment.terms, *segment.rivals):
                 yield from (expr for _, expr, _ in terms)
         yield from (law.expr for case in place.cases for law in case.counts)
+
+
+def _one_of(what: str, *laws: object) -> None:
+    if sum(law is not None for law in laws) != 1:
+        raise ValueError(f"{what} has no law, or several")
 
 
 def _in_range(numbers: Iterable[int], end: int, what: str) -> None:

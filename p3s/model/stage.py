@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.errors import OtherVersion, P3SError
 
 if TYPE_CHECKING:
     from p3s.model.types import Model
@@ -125,7 +125,11 @@ def read(path: Path) -> Model:
     from p3s.serialise import from_data
     from p3s.study import read_json
 
-    data = read_json(path, SCHEMA)
+    try:
+        data = read_json(path, SCHEMA)
+    except OtherVersion as err:
+        why = "another version of p3s wrote it; run `p3s model` again"
+        raise OtherVersion(f"{path}: {why}") from err
     try:
         model = from_data(Model, {k: v for k, v in data.items() if k not in _HEAD})
         check(model)

@@ -238,7 +238,7 @@ class Item:
     order: int = field(default=-1)
     loop_start: int | None = None
     stages_of: int | None = None
-    verdict: Verdict = Verdict.UNKNOWN
+    verdict: Verdict = field(default=Verdict.UNKNOWN, metadata={"always": True})
     why: tuple[Reason, ...] = ()
     loops: tuple[int, ...] | None = None
     at: tuple[int, ...] | None = None

@@ -213,7 +213,7 @@ def _rests_on(path: Path, counts: list[int]) -> list[int]:
         return [int(n) for n in read_json(path, "p3s.model")["counts"]]
     except OtherVersion:
         return []
-    except (OSError, ValueError, KeyError, TypeError):
+    except (P3SError, OSError, ValueError, KeyError, TypeError):
         return counts  # missing, so it is made; damaged, so reading it says so
 
 

@@ -30,6 +30,7 @@ def notes(
 ) -> list[str]:
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
     head = times[rows[-1].n].head
+    units = head.get("work_units")
     return [
         *_of_replays(rows, replays, ratio),
         *_approximated(times),
@@ -37,7 +38,7 @@ def notes(
         *_soft_rules(share),
         *sentences(head.get("not_modelled")),
         *tracing.sentence(head.get("tracing", {})),
-        *filter(None, [mixed_clocks(head.get("work_units") or {})]),
+        *filter(None, [mixed_clocks(units if isinstance(units, Mapping) else {})]),
     ]
 
 

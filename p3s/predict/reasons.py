@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from p3s.serialise import ALWAYS
 from p3s.text import joined
 
 #: What a code means, in words that may follow "there is no trustworthy prediction:".
@@ -48,8 +47,8 @@ class Reason:
 
     code: str
     text: str
-    advice: str = field(default="", metadata=ALWAYS)
-    untrustworthy: bool = field(default=True, metadata=ALWAYS)
+    advice: str = field(default="", metadata={"always": True})
+    untrustworthy: bool = field(default=True, metadata={"always": True})
 
     @property
     def sentence(self) -> str:

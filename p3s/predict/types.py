@@ -13,7 +13,6 @@ from typing import Any, Literal
 from p3s.errors import P3SError
 from p3s.predict.intervals import PARTS, Factors
 from p3s.predict.reasons import Reason
-from p3s.serialise import ALWAYS, written_if
 
 #: Where the time at a count comes from; computation: measured, with the model's communication.
 TimeFrom = Literal["measured", "model", "computation"]
@@ -54,7 +53,7 @@ class PhaseAt:
     software_s: float | None
     x: tuple[float, float] | None = None
     covered: tuple[float, float] | None = field(
-        default=None, metadata=written_if(lambda phase: phase.x is not None)
+        default=None, metadata={"always": lambda phase: phase.x is not None}
     )
     outside: float | None = None
     below: bool | None = None
@@ -126,7 +125,7 @@ class Count:
     representative: bool
     model_representative: bool
     contradicts: bool
-    below_traced: bool = field(default=False, metadata=ALWAYS)
+    below_traced: bool = field(default=False, metadata={"always": True})
     estimator: str
     estimators: Mapping[str, Estimate]
     phases: tuple[PhaseAt, ...]
@@ -186,7 +185,7 @@ class Law:
 
     text: str
     latex: str
-    terms: tuple[Term, ...] = field(default=(), metadata=ALWAYS)
+    terms: tuple[Term, ...] = field(default=(), metadata={"always": True})
     error: float | None
     counts: tuple[int, ...]
 
@@ -230,7 +229,7 @@ class Prediction:
     knee: int | None
     knee_efficiency: float
     recommended: Recommended | None
-    network: Network | None = field(default=None, metadata=ALWAYS)
+    network: Network | None = field(default=None, metadata={"always": True})
     estimator: str
     estimator_why: str
     residuals: tuple[Residual, ...]

@@ -7,12 +7,13 @@ import os
 import shutil
 import sys
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import models
 import pytest
+from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
 
 import p3s.characterize
@@ -20,11 +21,14 @@ import p3s.program
 from p3s.characterize.store import VERSION
 from p3s.cli.main import run
 from p3s.errors import P3SError
+from p3s.model.stage import as_file
+from p3s.model.types import HoldOut, Model, NotModelled, Overlap, Weights
 from p3s.pipeline.stages import is_stale
 from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import Prediction
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
+from p3s.validate import Validation
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
 #: A replay at every count: the traces made here have no more in them than one needs.
@@ -50,8 +54,8 @@ class Stages:
     raises: dict[int, P3SError] = field(default_factory=dict)
     stderr: str = ""
     problems: list[str] = field(default_factory=list)
-    holdout: dict[str, Any] | None = None
-    not_modelled: list[dict[str, Any]] = field(default_factory=list)
+    holdout: HoldOut | None = None
+    not_modelled: tuple[NotModelled, ...] = ()
 
     def run_traced(
         self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
@@ -93,12 +97,16 @@ class Stages:
         )
         return {"schema": "p3s.signature", "events": 100 * np, "phases": [1, 2]}
 
-    def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
+    def build(self, study_dir: Path, holdout: bool = True) -> Model:
         self.calls.append(("model", holdout))
         counts = Study(study_dir).signature_counts()
-        model = {**models.built("ring"), "counts": counts, "holdout": self.holdout}
-        model["not_modelled"] = self.not_modelled
-        write_json(Study(study_dir).model_path, model)
+        model = replace(
+            models.built("ring"),
+            counts=tuple(counts),
+            holdout=self.holdout,
+            not_modelled=self.not_modelled,
+        )
+        write_json(Study(study_dir).model_path, as_file(model))
         return model
 
     def write_scaled(
@@ -138,18 +146,15 @@ class Stages:
             "why_not_representative": "4 ranks shared 2 cores",
         }
 
-    def validate(self, study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
+    def validate(self, study_dir: Path, run_dir: Path, n: int) -> Validation:
         self.calls.append(("validate", n, run_dir))
-        return {
-            "schema": "p3s.validate",
-            "schema_version": SCHEMA_VERSION,
-            "n": n,
-            "p2p_triples": {"true": 10, "predicted": 10, "equal": 10 - (n == 63)},
-            "collectives": {"true": 4, "predicted": 4, "equal": 4},
-            "weights": {"phases": 2, "exact": 2},
-            "work": {"mean_abs_error": 0.03, "max_abs_error": 0.1},
-            "unmodelled": {"events": 0, "share_of_time": 0.0},
-        }
+        found = comparison(
+            n,
+            p2p_triples=Overlap(10, 10, 10 - (n == 63)),
+            collectives=Overlap(4, 4, 4),
+            work=work(mean=0.03, worst=0.1),
+        )
+        return Validation((2, 4), 0, found, {}, ())
 
     def parse(self, template: list[str], np: int) -> Any:
         return types.SimpleNamespace(program=tuple(template[3:]))
@@ -430,10 +435,9 @@ def test_a_model_that_leaves_too_much_out_says_so(
     events: float,
     code: int,
 ) -> None:
-    row = {"op": "MPI_Put", "kind": "rma", "np": 8, "events": 4}
-    stages.not_modelled = [{**row, "share_of_time": time, "share_of_events": events}]
+    stages.not_modelled = (NotModelled("MPI_Put", "rma", 8, 4, events, time),)
     characterize(root, "2,4,8")
-    for held in (None, {"n": 8, "possible": True}):
+    for held in (None, held_out(8)):
         stages.holdout = held
         capsys.readouterr()
         assert run(["model", str(root)]) == code
@@ -518,14 +522,9 @@ def test_model_that_misses_its_held_out_count_is_3(
     weights: tuple[int, ...],
     says: str,
 ) -> None:
-    keys = ("true", "predicted", "equal")
-    stages.holdout = {
-        "possible": True,
-        "n": 8,
-        "p2p_triples": dict(zip(keys, triples, strict=True)),
-        "collectives": dict(zip(keys, colls, strict=True)),
-        "weights": dict(zip(("phases", "exact"), weights, strict=True)),
-    }
+    stages.holdout = held_out(
+        8, p2p_triples=Overlap(*triples), collectives=Overlap(*colls), weights=Weights(*weights)
+    )
     characterize(root, "2,4,8")
     capsys.readouterr()
     assert run(["model", str(root)]) == (3 if says else 0)
@@ -539,16 +538,7 @@ def test_model_that_misses_its_held_out_count_is_3(
 def test_model_whose_work_was_off_at_its_held_out_count_is_3(
     stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = {
-        "possible": True,
-        "n": 8,
-        "work": {
-            "each": [{"share": 1.0, "error": -0.3}],
-            "mean_abs_error": 0.3,
-            "max_abs_error": 0.3,
-        },
-    }
-    stages.holdout = held
+    stages.holdout = held_out(8, work=work((1.0, -0.3), mean=0.3, worst=0.3))
     characterize(root, "2,4,8")
     assert run(["model", str(root)]) == 3
     assert (
@@ -709,7 +699,7 @@ def test_damaged_signature_is_made_again(
         if np == 4 and ("characterize", 4) not in stages.calls:
             raise P3SError("np=4: the signature is damaged")
 
-    def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
+    def build(study_dir: Path, holdout: bool = True) -> Model:
         load(study_dir, 4)
         return stages.build(study_dir, holdout)
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import corpus
 import pytest
+from comparisons import comparison, held_out, work
 from corpus import Recorder
+from handmade import put_model
 from test_far_next import program as sized
 from test_far_next import put_run
 from test_predict import times_at
@@ -24,6 +26,8 @@ from p3s.cli.common import progress
 from p3s.cli.main import run
 from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
 from p3s.model.fit import build_model
+from p3s.model.stage import as_file
+from p3s.model.types import Admissible, NextCount, Overlap, Unmodelled
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
 from p3s.predict import compose
@@ -95,8 +99,7 @@ def test_commands_have_the_study_as_it_was_typed_and_its_launcher(study: Study) 
     assert commands.predict([16, 32]) == "p3s predict 'my study' -n 16,32"
     assert count_to_predict(study) == 128
     assert count_to_validate(study, [8, 64, 32]) == 32 and count_to_validate(study, [8]) == 16
-    limit = {"kind": "powers", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": [16]}
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "admissible": limit})
+    put_model(study, admissible=Admissible("powers", 2, False, (2, 4, 8), (16,)))
     assert Commands(study).larger(8) is None and count_to_validate(study, [8]) is None
     assert Commands().trace(4, 3) == "p3s characterize -n 4 -r 3"
 
@@ -107,21 +110,11 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
         n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
         for n in (2, 4, 8, 400)
     }
-    held = {
-        "n": 8,
-        "possible": True,
-        "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
-        "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4},
-    }
+    held = held_out(8, p2p_triples=Overlap(9, 9, 0), work=work((1.0, 0.4), total=0.4))
     for each in times.values():
         each.head.update(share={"unknown": {"events": 1}})
         each.phases[0].update(outside=99.0, below=True)
-    checked = {
-        "n": 16,
-        "counts": [2, 4, 8],
-        "unmodelled": {"share_of_time": 0.2},
-        "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]},
-    }
+    checked = comparison(16, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     runs = {n: replace(run_of(n, 1.0), off_core=0.5) for n in (2, 4)}
     result = compose(
         times, runs, {}, [2, 4, 8], holdout=held, validations=[checked], commands=Commands(study)
@@ -140,14 +133,13 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
 
 def write_model(study: Study, **keys: Any) -> None:
     """Make a model.json of what commands read in it."""
-    known = {"kind": "any", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": [9]}
-    head = {"schema": "p3s.model", "schema_version": 1, "counts": [2, 4, 8], "next": []}
-    write_json(study.model_path, {**head, "admissible": known, **keys})
+    known = Admissible("any", 2, False, (2, 4, 8), (9,))
+    put_model(study, **{"counts": (2, 4, 8), "next": (), "admissible": known, **keys})
 
 
 def test_advice_sends_to_next_only_where_that_names_a_count(study: Study) -> None:
-    wanted = [{"n": 12, "dims": [3, 4]}]
-    ran = {"kind": "any", "k": 2, "sure": False, "counts": [2, 4, 8], "failed": []}
+    wanted = (NextCount(12, (3, 4), 1.0, ()),)
+    ran = Admissible("any", 2, False, (2, 4, 8), ())
     assert "p3s next 'my study' names the one" in another(Commands(study)), "not known yet"
     write_model(study, next=wanted, admissible=ran)
     assert "p3s next 'my study' names the one" in another(Commands(study))
@@ -185,8 +177,7 @@ def test_advice_names_a_smaller_workload_only_where_next_does(
     def advice(unit: str, *words: str) -> str:
         at = Path("_".join((unit, *words)))
         study = Study.create(at, ["mpiexec", "-n", "{np}", "./app", *words])
-        head = {"schema": "p3s.model", "schema_version": 1}
-        write_json(study.model_path, {**head, **models[unit], "next": []})
+        write_json(study.model_path, as_file(replace(models[unit], next=())))
         return smaller(128, Commands(study))
 
     assert advice("instructions", "9") == (
@@ -210,8 +201,8 @@ def test_a_command_of_another_directory_stands_alone(
     write_model(made)
     commands = Commands(made)
     reasons = [
-        *missed({"n": 8, "work": {"mean_abs_error": 0.5}}, commands=commands),
-        *of_validation({"n": 8, "unmodelled": {"share_of_time": 0.5}}, commands),
+        *missed(held_out(8, work=work(mean=0.5)), commands=commands),
+        *of_validation(comparison(8, unmodelled=Unmodelled(9, 0.5)), commands),
         *contradicting({2: ("computation", 2.0)}, 4, commands),
         *of_reach(99.0, [2, 4, 8], Commands(made)),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import corpus
@@ -13,9 +14,14 @@ import pytest
 
 from p3s.cli.main import run
 from p3s.errors import UsageError
+from p3s.laws.expr import num
+from p3s.model.amount import Amount
 from p3s.model.fit import build_model
 from p3s.model.notation import TEXT
+from p3s.model.reasons import Verdict
+from p3s.model.stage import as_file
 from p3s.model.text import destination, partner
+from p3s.model.types import NO_SHARE, CountLaw, Share, SizeLaw
 from p3s.report import equations, explain
 from p3s.report import next as next_
 from p3s.study import Study, write_json
@@ -35,7 +41,7 @@ def printable(text: str) -> bool:
 def test_pages_fit_and_hold_nothing_a_terminal_obeys(name, everything):
     model = models.ALL[name]()
     pages = [equations.render(model, {}, everything), next_.render(model, "p3s characterize")]
-    pages += [explain.render(model, {}, k, None, everything) for k in range(len(model["phases"]))]
+    pages += [explain.render(model, {}, k, None, everything) for k in range(len(model.phases))]
     for page in pages:
         assert page and printable(page)
         assert all(len(line) <= WIDTH for line in page.split("\n")), max(page.split("\n"), key=len)
@@ -70,20 +76,19 @@ def test_hundreds_of_calls_are_cut_and_said_so():
 
 def test_the_largest_share_comes_first():
     model = models.built("cg")
-    for phase in model["phases"]:
-        for i in phase["items"]:
-            model["items"][i]["share"] = dict.fromkeys(
-                ("events", "bytes", "time"), 0.02 * (1 + phase["phase"])
-            )
+    shares = {
+        i: Share(*(0.02 * (1 + phase.phase),) * 3) for phase in model.phases for i in phase.items
+    }
+    items = tuple(
+        replace(item, share=shares.get(i, item.share)) for i, item in enumerate(model.items)
+    )
+    model = replace(model, items=items)
     page = equations.render(model)
     order = [
         int(line.split()[1].rstrip(":")) for line in page.split("\n") if line.startswith("phase ")
     ]
-    assert len(order) == len(model["phases"])
-    time = {
-        k: sum(model["items"][i]["share"]["time"] for i in p["items"])
-        for k, p in enumerate(model["phases"])
-    }
+    assert len(order) == len(model.phases)
+    time = {k: sum(model.items[i].share.time for i in p.items) for k, p in enumerate(model.phases)}
     assert order == sorted(order, key=lambda k: -time[k])
 
 
@@ -115,12 +120,15 @@ def test_cells_break_where_people_would():
 
 def test_a_call_of_many_sizes_is_one_row():
     model = models.built("ring")
-    first = next(i for i, item in enumerate(model["items"]) if item["kind"] == "send")
-    slot = model["items"][first]["slots"][0]
-    model["items"][first]["slots"] = [
-        {**slot, "elements": {"expr": ["num", size, 1], "points": 4, "free": 1}}
+    first = next(i for i, item in enumerate(model.items) if item.kind == "send")
+    sent = model.items[first]
+    slots = tuple(
+        replace(sent.slots[0], elements=SizeLaw(expr=num(size), points=4, free=1))
         for size in (3, 9, 1, 200, 17)
-    ]
+    )
+    items = list(model.items)
+    items[first] = replace(sent, slots=slots)
+    model = replace(model, items=tuple(items))
     page = equations.render(model)
     row = next(line for line in page.split("\n") if line.startswith(f"  {first} "))
     assert "8..1,600, 5 sizes" in row and f"  {first}.0" not in page
@@ -139,11 +147,11 @@ def test_a_relation_reads_as_a_function():
     assert partner({"kind": "shift", "vec": [3], "wrap": [False]}) == "r + 3"
     assert partner(None) == "?"
     model = models.built("ring")
-    sent = next(i for i in model["items"] if i["kind"] == "send")
-    assert destination(sent, sent["slots"][0]) == "(r + 1) mod n"
+    sent = next(i for i in model.items if i.kind == "send")
+    assert destination(sent, sent.slots[0]) == "(r + 1) mod n"
     assert TEXT.in_words_of(model, "c0 mod 2 == 0 and p0 > 2") == "r mod 2 == 0 and n > 2"
-    assert TEXT.volume({"kind": "completion"}, {}) == ""
-    assert TEXT.law({"follows": [1], "factor": [1, 2]}) == "as posted x 1/2"
+    assert TEXT.volume(replace(sent, kind="completion"), sent.slots[0]) == ""
+    assert TEXT.law(CountLaw(follows=(1,), factor=(1, 2))) == "as posted x 1/2"
 
 
 # ---- explain -----------------------------------------------------------------------------------
@@ -155,13 +163,15 @@ def test_explain_puts_traced_values_beside_the_rules():
         rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * size)
 
     model = build_model([corpus.table(program, n) for n in (4, 7, 11, 16)])
-    for item in model["items"]:
-        if item["kind"] == "send":
-            item.update(verdict="exact", why=[])
+    items = tuple(
+        replace(item, verdict=Verdict.EXACT, why=()) if item.kind == "send" else item
+        for item in model.items
+    )
+    model = replace(model, items=items)
     page = explain.render(model, {}, 0)
     assert "5 (rules 0)" in page and "none" in page
     assert "unknown: no rule found for which ranks take part" in page
-    sent = next(k for k, i in enumerate(model["items"]) if i["kind"] == "send")
+    sent = next(k for k, i in enumerate(model.items) if i.kind == "send")
     one = explain.render(model, {}, 0, sent)
     assert "9 like rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
     assert "the simplest law that reproduces 4 counts" in one
@@ -182,7 +192,7 @@ def test_explain_names_what_fits_as_well():
     page = " ".join(explain.render(model, {}, 0).split())
     assert "ambiguous:" in page and "fits as well: " in page
     said = next_.render(model, "p3s characterize -n 3")
-    assert f"{model['next'][0]['n']} processes" in said and "p3s characterize -n 3" in said
+    assert f"{model.next[0].n} processes" in said and "p3s characterize -n 3" in said
     assert "open now: 1 call with" in said
 
 
@@ -207,14 +217,14 @@ LAUNCH = ["mpiexec", "-n", "{np}", "./my app", "--nx=97"]
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     made = Study.create(tmp_path / "a study", LAUNCH)
     monkeypatch.setattr("p3s.pipeline.stages.ensure_model", lambda *_, **__: None)
-    write_json(made.model_path, models.built("halo3d"))
+    write_json(made.model_path, as_file(models.built("halo3d")))
     return made
 
 
 def test_next_prints_a_command_that_can_be_run(study, capsys):
     assert run(["next", str(study.root)]) == 0
     last = capsys.readouterr().out.strip().split("\n")[-1]
-    counts = sorted(each["n"] for each in models.built("halo3d")["next"])
+    counts = sorted(each.n for each in models.built("halo3d").next)
     assert 27 in counts
     assert shlex.split(last) == [
         "p3s",
@@ -234,17 +244,17 @@ def test_next_prints_a_command_that_can_be_run(study, capsys):
 
 
 def test_next_with_nothing_open_says_so(study, capsys):
-    model = {**models.built("ring"), "next": []}
-    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.5)
-    write_json(study.model_path, model)
+    model = models.built("ring")
+    shares = {**model.shares, "ambiguous": Share(0.5, 0.5, 0.5)}
+    model = replace(model, next=(), shares=shares)
+    write_json(study.model_path, as_file(model))
     assert run(["next", str(study.root), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == []
     assert run(["next", str(study.root)]) == 0
     assert "are ambiguous, but no count" in " ".join(capsys.readouterr().out.split())
-    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.0)
-    for item in model["items"]:
-        item["verdict"] = "exact"
-    write_json(study.model_path, model)
+    items = tuple(replace(item, verdict=Verdict.EXACT) for item in model.items)
+    model = replace(model, items=items, shares={**shares, "ambiguous": NO_SHARE})
+    write_json(study.model_path, as_file(model))
     assert run(["next", str(study.root)]) == 0
     assert "No further count is known to decide anything" in capsys.readouterr().out
 
@@ -262,7 +272,7 @@ def test_explain_as_a_command(study, capsys):
 
 
 def test_hostile_names_on_the_command_line(study, capsys):
-    write_json(study.model_path, models.hostile())
+    write_json(study.model_path, as_file(models.hostile()))
     for words in (["next"], ["explain", "1", "--all"]):
         assert run([words[0], str(study.root), *words[1:]]) == 0
         streams = capsys.readouterr()
@@ -284,17 +294,7 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
 
 
 def test_a_statistical_size_is_said_in_bytes():
-    law = {
-        "expr": [
-            "add",
-            ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
-            ["num", 3, 1],
-        ],
-        "rel_half_width": 0.1,
-        "max_n": 16,
-        "points": 4,
-    }
-    assert (
-        TEXT.volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8})
-        == "about 24 + 921.0/sqrt(n)"
-    )
+    expr = ["add", ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]], ["num", 3, 1]]
+    sent = next(i for i in models.built("ring").items if i.kind == "send")
+    slot = replace(sent.slots[0], elements=SizeLaw(stat=Amount(expr, 0.1, 16, 4)), elem_bytes=8)
+    assert TEXT.volume(sent, slot) == "about 24 + 921.0/sqrt(n)"

@@ -18,6 +18,7 @@ from p3s.commands import far, shown, tracing, without_arguments
 from p3s.errors import P3SError
 from p3s.model.fit import build_model
 from p3s.model.stage import as_of_now
+from p3s.model.types import Model, NextCount
 from p3s.report.next import render_far
 from p3s.small_runs.propose import default_target, measured_range, propose
 from p3s.study import Study
@@ -38,12 +39,12 @@ def program(rec: Recorder) -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> dict[str, Any]:
+def model() -> Model:
     tables = [replace(corpus.table(program, n), work_unit="instructions") for n in (2, 4, 8)]
     return build_model(tables, holdout=False)
 
 
-def test_what_is_outside_and_which_input_covers_it(model: dict[str, Any]) -> None:
+def test_what_is_outside_and_which_input_covers_it(model: Model) -> None:
     assert default_target(model) == 128
     found = propose(model, 128, {})
     (phase,) = found["phases"]  # the work per turn of the Allreduce is the same at all counts
@@ -65,8 +66,8 @@ def test_what_is_outside_and_which_input_covers_it(model: dict[str, Any]) -> Non
     assert "has no arguments to change" in text and "./app" not in text
 
 
-def test_what_was_measured_by_far_runs_needs_no_other(model: dict[str, Any]) -> None:
-    (k,) = [p["phase"] for p in model["phases"] if p["name"] == "Send+Recv"]
+def test_what_was_measured_by_far_runs_needs_no_other(model: Model) -> None:
+    (k,) = [p.phase for p in model.phases if p.name == "Send+Recv"]
     found = propose(model, 128, {k: (32000.0, 2048000.0)})
     assert not found["phases"]
     assert "No smaller input is needed for 128 processes" in render_far(found, "instructions", "")
@@ -78,8 +79,8 @@ def test_what_was_measured_by_far_runs_needs_no_other(model: dict[str, Any]) -> 
     assert phase["outside"] == pytest.approx(2)
 
 
-def test_more_work_than_measured_needs_no_smaller_workload(model: dict[str, Any]) -> None:
-    found = propose(model, 8, {p["phase"]: (1.0, 1000.0) for p in model["phases"]})
+def test_more_work_than_measured_needs_no_smaller_workload(model: Model) -> None:
+    found = propose(model, 8, {p.phase: (1.0, 1000.0) for p in model.phases})
     assert not found["phases"] and "Send+Recv" in found["above"]
     assert "no smaller workload shows that" in render_far(found, "instructions", "").replace(
         "\n", " "
@@ -98,10 +99,10 @@ def test_time_without_sizes_that_change_cannot_be_matched() -> None:
     assert text.endswith("Trace with --work instructions.") and "characterize" not in text
 
 
-def test_the_target_must_be_a_count_the_grid_has(model: dict[str, Any]) -> None:
-    grid = {**model["grid"], "family": {**model["grid"]["family"], "kind": "cube", "ndims": 2}}
+def test_the_target_must_be_a_count_the_grid_has(model: Model) -> None:
+    grid = replace(model.grid, family=replace(model.grid.family, kind="cube", ndims=2))
     with pytest.raises(P3SError, match="no form at 130 processes"):
-        propose({**model, "grid": grid}, 130, {})
+        propose(replace(model, grid=grid), 130, {})
 
 
 def test_the_command_of_a_smaller_workload_ends_before_the_arguments(tmp_path: Path) -> None:
@@ -152,11 +153,11 @@ def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
     more = {"counters": ["cycles", "instructions"], "limit_bytes": 1 << 20, "timeout_s": 7200.0}
     for rep in range(3):
         put_run(study, 4, rep, **more)
-    words = tracing(study, {"work_unit": "cpu_ns"}, [9, 6])
+    words = tracing(study, models.built("ring"), [9, 6])
     assert " ".join(words[2 : words.index("-o")]) == (
         "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200"
     )
-    counted = tracing(study, {"work_unit": "instructions"}, [9])
+    counted = tracing(study, replace(models.built("ring"), work_unit="instructions"), [9])
     assert counted[4:7] == ["--work", "instructions", "--no-times"]
 
 
@@ -164,12 +165,14 @@ def test_the_command_has_the_grid_of_a_program_that_gets_it(tmp_path: Path) -> N
     words = ["mpiexec", "-n", "{np}", "./app", "{px}", "{py}"]
     study = Study.create(tmp_path / "s", words)
     put_run(study, 6, dims=[2, 3])
-    wanted = [{"n": 12, "dims": [3, 4]}, {"n": 16, "dims": [4, 4]}]
-    model = {"grid": {"dims": {"6": [2, 3]}}, "next": wanted}
+    wanted = (NextCount(12, (3, 4), 1.0, ()), NextCount(16, (4, 4), 1.0, ()))
+    model = replace(models.built("jacobi2d"), next=wanted)
+    model = replace(model, grid=replace(model.grid, dims={"6": (2, 3)}))
     found = tracing(study, model, [12, 16])
     assert found[4:6] == ["--dims", "12=3x4"]  # MPI_Dims_create deals 16 so, too
     assert command_line(found).endswith("-- mpiexec -n {np} ./app {px} {py}")
-    model["grid"] = {"dims": {"6": [3, 2]}}  # the model has them in another order
+    # the model has them in another order
+    model = replace(model, grid=replace(model.grid, dims={"6": (3, 2)}))
     assert tracing(study, model, [12, 16])[4] == "-o"
 
 
@@ -181,7 +184,7 @@ def test_wall_time_where_processes_would_share_cores(
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     for n in (2, 4, 8):
         put_run(study, n, work_unit="wall_ns", oversubscribed=False)
-    wall = {"work_unit": "cpu_ns"}
+    wall = models.built("ring")
     assert tracing(study, wall, [6])[2:5] == ["-n", "6", "-o"]
     assert tracing(study, wall, [12])[2:6] == ["-n", "2,4,8,12", "--work", "cpu"]
     put_run(study, 16, work_unit="wall_ns", oversubscribed=True)
@@ -200,11 +203,11 @@ def test_the_command_works_from_another_directory(
     os.utime(study.runs_dir(4) / "run.json", (0, 0))
     put_run(study, 2, directory=str(home))
     plain = "p3s characterize -n 9 -o {} -- mpiexec -n {{np}} ./app 'it'\"'\"'s'"
-    assert shown(study, tracing(study, {}, [9])) == plain.format("s")
+    assert shown(study, tracing(study, models.built("ring"), [9])) == plain.format("s")
     monkeypatch.chdir(tmp_path)
     moved = Study(Path("home dir/s"))
     line = plain.format(f"'{home}/s'")
-    assert shown(moved, tracing(moved, {}, [9])) == f"(cd '{home}' && {line})"
+    assert shown(moved, tracing(moved, models.built("ring"), [9])) == f"(cd '{home}' && {line})"
     home.rename(tmp_path / "other")
     assert shown(Study(tmp_path / "other/s"), ["p3s"]) == "p3s"  # the directory is gone
 
@@ -220,15 +223,15 @@ def test_a_line_is_taken_apart_into_the_same_words() -> None:
 def test_a_refused_count_is_not_proposed_again(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
     model = models.built("halo3d")
-    first = model["next"][0]["n"]
+    first = model.next[0].n
     assert as_of_now(study, model) is model
     (study.root / "validate" / f"np{first:06d}.r0.failed").mkdir(parents=True)
     now = as_of_now(study, model)
-    assert first in now["admissible"]["failed"]
-    assert now["next"] and first not in [each["n"] for each in now["next"]]
+    assert first in now.admissible.failed
+    assert now.next and first not in [each.n for each in now.next]
     # nor one that was traced and is left out
-    put_run(study, now["next"][0]["n"])
-    assert now["next"][0]["n"] not in [each["n"] for each in as_of_now(study, model)["next"]]
+    put_run(study, now.next[0].n)
+    assert now.next[0].n not in [each.n for each in as_of_now(study, model).next]
 
 
 def test_an_interpreter_keeps_its_script() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import corpus
 import grid_programs as g
+import models
 import pytest
 
 from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
@@ -15,7 +17,7 @@ from p3s.model.evaluate import model_grid
 from p3s.model.fit import build_model, fit_model
 from p3s.model.grid.check import settled
 from p3s.model.grid.choose import choose_grid
-from p3s.model.grid.grids import Cube, Fixed, GridRule, Listed
+from p3s.model.grid.grids import Cube, Fixed, Listed
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.grid.stated import (
     LAST,
@@ -37,8 +39,8 @@ def tables(program, counts):
 
 
 def equal(model, program, n):
-    got = compare(model, corpus.table(program, n))["p2p_triples"]
-    return got["true"], got["predicted"], got["equal"]
+    got = compare(model, corpus.table(program, n)).p2p_triples
+    return got.true, got.predicted, got.equal
 
 
 # ---- it changes the model ----------------------------------------------------------------------
@@ -52,7 +54,7 @@ def test_a_statement_decides_what_the_traces_leave_open(dims, wrap, counts):
     assert met < true  # the traces alone fit another grid as well
     model = fit_model(there, known=Statement(dims, by_user=True))
     assert equal(model, program, 27) == (true, true, true)
-    assert len(model["grid"]["dims"]["8"]) == dims
+    assert len(model.grid.dims["8"]) == dims
     assert grid_text(model).endswith(f", stated: {dims} dimensions")
 
 
@@ -86,7 +88,7 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
     program = g._halo(dims_of)
     said = Statement(extents=tuple((n, dims_of(n)) for n in (4, 8, 16, 32)), by_user=True)
     model = fit_model(tables(program, (4, 8, 16)), known=said)
-    assert GridRule.from_json(model["grid"]["family"]).kind == "listed"
+    assert model.grid.family.kind == "listed"
     assert len(set(equal(model, program, 32))) == 1
     with pytest.raises(P3SError, match="no form at 64 processes"):
         equal(model, g._halo(lambda n: (8, n // 8)), 64)
@@ -105,11 +107,13 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
     ],
 )
 def test_counts_near_one_without_a_grid_are_named(family, n, near):
-    model = {"grid": {"family": family.to_json()}, "counts": [4, 8]}
+    model = models.built("ring")
+    grid = replace(model.grid, family=family, cart=False)
+    model = replace(model, grid=grid, counts=(4, 8))
     with pytest.raises(P3SError, match=near) as err:
         model_grid(model, n)
     assert "(traced: 4 and 8); the traces alone say" in str(err.value)
-    model["grid"]["cart"] = True
+    model = replace(model, grid=replace(grid, cart=True))
     with pytest.raises(P3SError, match=r"\(traced: 4 and 8\)$"):
         model_grid(model, n)
 
@@ -193,9 +197,9 @@ def test_rules_of_smaller_counts_that_miss_a_larger_one_refuse_a_grid():
 def test_arguments_give_the_extents_and_their_names():
     there = tables(g.one_call(3), (2, 4, 8, 12))
     model = fit_model(there, known=of_arguments(3, {}))
-    assert model["grid"]["family"]["kind"] == "balanced"
-    assert model["grid"]["dims"]["12"] == [3, 2, 2]  # px fastest, as the program has it
-    assert model["grid"]["family"]["layout"] == "column"
+    assert model.grid.family.kind == "balanced"
+    assert model.grid.dims["12"] == (3, 2, 2)  # px fastest, as the program has it
+    assert model.grid.family.layout == "column"
     assert grid_text(model).endswith("as in the program's arguments")
     (tied,) = tied_families(model)  # py and pz are equal at all counts, so either may come next
     assert tied.dims(18) == (3, 3, 2) and tied.layout == "120"
@@ -206,7 +210,7 @@ def test_listed_arguments_hold_beside_those_of_dims_create():
     slabs = {4: (1, 4), 8: (1, 8), 16: (1, 16)}
     program = g._halo(lambda n: slabs.get(n) or g.dims_balanced(n, 2))
     model = fit_model(tables(program, (4, 8, 12, 16)), known=of_arguments(2, slabs))
-    assert model["grid"]["dims"] == {"4": [1, 4], "8": [1, 8], "12": [4, 3], "16": [1, 16]}
+    assert model.grid.dims == {"4": (1, 4), "8": (1, 8), "12": (4, 3), "16": (1, 16)}
     assert len(set(equal(model, program, 36))) == 1
 
 
@@ -214,8 +218,8 @@ def test_arguments_that_are_no_grid_of_the_program_are_dropped_and_it_is_said():
     model = build_model(
         tables(corpus.jacobi2d(97, 61, 3), (4, 6, 9)), holdout=False, known=of_arguments(3, {})
     )
-    assert model["grid"]["dropped"]["said"] == of_arguments(3, {}).to_json()
-    assert "stated" not in model["grid"] and model["grid"]["dims"]["9"] == [3, 3]
+    assert model.grid.dropped.said == of_arguments(3, {})
+    assert model.grid.stated is None and model.grid.dims["9"] == (3, 3)
     dropped = "the extents in the program's arguments"
     assert any(line.startswith(dropped) for line in notes(model, {}))
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import models
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from p3s.model.stage import as_file
 from p3s.study import REPLAY_VERSION, SCHEMA_VERSION, Study, write_json
+
+
+def put_model(study: Study, **changes: Any) -> None:
+    """Write a model without a hold-out; ``changes``: other values of its fields."""
+    model = replace(models.built("ring"), holdout=None)
+    write_json(study.model_path, as_file(replace(model, **changes)))
 
 
 def put_scaled(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import corpus
 
+from p3s.laws.expr import num
 from p3s.model.fit import build_model
+from p3s.model.reasons import Code, Reason
+from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount, Share, SizeLaw
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -51,7 +54,8 @@ def _turned(rec: Any) -> None:
 
 
 @cache
-def _built(name: str) -> Any:
+def built(name: str) -> Model:
+    """Return a fitted model."""
     programs = {
         "one-phase": (_one_phase, (2, 4, 8)),
         "turned": (_turned, (4, 9, 16, 25)),
@@ -65,83 +69,89 @@ def _built(name: str) -> Any:
     return build_model([corpus.table(program, n) for n in counts])
 
 
-def built(name: str) -> dict[str, Any]:
-    """Return a fitted model, a copy of one's own."""
-    model: dict[str, Any] = copy.deepcopy(_built(name))
-    return model
-
-
-def empty() -> dict[str, Any]:
+def empty() -> Model:
     """Return a model of a program without a call."""
     model = built("ring")
-    model.update(
-        items=[],
+    first = model.phases[0]
+    return replace(
+        model,
+        items=(),
         sites={},
-        next=[],
+        next=(),
         first_seen={},
-        not_modelled=[],
+        not_modelled=(),
         unmodelled_ops={},
-        shares={v: dict.fromkeys(s, 0.0) for v, s in model["shares"].items()},
+        shares=dict.fromkeys(model.shares, NO_SHARE),
+        phases=(replace(first, items=(), work=replace(first.work, places=())),),
     )
-    first = model["phases"][0]
-    model["phases"] = [{**first, "items": [], "work": {**first["work"], "places": []}}]
-    return model
 
 
-def one_phase() -> dict[str, Any]:
+def one_phase() -> Model:
     """Return a model whose calls all lie outside loops."""
     return built("one-phase")
 
 
-def turned() -> dict[str, Any]:
+def turned() -> Model:
     """Return a model in which sizes, and roots, change from turn to turn."""
     return built("turned")
 
 
-def many(calls: int = 300) -> dict[str, Any]:
+def many(calls: int = 300) -> Model:
     """Return a model of one phase with that many calls, no two with the same rule."""
     model = built("jacobi2d")
-    k = next(p["phase"] for p in model["phases"] if p["parent"] is not None)
-    first = next(i for i in model["phases"][k]["items"] if model["items"][i]["kind"] == "send")
-    while len(model["items"]) < calls:
-        item = copy.deepcopy(model["items"][first])
-        item["site"] = f"copy{len(model['items'])}"
-        item["slots"][0]["elements"] = {
-            "expr": ["num", len(model["items"]), 1],
-            "points": 5,
-            "free": 1,
-        }
-        item["share"] = {"events": 1e-4, "bytes": 1e-4, "time": 1e-4}
-        model["sites"][item["site"]] = [f"prog+0x{len(model['items']):x}"]
-        model["phases"][k]["items"].append(len(model["items"]))
-        model["items"].append(item)
-    return model
+    loop = next(p for p in model.phases if p.parent is not None)
+    first = next(model.items[i] for i in loop.items if model.items[i].kind == "send")
+    added = range(len(model.items), calls)
+    items = [_copied(first, k) for k in added]
+    return replace(
+        model,
+        items=(*model.items, *items),
+        sites={**model.sites, **{f"copy{k}": (f"prog+0x{k:x}",) for k in added}},
+        phases=tuple(
+            replace(p, items=(*p.items, *added)) if p is loop else p for p in model.phases
+        ),
+    )
 
 
-def hostile(name: str = "jacobi2d") -> dict[str, Any]:
+def _copied(item: Item, k: int) -> Item:
+    size = SizeLaw(expr=num(k), points=5, free=1)
+    slot = replace(item.slots[0], elements=size)
+    share = Share(events=1e-4, bytes=1e-4, time=1e-4)
+    return replace(item, site=f"copy{k}", slots=(slot, *item.slots[1:]), share=share)
+
+
+def hostile(name: str = "jacobi2d") -> Model:
     """Return a model with hostile text wherever a file or program can put a name."""
     model = built(name)
-    words = [HOSTILE[k % len(HOSTILE)] for k in range(4 * len(model["items"]) + 100)]
-    old = dict(model["sites"])
-    model["sites"] = {}
-    for i, item in enumerate(model["items"]):
-        item["site"] = f"{words[i]}#{i}"
-        model["sites"][item["site"]] = [
-            words[i + 1],
-            f"{words[i + 2]}:{words[i + 3]}:7",
-            f"{words[i + 4]}+0x1f",
-        ]
-        item["op"] = "MPI_" + words[i + 5]
-        item["why"] = [words[i + 6]]
-        item["notes"] = [words[i + 7]]
-    assert old
-    for k, phase in enumerate(model["phases"]):
-        phase["name"] = words[k + 8]
-        phase["trips"] = {"reason": words[k + 3]}
-    model["grid"]["considered"] = [[words[9], 1.5]]
-    model["next"] = [{"n": 36, "dims": [6, 6], "why": words[k]} for k in range(len(HOSTILE))]
-    model["work_unit"] = HOSTILE[3]
-    return model
+    words = [HOSTILE[k % len(HOSTILE)] for k in range(4 * len(model.items) + 100)]
+    assert model.sites
+    return replace(
+        model,
+        sites={
+            f"{words[i]}#{i}": (
+                words[i + 1],
+                f"{words[i + 2]}:{words[i + 3]}:7",
+                f"{words[i + 4]}+0x1f",
+            )
+            for i in range(len(model.items))
+        },
+        items=tuple(
+            replace(
+                item,
+                site=f"{words[i]}#{i}",
+                op="MPI_" + words[i + 5],
+                why=(Reason(Code.PARAMETER_LAWS, name=words[i + 6]),),
+                notes=(Reason(Code.PARAMETER_LAWS, name=words[i + 7]),),
+            )
+            for i, item in enumerate(model.items)
+        ),
+        phases=tuple(replace(phase, name=words[k + 8]) for k, phase in enumerate(model.phases)),
+        grid=replace(model.grid, considered=((words[9], 1.5),)),
+        next=tuple(
+            NextCount(36, (6, 6), 1.0, (Decision(words[k], 0.1),)) for k in range(len(HOSTILE))
+        ),
+        work_unit=HOSTILE[3],
+    )
 
 
 ALL = {

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import models
+from comparisons import held_out, work
 from made_predictions import made_prediction, reason
 
+from p3s.model.stage import as_file
+from p3s.model.types import Model, Overlap, Weights
 from p3s.report.view import View, view_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
 
-HELD = {
-    "possible": True,
-    "n": 4,
-    "p2p_triples": {"true": 12, "predicted": 13, "equal": 11},
-    "collectives": {"true": 4, "predicted": 4, "equal": 4},
-    "weights": {"phases": 2, "exact": 1},
-    "work": {"mean_abs_error": 0.03, "max_abs_error": 0.25},
-}
+HELD = held_out(
+    4,
+    p2p_triples=Overlap(12, 13, 11),
+    collectives=Overlap(4, 4, 4),
+    weights=Weights(2, 1),
+    work=work(mean=0.03, worst=0.25),
+)
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -42,10 +45,7 @@ HOSTILE = [
 
 
 def put_study(
-    root: Path,
-    result: dict[str, Any],
-    command: list[str] | None = None,
-    model: dict[str, Any] | None = None,
+    root: Path, result: dict[str, Any], command: list[str] | None = None, model: Model | None = None
 ) -> Study:
     """Make a study with one run, a model, and ``result`` as its prediction."""
     study = Study.create(root, command or ["mpiexec", "-n", "{np}", "./app"])
@@ -53,7 +53,7 @@ def put_study(
     run.mkdir(parents=True)
     base = {"schema_version": SCHEMA_VERSION}
     write_json(run / "run.json", {"schema": "p3s.run", **base, "status": "complete", "wall_s": 8.0})
-    write_json(study.model_path, {**(model or models.built("jacobi2d")), "holdout": HELD})
+    write_json(study.model_path, as_file(replace(model or models.built("jacobi2d"), holdout=HELD)))
     write_json(study.prediction_path, result)
     return study
 

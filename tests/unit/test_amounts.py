@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import models
 import numpy as np
 import pytest
 
-from p3s.laws.expr import symbols_of
-from p3s.model.sizes.amounts import Amount, fit_amount, fit_amounts
+from p3s.laws.expr import num, symbols_of
+from p3s.model.partners.shift import Shift
+from p3s.model.sizes.amounts import Amount, alike, fit_amount, fit_amounts
+from p3s.model.types import SizeLaw
 
 DIMS = {4: (1, 2, 2), 8: (2, 2, 2), 12: (2, 2, 3), 16: (2, 2, 4), 18: (2, 3, 3), 27: (3, 3, 3)}
 LARGE = {64: (4, 4, 4), 128: (4, 4, 8), 1000: (10, 10, 10)}
@@ -92,50 +97,43 @@ def test_plain_data_and_back():
 def test_rims_are_shared_by_the_sizes_of_a_program():
     def points(true, noise):
         rng = np.random.default_rng(7)
-        return [
-            [n, true(env(n, d)) * (1 + noise * rng.standard_normal()), 10 * n]
+        return tuple(
+            (n, true(env(n, d)) * (1 + noise * rng.standard_normal()), 10 * n)
             for n, d in DIMS.items()
-        ]
+        )
 
-    entries = [
-        {"slots": [{"elements": {"stat": None, "means": points(SHAPES["corner"], 0.0)}}]},
-        {
-            "slots": [
-                {"elements": {"stat": None, "means": points(SHAPES["corner"], 0.04)}},
-                {"elements": {"expr": ["num", 1, 1]}},
-            ]
-        },
-    ]
-    fit_amounts(entries, DIMS)
-    sure, loose = (e["slots"][0]["elements"]["stat"] for e in entries)
-    assert sure["rel_half_width"] < 1e-6 < loose["rel_half_width"]
-    assert entries[1]["slots"][1] == {"elements": {"expr": ["num", 1, 1]}}
-    assert sure["points"] == loose["points"] == len(DIMS)
+    laws = {
+        "sure": (SizeLaw(means=points(SHAPES["corner"], 0.0)), 0),
+        "loose": (SizeLaw(means=points(SHAPES["corner"], 0.04)), 1),
+        "known": (SizeLaw(expr=num(1)), 2),
+    }
+    found = fit_amounts(laws, DIMS)
+    assert found.get("known", laws["known"][0]) == SizeLaw(expr=num(1))
+    sure, loose = found["sure"].stat, found["loose"].stat
+    assert sure.rel_half_width < 1e-6 < loose.rel_half_width
+    assert sure.points == loose.points == len(DIMS)
     at = env(64, LARGE[64])
-    assert float(Amount.from_json(loose).value(at)) == pytest.approx(SHAPES["corner"](at), rel=0.05)
+    assert float(loose.value(at)) == pytest.approx(SHAPES["corner"](at), rel=0.05)
 
 
 def test_both_ways_along_a_line_have_one_law():
     """Planes of atoms fall to one side or the other; what goes both ways follows the geometry."""
 
     def shifted(sign):
-        slot = {
-            "elements": {
-                "stat": None,
-                "means": [
-                    [n, SHAPES["face"](env(n, d)) * (1 + sign * 0.1 * (d[0] > 2)), 10 * n]
-                    for n, d in DIMS.items()
-                ],
-            }
-        }
-        return {"node": 3, "relation": {"kind": "shift", "vec": [0, 0, sign]}, "slots": [slot]}
+        means = tuple(
+            (n, SHAPES["face"](env(n, d)) * (1 + sign * 0.1 * (d[0] > 2)), 10 * n)
+            for n, d in DIMS.items()
+        )
+        known = models.built("ring").items[0]
+        relation = Shift(vec=(0, 0, sign), wrap=(False,) * 3)
+        item = replace(known, node=3, relation=relation, slots=known.slots[:1])
+        return SizeLaw(means=means), alike(item, sign, 0)
 
-    entries = [shifted(1), shifted(-1)]
-    fit_amounts(entries, DIMS)
-    there, back = (e["slots"][0]["elements"]["stat"] for e in entries)
+    found = fit_amounts({sign: shifted(sign) for sign in (1, -1)}, DIMS)
+    there, back = found[1].stat, found[-1].stat
     assert there == back
     at = env(64, LARGE[64])
-    assert float(Amount.from_json(there).value(at)) == pytest.approx(SHAPES["face"](at), rel=1e-4)
+    assert float(there.value(at)) == pytest.approx(SHAPES["face"](at), rel=1e-4)
 
 
 def test_one_process_has_no_logarithm():

@@ -24,6 +24,7 @@ from p3s.costs.phases import NO_WORK, NOT_LEFT
 from p3s.costs.stage import build as build_compute
 from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError
+from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
 from p3s.predict import predict
 from p3s.program import write_scaled
@@ -126,22 +127,22 @@ def test_what_is_not_known_of_a_cost_has_a_code_and_a_sentence(tmp_path):
     nothing has no cost; all other phases have theirs."""
     study = put_times(tmp_path / "late", late_loop, (1, 2, 4), "cpu_ns")
     made = build_compute(study.root)
-    each = {e["phase"]: e for e in made.holdout.each}
-    assert each[2]["unknown"] == NOT_LEFT and each[2].error is None
-    assert each[1]["unknown"] is None and abs(each[1].error) < 0.1
-    assert [p["unknown"] for p in made.phases] == [None] * 3
+    each = {e["phase"]: e for e in made["holdout"]["each"]}
+    assert each[2]["unknown"] == NOT_LEFT and each[2]["error"] is None
+    assert each[1]["unknown"] is None and abs(each[1]["error"]) < 0.1
+    assert [p["unknown"] for p in made["phases"]] == [None] * 3
     assert any(
         line.startswith("phase 2 (") and "at 4 processes only" in line for line in remarks(made)
     )
 
-    model = load_model(study.root)
-    for place in model.phases[2].work.places:
-        for segment in place.segments:
+    model = as_file(load_model(study.root))
+    for place in model["phases"][2]["work"]["places"]:
+        for segment in place["segments"]:
             segment["terms"] = []
     write_json(study.model_path, model)
     made = build_compute(study.root)
-    assert made.phases[2]["unknown"] == {"code": NO_WORK, "share": pytest.approx(0.5, abs=0.05)}
-    assert made.phases[1].turns and made.phases[1]["unknown"] is None
+    assert made["phases"][2]["unknown"] == {"code": NO_WORK, "share": pytest.approx(0.5, abs=0.05)}
+    assert made["phases"][1]["turns"] and made["phases"][1]["unknown"] is None
     (said,) = unknown_costs(made)
     assert said.startswith("phase 2 (Bcast): nothing says how its computation grows")
-    assert {e["phase"]: e["unknown"] for e in made.holdout.each} == {1: None, 2: NO_WORK}
+    assert {e["phase"]: e["unknown"] for e in made["holdout"]["each"]} == {1: None, 2: NO_WORK}

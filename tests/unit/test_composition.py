@@ -15,6 +15,7 @@ from made_predictions import made_prediction
 from test_predict import REPLAYED, times_at
 
 from p3s.errors import P3SError
+from p3s.model.types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
 from p3s.predict import compose
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
@@ -27,6 +28,7 @@ from p3s.predict.reasons import reasons_in, untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.serialise import to_data
 from p3s.study import Study, write_json
 
 WHY = "all nodes are one machine"
@@ -346,21 +348,24 @@ def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
     kinds = ["collective", "send", "other", "send", "collective"]
     pq.write_table(table.append_column("kind", pa.array(kinds * n)), part)
     loops = [
-        {"loop": 1, "parent": 0, "at": [3], "walk": None},
-        {"loop": 2, "parent": 0, "at": [5], "walk": None},
-        {"loop": 3, "parent": 0, "at": [1], "walk": {"by": "peer"}},
+        LoopRule(1, 0, (3,), None, ()),
+        LoopRule(2, 0, (5,), None, ()),
+        LoopRule(3, 0, (1,), Walk("peer"), ()),
     ]
     items = [
-        {"op": "MPI_Bcast", "at": [1], "slots": [{}]},
-        {"op": "MPI_Send", "at": [3, 0], "slots": [{}]},
-        {"op": "MPI_Wtime", "at": [4], "slots": [{}]},
-        {"op": "MPI_Send", "at": [5, 1], "slots": [{}]},
-        {"op": "MPI_Reduce", "at": [6], "slots": [{}]},
+        OrderedItem(op, kind, None, at, (OrderedSlot(None),))
+        for op, kind, at in (
+            ("MPI_Bcast", "collective", (1,)),
+            ("MPI_Send", "send", (3, 0)),
+            ("MPI_Wtime", "other", (4,)),
+            ("MPI_Send", "send", (5, 1)),
+            ("MPI_Reduce", "collective", (6,)),
+        )
     ]
     if order:
+        made = to_data(TraceOrder(n, (n,), tuple(loops), tuple(items)))
         write_json(
-            study.scaled_dir(n) / "order.json",
-            {"schema": "p3s.order", "schema_version": 1, "n": n, "loops": loops, "items": items},
+            study.scaled_dir(n) / "order.json", {"schema": "p3s.order", "schema_version": 1, **made}
         )
 
 
@@ -415,7 +420,7 @@ def test_what_is_not_of_the_trace_is_refused(tmp_path: Path) -> None:
             with_communication(alone, wrong)
     path = study.scaled_dir(2) / "order.json"
     write_json(path, {"schema": "p3s.order", "schema_version": 1, "loops": [{}], "items": []})
-    with pytest.raises(P3SError, match=r"order\.json: damaged"):
+    with pytest.raises(P3SError, match=r"order\.json is damaged"):
         computation(study, 2)
 
 

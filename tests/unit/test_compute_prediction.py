@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import phase, put_replay, put_scaled
+from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, run_of, times_at
 
 from p3s.predict import compose, predict
 from p3s.predict.measured import Measured, run_times
 from p3s.predict.outside import LIMIT
 from p3s.predict.times import PhaseTimes
-from p3s.study import Study, write_json
+from p3s.study import Study
 
 TIMED: dict[str, Any] = {
     "compute_ns": 8e9,
@@ -88,7 +88,7 @@ def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> No
     import pyarrow.parquet as pq
 
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None})
+    put_model(study)
     put_scaled(
         study,
         2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import corpus
@@ -10,11 +11,14 @@ import pytest
 import size_programs as s
 
 from p3s.errors import P3SError
+from p3s.laws.expr import num
 from p3s.model.compare import compare
 from p3s.model.fit import build_model
+from p3s.model.types import Weights
 from p3s.parameters.align import alike, laws_of
-from p3s.parameters.derive import Fitted, all_equal, leave_out, model_at
+from p3s.parameters.derive import Fitted, leave_out, model_at
 from p3s.parameters.work import fit_family_work
+from p3s.serialise import to_data
 
 ANY, POWERS, SQUARES = (4, 6, 9), (4, 8, 16), (4, 9, 16, 25)
 
@@ -74,10 +78,10 @@ def test_sizes_never_traced_are_exact(make, values, counts, wanted, n):
     assert not why and len(laws.part.members) == 3
     model = model_at(laws, at(wanted))
     result = compare(model, corpus.table(make(wanted), n))
-    assert all_equal(result), result
+    assert result.all_equal, result
     assert result.order.equal == n
-    assert result.work["max_abs_error"] < 1e-6
-    json.dumps(model)
+    assert result.work.max_abs_error < 1e-6
+    json.dumps(to_data(model))
 
 
 def test_an_order_that_holds_at_one_size_only_is_left_out():
@@ -86,7 +90,7 @@ def test_an_order_that_holds_at_one_size_only_is_left_out():
     assert not why
     model = model_at(laws, at(120))
     result = compare(model, corpus.table(corpus.every_tenth(120), 16))
-    assert all_equal({**result, "weights": {"phases": 0, "exact": 0}})
+    assert replace(result, weights=Weights(0, 0)).all_equal
     assert model.order is None and result.order is None
 
 
@@ -97,7 +101,7 @@ def test_two_parameters_vary_on_their_own():
     values = [(101, 103), (101, 205), (203, 103), (203, 205)]
     laws, _ = fitted(traced(make, values, (4, 6, 9)))
     result = compare(model_at(laws, at(407, 311)), corpus.table(make(407, 311), 36))
-    assert all_equal(result) and result.work["max_abs_error"] < 1e-6
+    assert result.all_equal and result.work.max_abs_error < 1e-6
 
 
 def test_what_one_size_leaves_open_another_decides():
@@ -106,7 +110,7 @@ def test_what_one_size_leaves_open_another_decides():
     laws, _ = fitted(runs)
     assert len(laws.part.members) == 3
     model = model_at(laws, at(1001))
-    assert all_equal(compare(model, corpus.table(corpus.jacobi2d(1001, 1001, 3), 25)))
+    assert compare(model, corpus.table(corpus.jacobi2d(1001, 1001, 3), 25)).all_equal
 
 
 def test_left_out_and_missed():
@@ -118,14 +122,15 @@ def test_left_out_and_missed():
     runs = traced(make, (10, 20, 30, 40), ANY)
     laws, _ = fitted(runs, use=(0, 1, 2))
     missed = leave_out(laws, 3, runs[3][2])
-    assert missed.report.weights["exact"] < missed.report.weights.phases
+    held = missed.report.comparison
+    assert held.weights.exact < held.weights.phases
     whole, _ = fitted(runs)
     model = model_at(whole, at(50), missed)
     loop = model.phases[1]
-    assert loop["weight_verdict"] == "statistical"
+    assert loop.weight_verdict == "statistical"
     assert {i.verdict for i in model.items if i.phase == 1} <= {"statistical", "fitted"}
     right = leave_out(fitted(runs[:3], use=(0, 1))[0], 2, runs[2][2])
-    assert all(all_equal(row) for row in right.report.each)
+    assert all(row.all_equal for row in right.report.each)
 
 
 def test_another_grid_is_left_out():
@@ -145,15 +150,15 @@ def test_numbers_without_a_law_are_statistical_and_said_to_be():
     weight = model.phases[1].weight.expr
     assert 64 < weight[1] / weight[2] < 90
     assert model.phases[1].weight_verdict == "statistical"
-    assert any("no exact law of the parameters" in w for i in model.items for w in i.why)
+    assert any("no exact law of the parameters" in w.sentence for i in model.items for w in i.why)
 
 
 def test_whole_numbers_stay_whole_and_are_not_called_exact():
     laws, _ = fitted(traced(lambda v: corpus.jacobi2d(101, 97, v // 10), (100, 200, 300), ANY))
     model = model_at(laws, at(405))
     weight = model.phases[1]
-    assert weight["weight"]["expr"] == ["num", 40, 1] and weight["weight_verdict"] == "fitted"
-    assert model_at(laws, at(400))["phases"][1]["weight_verdict"] == "exact"
+    assert weight.weight.expr == num(40) and weight.weight_verdict == "fitted"
+    assert model_at(laws, at(400)).phases[1].weight_verdict == "exact"
 
 
 def test_no_value_where_a_law_has_none():

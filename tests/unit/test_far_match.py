@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import corpus
+import models
 import numpy as np
 import pytest
 from corpus import Recorder, block
@@ -17,6 +18,7 @@ from corpus import Recorder, block
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.fit import build_model
+from p3s.model.types import Admissible, Model
 from p3s.small_runs.lookup import Role, ladder, ranks_like
 from p3s.small_runs.match import Found, match_tables, matched_all
 from p3s.small_runs.times import Spent
@@ -35,14 +37,14 @@ def matched(
     far: Sequence[int],
     unit: str = "instructions",
     ns: float | None = None,
-) -> tuple[dict[str, Any], dict[int, list[Found]]]:
+) -> tuple[Model, dict[int, list[Found]]]:
     """Return the model of the original and the groups of the other; ns: time per work."""
     own = tables(original, counts, unit)
     model = build_model(own, holdout=False)
     here = tables(other, far, unit)
     times = {}
     if ns is not None:
-        places = [tuple(p.place) for ph in model.phases for p in ph["work"]["places"]]
+        places = [p.place for ph in model.phases for p in ph.work.places]
         times = {t.np: times_of(t, places, ns) for t in here}
     return model, match_tables(own, here, model, times, "far/w1")
 
@@ -55,7 +57,7 @@ def times_of(t: PointTable, places: Sequence[Any], ns: float) -> Spent:
     return Spent(ns * work, 1.1 * ns * work, 1.3 * ns * work, work, 3)
 
 
-def of_phase(found: Sequence[Found], model: dict[str, Any], op: str) -> list[Found]:
+def of_phase(found: Sequence[Found], model: Model, op: str) -> list[Found]:
     (phase,) = [p.phase for p in model.phases if op in p.name.split("+")]
     return [f for f in found if f.phase == phase]
 
@@ -448,17 +450,15 @@ def test_another_program_and_another_unit_are_refused() -> None:
         match_tables(own, tables(ring(512, 5, share), (4,), "cpu_ns"), model, {}, "far/w1")
 
 
+def accepting(kind: str, k: int, counts: tuple[int, ...], failed: tuple[int, ...] = ()) -> Model:
+    known = Admissible(kind, k, bool(failed), counts, failed)
+    return replace(models.built("ring"), counts=counts, admissible=known)
+
+
 def test_the_ladder_keeps_to_the_kind_of_count() -> None:
-    squares = {
-        "counts": [4, 9, 16],
-        "admissible": {"kind": "squares", "k": 1, "failed": [], "counts": [4, 9, 16]},
-    }
-    found = ladder(squares)
+    found = ladder(accepting("squares", 1, (4, 9, 16)))
     assert {4, 9, 16} <= set(found) and all(math.isqrt(n) ** 2 == n for n in found)
-    evens = {
-        "counts": [6, 12, 24],
-        "admissible": {"kind": "multiples", "k": 6, "failed": [48], "counts": [6, 12, 24]},
-    }
+    evens = accepting("multiples", 6, (6, 12, 24), failed=(48,))
     assert 48 not in ladder(evens) and 96 in ladder(evens) and 3 not in ladder(evens)
 
 

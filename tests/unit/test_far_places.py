@@ -228,7 +228,7 @@ def test_points_are_those_of_the_same_build() -> None:
     same = correspond(own, far, {}, {})
     assert same is not None
     t = same.renamed(far, own)
-    names: list[Any] = [tuple(p["place"]) for ph in model["phases"] for p in ph["work"]["places"]]
+    names: list[Any] = [p.place for ph in model.phases for p in ph.work.places]
     found = match_tables(own, [t], model, {4: times_of(t, names, 2.0)}, "far/w1")
     assert [p for g in found[4] for p in g.points] == [p for g in wanted[4] for p in g.points]
     assert any(g.points for g in found[4])

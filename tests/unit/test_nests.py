@@ -138,8 +138,8 @@ def test_phases_json_is_the_nest(name):
 def weights(found: dict[str, Any]) -> list[list[int]]:
     """Return the weights of all phases per count, sorted."""
     return sorted(
-        [p["per_count"].get(str(n), {"weight": 0})["weight"] for n in found.counts]
-        for p in found.phases
+        [p["per_count"].get(str(n), {"weight": 0})["weight"] for n in found["counts"]]
+        for p in found["phases"]
     )
 
 

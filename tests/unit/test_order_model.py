@@ -12,6 +12,7 @@ from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.order.patterns import Turns, check, fit_when, holds, text
 from p3s.model.order.sequence import compare_order
+from p3s.model.types import Difference
 
 SMALL = (4, 8, 16)
 
@@ -81,8 +82,8 @@ def test_every_rank_does_its_calls_in_the_order_of_the_program(name: str) -> Non
         t = corpus.table(program, n)
         result = compare_order(model, t, generate(model, n))
         assert result is not None
-        assert result["first"] is None and result.equal == result.ranks == n
-        assert result.events.true == result.events.equal == t.events
+        assert result.first is None and result.equal == result.ranks == n
+        assert result.events["true"] == result.events["equal"] == t.events
 
 
 def test_the_first_difference_is_named() -> None:
@@ -97,12 +98,12 @@ def test_the_first_difference_is_named() -> None:
     t = corpus.table(swapped, 8)
     result = compare_order(model, t, generate(model, 8))
     assert result is not None and result.equal == 7
-    assert result["first"] == {
-        "rank": 5,
-        "position": 9,
-        "expected": "MPI_Recv with 4, 400 bytes",
-        "found": "MPI_Isend with 6, 400 bytes",
-    }
+    assert result.first == Difference(
+        rank=5,
+        position=9,
+        expected="MPI_Recv with 4, 400 bytes",
+        found="MPI_Isend with 6, 400 bytes",
+    )
 
     def longer(rec: corpus.Recorder) -> None:
         corpus.every_tenth()(rec)
@@ -110,8 +111,8 @@ def test_the_first_difference_is_named() -> None:
             rec("Barrier", site="more")
 
     result = compare_order(model, corpus.table(longer, 8), generate(model, 8))
-    assert result is not None
-    assert result["first"]["rank"] == 2 and result["first"]["expected"] == "MPI_Barrier, 0 bytes"
+    assert result is not None and result.first is not None
+    assert result.first.rank == 2 and result.first.expected == "MPI_Barrier, 0 bytes"
 
 
 def test_without_sequences_there_is_no_order() -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import corpus
@@ -14,11 +15,12 @@ import pytest
 import test_grids_corpus
 
 from p3s.errors import P3SError
-from p3s.laws.counts import WorkLaw
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.fit import build_model
-from p3s.model.functions import VERSION, data_of, phases
+from p3s.model.functions import VERSION, bare, phases
+from p3s.model.reasons import Code, Reason
 from p3s.report.python_module import render
+from p3s.serialise import to_data
 
 ASK = """
 import json, sys
@@ -55,9 +57,9 @@ def check(model, folder: Path, questions: list[tuple[int, list[int]]]) -> dict[i
     scaled = {n: generate(model, n) for n, _ in questions}
     asked = dict(questions)
     for n, k, weight, work, rows, lists in ask(source, folder, questions):
-        phase, true = model["phases"][k], scaled[n]
+        phase, true = model.phases[k], scaled[n]
         assert weight == phase_weight(phase, true.grid)
-        assert work == float(WorkLaw.from_json(phase["work"]["law"]).value(n))
+        assert work == float(phase.work.law.value(n))
         wanted = [
             [getattr(true, name)[i].item() for name in COLUMNS]
             for r in asked[n]
@@ -65,7 +67,7 @@ def check(model, folder: Path, questions: list[tuple[int, list[int]]]) -> dict[i
         ]
         assert [row[:-1] for row in rows] == [row[:-1] for row in wanted]
         assert [row[-1] for row in rows] == pytest.approx([row[-1] for row in wanted])
-        kinds = [item["kind"] for item in model["items"]]
+        kinds = [item.kind for item in model.items]
         for rank, (to, came_from, sizes) in zip(asked[n], lists, strict=True):
             mine = [row for row in rows if row[0] == rank]
             sends = [row for row in mine if kinds[row[1]] == "send"]
@@ -105,16 +107,26 @@ def test_all_grids_partners_and_communicators_are_evaluated(case, tmp_path):
     ]
     left_out = check(model, tmp_path, questions)
     assert set(left_out) == {
-        i for i, item in enumerate(model["items"]) if any(s["guard"] is None for s in item["slots"])
+        i for i, item in enumerate(model.items) if any(s.guard is None for s in item.slots)
     }
 
 
 def test_what_has_no_rule_is_left_out_and_named(tmp_path):
     model = models.built("ring")
-    lost = [i for i, item in enumerate(model["items"]) if item["kind"] == "recv"]
-    for i in lost:
-        model["items"][i]["slots"][0]["guard"] = None
-        model["items"][i]["why"] = ["no rule found for which ranks take part"]
+    lost = [i for i, item in enumerate(model.items) if item.kind == "recv"]
+    model = replace(
+        model,
+        items=tuple(
+            replace(
+                item,
+                slots=(replace(item.slots[0], guard=None), *item.slots[1:]),
+                why=(Reason(Code.NO_RANKS),),
+            )
+            if i in lost
+            else item
+            for i, item in enumerate(model.items)
+        ),
+    )
     left_out = check(model, tmp_path, [(8, [0, 7])])
     assert set(left_out) == set(lost)
     source, _ = render(model, {})
@@ -128,7 +140,7 @@ def test_it_holds_every_equation_in_words_and_as_a_literal():
     docstring, import_, *assigned, last = ast.parse(source).body
     assert isinstance(docstring, ast.Expr) and isinstance(import_, ast.ImportFrom)
     values = {each.targets[0].id: ast.literal_eval(each.value) for each in assigned}
-    assert values["CALLS"] == data_of(model).calls
+    assert values["MODEL"] == to_data(bare(model))
     assert ast.unparse(last.value).startswith("phases(")
     assert max(map(len, source.split("\n"))) <= 100
 
@@ -147,8 +159,7 @@ def test_equal_models_give_equal_modules():
 
 
 def phases_of(model):
-    data = data_of(model)
-    return phases(VERSION, model["counts"], data.grid, data.laws, data.calls, data.segments)
+    return phases(VERSION, to_data(bare(model)))
 
 
 def test_counts_without_a_grid_and_ranks_that_are_none_are_refused():
@@ -164,4 +175,4 @@ def test_counts_without_a_grid_and_ranks_that_are_none_are_refused():
 
 def test_data_of_another_version_are_refused():
     with pytest.raises(P3SError, match="p3s model --python"):
-        phases(VERSION + 1, (), {}, (), (), ())
+        phases(VERSION + 1, {})

@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from handmade import phase, put_replay, put_scaled
+from comparisons import comparison, held_out, work
+from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, codes, times_at
 
 from p3s.artefacts import crc_of
 from p3s.errors import P3SError
+from p3s.model.types import Overlap, Unmodelled, WorkErrors
 from p3s.predict import compose, predict
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
@@ -24,7 +26,7 @@ from p3s.predict.reasons import CODES, Reason, in_short, reasons_in, untrusted
 from p3s.predict.saved import Prediction
 from p3s.predict.times import PhaseTimes
 from p3s.program.order.unstick import moved_earlier
-from p3s.scores import work_off
+from p3s.serialise import to_data
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed
 from p3s.study import Study, write_json
@@ -55,23 +57,13 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
         n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
         for n in (2, 4, 400)
     }
-    held = {
-        "n": 4,
-        "possible": True,
-        "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
-        "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4},
-    }
+    held = held_out(4, p2p_triples=Overlap(9, 9, 0), work=work((1.0, 0.4), total=0.4))
     for each in times.values():
         each.head.update(
             not_modelled=[{"op": "MPI_Put", "share_of_time": 0.3}], share={"unknown": {"events": 1}}
         )
         each.phases[0].update(outside=99.0, below=True)
-    validation = {
-        "n": 8,
-        "counts": [2, 4],
-        "unmodelled": {"share_of_time": 0.2},
-        "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]},
-    }
+    validation = comparison(8, unmodelled=Unmodelled(9, 0.2), work=work((0.5, -1.0), (0.5, 0.0)))
     result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], holdout=held, validations=[validation])
     found = set(codes(result))
     assert found == {
@@ -247,33 +239,29 @@ def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
     assert "measure messages on nodes" in said and "--network" not in said, "it is taken already"
 
 
-HELD: Json = {"n": 16, "possible": True}
-
-
 @pytest.mark.parametrize(
-    ("work", "off"),
+    ("errors", "off"),
     [
-        ({"each": [{"share": 0.9, "error": -0.2}, {"share": 0.1, "error": 0.6}]}, 0.24),
-        ({"each": [{"share": 0.9, "error": -0.2}, {"share": 0.1, "error": 0.8}]}, 0.26),
-        ({"each": [{"share": 1.0, "error": 0.1}], "total_error": 0.4}, 0.4),
-        ({"mean_abs_error": 0.3, "max_abs_error": 0.9}, 0.3),
-        ({"each": []}, None),
-        (None, None),
+        (work((0.9, -0.2), (0.1, 0.6)), 0.24),
+        (work((0.9, -0.2), (0.1, 0.8)), 0.26),
+        (work((1.0, 0.1), total=0.4), 0.4),
+        (work(mean=0.3, worst=0.9), 0.3),
+        (work(), 0.0),
     ],
 )
-def test_work_that_was_off_where_the_model_was_checked(work: Json | None, off: float) -> None:
-    assert work_off(work) == (None if off is None else pytest.approx(off))
-    found = missed({**HELD, "work": work})
-    assert [each.code for each in found] == ["holdout-work"] * bool(off and off > 0.25)
-    again = of_validation({"n": 16, "work": work})
-    assert [each.code for each in again] == ["validate-work"] * bool(off and off > 0.25)
+def test_work_that_was_off_where_the_model_was_checked(errors: WorkErrors, off: float) -> None:
+    assert errors.off == pytest.approx(off)
+    found = missed(held_out(16, work=errors))
+    assert [each.code for each in found] == ["holdout-work"] * (off > 0.25)
+    again = of_validation(comparison(16, work=errors))
+    assert [each.code for each in again] == ["validate-work"] * (off > 0.25)
     for each in (*found, *again):
-        assert f"{100 * (off or 0):.0f} %" in each.text and "16 processes" in each.text
+        assert f"{100 * off:.0f} %" in each.text and "16 processes" in each.text
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.09, []), (0.38, ["left-out"])])
 def test_what_a_validation_leaves_out(share: float, found: list[str]) -> None:
-    reasons = of_validation({"n": 12, "unmodelled": {"events": 9, "share_of_time": share}})
+    reasons = of_validation(comparison(12, unmodelled=Unmodelled(9, share)))
     assert [each.code for each in reasons] == found
     assert not found or "38 % of the time" in reasons[0].text
 
@@ -304,18 +292,14 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
 
 def test_validations_of_this_model_speak_against_a_prediction(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(
-        study.model_path,
-        {"schema": "p3s.model", "schema_version": 1, "holdout": None, "counts": [2, 4]},
-    )
+    put_model(study)
     put_scaled(study, 2, [(0, 0, 1, 1e6), (1, 0, 1, 1e6)], [phase(0)])
     put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0), (1, 0, 1.0, 1.0, 1.0)])
     off = {
         "schema": "p3s.validation",
         "schema_version": 1,
-        "n": 8,
         "model_crc": crc_of(study.model_path),
-        "work": {"each": [{"share": 1.0, "error": 0.5}]},
+        **to_data(comparison(8, work=work((1.0, 0.5)))),
     }
     write_json(study.validate_path(8), off)
     assert codes(predict(study, [2])) == ["validate-work"]

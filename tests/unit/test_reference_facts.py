@@ -9,7 +9,9 @@ from p3s.laws.lawfinder import EXACT, find_law
 from p3s.laws.worklaws import fit_work
 from p3s.model.grid.grids import coords_of
 from p3s.model.grid.guards import GridAt
+from p3s.model.partners.lines import Xor
 from p3s.model.partners.relations import partners
+from p3s.model.partners.shift import Shift
 
 #: BT class D, phase 1: processes -> weight, and instructions of a process in one turn.
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
@@ -51,14 +53,14 @@ def test_laws_of_the_other_programs(points, far, value):
 
 
 def test_partners_of_cg_at_4096():
-    table = partners({"kind": "xor", "axis": 1}, grid(64, 64))
+    table = partners(Xor(axis=1), grid(64, 64))
     assert table[:, 0].tolist() == [1, 2, 4, 8, 16, 32]
 
 
 def test_neighbours_of_sweep3d_at_4096():
     """A wavefront on 64 x 64: ranks next to a border have fewer neighbours."""
     sides = {
-        v: partners({"kind": "shift", "vec": list(v), "wrap": [False, False]}, grid(64, 64))[0]
+        v: partners(Shift(vec=v, wrap=(False, False)), grid(64, 64))[0]
         for v in ((0, 1), (0, -1), (1, 0), (-1, 0))
     }
     inner = 64 * 5 + 7
@@ -67,5 +69,5 @@ def test_neighbours_of_sweep3d_at_4096():
 
 
 def test_ring_of_nbody_at_512():
-    table = partners({"kind": "shift", "vec": [1], "wrap": [True]}, grid(512))
+    table = partners(Shift(vec=(1,), wrap=(True,)), grid(512))
     assert np.array_equal(table[0], (np.arange(512) + 1) % 512)

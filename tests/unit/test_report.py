@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from report_studies import HOSTILE, put_study, shown
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure
 from p3s.errors import P3SError
+from p3s.model.reasons import Code, Reason
+from p3s.model.types import Decision, NextCount
 from p3s.report.html import render as render_html
 from p3s.report.pictures import write_picture
 from p3s.report.terminal import curve, render
@@ -160,12 +163,14 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
     model = models.built("jacobi2d")
-    model["sites"] = {key: [name, name] for key in model["sites"]}
-    for phase in model["phases"]:
-        phase["name"] = name
-    for item in model["items"]:
-        item["op"], item["why"] = name, [name]
-    model["next"] = [{"n": 36, "dims": [6, 6], "why": name}]
+    why = (Reason(Code.PARAMETER_LAWS, name=name),)
+    model = replace(
+        model,
+        sites=dict.fromkeys(model.sites, (name, name)),
+        phases=tuple(replace(phase, name=name) for phase in model.phases),
+        items=tuple(replace(item, op=name, why=why) for item in model.items),
+        next=(NextCount(36, (6, 6), 1.0, (Decision(name, 0.1),)),),
+    )
     result = prediction(
         notes=[name], reasons=[reason(name, name, name)], verdict_share={name: {"events": 1.0}}
     )
@@ -412,7 +417,7 @@ def test_any_model_makes_a_report(tmp_path: Path, name: str) -> None:
     page = check_offline(text)
     words = " ".join(" ".join(page.words).split())
     rows = sum(tag == "tr" for tag, _ in page.tags)
-    assert rows > len(model["items"]) / 2, "every rule is in the report"
+    assert rows > len(model.items) / 2, "every rule is in the report"
     if name == "halo3d":
         assert "Worth tracing next" in words and "27 processes (3x3x3): " in words
         assert "ambiguous" in words

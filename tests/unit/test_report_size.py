@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
 
 import models
 from made_predictions import made_prediction
 from report_studies import put_study
 
+from p3s.model.types import Model
 from p3s.report.html import render
 from p3s.report.view import view_of
+from p3s.serialise import from_data, to_data
 
 MANY = tuple(2**k for k in range(1, 11))
 
 
-def model_of(phases: int, calls: int) -> dict[str, Any]:
+def model_of(phases: int, calls: int) -> Model:
     """Return a model with that many phases of that many calls, no two with the same rule."""
-    model = models.built("jacobi2d")
+    model = to_data(models.built("jacobi2d"))
     loop = next(p for p in model["phases"] if p["parent"] is not None)
     first = next(i for i in loop["items"] if model["items"][i]["kind"] == "send")
     while len(model["phases"]) < phases:
@@ -34,7 +35,7 @@ def model_of(phases: int, calls: int) -> dict[str, Any]:
             phase["items"].append(number)
             model["items"].append(item)
         model["phases"].append(phase)
-    return model
+    return from_data(Model, model)
 
 
 def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:

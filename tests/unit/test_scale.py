@@ -19,6 +19,7 @@ from p3s.characterize.store import write_tables
 from p3s.errors import P3SError
 from p3s.model import build
 from p3s.model.grid.grids import Balanced
+from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
 from p3s.program import events_of, scaled_dir, write_scaled
@@ -160,9 +161,9 @@ def test_communicators_of_large_counts_are_rules():
     grid = Balanced(2).at(6400)
     comms = Communicators(grid)
     ranks = np.array([0, 81, 6399])
-    rows_ = comms.ids({"kind": "axes", "axes": [1], "ordinal": 0}, ranks)
-    columns = comms.ids({"kind": "axes", "axes": [0], "ordinal": 0}, ranks)
-    uneven = comms.ids({"kind": "modulo", "k": 7, "ordinal": 0}, ranks)
+    rows_ = comms.ids(Axes(axes=(1,), ordinal=0), ranks)
+    columns = comms.ids(Axes(axes=(0,), ordinal=0), ranks)
+    uneven = comms.ids(Modulo(k=7, ordinal=0), ranks)
     assert rows_.tolist() == [1, 2, 80] and comms.sizes(rows_).tolist() == [80, 80, 80]
     assert comms[2] == tuple(range(80, 160)) and comms[columns[1]] == tuple(range(1, 6400, 80))
     assert comms.member(columns, np.array([0, 1, -1])).tolist() == [0, 81, 6399]
@@ -202,17 +203,17 @@ def test_signatures_survive_the_disk(study):
     "damage",
     [
         lambda m: m.pop("phases"),
-        lambda m: m.items[0].update(slots=[{}]),
-        lambda m: m.items[1].slots[0].update(count={"expr": ["call", "x"]}),
-        lambda m: m.items[1].update(phase=99),
-        lambda m: m.items[1].slots[0].update(
+        lambda m: m["items"][0].update(slots=[{}]),
+        lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
+        lambda m: m["items"][1].update(phase=99),
+        lambda m: m["items"][1]["slots"][0].update(
             when=[{"items": None, "when": [["every", 0, 0]]}]
         ),
-        lambda m: m.order.loops[0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
-        lambda m: m.grid.update(family={"kind": "line"}),
+        lambda m: m["order"]["loops"][0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
+        lambda m: m["grid"].update(family={"kind": "line"}),
         lambda m: (
-            m.items[2].update(relation={"kind": "evil"})
-            or m.items[2].slots[0].update(relation={"kind": "evil"})
+            m["items"][2].update(relation={"kind": "evil"})
+            or m["items"][2]["slots"][0].update(relation={"kind": "evil"})
         ),
     ],
 )

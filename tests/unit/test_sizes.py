@@ -47,9 +47,8 @@ def test_large_counts_are_exact(name, program, counts, targets):
     model = build_model([corpus.table(program, n) for n in counts], holdout=False)
     for n in targets:
         result = compare(model, corpus.table(program, n))
-        for key in ("p2p_triples", "collectives"):
-            got = result[key]
-            assert got["true"] == got["predicted"] == got["equal"], (name, n, key, got)
+        for got in (result.p2p_triples, result.collectives):
+            assert got.all_equal, (name, n, got)
         # where a dimension never had more than two ranks, the direction is open and said to be
         wrong = [model.items[i] for i in result.items_wrong]
         assert all(i.verdict == "ambiguous" for i in wrong), (n, [i.site for i in wrong])

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from p3s.artefacts import VERSIONS
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
-from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
+from p3s.study import Study, read_json, write_bytes, write_json
 from p3s.text import differing
 
 COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
 
 
 def artefact(noun: str = "model", **more: object) -> dict[str, object]:
-    return {"schema": f"p3s.{noun}", "schema_version": SCHEMA_VERSION, **more}
+    return {"schema": f"p3s.{noun}", "schema_version": VERSIONS.get(f"p3s.{noun}", 1), **more}
 
 
 def put_run(study: Study, np_: int, rep: int = 0, status: str = "complete", **info: object) -> Path:
@@ -67,7 +68,7 @@ def test_another_version_names_both(tmp_path: Path) -> None:
     with pytest.raises(P3SError) as err:
         read_json(path, "p3s.study")
     text = str(err.value)
-    assert "version 7" in text and f"version {SCHEMA_VERSION}" in text and "\n" not in text
+    assert "version 7" in text and f"version {VERSIONS['p3s.model']}" in text and "\n" not in text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_no_mutation_escapes_the_error_type(
     except P3SError as err:
         assert "\n" not in str(err)
     else:
-        assert obj["schema"] == "p3s.model" and obj["schema_version"] == SCHEMA_VERSION
+        assert obj["schema"] == "p3s.model" and obj["schema_version"] == VERSIONS["p3s.model"]
 
 
 def test_absent_file_says_so(tmp_path: Path) -> None:

@@ -93,9 +93,7 @@ def test_nbody_at_512(model_of):
     model = model_of(nbody)
     rows = generate(model, 512)
     assert sends(model, rows, 511) == ([0], {250_000})
-    received = (rows.rank == 0) & np.array([it.kind == "recv" for it in model.items])[
-        rows.item
-    ]
+    received = (rows.rank == 0) & np.array([it.kind == "recv" for it in model.items])[rows.item]
     assert rows.peer[received].tolist() == [511]
     weights = [phase_weight(p, rows.grid) for p in model.phases if p.parent is not None]
     assert weights == [5088]

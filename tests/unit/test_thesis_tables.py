@@ -10,11 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from handmade import phase, put_replay, put_scaled
+from handmade import phase, put_model, put_replay, put_scaled
 from thesis_tables import TABLES, Half, Table
 
 from p3s.predict import predict
-from p3s.study import Study, write_json
+from p3s.study import Study
 
 #: Share of a phase's time that stands in the replay here; the tables do not tell it apart.
 COMM = Decimal("0.1")
@@ -58,7 +58,7 @@ def test_phase_times_and_weights_give_the_printed_run_time(
     tmp_path: Path, table: Table, half: Half
 ) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
-    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "counts": [16, 64]})
+    put_model(study, counts=(16, 64))
     times = phase_times(half)
     rows, comm = [], []
     for number, weight, seconds, _ in times:

@@ -284,9 +284,9 @@ def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
         )
         assert found.work.sum() == pytest.approx(found.carried(found.work).sum())
         # beside a run it is compared where the run has it
-        work = compare(model, corpus.table(program, n))["work"]
-        assert work["max_abs_error"] < TOLERANCE
-        assert {1, 2} <= {entry.phase for entry in work["each"]}
+        work = compare(model, corpus.table(program, n)).work
+        assert work.max_abs_error < TOLERANCE
+        assert {1, 2} <= {entry.phase for entry in work.each}
 
 
 def test_calls_of_one_count_are_not_made_at_the_others() -> None:

@@ -1,0 +1,211 @@
+"""Records in files: they come back as they were, and what is none is refused in one line."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import corpus
+import models
+import pytest
+from comparisons import comparison, held_out, work
+
+from p3s.errors import P3SError
+from p3s.model.compare import compare
+from p3s.model.reasons import Code, Reason, Verdict
+from p3s.model.stage import as_file, load, read
+from p3s.model.types import (
+    Comparison,
+    CountLaw,
+    HoldOut,
+    Model,
+    Occurs,
+    Rival,
+    Share,
+    SizeLaw,
+    TripLaw,
+    WorkAt,
+)
+from p3s.serialise import MAX_DEPTH, ShapeError, from_data, to_data
+from p3s.study import Study, write_json
+
+ONE_LAW = ["num", 3, 1]
+
+
+def on_disk(value: Any) -> Any:
+    return json.loads(json.dumps(to_data(value), allow_nan=False))
+
+
+# ---- there and back ----------------------------------------------------------------------------
+@pytest.mark.parametrize("name", models.ALL)
+def test_a_model_comes_back_as_it_was(name: str) -> None:
+    model = models.ALL[name]()
+    again = from_data(Model, on_disk(model))
+    assert again == model and on_disk(again) == on_disk(model)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Reason(Code.FIRST_SEEN, at=8),
+        Reason(Code.DIRECTION, dims=(0, 2)),
+        CountLaw(expr=ONE_LAW, points=3, free=1, holds_from=4),
+        CountLaw(follows=(1, 2), factor=(1, 2)),
+        CountLaw(rivals=(Rival(expr=ONE_LAW), Rival(cut=("L", "first", 61, "ceil", 62)))),
+        SizeLaw(means=((2, 1.5, 9),), even=True, open=False),
+        Occurs(like=2),
+        TripLaw(listed=(1, 2, 3)),
+        WorkAt(phase=None, share=0.5, true=1.0, predicted=2.0, error=1.0),
+        comparison(8, work=work((0.5, -0.25), total=0.1)),
+        held_out(8),
+        HoldOut(4, possible=False, problem="too few counts"),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_record_comes_back_as_it_was(record: Any) -> None:
+    assert from_data(type(record), on_disk(record)) == record
+
+
+def test_a_comparison_comes_back_as_it_was() -> None:
+    found = compare(models.built("jacobi2d"), corpus.table(corpus.jacobi2d(97, 61, 3), 12))
+    assert found.order is not None and found.slots
+    assert from_data(Comparison, on_disk(found)) == found
+
+
+def test_what_has_its_default_is_not_written() -> None:
+    assert to_data(CountLaw()) == {} == to_data(Occurs())
+    assert to_data(CountLaw(holds_from=4)) == {"from": 4}
+    assert to_data(Occurs(like=0)) == {"as": 0}, "nothing is not the first"
+    assert to_data(Reason(Code.ONE_COUNT)) == {"code": "one-count"}
+    assert to_data({"a": (Verdict.EXACT, None)}) == {"a": ["exact", None]}
+
+
+# ---- what is none ------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kind", "data", "says"),
+    [
+        (Share, {"events": 1.0, "bytes": 1.0}, "time is missing"),
+        (Share, {"events": 1.0, "bytes": 1.0, "time": "1"}, "time: '1' is no number"),
+        (Share, {"events": 1.0, "bytes": 1.0, "time": True}, "time: True is no number"),
+        (Share, {"events": 1.0, "bytes": 1.0, "time": None}, "time: None is no number"),
+        (Share, {"events": 1.0, "bytes": 1.0, "time": float("nan")}, "time: nan is no finite"),
+        (Share, {"events": 1.0, "bytes": 1.0, "time": float("inf")}, "time: inf is no finite"),
+        (Share, {"events": 1.0, "bytes": 1.0, "time": 1.0, "more": 2}, "more"),
+        (Share, [1.0, 1.0, 1.0], "it is no object"),
+        (Share, None, "it is no object"),
+        (CountLaw, {"points": 3.0}, "points"),
+        (CountLaw, {"follows": [1, "2"]}, r"follows\[1\]: '2' is no whole number"),
+        (CountLaw, {"follows": 7}, "follows"),
+        (CountLaw, {"factor": [1]}, "factor"),
+        (Reason, {"code": "no such code"}, "code: 'no such code' is not a valid Code"),
+        (Reason, {"code": "one-count", "at": 2.5}, "at: 2.5 is no whole number"),
+    ],
+)
+def test_what_is_not_of_the_type_is_named_with_its_place(kind: Any, data: Any, says: str) -> None:
+    with pytest.raises(ShapeError, match=says) as err:
+        from_data(kind, data)
+    assert "\n" not in str(err.value) and len(str(err.value)) < 300
+
+
+def test_the_place_of_what_is_wrong_is_that_in_the_file() -> None:
+    data = on_disk(models.built("ring"))
+    data["items"][1]["slots"][0]["elem_bytes"] = "eight"
+    with pytest.raises(ShapeError, match=r"^items\[1\]\.slots\[0\]\.elem_bytes: 'eight' is no"):
+        from_data(Model, data)
+
+
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 100_000])
+def test_deep_nesting_is_refused(depth: int, tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    text = json.dumps(as_file(models.built("ring")))
+    deep = text.replace('"relation": ', '"relation": ' + '{"kind": ' * depth, 1)
+    assert deep != text
+    study.model_path.write_text(deep)
+    refused(study)
+    law: Any = ONE_LAW
+    for _ in range(MAX_DEPTH + 1):
+        law = ["add", law, ONE_LAW]
+    data: Any = as_file(models.built("ring"))
+    data["phases"][0]["weight"] = {"expr": law}
+    write_json(study.model_path, data)
+    refused(study)
+
+
+def test_what_is_no_record_is_not_written() -> None:
+    with pytest.raises(TypeError, match="set cannot be written"):
+        to_data({"a": {1, 2}})
+
+
+# ---- damaged models ----------------------------------------------------------------------------
+WRONG: tuple[Any, ...] = (None, True, -1, 10**12, 0.5, "x", [], {}, [[]], {"kind": "x"})
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Return every key and position of plain data; of a list the first two and the last."""
+    inner = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        inner = [(k, value[k]) for k in sorted({0, 1, len(value) - 1}) if 0 <= k < len(value)]
+    for key, each in inner:
+        yield (*at, key)
+        yield from places(each, (*at, key))
+
+
+def refused(study: Study) -> None:
+    with pytest.raises(P3SError) as err:
+        load(study.root)
+    assert "\n" not in str(err.value) and str(study.model_path) in str(err.value)
+
+
+def damaged(data: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any, dict[str, Any]]]:
+    """Yield a model with one key after another of another value, or missing, or unknown."""
+    for k, at in enumerate(places(data)):
+        for wrong in (WRONG[k % len(WRONG)], WRONG[(k * 7 + 3) % len(WRONG)], ...):
+            made = copy.deepcopy(data)
+            holder: Any = made
+            for key in at[:-1]:
+                holder = holder[key]
+            if wrong is ...:
+                del holder[at[-1]]
+            else:
+                holder[at[-1]] = wrong
+            yield at, wrong, made
+
+
+@pytest.mark.parametrize("name", ["ring", "turned"])
+def test_a_damaged_model_is_a_p3s_error_or_a_model(name: str, tmp_path: Path) -> None:
+    """Whatever is changed, it is read as a model or refused; what is read comes back as it is."""
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    data: Any = as_file(models.built(name))
+    kept = wrongly = 0
+    for at, wrong, made in damaged(data):
+        study.model_path.write_text(json.dumps(made))
+        try:
+            model = load(study.root)
+        except P3SError as err:
+            assert "\n" not in str(err), (at, wrong)
+            wrongly += 1
+        except Exception as err:
+            raise AssertionError(f"{at} = {wrong!r}: {type(err).__name__}: {err}") from err
+        else:
+            kept += 1
+            assert dataclasses.is_dataclass(model)
+    assert wrongly > kept
+
+
+@pytest.mark.parametrize("key", [f.name for f in dataclasses.fields(Model)])
+def test_every_key_of_the_model_is_checked(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    data: Any = as_file(models.built("ring"))
+    for wrong in (7, "x", [[[]]], {"what": [None]}):
+        if isinstance(wrong, type(data.get(key))) and key == "work_unit":
+            continue
+        write_json(path, {**data, key: wrong})
+        with pytest.raises(P3SError, match=rf"damaged or of another version \(.*{key}"):
+            read(path)
+    write_json(path, {**data, key + "s_": 1})
+    with pytest.raises(P3SError, match="damaged or of another version"):
+        read(path)
