@@ -1,10 +1,10 @@
 """Records to plain data and back: one way for every file that a frozen dataclass is kept in.
 
 A field is written unless it has the default it would be read as (with ``always`` in its metadata
-then too, where that is a function only if it says so of the record). Where the name in the file is no name in Python, the metadata has it as ``key``. Classes
-with ``to_json`` and ``from_json`` of their own (rules, of which there are several kinds) are
-written and read by these. What is read is checked: types exactly (no text for a number, no
-infinities), missing and unknown keys.
+then too, or where that, called with the record, says so). Where the name in the file is no name in
+Python, the metadata has it as ``key``. Classes with ``to_json`` and ``from_json`` of their own
+(rules, of which there are several kinds) are written and read by these. What is read is checked:
+types exactly (no text for a number, no infinities), missing and unknown keys.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class _Required:
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, str, Any, bool], ...]:
-    """Return name, key in the file, default, and whether it is always written, of all fields."""
+def _fields(kind: type) -> tuple[tuple[str, str, Any, Any], ...]:
+    """Return name, key in the file, default, and when it is written with that, of all fields."""
     out = []
     for field in dataclasses.fields(kind):
         default = _Required()
@@ -85,7 +85,7 @@ def _fields(kind: type) -> tuple[tuple[str, str, Any, bool], ...]:
             default = field.default
         elif field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        key, always = field.metadata.get("key", field.name), bool(field.metadata.get("always"))
+        key, always = field.metadata.get("key", field.name), field.metadata.get("always", False)
         out.append((field.name, key, default, always))
     return tuple(out)
 
