@@ -33,7 +33,6 @@ from p3s.pipeline.stages import too_few
 from p3s.predict import compose
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.doubts import contradicting, missed, of_reach, of_validation
-from p3s.predict.reasons import reasons_in
 from p3s.replay.settings import ReplaySettings
 from p3s.settings import value_study
 from p3s.study import Study
@@ -119,7 +118,7 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
     result = compose(
         times, runs, {}, [2, 4, 8], holdout=held, validations=[checked], commands=Commands(study)
     )
-    reasons = reasons_in(result)
+    reasons = result.reasons
     assert len(reasons) > 8
     for each in reasons:
         found = re.findall(r"p3s [a-z]+[^()]*", each.advice)
