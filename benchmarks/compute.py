@@ -20,9 +20,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from p3s.model.types import Model
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = REPOSITORY / "tests" / "programs" / "compute"
@@ -193,7 +196,7 @@ def _give(run: Path, target: Path) -> None:
 
 
 # ---- the truth ------------------------------------------------------------------------------
-def measured(model: dict[str, Any], run: Path) -> np.ndarray:
+def measured(model: Model, run: Path) -> np.ndarray:
     """Return the CPU time (ns) of a run by phase of the model and rank, (phases + 1, ranks).
 
     Calls belong to phases as in `p3s validate`; the last row is what no phase explains. What is
@@ -206,13 +209,12 @@ def measured(model: dict[str, Any], run: Path) -> np.ndarray:
     from p3s.trace import run_files
 
     files = run_files(run)
-    shared = {site.partition("#")[0] for site in model["sites"] if "#" in site}
+    shared = {site.partition("#")[0] for site in model.sites if "#" in site}
     table = table_of([join_files(list(files.files.values()), shared)], [files.wall_ns], str(run))
     grid = generate(model, files.np).grid
-    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
-    items, phases = model["items"], len(model["phases"])
-    item = np.minimum(assign(items, table, grid, split).of_row, len(items))
-    phase = np.array([it["phase"] for it in items] + [phases], dtype=np.int64)[item]
+    items, phases = model.items, len(model.phases)
+    item = np.minimum(assign(items, table, grid, model.splits).of_row, len(items))
+    phase = np.array([it.phase for it in items] + [phases], dtype=np.int64)[item]
     first = np.array([g.op in ("MPI_Init", "MPI_Init_thread") for g in table.groups])[table.group]
     out = np.zeros((phases + 1, files.np))
     np.add.at(out, (phase[~first], table.rank[~first]), table.work[~first])

@@ -8,13 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.model.types import Admissible, Model
 from p3s.records import work_of
 from p3s.study import Study
 from p3s.text import command_line
+
+if TYPE_CHECKING:
+    from p3s.model.types import Admissible, Model
 
 #: Limit of one run where the user gives none.
 TIMEOUT_S = 3600.0

@@ -27,11 +27,11 @@ from p3s.cli.grid import DIMS
 from p3s.cli.runs import program_of, trace_once
 from p3s.commands import elsewhere
 from p3s.errors import UsageError
-from p3s.model.types import Comparison, OrderAgreement
 from p3s.study import Study
 from p3s.text import plural, processes, table
 
 if TYPE_CHECKING:
+    from p3s.model.types import Comparison, OrderAgreement
     from p3s.validate import Validation
 
 __all__ = ["EPILOG", "WithLauncher", "validate"]

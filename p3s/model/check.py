@@ -9,15 +9,17 @@ from p3s.laws.expr import check as check_expr
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import relations
 from p3s.model.types import Item, LoopRule, Model, OrderedItem, Phase, Rival, Slot
-
-#: Larger process counts are none.
-MOST_PROCESSES = 1 << 24
+from p3s.trace.layout import MAX_RANKS
 
 
 def check(model: Model) -> None:
     """Raise ValueError, with what is wrong, where a model cannot be used."""
-    if not model.counts or not all(1 <= n <= MOST_PROCESSES for n in model.counts):
-        raise ValueError("it was fitted to no process count, or to one that cannot be")
+    if not model.counts or min(model.counts) < 1:
+        raise ValueError("it was fitted to no process count")
+    if max(model.counts) > MAX_RANKS:
+        raise ValueError(f"it was fitted to {max(model.counts)} processes, more than are traced")
+    if min((*model.admissible.counts, *model.admissible.failed), default=1) < 1:
+        raise ValueError("a process count is below 1")
     _check_tree([p.parent for p in model.phases], "phases")
     for k, phase in enumerate(model.phases):
         if phase.phase != k:

@@ -342,5 +342,6 @@ def phase_weight(phase: Phase, grid: GridAt) -> int:
     if law.expr is not None:
         env = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
         return int(evaluate_int(law.expr, env))
-    assert law.stat is not None
+    if law.stat is None:
+        raise ValueError(f"the iterations of phase {phase.phase} have no law")
     return whole_number(float(law.stat.value(grid.n)), grid.n)

@@ -34,6 +34,18 @@ from p3s.validate import Validation
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
 #: A replay at every count: the traces made here have no more in them than one needs.
 REPLAYED = ("--estimator", "simulation")
+#: Nothing was measured in a run, and nothing predicted for it.
+UNTIMED = {
+    "predicted_s": None,
+    "low_s": None,
+    "high_s": None,
+    "measured_s": None,
+    "inside": None,
+    "why_not": "untimed",
+    "cores": None,
+    "work_s": None,
+    "measured_work_s": None,
+}
 
 
 @dataclass(frozen=True)
@@ -155,7 +167,7 @@ class Stages:
             collectives=Overlap(4, 4, 4),
             work=work(mean=0.03, worst=0.1),
         )
-        return Validation((2, 4), 0, found, {}, ())
+        return Validation((2, 4), 0, found, UNTIMED, ())
 
     def parse(self, template: list[str], np: int) -> Any:
         return types.SimpleNamespace(program=tuple(template[3:]))

@@ -18,6 +18,7 @@ from p3s.laws.expr import num
 from p3s.model.amount import Amount
 from p3s.model.fit import build_model
 from p3s.model.notation import TEXT
+from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Verdict
 from p3s.model.stage import as_file
 from p3s.model.text import destination, partner
@@ -142,9 +143,9 @@ def test_turns_and_what_changes_with_them_are_named():
 
 
 def test_a_relation_reads_as_a_function():
-    shift = {"kind": "shift", "vec": [0, -2], "wrap": [False, True]}
+    shift = Shift(vec=(0, -2), wrap=(False, True))
     assert partner(shift) == "(c1 - 2) mod p1"
-    assert partner({"kind": "shift", "vec": [3], "wrap": [False]}) == "r + 3"
+    assert partner(Shift(vec=(3,), wrap=(False,))) == "r + 3"
     assert partner(None) == "?"
     model = models.built("ring")
     sent = next(i for i in model.items if i.kind == "send")

@@ -17,6 +17,7 @@ from p3s.artefacts import write_json
 from p3s.commands import far, shown, tracing, without_arguments
 from p3s.errors import P3SError
 from p3s.model.fit import build_model
+from p3s.model.grid.grids import Cube
 from p3s.model.stage import as_of_now
 from p3s.model.types import Model, NextCount
 from p3s.report.next import render_far
@@ -100,7 +101,7 @@ def test_time_without_sizes_that_change_cannot_be_matched() -> None:
 
 
 def test_the_target_must_be_a_count_the_grid_has(model: Model) -> None:
-    grid = replace(model.grid, family=replace(model.grid.family, kind="cube", ndims=2))
+    grid = replace(model.grid, family=Cube(2))
     with pytest.raises(P3SError, match="no form at 130 processes"):
         propose(replace(model, grid=grid), 130, {})
 

@@ -60,16 +60,16 @@ def test_the_advice_keeps_to_the_kind_of_counts_that_are_asked_for():
 
 def test_powers_of_two_are_the_users_choice_where_none_was_refused():
     for known in (admissible.learn([1, 2, 4]), admissible.learn([1, 2, 4], powers=True)):
-        assert not known["sure"] and admissible.text(known) == ""
-        assert admissible.doubt({"admissible": known}, 12) is None
+        assert not known.sure and admissible.text(known) == ""
+        assert admissible.doubt(known, 12) is None
     refused = admissible.learn([2, 4, 8], [6])
     assert "seems to take powers of two only" in admissible.text(refused)
-    assert admissible.doubt({"admissible": refused}, 12)
+    assert admissible.doubt(refused, 12)
 
 
 def test_no_count_at_or_above_a_failure_that_the_kind_does_not_explain():
     squares = admissible.learn([1, 4, 9, 16], [25])
-    assert squares["kind"] == "squares" and admissible.candidates(squares, 100) == [4, 9, 16]
+    assert squares.kind == "squares" and admissible.candidates(squares, 100) == [4, 9, 16]
     assert admissible.larger(squares) is None
     assert admissible.larger(admissible.learn([1, 4, 9])) == 25
     assert admissible.larger(admissible.learn([2, 4, 8])) == 16
@@ -79,7 +79,7 @@ def test_no_count_at_or_above_a_failure_that_the_kind_does_not_explain():
 def test_no_count_is_proposed_above_one_that_was_refused():
     """A program that takes any count up to the size of its input."""
     known = admissible.learn([1, 2, 4, 9], [49])
-    assert known["kind"] == "any" and admissible.candidates(known, 200) == list(range(3, 49))
+    assert known.kind == "any" and admissible.candidates(known, 200) == list(range(3, 49))
     assert admissible.larger(known) == 18
     refused = admissible.learn([1, 2, 4, 9], [10, 49, 72])
     assert admissible.candidates(refused, 200) == list(range(3, 10))
@@ -90,7 +90,7 @@ def test_no_count_is_proposed_above_one_that_was_refused():
 
 def test_a_refusal_that_the_kind_of_counts_may_explain_is_not_jumped_over():
     powers = admissible.learn([1, 2, 4], [49])
-    assert powers["kind"] == "powers" and admissible.candidates(powers, 200) == [4, 8, 16, 32]
+    assert powers.kind == "powers" and admissible.candidates(powers, 200) == [4, 8, 16, 32]
     tried = admissible.learn([1, 2, 4, 8, 16, 32], [49])
     assert admissible.candidates(tried, 200) == [4, 8, 16, 32, 64, 128], "49 is no power of two"
     assert admissible.candidates(admissible.learn([1, 2, 4, 8, 16, 32], [49, 64]), 200)[-1] == 48
@@ -210,9 +210,9 @@ def test_what_is_there_is_not_traced_again():
 
 
 def test_one_count_says_nothing_of_multiples():
-    assert admissible.learn([8], [12, 18])["kind"] == "powers"
-    assert admissible.learn([], [8, 12])["kind"] == "squares"
-    assert admissible.learn([4, 8], [6, 9])["kind"] == "multiples"
+    assert admissible.learn([8], [12, 18]).kind == "powers"
+    assert admissible.learn([], [8, 12]).kind == "squares"
+    assert admissible.learn([4, 8], [6, 9]).kind == "multiples"
 
 
 def test_a_maximum_on_the_command_line():

@@ -117,7 +117,7 @@ def test_another_build_gives_far_points(
     study = Study(root)
     other = Study(root / "far" / "w1")
     model = load(root)
-    known = {tuple(p["place"]) for ph in model["phases"] for p in ph["work"]["places"]}
+    known = {p.place for ph in model.phases for p in ph.work.places}
     program.unlink()  # how places were matched is remembered
     assert {p.place for p in points_of(study, other, model)} <= known
     # the places are not mixed up: the larger message is that of the first call

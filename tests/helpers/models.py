@@ -102,7 +102,7 @@ def many(calls: int = 300) -> Model:
     loop = next(p for p in model.phases if p.parent is not None)
     first = next(model.items[i] for i in loop.items if model.items[i].kind == "send")
     added = range(len(model.items), calls)
-    items = [_copied(first, k) for k in added]
+    items = [copied(first, k) for k in added]
     return replace(
         model,
         items=(*model.items, *items),
@@ -113,7 +113,8 @@ def many(calls: int = 300) -> Model:
     )
 
 
-def _copied(item: Item, k: int) -> Item:
+def copied(item: Item, k: int) -> Item:
+    """Return a call like another, at a site and with a size of its own."""
     size = SizeLaw(expr=num(k), points=5, free=1)
     slot = replace(item.slots[0], elements=size)
     share = Share(events=1e-4, bytes=1e-4, time=1e-4)

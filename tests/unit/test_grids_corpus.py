@@ -147,10 +147,9 @@ def _check(program, counts, targets):
     model = build_model([corpus.table(program, n) for n in counts], holdout=False)
     for n in targets:
         result = compare(model, corpus.table(program, n))
-        for key in ("p2p_triples", "collectives"):
-            got = result[key]
-            assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
-        assert result["unmodelled"]["events"] == 0
+        for got in (result.p2p_triples, result.collectives):
+            assert got.all_equal, (n, got)
+        assert result.unmodelled.events == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from pathlib import Path
 
 import models
@@ -12,30 +12,28 @@ from report_studies import put_study
 from p3s.model.types import Model
 from p3s.report.html import render
 from p3s.report.view import view_of
-from p3s.serialise import from_data, to_data
 
 MANY = tuple(2**k for k in range(1, 11))
 
 
 def model_of(phases: int, calls: int) -> Model:
     """Return a model with that many phases of that many calls, no two with the same rule."""
-    model = to_data(models.built("jacobi2d"))
-    loop = next(p for p in model["phases"] if p["parent"] is not None)
-    first = next(i for i in loop["items"] if model["items"][i]["kind"] == "send")
-    while len(model["phases"]) < phases:
-        phase = copy.deepcopy(loop)
-        phase.update(phase=len(model["phases"]), name=f"loop {len(model['phases'])}", items=[])
-        for _ in range(calls):
-            number = len(model["items"])
-            item = copy.deepcopy(model["items"][first])
-            item["site"] = f"copy{number}"
-            item["slots"][0]["elements"] = {"expr": ["num", number, 1], "points": 5, "free": 1}
-            item["share"] = {"events": 1e-4, "bytes": 1e-4, "time": 1e-4}
-            model["sites"][item["site"]] = [f"prog+0x{number:x}"]
-            phase["items"].append(number)
-            model["items"].append(item)
-        model["phases"].append(phase)
-    return from_data(Model, model)
+    model = models.built("jacobi2d")
+    loop = next(p for p in model.phases if p.parent is not None)
+    first = next(model.items[i] for i in loop.items if model.items[i].kind == "send")
+    start, there = len(model.items), len(model.phases)
+    made = []
+    for k in range(there, phases):
+        at = start + (k - there) * calls
+        numbers = tuple(range(at, at + calls))
+        made.append(replace(loop, phase=k, name=f"loop {k}", items=numbers))
+    added = range(start, start + len(made) * calls)
+    return replace(
+        model,
+        phases=(*model.phases, *made),
+        items=(*model.items, *(models.copied(first, number) for number in added)),
+        sites={**model.sites, **{f"copy{k}": (f"prog+0x{k:x}",) for k in added}},
+    )
 
 
 def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:

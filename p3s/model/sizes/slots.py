@@ -551,7 +551,8 @@ def count_of(
         total = int(np.max(evaluate_int(law.total, env_of(g, np.zeros(1, dtype=np.int64)))))
         shares = max(cells[1], 1)
         return total // shares + (cells[0] + np.arange(len(ranks)) < total % shares)
-    assert law.stat is not None
+    if law.stat is None:
+        raise ValueError("a number of calls has no law")
     return np.full(len(ranks), whole_number(float(law.stat.value(g.n)), g.n), dtype=np.int64)
 
 
@@ -566,12 +567,14 @@ def bytes_of(
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot.elements
     if law.sample is not None and peers is not None:
-        assert slot.relation is not None
+        if slot.relation is None:
+            raise ValueError("sizes of a neighbourhood have no relation")
         return irregular.sizes(slot.relation, law.sample, g.n, ranks, peers) * slot.elem_bytes
     if law.expr is not None:
         value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn))
         elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)
         return np.asarray(elements * slot.elem_bytes)
-    assert law.stat is not None
+    if law.stat is None:
+        raise ValueError("a size has no law")
     mean = float(law.stat.value(_extents(g))) * slot.elem_bytes
     return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)
