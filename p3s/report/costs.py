@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from p3s.laws.worklaws import WorkLaw
 from p3s.predict.outside import NOTED, ratio_text
 from p3s.predict.types import Count, Law, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
 from p3s.report.mathml import Maths, maths
-from p3s.report.verdict import phase_time
 from p3s.text import percent, seconds, span, visible
 
 #: Phases listed one by one; the rest is summed up and said so.
@@ -111,11 +111,11 @@ class Limit:
 
 def phase_costs(prediction: Prediction) -> tuple[list[PhaseCost], str]:
     """Return the phases at the largest count, largest first, and what was left out."""
-    phases = sorted(prediction.last.phases, key=phase_time, reverse=True)
-    whole = sum(map(phase_time, phases))
+    phases = sorted(prediction.last.phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in phases)
     costs = []
     for phase in phases[:MAX_PHASES]:
-        time = phase_time(phase)
+        time = phase.time_s
         parts = kinds_of(phase)
         costs.append(
             PhaseCost(
@@ -136,7 +136,7 @@ def phase_costs(prediction: Prediction) -> tuple[list[PhaseCost], str]:
     rest = phases[MAX_PHASES:]
     cut = ""
     if rest:
-        left = percent(sum(map(phase_time, rest)) / whole if whole else 0.0)
+        left = percent(sum(phase.time_s for phase in rest) / whole if whole else 0.0)
         cut = f"{len(rest)} more phases with {left} of the time are in prediction.json."
     return costs, cut
 
@@ -170,10 +170,10 @@ def stacks_of(prediction: Prediction) -> Stacks:
     largest: dict[str, float] = {}
     names: dict[str, str] = {}
     for row in found:  # a phase that matters at one count has a colour at all
-        whole = sum(map(phase_time, row.phases)) or 1.0
+        whole = sum(phase.time_s for phase in row.phases) or 1.0
         for phase in row.phases:
             key = str(phase.phase)
-            largest[key] = max(largest.get(key, 0.0), phase_time(phase) / whole)
+            largest[key] = max(largest.get(key, 0.0), phase.time_s / whole)
             names[key] = visible(phase.name, 60)
     keys = sorted(largest, key=lambda key: -largest[key])[:COLOURED]
     others = len(largest) - len(keys)
@@ -183,9 +183,9 @@ def stacks_of(prediction: Prediction) -> Stacks:
         rest = 0.0
         for phase in row.phases:
             if (key := str(phase.phase)) in own:
-                own[key] += phase_time(phase)
+                own[key] += phase.time_s
             else:
-                rest += phase_time(phase)
+                rest += phase.time_s
         stacks.append(
             Stack(
                 row.n,
@@ -205,13 +205,13 @@ def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
     found = prediction.counts
     if len(found) < 2:
         return []
-    last = sorted(found[-1].phases, key=phase_time, reverse=True)
-    whole = sum(map(phase_time, last)) or 1.0
+    last = sorted(found[-1].phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in last) or 1.0
     few = thinned(found, MAX_BARS)
     by_key = [{str(phase.phase): phase for phase in row.phases} for row in few]
     curves = []
     for phase in last[:DRAWN]:
-        if phase_time(phase) <= 0:
+        if phase.time_s <= 0:
             continue
         mine = [each.get(str(phase.phase)) for each in by_key]
         parts = {
@@ -228,7 +228,7 @@ def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
         curves.append(
             PhaseCurves(
                 visible(phase.name, 80),
-                percent(phase_time(phase) / whole),
+                percent(phase.time_s / whole),
                 [row.n for row in few],
                 {kind: values for kind, values in parts.items() if any(values)},
                 str(phase.phase),
@@ -245,7 +245,7 @@ def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
 
     Phases come with the largest time at the largest count first.
     """
-    last = {str(phase.phase): phase_time(phase) for phase in prediction.last.phases}
+    last = {str(phase.phase): phase.time_s for phase in prediction.last.phases}
     found = []
     for entry in prediction.phase_laws:
         parts = {}

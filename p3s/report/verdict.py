@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from textwrap import wrap
 
 from p3s.predict.reasons import Reason, in_short, named, untrusted
@@ -107,14 +108,14 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
             f"{percent(last.efficiency)}{network}."
         ]
         said += [] if warning else _knee(prediction)
-    phases = sorted(last.phases, key=phase_time, reverse=True)
-    whole = sum(map(phase_time, phases))
+    phases = sorted(last.phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in phases)
     if phases and whole > 0:
         top = phases[0]
         kind = "communication" if top.comm_s > top.compute_s else "computation"
         said.append(
             f"Phase {_named(top, places)} takes most of the time at {last.n} "
-            f"({percent(phase_time(top) / whole)}, mostly {kind})."
+            f"({percent(top.time_s / whole)}, mostly {kind})."
         )
     said += _limit(prediction, places)
     if warning:
@@ -171,14 +172,9 @@ def _limit(prediction: Prediction, places: Mapping[str, str] | None) -> list[str
         f"{percent(first.share)} of the core time lost at {processes(last.n)}, "
         f"mostly {_BECAUSE[first.because]}"
     )
-    if last.phases and max(last.phases, key=phase_time).phase == first.phase:
+    if last.phases and max(last.phases, key=attrgetter("time_s")).phase == first.phase:
         return [f"It makes up {lost}."]
     return [f"What limits scaling first is {_named(first, places)}: {lost}."]
-
-
-def phase_time(phase: PhaseAt) -> float:
-    """Return the time of a phase."""
-    return phase.time_s
 
 
 def figures(prediction: Prediction) -> list[Figure]:
