@@ -15,6 +15,7 @@ import pytest
 from comparisons import comparison, held_out, work
 from corpus import Recorder
 from handmade import put_model
+from made_predictions import count_at
 from test_far_next import program as sized
 from test_far_next import put_run
 from test_predict import times_at
@@ -206,7 +207,7 @@ def test_a_command_of_another_directory_stands_alone(
         *of_reach(99.0, [2, 4, 8], Commands(made)),
     ]
     advices = [each.advice for each in reasons]
-    row = {"n": 64, "estimator": "simulation"}
+    row = count_at(64)
     parts = ("work", "cost", "replay", "model", "residual")
     advices += [narrower(part, row, [2, 4, 8], commands) for part in parts]
     told = [each for each in advices if "cd " in each]
