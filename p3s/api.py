@@ -20,7 +20,7 @@ from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import predicted
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
-from p3s.predict import KNEE_EFFICIENCY
+from p3s.predict import KNEE_EFFICIENCY, as_file
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction
@@ -298,7 +298,7 @@ class Study:
             knee=knee,
             only=only,
         )
-        return Prediction.of(result, study.prediction_path)
+        return Prediction.of(as_file(result), study.prediction_path)
 
     def _request(self, estimator: str, network: str, settings: ReplaySettings | None) -> Request:
         return request_of(estimator, network, settings is None, settings or ReplaySettings())

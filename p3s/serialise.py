@@ -1,10 +1,11 @@
 """Records to plain data and back: one way for every file that a frozen dataclass is kept in.
 
 A field is written unless it has the default it would be read as (with ``always`` in its metadata
-then too). Where the name in the file is no name in Python, the metadata has it as ``key``. Classes
-with ``to_json`` and ``from_json`` of their own (rules, of which there are several kinds) are
-written and read by these. What is read is checked: types exactly (no text for a number, no
-infinities), missing and unknown keys. Named tuples are rows: lists without keys.
+then too, or where that, called with the record, says so). Where the name in the file is no name in
+Python, the metadata has it as ``key``. Classes with ``to_json`` and ``from_json`` of their own
+(rules, of which there are several kinds) are written and read by these. Named tuples are rows:
+lists without keys. What is read is checked: types exactly (no text for a number, no infinities),
+missing and unknown keys.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def to_data(value: Any) -> Any:
         return {
             key: to_data(each)
             for name, key, default, always in _fields(type(value))
-            if (each := getattr(value, name)) is not default and each != default or always
+            if (each := getattr(value, name)) is not default
+            and each != default
+            or (always(value) if callable(always) else always)
         }
     if isinstance(value, Mapping):
         return {str(k): to_data(v) for k, v in value.items()}
@@ -48,12 +51,15 @@ def to_data(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written to a file")
 
 
-def from_data(kind: type[T], data: Any) -> T:
-    """Return plain data as a record of a type; ShapeError says what is wrong, and where."""
+def from_data(kind: type[T], data: Any, *, more: bool = False) -> T:
+    """Return plain data as a record of a type; ShapeError says what is wrong, and where.
+
+    more: keys that are not known are passed over; else they are wrong.
+    """
     from cattrs import transform_error
 
     try:
-        made: T = _converter().structure(data, kind)
+        made: T = _converter(more).structure(data, kind)
         return made
     except RecursionError:
         raise ShapeError("it is nested too deeply") from None
@@ -71,8 +77,8 @@ class _Required:
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, str, Any, bool], ...]:
-    """Return name, key in the file, default, and whether it is always written, of all fields."""
+def _fields(kind: type) -> tuple[tuple[str, str, Any, Any], ...]:
+    """Return name, key in the file, default, and when it is written with that, of all fields."""
     out = []
     for field in dataclasses.fields(kind):
         default = _Required()
@@ -80,20 +86,20 @@ def _fields(kind: type) -> tuple[tuple[str, str, Any, bool], ...]:
             default = field.default
         elif field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        key, always = field.metadata.get("key", field.name), bool(field.metadata.get("always"))
+        key, always = field.metadata.get("key", field.name), field.metadata.get("always", False)
         out.append((field.name, key, default, always))
     return tuple(out)
 
 
 @cache
-def _converter() -> Any:
+def _converter(more: bool) -> Any:
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn, override
 
     def renamed(kind: type) -> dict[str, Any]:
         return {name: override(rename=key) for name, key, _, _ in _fields(kind) if name != key}
 
-    converter = Converter(forbid_extra_keys=True)
+    converter = Converter(forbid_extra_keys=not more)
     for kind in _NAMES:
         converter.register_structure_hook(kind, _exactly)
     converter.register_structure_hook(StrEnum, lambda value, kind: kind(value))
@@ -101,7 +107,7 @@ def _converter() -> Any:
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass,
         lambda kind: make_dict_structure_fn(
-            kind, converter, _cattrs_forbid_extra_keys=True, **renamed(kind)
+            kind, converter, _cattrs_forbid_extra_keys=not more, **renamed(kind)
         ),
     )
     converter.register_structure_hook_factory(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from p3s.model.comparison import Comparison
     from p3s.predict.measured import Measured
     from p3s.predict.reasons import Reason
+    from p3s.predict.types import Count, Prediction
     from p3s.study import Study
 
 #: Why a measured run time and a predicted one cannot be compared.
@@ -53,7 +54,7 @@ class Validation:
             "model_crc": self.model_crc,
             **to_data(self.compared),
             "run_time": dict(self.run_time),
-            "reasons": [reason.to_json() for reason in self.reasons],
+            "reasons": to_data(self.reasons),
         }
 
 
@@ -116,25 +117,26 @@ def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
     records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
     run = measured_in(records, n)
     prediction = _prediction(study)
-    rows: list[dict[str, Any]] = prediction["counts"] if prediction else []
-    row = next((row for row in rows if row["n"] == n), {})
-    low: Any = row.get("model_low_s")
-    high: Any = row.get("model_high_s")
+    rows = prediction.counts if prediction else ()
+    row = next((row for row in rows if row.n == n), None)
+    low, high = (row.model_low_s, row.model_high_s) if row else (None, None)
     why_not = _why_no_run(run) or _why_no_prediction(study, prediction, row)
     return {
-        "predicted_s": row.get("model_s"),
+        "predicted_s": row.model_s if row else None,
         "low_s": low,
         "high_s": high,
         "measured_s": run.wall_s if run else None,
-        "inside": None if why_not or run is None else bool(low <= run.wall_s <= high),
+        "inside": None
+        if why_not or run is None or low is None or high is None
+        else low <= run.wall_s <= high,
         "why_not": why_not,
         "cores": records[0].info.get("cores") if records else None,
-        "work_s": row.get("work_s"),
+        "work_s": row.work_s if row else None,
         "measured_work_s": run.work_s if run and math.isfinite(run.work_s) else None,
     }
 
 
-def _prediction(study: Study) -> dict[str, Any] | None:
+def _prediction(study: Study) -> Prediction | None:
     from p3s.errors import P3SError
     from p3s.predict.saved import read_prediction
 
@@ -153,14 +155,14 @@ def _why_no_run(run: Measured | None) -> str:
     return "" if run.representative else "off-core"
 
 
-def _why_no_prediction(study: Study, prediction: dict[str, Any] | None, row: dict[str, Any]) -> str:
+def _why_no_prediction(study: Study, prediction: Prediction | None, row: Count | None) -> str:
     """Return why no predicted time can be compared with a run's, "" where one can."""
-    if not prediction or not row:
+    if prediction is None or row is None:
         return "not-predicted"
     if study.model_path.stat().st_mtime_ns > study.prediction_path.stat().st_mtime_ns:
         return "outdated"
-    if row["n"] > 1 and (prediction.get("network") or {}).get("source") in ("typical", "file"):
+    if row.n > 1 and prediction.network is not None and prediction.network.published:
         return "other-network"
-    if not row["model_representative"]:
+    if not row.model_representative:
         return "not-representative"
-    return "no-interval" if row["model_low_s"] is None or row["model_high_s"] is None else ""
+    return "no-interval" if row.model_low_s is None or row.model_high_s is None else ""

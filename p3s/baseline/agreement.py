@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from p3s.baseline.bands import Band, band, percent, seconds
 from p3s.baseline.fromstudy import measured_of
 from p3s.baseline.model import TESTED_RATIO
 from p3s.errors import P3SError
+from p3s.predict.types import Count, Prediction, part_s
 from p3s.text import processes
 
 #: Relative difference from which the two disagree.
@@ -20,8 +20,6 @@ _CHANGE = 0.10
 _OFF = 0.05
 #: By how much core time of the computation must change, relative.
 _WORK = 0.15
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,23 +72,21 @@ class Beside:
         return [self.sentence, worst.sentence]
 
 
-def beside(prediction: Mapping[str, Any]) -> Beside:
-    """Return the band beside a prediction (the content of prediction.json), and disagreements.
+def beside(prediction: Prediction) -> Beside:
+    """Return the band beside a prediction, and disagreements.
 
     It is fitted to the measured times of the traced counts. Where those do not tell how fast the
     program is (ranks shared cores), it is fitted to the predicted times at the traced counts, and
     the sentence says so: it then shows what a regression would make of such small runs.
     """
-    rows = prediction.get("counts") or []
-    counts = [int(row["n"]) for row in rows]
+    counts = [row.n for row in prediction.counts]
     times, why_not = measured_of(prediction)
     measured = bool(times)
     if not measured:
-        traced = set(prediction.get("traced_counts") or ())
         times = {
-            int(row["n"]): [float(row["model_s"])]
-            for row in rows
-            if row["n"] in traced and (row.get("model_s") or 0) > 0
+            row.n: [row.model_s]
+            for row in prediction.counts
+            if row.n in prediction.traced_counts and row.model_s > 0
         }
         if len(times) < 2:
             return Beside(None, _closed(why_not))
@@ -105,35 +101,35 @@ def _closed(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def disagreements(prediction: Mapping[str, Any], found: Band) -> list[Disagreement]:
+def disagreements(prediction: Prediction, found: Band) -> list[Disagreement]:
     """Return where prediction and band differ by more than 25 %, by count, and why.
 
     Only counts above the fitted ones that both have. Reasons are read from the prediction: phases
     whose share of the time changes, waiting, an iteration that the form cannot make or makes by
     itself, computation whose core time changes; if none of them, how far the regression reaches
     out."""
-    rows = {int(row["n"]): row for row in prediction.get("counts", ())}
+    rows = {row.n: row for row in prediction.counts}
     last = max(found.trained)
     base = max((n for n in rows if n <= last), default=None)
     out = []
     for n, row in sorted(rows.items()):
-        told = row.get("time_s")
+        told = row.time_s
         if n <= last or n not in found.counts or not told:
             continue
         low, mid, high = found.at(n)
-        ratio = float(told) / mid
+        ratio = told / mid
         if abs(ratio - 1) <= DISAGREE:
             continue
-        ends = (row.get("low_s") or told, row.get("high_s") or told)
+        ends = (row.low_s or told, row.high_s or told)
         why = _why(rows, base, n, found, longer=ratio > 1)
         out.append(
-            Disagreement(n, mid, float(told), ratio, ends[0] <= high and ends[1] >= low, tuple(why))
+            Disagreement(n, mid, told, ratio, ends[0] <= high and ends[1] >= low, tuple(why))
         )
     return out
 
 
 def _why(
-    rows: Mapping[int, Row], base: int | None, n: int, found: Band, *, longer: bool
+    rows: Mapping[int, Count], base: int | None, n: int, found: Band, *, longer: bool
 ) -> list[str]:
     """Return reasons that work in the right direction; what grows makes no run shorter."""
     why = [*_turn(rows, found, n, longer)]
@@ -145,7 +141,7 @@ def _why(
     return why or [_reach(found, n)]
 
 
-def _phases(rows: Mapping[int, Row], base: int, n: int) -> list[str]:
+def _phases(rows: Mapping[int, Count], base: int, n: int) -> list[str]:
     """Name the phase whose share of the time grows most: the total followed another one."""
     before, after = _shares(rows[base]), _shares(rows[n])
     grown = sorted(
@@ -162,38 +158,34 @@ def _phases(rows: Mapping[int, Row], base: int, n: int) -> list[str]:
     ]
 
 
-def _shares(row: Row) -> dict[Any, tuple[float, str]]:
+def _shares(row: Count) -> dict[int, tuple[float, str]]:
     """Return every phase's share of the time, and what it is called."""
-    times: dict[Any, tuple[float, str]] = {}
-    for phase in row.get("phases") or ():
-        time = phase.get("time_s")
-        if time is None:
-            time = (phase.get("compute_s") or 0.0) + (phase.get("comm_s") or 0.0)
-        name = str(phase.get("name") or "")
-        called = f"phase {phase['phase']}" + (f" ({name})" if name else "")
-        times[phase["phase"]] = (float(time), called)
+    times: dict[int, tuple[float, str]] = {}
+    for phase in row.phases:
+        called = f"phase {phase.phase}" + (f" ({phase.name})" if phase.name else "")
+        times[phase.phase] = (phase.time_s, called)
     total = sum(time for time, _ in times.values())
     return {key: (time / total, name) for key, (time, name) in times.items()} if total > 0 else {}
 
 
-def _waiting(rows: Mapping[int, Row], base: int, n: int) -> list[str]:
+def _waiting(rows: Mapping[int, Count], base: int, n: int) -> list[str]:
     """Say that waiting grows, or communication where waiting is not known or does not."""
-    for key, name in (("waiting_s", "waiting"), ("comm_s", "communication")):
+    for key, name in (("waiting", "waiting"), ("comm", "communication")):
         was, now = _share(rows[base], key), _share(rows[n], key)
         if was is not None and now is not None and now - was >= _CHANGE:
             return [f"{name} grows from {percent(was)} to {percent(now)} of the time"]
     return []
 
 
-def _share(row: Row, key: str) -> float | None:
-    part, whole = row.get(key), row.get("model_s") or row.get("time_s")
-    return None if part is None or not whole else float(part) / float(whole)
+def _share(row: Count, key: str) -> float | None:
+    part, whole = part_s(row, key), row.model_s or row.time_s
+    return None if part is None or not whole else part / whole
 
 
-def _turn(rows: Mapping[int, Row], found: Band, n: int, longer: bool) -> list[str]:
+def _turn(rows: Mapping[int, Count], found: Band, n: int, longer: bool) -> list[str]:
     """Say that one of the two has its least time before ``n`` and the other has not."""
     timed: Sequence[tuple[int, float]] = [
-        (m, float(row["time_s"])) for m, row in sorted(rows.items()) if m <= n and row.get("time_s")
+        (m, row.time_s) for m, row in sorted(rows.items()) if m <= n and row.time_s
     ]
     best = min(timed, key=lambda pair: pair[1])[0]
     turns = best < n and timed[-1][1] > 1.02 * min(time for _, time in timed)
@@ -213,12 +205,12 @@ def _turn(rows: Mapping[int, Row], found: Band, n: int, longer: bool) -> list[st
     return []
 
 
-def _work(rows: Mapping[int, Row], base: int, n: int, longer: bool) -> list[str]:
+def _work(rows: Mapping[int, Count], base: int, n: int, longer: bool) -> list[str]:
     """Say that the computation takes more or less core time than in the small runs."""
-    was, now = rows[base].get("compute_s"), rows[n].get("compute_s")
+    was, now = rows[base].compute_s, rows[n].compute_s
     if not was or not now:
         return []
-    change = n * float(now) / (base * float(was)) - 1
+    change = n * now / (base * was) - 1
     if abs(change) < _WORK or (change > 0) != longer:
         return []
     return [

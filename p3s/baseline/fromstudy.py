@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from p3s.baseline.times import RunTime, Times
 from p3s.errors import P3SError
+from p3s.predict.types import Prediction
 from p3s.study import Study
 
 #: How runs say that their work was counted in an emulator.
@@ -74,7 +73,7 @@ def _notes(shared: set[int]) -> list[str]:
     ]
 
 
-def measured_of(prediction: Mapping[str, Any]) -> tuple[dict[int, list[float]], str]:
+def measured_of(prediction: Prediction) -> tuple[dict[int, list[float]], str]:
     """Return the run times that a prediction names by count, and why there are none.
 
     Only those that tell how fast the program is: runs whose ranks shared cores are left out. Of
@@ -82,17 +81,16 @@ def measured_of(prediction: Mapping[str, Any]) -> tuple[dict[int, list[float]], 
     """
     found: dict[int, list[float]] = {}
     shared = 0
-    for row in prediction.get("counts", ()):
-        if row.get("measured_s") is None:
+    for row in prediction.counts:
+        if row.measured_s is None:
             continue
-        if not row.get("representative") or row.get("time_from") != "measured":
+        if not row.representative or row.time_from != "measured":
             shared += 1
             continue
-        times = [float(row["measured_s"])]
-        high = row.get("high_s")
-        if isinstance(high, (int, float)) and high > times[0]:
-            times.append(float(high))
-        found[int(row["n"])] = times
+        times = [row.measured_s]
+        if row.high_s is not None and row.high_s > row.measured_s:
+            times.append(row.high_s)
+        found[row.n] = times
     if len(found) >= 2:
         return found, ""
     if shared:

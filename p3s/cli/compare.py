@@ -39,7 +39,7 @@ def compare(
 
     Exit code 3 when one of them is not to be trusted.
     """
-    from p3s.predict.saved import Prediction
+    from p3s.predict.saved import read_prediction
     from p3s.report.compare import as_columns, as_json, as_text
     from p3s.report.compare import compare as compared
     from p3s.report.pictures import format_of, write_comparison
@@ -49,7 +49,7 @@ def compare(
         raise UsageError("--csv and --json: give one of them")
     for path in picture:
         format_of(path)
-    first, second = Prediction.load(a), Prediction.load(b)
+    first, second = read_prediction(a), read_prediction(b)
     names = (str(a), str(b))
     found = compared(first, second, names=names, commands=(_command(a), _command(b)), n=count)
     for path in picture:

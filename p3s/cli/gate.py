@@ -54,8 +54,9 @@ def gate(
     """
     from p3s.predict.gate import check, parse
     from p3s.predict.outdated import as_of_now
-    from p3s.predict.reasons import reasons_in, untrusted
-    from p3s.predict.saved import Prediction
+    from p3s.predict.reasons import named, untrusted
+    from p3s.predict.saved import PredictionFile
+    from p3s.serialise import to_data
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
@@ -63,11 +64,11 @@ def gate(
     conditions = [parse(text) for text in fail_if]  # all of them before any file is read
     if base is None and any(condition.needs_base for condition in conditions):
         raise UsageError("a condition names base; say whose prediction that is: --base STUDY")
-    prediction = as_of_now(Prediction.load(study_dir))
-    other = None if base is None else as_of_now(Prediction.load(base))
+    prediction = as_of_now(PredictionFile.load(study_dir))
+    other = None if base is None else as_of_now(PredictionFile.load(base))
     findings = [check(condition, prediction, other) for condition in conditions]
     failed = sum(finding.met for finding in findings)
-    reasons = [*prediction.reasons, *(() if other is None else reasons_in(other.data, "base"))]
+    reasons = [*prediction.reasons, *(() if other is None else named(other.reasons, "base"))]
     against = untrusted(reasons, allowed)
     code = GateFailed.exit_code if failed else 3 if against else 0
     if json_:
@@ -77,7 +78,7 @@ def gate(
                 "passed": code == 0,
                 "exit_code": code,
                 "conditions": [_as_json(finding) for finding in findings],
-                "reasons": [reason.to_json() for reason in reasons],
+                "reasons": to_data(reasons),
                 "allowed": sorted(allowed),
             }
         )

@@ -406,6 +406,8 @@ def weak(
     only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
+    from dataclasses import replace
+
     from p3s.commands import Commands
     from p3s.model.stage import read
     from p3s.parameters import instantiate
@@ -415,8 +417,7 @@ def weak(
     from p3s.predict.estimates import choose, estimates
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
-    from p3s.predict.prediction import compose, replays_behind
-    from p3s.predict.reasons import reasons_in
+    from p3s.predict.prediction import as_file, compose, replays_behind
     from p3s.predict.weak import relate
     from p3s.report.weak import render
     from p3s.settings import setting_name, settings_in
@@ -508,14 +509,15 @@ def weak(
         along,
         knee,
     )
-    result.update(schema="p3s.weak", weak=told, base_n=base_n, notes=[*notes, *result["notes"]])
-    write_json(path, result)
+    result = replace(result, notes=(*notes, *result.notes))
+    data = {**as_file(result), "schema": "p3s.weak", "weak": told, "base_n": base_n}
+    write_json(path, data)
     if json_:
-        emit_json(result)
+        emit_json(data)
     else:
-        out(render(result))
+        out(render(result, told))
     say(f"written: {quoted(path)}")
-    return say_reasons(reasons_in(result), told=not json_)
+    return say_reasons(result.reasons, told=not json_)
 
 
 def _earlier(path: Path, law: str) -> list[int]:

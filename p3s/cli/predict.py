@@ -85,7 +85,7 @@ def predict(
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.pipeline.basis import request_of
     from p3s.pipeline.predicting import predicted
-    from p3s.predict.reasons import reasons_in
+    from p3s.predict import as_file
     from p3s.report.places import places_of
     from p3s.report.terminal import render
     from p3s.study import Study
@@ -136,11 +136,11 @@ def predict(
             only=only,
         )
     if json_:
-        emit_json(result)
+        emit_json(as_file(result))
     else:
         out(render(result, places_of(study)))
     say(f"next: p3s report {quoted(study.root)}")
-    return say_reasons(reasons_in(result), told=not json_) or (3 if partial else 0)
+    return say_reasons(result.reasons, told=not json_) or (3 if partial else 0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons
 from p3s.errors import UsageError
 
 if TYPE_CHECKING:
-    from p3s.predict.saved import Prediction
+    from p3s.predict.saved import PredictionFile
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
 
@@ -55,7 +55,7 @@ def report(
     """
     from p3s.commands import Commands, count_to_validate
     from p3s.predict.outdated import as_of_now
-    from p3s.predict.saved import Prediction
+    from p3s.predict.saved import PredictionFile
     from p3s.study import Study
 
     if phases and not csv:
@@ -64,7 +64,7 @@ def report(
         raise UsageError("--csv: prints a table and nothing else; give it alone")
     drawn = _pictures(picture, plot, size)
     study = Study.open(study_dir)
-    prediction = as_of_now(Prediction.load(study.root))
+    prediction = as_of_now(PredictionFile.load(study.root))
     if csv:
         return _print_csv(prediction, phases)
     from p3s.report.html import write_html
@@ -72,11 +72,11 @@ def report(
     from p3s.report.terminal import render
     from p3s.report.view import view_of
 
-    view = view_of(study, prediction.data, checked=True)
+    view = view_of(study, prediction.content)
     page = output or study.report_path
     write_html(view, page)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:
-        write_picture(prediction.data, name, path, inches)
+        write_picture(prediction.content, name, path, inches)
     if json_:
         emit_json(
             {
@@ -89,7 +89,7 @@ def report(
             }
         )
     else:
-        out(render(prediction.data, view.equations.places))
+        out(render(prediction.content, view.equations.places))
         out("")
         out(f"report: {page}")
         for path in (study.speedup_png_path, *picture):
@@ -101,7 +101,7 @@ def report(
     return 0
 
 
-def _print_csv(prediction: Prediction, phases: bool) -> int:
+def _print_csv(prediction: PredictionFile, phases: bool) -> int:
     from p3s.report.spreadsheet import counts_csv, phases_csv
 
     write_out((phases_csv if phases else counts_csv)(prediction))

@@ -19,6 +19,7 @@ from p3s.export.scaled import Exported
 from p3s.study import read_json
 
 if TYPE_CHECKING:
+    from p3s.predict.types import Prediction
     from p3s.study import Study
 
 _NS_PER_S = 1e9
@@ -146,18 +147,17 @@ def _phases(phases: Mapping[str, Any]) -> Iterator[Point]:
         yield n, _RUN, "weight", 1.0
 
 
-def _predicted(prediction: Mapping[str, Any]) -> Iterator[Point]:
+def _predicted(prediction: Prediction) -> Iterator[Point]:
     """Yield the predicted times of the run and its phases."""
-    metrics = {"compute_s": "predicted computation", "comm_s": "predicted communication"}
-    for row in prediction["counts"]:
-        yield row["n"], _RUN, "predicted time", row["model_s"]
-        for key, metric in metrics.items():
-            yield row["n"], _RUN, metric, row[key]
-        for phase in row["phases"]:
-            path = callpath(phase["phase"], phase["name"])
-            yield row["n"], path, "predicted time", phase["compute_s"] + phase["comm_s"]
-            for key, metric in metrics.items():
-                yield row["n"], path, metric, phase[key]
+    for row in prediction.counts:
+        yield row.n, _RUN, "predicted time", row.model_s
+        yield row.n, _RUN, "predicted computation", row.compute_s
+        yield row.n, _RUN, "predicted communication", row.comm_s
+        for phase in row.phases:
+            path = callpath(phase.phase, phase.name)
+            yield row.n, path, "predicted time", phase.compute_s + phase.comm_s
+            yield row.n, path, "predicted computation", phase.compute_s
+            yield row.n, path, "predicted communication", phase.comm_s
 
 
 def callpath(phase: int, name: str) -> str:

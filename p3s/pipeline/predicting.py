@@ -22,6 +22,7 @@ from p3s.pipeline.stages import (
     stale_replays,
 )
 from p3s.predict import KNEE_EFFICIENCY, predict
+from p3s.predict.types import Prediction
 from p3s.progress import Progress
 from p3s.settings import counts_behind
 from p3s.study import Study
@@ -37,7 +38,7 @@ def predicted(
     base: Path | None = None,
     knee: float = KNEE_EFFICIENCY,
     only: bool = False,
-) -> tuple[Study, dict[str, Any]]:
+) -> tuple[Study, Prediction]:
     """Make what is missing and predict; return the study that holds the prediction, and it.
 
     ``wanted``: process counts, ascending; those predicted before stay beside them unless ``only``.

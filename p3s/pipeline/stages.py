@@ -349,11 +349,11 @@ def earlier_counts(study: Study, bar: Progress) -> list[int]:
     if not study.prediction_path.exists():
         return []
     try:
-        data = read_prediction(study.prediction_path)
+        found = read_prediction(study.prediction_path)
     except P3SError as err:
         bar.say(f"note: {err}; its counts are not predicted again")
         return []
-    return [row["n"] for row in data["counts"] if row["n"] not in data["traced_counts"]]
+    return [row.n for row in found.counts if row.n not in found.traced_counts]
 
 
 def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:

@@ -5,11 +5,11 @@ A command that traces comes last, behind a colon: it may be one in parentheses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from p3s.commands import Commands
 from p3s.predict.estimated import TYPICAL
+from p3s.predict.types import Count
 
 #: A typical network that is proposed where messages cannot be measured as in a run.
 _NETWORK = "infiniband-hdr"
@@ -75,11 +75,7 @@ def smaller_named(n: int, commands: Commands) -> str:
 
 
 def narrower(
-    part: str,
-    row: Mapping[str, Any],
-    traced: Sequence[int],
-    commands: Commands,
-    odd: Collection[int] = (),
+    part: str, row: Count, traced: Sequence[int], commands: Commands, odd: Collection[int] = ()
 ) -> str:
     """Return what would make a part of a row's interval narrower.
 
@@ -90,12 +86,12 @@ def narrower(
         command = commands.of("model", "--without", without)
         return f"leave out what contradicts the others ({command})"
     if part == "cost" and traced:
-        named = smaller_named(row["n"], commands)
+        named = smaller_named(row.n, commands)
         return f"{named + ', or ' if named else ''}trace with repeats: {again(traced, commands)}"
     if part == "replay":
-        return measure([row["n"]], commands, row.get("estimator") == TYPICAL)
+        return measure([row.n], commands, row.estimator == TYPICAL)
     if part == "model":
-        return f"run at that count and compare ({commands.validate(row['n'])})"
+        return f"run at that count and compare ({commands.validate(row.n)})"
     if part == "residual" and traced:
         return f"trace these counts again on quiet cores: {again(traced, commands)}"
     return another(commands, traced)

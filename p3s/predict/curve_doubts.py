@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from p3s.commands import NO_STUDY, Commands
 from p3s.predict.advice import again, another, narrower
-from p3s.predict.doubts import Row, few
+from p3s.predict.doubts import few
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
+from p3s.predict.types import Count
 from p3s.text import processes, seconds
-
-if TYPE_CHECKING:
-    pass
-
 
 #: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
 EFFICIENCY_LIMIT = 1.2
@@ -27,20 +24,20 @@ WEAK_LIMIT = 1.05
 WIDE = 4.0
 
 
-def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
+def of_efficiency(rows: Sequence[Count], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where the efficiency is above what can be believed."""
     found = [
         row
         for row in rows
-        if row["efficiency"] > EFFICIENCY_LIMIT and not (row["contradicts"] or row["below_traced"])
+        if row.efficiency > EFFICIENCY_LIMIT and not (row.contradicts or row.below_traced)
     ]
     if not found:
         return []
-    worst = max(found, key=lambda row: float(row["efficiency"]))
+    worst = max(found, key=lambda row: row.efficiency)
     return [
         Reason(
             "superlinear",
-            f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} "
+            f"the efficiency is {100 * worst.efficiency:.0f} % at {processes(worst.n)} "
             f"(limit {100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, "
             "or the others are too short",
             f"trace {base} again with repeats on quiet cores, what stays is the program's own: "
@@ -49,30 +46,30 @@ def of_efficiency(rows: Sequence[Row], base: int, commands: Commands = NO_STUDY)
     ]
 
 
-def of_growth(rows: Sequence[Row], base: Row, traced: Collection[int]) -> list[Reason]:
+def of_growth(rows: Sequence[Count], base: Count, traced: Collection[int]) -> list[Reason]:
     """Say where a process computes as much at the largest count as at the base.
 
     Then the input may grow with the processes, and a speedup compares different problems. Only
     where the traced counts show it, which are a factor of 2 apart at least.
     """
-    if not _as_much([row for row in rows if row["n"] in traced]):
+    if not _as_much([row for row in rows if row.n in traced]):
         return []
     last = rows[-1]
-    if last["n"] < _GROWN * base["n"] or last["efficiency"] >= 0.5:
+    if last.n < _GROWN * base.n or last.efficiency >= 0.5:
         return []
-    first, there = float(base["compute_s"] or 0.0), float(last["compute_s"] or 0.0)
-    if there < SAME_WORK * first or first < 0.5 * base["model_s"]:
+    first, there = base.compute_s, last.compute_s
+    if there < SAME_WORK * first or first < 0.5 * base.model_s:
         return []
-    if base["time_s"] > WEAK_LIMIT * last["time_s"]:
+    if base.time_s > WEAK_LIMIT * last.time_s:
         return []
     return [
         Reason(
             "same-work",
-            f"each process computes {seconds(there)} at {processes(last['n'])} and "
-            f"{seconds(first)} at {base['n']}: if the input grows with the processes, its "
-            f"efficiency is that of weak scaling, {100 * base['time_s'] / last['time_s']:.0f} % "
-            f"(run times {base['n']} over "
-            f"{last['n']}), and the speedup says nothing",
+            f"each process computes {seconds(there)} at {processes(last.n)} and "
+            f"{seconds(first)} at {base.n}: if the input grows with the processes, its "
+            f"efficiency is that of weak scaling, {100 * base.time_s / last.time_s:.0f} % "
+            f"(run times {base.n} over "
+            f"{last.n}), and the speedup says nothing",
             "trace the program with its size as a parameter (p3s characterize --param) to predict "
             "other sizes (p3s predict --weak)",
             False,
@@ -80,16 +77,16 @@ def of_growth(rows: Sequence[Row], base: Row, traced: Collection[int]) -> list[R
     ]
 
 
-def _as_much(traced: Sequence[Row]) -> bool:
+def _as_much(traced: Sequence[Count]) -> bool:
     """Tell whether a process computes as much at the largest traced count as at the smallest."""
-    if not traced or traced[-1]["n"] < 2 * traced[0]["n"]:
+    if not traced or traced[-1].n < 2 * traced[0].n:
         return False
-    first, last = (float(row["compute_s"] or 0.0) for row in (traced[0], traced[-1]))
+    first, last = (row.compute_s for row in (traced[0], traced[-1]))
     return SAME_WORK * first <= last <= first / SAME_WORK
 
 
 def of_intervals(
-    rows: Sequence[Row],
+    rows: Sequence[Count],
     traced: Sequence[int] = (),
     commands: Commands = NO_STUDY,
     odd: Collection[int] = (),
@@ -102,27 +99,27 @@ def of_intervals(
     if not found:
         return []
     worst = max(found, key=_span)
-    parts = {name: ends for name, ends in worst["interval_parts"].items() if ends}
+    parts = worst.interval_parts.known()
     widest = max(parts, key=lambda name: _width(parts[name]), default="work")
-    where = f"at {worst['n']} it" if len(found) > 1 else "it"
+    where = f"at {worst.n} it" if len(found) > 1 else "it"
     return [
         Reason(
             "wide",
-            f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
-            f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
+            f"the run time at {processes([row.n for row in found])} is not known: {where} lies "
+            f"between {seconds(worst.low_s)} and {seconds(worst.high_s)}",
             narrower(widest, worst, traced, commands, odd),
         )
     ]
 
 
-def _is_wide(row: Row) -> bool:
+def _is_wide(row: Count) -> bool:
     """Tell whether the interval of a row's time is too wide to say anything."""
-    return row["time_from"] != "measured" and _span(row) > WIDE
+    return row.time_from != "measured" and _span(row) > WIDE
 
 
-def _span(row: Row) -> float:
+def _span(row: Count) -> float:
     """Return the high over the low end of a row's interval; 1 where it is not known."""
-    low, high = row["low_s"], row["high_s"]
+    low, high = row.low_s, row.high_s
     return 1.0 if low is None or high is None or high <= 0 else high / max(low, 1e-300)
 
 
@@ -132,14 +129,14 @@ def _width(ends: Sequence[float]) -> float:
 
 def of_trends(
     phases: Iterable[Mapping[str, Any]],
-    row: Row,
+    row: Count,
     traced: Sequence[int] = (),
     commands: Commands = NO_STUDY,
 ) -> list[Reason]:
     """Say which phases' computation shows no clear trend; ``phases``: of the row's scaled.json."""
     found: dict[str, list[str]] = {}
-    whole = float(row["compute_s"] or 0.0)
-    large = {phase["phase"] for phase in row["phases"] if phase["compute_s"] > SHARE * whole}
+    whole = row.compute_s
+    large = {phase.phase for phase in row.phases if phase.compute_s > SHARE * whole}
     for phase in phases:
         about = phase.get("no_trend")
         if isinstance(about, Mapping) and phase.get("phase") in large:

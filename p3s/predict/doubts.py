@@ -10,6 +10,7 @@ from p3s.model.comparison import Comparison, HoldOut
 from p3s.predict.advice import again, another, measure
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
+from p3s.predict.types import Count, Residual
 from p3s.text import figures, joined, plural, processes, seconds
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ UNMATCHED_LIMIT, UNSETTLED_LIMIT = 0.02, 0.10
 WORK_LIMIT = 0.25
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
-
-Row = Mapping[str, Any]
 
 
 # ---- the model -----------------------------------------------------------------------------
@@ -278,7 +277,7 @@ def contradicting(
 
 # ---- the prediction ------------------------------------------------------------------------
 def of_communication(
-    why_not: Mapping[int, str], rows: Sequence[Row], commands: Commands = NO_STUDY
+    why_not: Mapping[int, str], rows: Sequence[Count], commands: Commands = NO_STUDY
 ) -> list[Reason]:
     """Say where communication does not tell how fast the program is.
 
@@ -289,7 +288,7 @@ def of_communication(
     for n, why in sorted(why_not.items()):
         if why:
             counts.setdefault(why, []).append(n)
-    rests = {row["n"] for row in rows if row["time_from"] != "measured"}
+    rests = {row.n for row in rows if row.time_from != "measured"}
     return [
         Reason(
             "not-representative",
@@ -302,17 +301,14 @@ def of_communication(
 
 
 def of_simulation(
-    followed: Mapping[int, Followed], rows: Sequence[Row], commands: Commands = NO_STUDY
+    followed: Mapping[int, Followed], rows: Sequence[Count], commands: Commands = NO_STUDY
 ) -> list[Reason]:
     """Say where the simulation could not follow the messages of the model, or did not settle.
 
     ``followed``: by count. Where every such count was measured, the times do not rest on it.
     """
-    share = {
-        row["n"]: float(row["comm_s"] or 0.0) / row["model_s"] if row["model_s"] > 0 else 0.0
-        for row in rows
-    }
-    rests = {row["n"] for row in rows if row["time_from"] != "measured"}
+    share = {row.n: row.comm_s / row.model_s if row.model_s > 0 else 0.0 for row in rows}
+    rests = {row.n for row in rows if row.time_from != "measured"}
     advice = another(commands)
     lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
     moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
@@ -350,20 +346,18 @@ def of_simulation(
 
 
 def of_residuals(
-    residuals: Sequence[Row], rows: Sequence[Row], base: Row, commands: Commands = NO_STUDY
+    residuals: Sequence[Residual], rows: Sequence[Count], base: Count, commands: Commands = NO_STUDY
 ) -> list[Reason]:
     """Say where a run that tells took far longer, or far less, than the model says.
 
     Where the time of ``base`` is measured, speedups compare it with the model: there any model
     counts.
     """
-    time = {row["n"]: float(row["model_s"]) for row in rows}
+    time = {row.n: row.model_s for row in rows}
     found = []
     for entry in residuals:
-        whole = time.get(entry["n"], 0.0)
-        tells = entry["representative"] or (
-            entry["n"] == base["n"] and base["time_from"] == "measured"
-        )
+        whole = time.get(entry.n, 0.0)
+        tells = entry.representative or (entry.n == base.n and base.time_from == "measured")
         if not tells or whole <= 0:
             continue
         ratio = off_by(entry, whole)
@@ -372,11 +366,11 @@ def of_residuals(
     if not found:
         return []
     _, worst = max(found, key=lambda pair: pair[0])
-    n, took = worst["n"], "the program took" if worst["what"] == "run time" else "computation took"
+    n, took = worst.n, "the program took" if worst.what == "run time" else "computation took"
     return [
         Reason(
             "model-off",
-            f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} "
+            f"at {processes(n)} {took} {worst.measured_s / max(worst.model_s, 1e-12):.2g} "
             f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
             f"modelled, or the machine was busy with something else{_rests_on(base)}",
             "the report's list of gaps says what is left out; whether it takes as long again on "
@@ -385,15 +379,15 @@ def of_residuals(
     ]
 
 
-def _rests_on(base: Row) -> str:
+def _rests_on(base: Count) -> str:
     """Say what speedups relate to where it is not the time of the model."""
     return (
         ""
-        if base["time_from"] != "computation"
+        if base.time_from != "computation"
         else (
-            f"; speedups relate to the computation measured at {processes(base['n'])}, with the "
-            f"model's communication ({seconds(base['time_s'])}; the model says "
-            f"{seconds(base['model_s'])})"
+            f"; speedups relate to the computation measured at {processes(base.n)}, with the "
+            f"model's communication ({seconds(base.time_s)}; the model says "
+            f"{seconds(base.model_s)})"
         )
     )
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from p3s.commands import Commands
 from p3s.errors import P3SError, UsageError
-from p3s.predict.saved import Prediction
+from p3s.predict.saved import PredictionFile
+from p3s.predict.types import Count, Recommended
 from p3s.study import Study
 from p3s.text import joined, processes
 
@@ -146,7 +147,9 @@ def parse(text: str) -> Condition:
     return _Parser(text).condition()
 
 
-def check(condition: Condition, prediction: Prediction, base: Prediction | None = None) -> Finding:
+def check(
+    condition: Condition, prediction: PredictionFile, base: PredictionFile | None = None
+) -> Finding:
     """Return whether a condition is true of a prediction, and of ``base`` where it names that.
 
     Raises UsageError for a count or a base that is not there, P3SError for a value that is null.
@@ -174,7 +177,7 @@ def _shown(side: Side) -> str:
     return f"{'base.' if side.base else ''}{side.name}{'.' if side.end else ''}{side.end}{at}"
 
 
-def _value(condition: Condition, side: Side, prediction: Prediction | None) -> Value:
+def _value(condition: Condition, side: Side, prediction: PredictionFile | None) -> Value:
     if not side.name:
         return Value(side.factor, side.factor, side.factor, True, side.kind)
     if prediction is None:
@@ -183,22 +186,20 @@ def _value(condition: Condition, side: Side, prediction: Prediction | None) -> V
     if not quantity.per_count:
         return _scaled(_of_all(condition, side, prediction), side.factor)
     row = _row(condition, side, prediction)
-    found = row[quantity.value]
+    found = _number(row, quantity.value)
     if found is None:
-        raise P3SError(f"{condition.text!r}: {side.name} at {processes(row['n'])} is not known")
-    low, high = (row[key] if key else None for key in (quantity.low, quantity.high))
+        raise P3SError(f"{condition.text!r}: {side.name} at {processes(row.n)} is not known")
+    low, high = (_number(row, key) for key in (quantity.low, quantity.high))
     if side.name in ("efficiency", "cost"):  # goes with the speedup or the time
         per = (
-            prediction.data["baseline_n"] / row["n"]
-            if side.name == "efficiency"
-            else (row["n"] / 3600.0)
+            prediction.content.baseline_n / row.n if side.name == "efficiency" else (row.n / 3600.0)
         )
         low, high = (None if end is None else end * per for end in (low, high))
     if side.end:
         end = low if side.end == "low" else high
         if end is None:
             raise P3SError(
-                f"{condition.text!r}: {side.name} at {processes(row['n'])} has no interval that is "
+                f"{condition.text!r}: {side.name} at {processes(row.n)} has no interval that is "
                 "known"
             )
         return _scaled(Value(end, end, end, True, quantity.kind), side.factor)
@@ -213,15 +214,20 @@ def _value(condition: Condition, side: Side, prediction: Prediction | None) -> V
     return _scaled(value, side.factor)
 
 
-def _of_all(condition: Condition, side: Side, prediction: Prediction) -> Value:
+def _number(row: Count, name: str) -> float | None:
+    value: float | None = getattr(row, name) if name else None
+    return value
+
+
+def _of_all(condition: Condition, side: Side, prediction: PredictionFile) -> Value:
     """Return a value that is not of one count.
 
     Where the knee is not reached it is somewhere above the largest count: infinite, and from there.
     """
     quantity = QUANTITIES[side.name]
-    found: Any = prediction.data[quantity.value]
-    if isinstance(found, Mapping):
-        found = found["n"]
+    found = getattr(prediction.content, quantity.value)
+    if isinstance(found, Recommended):
+        found = found.n
     if found is None and side.name == "knee":
         return Value(math.inf, prediction.counts[-1], math.inf, True, quantity.kind)
     if found is None:
@@ -229,10 +235,10 @@ def _of_all(condition: Condition, side: Side, prediction: Prediction) -> Value:
     return Value(found, found, found, True, quantity.kind)
 
 
-def _row(condition: Condition, side: Side, prediction: Prediction) -> Mapping[str, Any]:
+def _row(condition: Condition, side: Side, prediction: PredictionFile) -> Count:
     counts = prediction.counts
     if isinstance(side.at, str):
-        return prediction.at(counts[0] if side.at == "smallest" else counts[-1])
+        return prediction.content.at(counts[0] if side.at == "smallest" else counts[-1])
     if side.at not in counts:
         where = prediction.source or "the prediction"
         commands = Commands(Study(prediction.source.parent) if prediction.source else None)
@@ -240,7 +246,7 @@ def _row(condition: Condition, side: Side, prediction: Prediction) -> Mapping[st
             f"{condition.text!r}: {where} does not have {processes(side.at)}, but "
             f"{joined(counts)}; predict it first: {commands.predict(side.at)}"
         )
-    return prediction.at(side.at)
+    return prediction.content.at(side.at)
 
 
 def _scaled(value: Value, factor: float) -> Value:

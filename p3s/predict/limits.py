@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from p3s.predict.types import Because, Count, Limit, PhaseAt, part_s
 from p3s.text import processes
 
-PARTS = ("compute", "transfer", "waiting", "software")
+PARTS: tuple[Because, ...] = ("compute", "transfer", "waiting", "software")
 #: Phases with less than this share of the lost core time are not named.
 LEAST_SHARE = 0.001
 
-Row = Mapping[str, Any]
 #: Count and its phases by number.
-Point = tuple[int, Mapping[int, Row]]
+Point = tuple[int, Mapping[int, PhaseAt]]
 _WORDS = {
     "compute": "computation that does not shrink with the number of processes",
     "transfer": "transfer of messages",
@@ -24,7 +23,7 @@ _WORDS = {
 }
 
 
-def limits(rows: Sequence[Row], threshold: float, *, weak: bool = False) -> list[dict[str, Any]]:
+def limits(rows: Sequence[Count], threshold: float, *, weak: bool = False) -> tuple[Limit, ...]:
     """Return the phases that lose core time from the smallest to the largest count, worst first.
 
     Lost core time of phase i at n: n t_i(n) - n0 t_i(n0), of the model; in ``weak`` scaling
@@ -34,10 +33,10 @@ def limits(rows: Sequence[Row], threshold: float, *, weak: bool = False) -> list
     part that has grown most.
     """
     if len(rows) < 2:
-        return []
-    table = [(row["n"], {phase["phase"]: phase for phase in row["phases"]}) for row in rows]
-    base, last = _Base(*table[0], float(rows[0]["model_s"]), weak), table[-1]
-    lost = {key: base.lost(last, key, "time_s") for key in last[1]}
+        return ()
+    table = [(row.n, {phase.phase: phase for phase in row.phases}) for row in rows]
+    base, last = _Base(*table[0], rows[0].model_s, weak), table[-1]
+    lost = {key: base.lost(last, key, "time") for key in last[1]}
     whole = sum(value for value in lost.values() if value > 0)
     found = []
     for key, value in sorted(lost.items(), key=lambda item: -item[1]):
@@ -46,16 +45,16 @@ def limits(rows: Sequence[Row], threshold: float, *, weak: bool = False) -> list
         phase = last[1][key]
         at, because = _where(table, base, key, threshold), _because(base, last, key)
         found.append(
-            {
-                "phase": key,
-                "name": phase["name"],
-                "n": at,
-                "share": value / whole,
-                "because": because,
-                "text": _text(phase, value / whole, because, last[0], at, threshold),
-            }
+            Limit(
+                key,
+                phase.name,
+                at,
+                value / whole,
+                because,
+                _text(phase, value / whole, because, last[0], at, threshold),
+            )
         )
-    return found
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class _Base:
     """The smallest count: its phases by number and its time, and how time scales ideally."""
 
     n: int
-    phases: Mapping[int, Row]
+    phases: Mapping[int, PhaseAt]
     time_s: float
     weak: bool
 
@@ -74,7 +73,10 @@ class _Base:
     def lost(self, point: Point, key: int, part: str) -> float:
         """Return the core time that a part of a phase takes more than ideally."""
         n, phases = point
-        now, then = (float(some.get(key, {}).get(part) or 0.0) for some in (phases, self.phases))
+        now, then = (
+            (part_s(some[key], part) or 0.0) if key in some else 0.0
+            for some in (phases, self.phases)
+        )
         return n * now - self.cores(n) * then
 
     def spare(self, n: int, threshold: float) -> float:
@@ -82,12 +84,12 @@ class _Base:
         return self.cores(n) * self.time_s * (1.0 / threshold - 1.0)
 
 
-def _because(base: _Base, last: Point, key: int) -> str:
-    parts = {part: base.lost(last, key, f"{part}_s") for part in PARTS}
+def _because(base: _Base, last: Point, key: int) -> Because:
+    parts = {part: base.lost(last, key, part) for part in PARTS}
     phase = last[1][key]
-    if all(phase.get(f"{part}_s") is None for part in PARTS[1:]):
+    if all(part_s(phase, part) is None for part in PARTS[1:]):
         # an estimator that does not tell the parts of communication apart
-        parts["transfer"] = base.lost(last, key, "comm_s")
+        parts["transfer"] = base.lost(last, key, "comm")
     return max(PARTS, key=lambda part: parts[part])
 
 
@@ -95,7 +97,7 @@ def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> i
     """Return from which count on the phase loses more than the threshold spares."""
     if not 0.0 < threshold < 1.0 or base.time_s <= 0.0:
         return None
-    ratios = [base.lost(point, key, "time_s") / base.spare(point[0], threshold) for point in table]
+    ratios = [base.lost(point, key, "time") / base.spare(point[0], threshold) for point in table]
     below = [at for at, ratio in enumerate(ratios) if ratio <= 1.0]
     if not below or below[-1] == len(table) - 1:
         return None
@@ -106,9 +108,11 @@ def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> i
     return result
 
 
-def _text(phase: Row, share: float, because: str, n: int, at: int | None, threshold: float) -> str:
+def _text(
+    phase: PhaseAt, share: float, because: Because, n: int, at: int | None, threshold: float
+) -> str:
     text = (
-        f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {processes(n)}, "
+        f"phase {phase.name}: {100 * share:.0f} % of the core time lost at {processes(n)}, "
         f"mostly {_WORDS[because]}"
     )
     if at is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.predict import outside
+from p3s.predict.types import Count
 from p3s.text import mixed_clocks, processes
 
 if TYPE_CHECKING:
@@ -20,15 +21,15 @@ _MOST = 5
 
 
 def notes(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Count],
     times: Mapping[int, PhaseTimes],
     replays: Replays,
-    asked: Sequence[Mapping[str, Any]],
+    asked: Sequence[Count],
     share: Mapping[str, Mapping[str, float]],
     ratio: float,
 ) -> list[str]:
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
-    head = times[rows[-1]["n"]].head
+    head = times[rows[-1].n].head
     units = head.get("work_units")
     return [
         *_of_replays(rows, replays, ratio),
@@ -115,12 +116,12 @@ def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     ]
 
 
-def _of_replays(rows: Sequence[Mapping[str, Any]], replays: Replays, ratio: float) -> list[str]:
+def _of_replays(rows: Sequence[Count], replays: Replays, ratio: float) -> list[str]:
     found = []
     unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
     if unmeasured:
         found.append(f"some classes of events could not be measured at {processes(unmeasured)}")
-    unsure = [row["n"] for row in rows if row["model_low_s"] is None]
+    unsure = [row.n for row in rows if row.model_low_s is None]
     if unsure:
         found.append(f"no interval at {processes(unsure)}: the spread of a work law is unknown")
     twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import as_json, read_json, reason, write_bytes, write_json
 from p3s.errors import P3SError
 from p3s.machine.machinefile import NAME, Machine
+from p3s.predict.types import Prediction
 from p3s.study import Study
 
 if TYPE_CHECKING:
@@ -153,14 +155,14 @@ def common_error(
 
 def compose(
     study: Study, made: Study, counts: Sequence[int], told: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> Prediction:
     """Put the prediction on the target together and write it to STUDY/on/NAME/prediction.json.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
     that are not its any more are removed. ``told``: what p3s.predict.predict is told.
     """
     from p3s.costs.stage import read
-    from p3s.predict import predict
+    from p3s.predict import as_file, predict
     from p3s.serialise import to_data
 
     for n in counts:
@@ -177,9 +179,12 @@ def compose(
     if about is None:
         raise P3SError(f"{made.compute_path}: is not of another machine; predict --machine again")
     target = Machine.load(made.root / NAME)
-    result["machine"] = to_data(about)
-    result["notes"] = [*sentences(about), _of_messages(made, result, target), *result["notes"]]
-    write_json(made.prediction_path, result)
+    result = replace(
+        result,
+        machine=to_data(about),
+        notes=(*sentences(about), _of_messages(made, result, target), *result.notes),
+    )
+    write_json(made.prediction_path, as_file(result))
     return result
 
 
@@ -204,19 +209,19 @@ def sentences(about: Moved) -> list[str]:
     return [*dict.fromkeys(said), *about.notes]
 
 
-def _of_messages(made: Study, result: Mapping[str, Any], target: Machine) -> str:
+def _of_messages(made: Study, result: Prediction, target: Machine) -> str:
     """Say where the costs of messages are from."""
     from p3s.predict.estimates import FROM_REPLAY
 
-    rested = [row for row in result["counts"] if row["n"] > 1]
-    if (result.get("network") or {}).get("source") in ("typical", "file"):
-        return f"communication is that of {result['network']['label']}, not of {target.name}"
-    if any(row["estimator"] not in FROM_REPLAY for row in rested):
+    rested = [row for row in result.counts if row.n > 1]
+    if result.network is not None and result.network.published:
+        return f"communication is that of {result.network.label}, not of {target.name}"
+    if any(row.estimator not in FROM_REPLAY for row in rested):
         return (
             f"communication is simulated with messages measured between two ranks of {target.name}"
         )
     nodes = sorted(
-        {str(node) for row in rested for node in made.replay(row["n"]).get("nodes", []) if node}
+        {str(node) for row in rested for node in made.replay(row.n).get("nodes", []) if node}
     )
     if not nodes:
         return "no communication was measured: none is part of these times"

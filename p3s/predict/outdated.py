@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from p3s.commands import Commands
 from p3s.predict.reasons import Reason
-from p3s.predict.saved import Prediction
+from p3s.predict.saved import PredictionFile
+from p3s.serialise import to_data
 from p3s.study import Study
 from p3s.text import processes
 
@@ -12,7 +13,7 @@ from p3s.text import processes
 _NEEDED = 3
 
 
-def as_of_now(prediction: Prediction) -> Prediction:
+def as_of_now(prediction: PredictionFile) -> PredictionFile:
     """Return a prediction with a reason more where runs that it rests on are gone or left out.
 
     One that is kept outside of a study is returned as it is.
@@ -25,13 +26,13 @@ def as_of_now(prediction: Prediction) -> Prediction:
     found = _of_runs(study, prediction)
     if found is None:
         return prediction
-    reasons = [found.to_json(), *prediction.data["reasons"]]
-    return Prediction({**prediction.data, "reasons": reasons}, prediction.source)
+    reasons = [to_data(found), *prediction.data["reasons"]]
+    return PredictionFile({**prediction.data, "reasons": reasons}, prediction.source)
 
 
-def _of_runs(study: Study, prediction: Prediction) -> Reason | None:
+def _of_runs(study: Study, prediction: PredictionFile) -> Reason | None:
     """Say which runs that a prediction rests on were deleted or left out since."""
-    traced = prediction.data["traced_counts"]
+    traced = prediction.content.traced_counts
     gone = sorted(set(traced) & set(study.gone_counts()))
     out = sorted(set(traced) & set(study.left_out()))
     if not gone and not out:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from p3s.commands import Commands
 from p3s.predict.advice import another, smaller
 from p3s.predict.reasons import Reason
+from p3s.predict.types import Count, PhaseAt
 from p3s.text import processes
 
 #: Phases below this share of the computation at a count are not looked at.
@@ -19,58 +19,58 @@ NOTED = 1.5
 LIMIT = 16.0
 
 
-def outside(row: Mapping[str, Any], limit: float) -> list[Mapping[str, Any]]:
+def outside(row: Count, limit: float) -> list[PhaseAt]:
     """Return the phases of a row of prediction.json that are outside by more than a ratio."""
-    total = sum(phase["compute_s"] for phase in row["phases"])
+    total = sum(phase.compute_s for phase in row.phases)
     return [
         phase
-        for phase in row["phases"]
-        if phase["compute_s"] > SHARE * total and (phase.get("outside") or 1.0) > limit
+        for phase in row.phases
+        if phase.compute_s > SHARE * total and (phase.outside or 1.0) > limit
     ]
 
 
-def ratio_text(phase: Mapping[str, Any]) -> str:
+def ratio_text(phase: PhaseAt) -> str:
     """Return how far a phase is outside, for example "1/6 of the least work per iteration"."""
-    ratio = float(phase["outside"])
+    ratio = phase.outside or 1.0
     number = f"{ratio:.0f}" if ratio >= 9.5 else f"{ratio:.2g}"
-    if phase.get("below", True):
+    if phase.below in (None, True):
         return f"1/{number} of the least work per iteration"
     return f"{number} times the most work per iteration"
 
 
-def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def notes(rows: Sequence[Count]) -> list[str]:
     """Say where each process computes less, or more, per iteration than was measured anywhere."""
     return [
-        f"at {processes(row['n'])} each process computes {_texts(found)}: its time is extrapolated"
+        f"at {processes(row.n)} each process computes {_texts(found)}: its time is extrapolated"
         for row in rows
         if (found := outside(row, NOTED))
     ]
 
 
-def doubts(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[Reason]:
+def doubts(rows: Sequence[Count], commands: Commands) -> list[Reason]:
     """Say where that is so far outside that the time means little."""
     return [
         Reason(
             "outside",
-            f"at {processes(row['n'])} each process computes {_texts(found)} (limit {LIMIT:.0f})",
-            _cover(row["n"], found, commands),
+            f"at {processes(row.n)} each process computes {_texts(found)} (limit {LIMIT:.0f})",
+            _cover(row.n, found, commands),
         )
         for row in rows
         if (found := outside(row, LIMIT))
     ]
 
 
-def _cover(n: int, phases: Sequence[Mapping[str, Any]], commands: Commands) -> str:
+def _cover(n: int, phases: Sequence[PhaseAt], commands: Commands) -> str:
     """Return what would show computation like that of ``n``: no smaller workload has more."""
-    below = any(phase.get("below", True) for phase in phases)
+    below = any(phase.below in (None, True) for phase in phases)
     return smaller(n, commands) if below else another(commands)
 
 
-def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:
+def _texts(phases: Sequence[PhaseAt], most: int = 3) -> str:
     """Return the ratios of some phases, the same ratio once."""
     found: dict[str, list[str]] = {}
-    for phase in sorted(phases, key=lambda p: -p["compute_s"]):
-        name = str(phase["phase"] if phase["phase"] >= 0 else phase["name"])
+    for phase in sorted(phases, key=lambda p: -p.compute_s):
+        name = str(phase.phase if phase.phase >= 0 else phase.name)
         found.setdefault(ratio_text(phase), []).append(name)
     parts = [
         f"{text} that was measured (phase {', '.join(names[:most])}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+
+from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, part_s
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
 #: A law that misses a count by more than this is none.
@@ -13,10 +15,8 @@ LEAST_SHARE = 0.005
 #: Values below this share of the phase's time at their count do not decide on a law.
 _SMALL = 1e-4
 
-Row = Mapping[str, Any]
 
-
-def phase_laws(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def phase_laws(rows: Sequence[Count]) -> tuple[PhaseLaw, ...]:
     """Return laws over n of every phase's time and parts (rows of prediction.json).
 
     Sums of non-negative terms in n and log2 n, found by p3s.laws.lawfinder as those of the work
@@ -25,41 +25,35 @@ def phase_laws(rows: Sequence[Row]) -> list[dict[str, Any]]:
     by more than a quarter.
     """
     found = []
-    table = [{phase["phase"]: phase for phase in row["phases"]} for row in rows]
+    table = [{phase.phase: phase for phase in row.phases} for row in rows]
     for number, name in _names(rows).items():
-        mine = [(row["n"], phases.get(number)) for row, phases in zip(rows, table, strict=True)]
+        mine = [(row.n, phases.get(number)) for row, phases in zip(rows, table, strict=True)]
         large = any(
-            phase is not None and phase["time_s"] >= LEAST_SHARE * row["model_s"]
+            phase is not None and phase.time_s >= LEAST_SHARE * row.model_s
             for row, (_, phase) in zip(rows, mine, strict=True)
         )
-        found.append(
-            {
-                "phase": number,
-                "name": name,
-                "parts": {part: _law(part, mine, large) for part in PARTS},
-            }
-        )
-    return found
+        found.append(PhaseLaw(number, name, {part: _law(part, mine, large) for part in PARTS}))
+    return tuple(found)
 
 
-def _names(rows: Sequence[Row]) -> dict[int, str]:
-    return {phase["phase"]: phase["name"] for row in rows for phase in row["phases"]}
+def _names(rows: Sequence[Count]) -> dict[int, str]:
+    return {phase.phase: phase.name for row in rows for phase in row.phases}
 
 
-def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict[str, Any]:
+def _law(part: str, mine: Sequence[tuple[int, PhaseAt | None]], large: bool) -> Law:
     from p3s.laws.lawfinder import find_law
 
     points = [
-        (n, phase[f"{part}_s"], phase["time_s"])
+        (n, seconds, phase.time_s)
         for n, phase in mine
-        if phase is not None and phase.get(f"{part}_s") is not None
+        if phase is not None and (seconds := part_s(phase, part)) is not None
     ]
-    counts = [n for n, _, _ in points]
-    none = {"text": "", "latex": "", "terms": [], "error": None, "counts": counts}
+    counts = tuple(n for n, _, _ in points)
+    none = Law(text="", latex="", error=None, counts=counts)
     if not large or len(points) < 3:
         return none
     if not any(value > _SMALL * whole for _, value, whole in points):
-        return {**none, "text": "0", "latex": "0", "error": 0.0}
+        return replace(none, text="0", latex="0", error=0.0)
     law = find_law(
         ((n, value) for n, value, _ in points),
         "work",
@@ -77,10 +71,10 @@ def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict
     )
     if not miss <= WORST_MISS:
         return none
-    return {
-        "text": law.text(),
-        "latex": law.latex(),
-        "terms": law.to_json()["terms"],
-        "error": miss,
-        "counts": counts,
-    }
+    return Law(
+        text=law.text(),
+        latex=law.latex(),
+        terms=tuple(map(tuple, law.to_json()["terms"])),
+        error=miss,
+        counts=counts,
+    )

@@ -22,15 +22,17 @@ from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
 from p3s.predict.estimators.networks import network_of
-from p3s.predict.intervals import HOW, Factors
+from p3s.predict.intervals import HOW
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import Reason
-from p3s.predict.residual import residual_part, residuals, take_measured_computation
-from p3s.predict.rows import baseline, close_interval, give_interval, relate, row_of, why_not_of
+from p3s.predict.residual import residual_part, residuals, with_measured_computation
+from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
 from p3s.predict.times import PhaseTimes
+from p3s.predict.types import Count, Network, Prediction, Residual
+from p3s.serialise import to_data
 from p3s.study import PREDICTION_VERSION, Study, write_json
 from p3s.text import not_used
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates, Say
     from p3s.predict.estimators import Setting
 
-__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "compose", "predict"]
+__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "as_file", "compose", "predict"]
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
@@ -57,7 +59,7 @@ def predict(
     done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
     commands: Commands | None = None,
-) -> dict[str, Any]:
+) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
@@ -105,9 +107,9 @@ def predict(
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )
-    back = of_traces(study).take_back(model.without)
-    result["notes"] += filter(None, [not_used(model.without, back)])
-    write_json(study.prediction_path, result)
+    unused = not_used(model.without, of_traces(study).take_back(model.without))
+    result = replace(result, notes=(*result.notes, *filter(None, [unused])))
+    write_json(study.prediction_path, as_file(result))
     return result
 
 
@@ -151,10 +153,10 @@ def compose(
     admits: Callable[[int], bool] | None = None,
     weak: bool = False,
     validations: Sequence[Comparison] = (),
-    network: Mapping[str, str] | None = None,
+    network: Network | None = None,
     commands: Commands = NO_STUDY,
     totals: Mapping[int, float] | None = None,
-) -> dict[str, Any]:
+) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
 
     ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
@@ -174,64 +176,68 @@ def compose(
     }
     said = {n: (others or {}).get(n, {}) for n in counts}
     rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
-    odd = {} if weak else contradictions(runs, {row["n"]: row["model_s"] for row in rows})
+    odd = {} if weak else contradictions(runs, {row.n: row.model_s for row in rows})
     runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
     rows = [
         row_of(times[n], runs[n], replays.get(n, {}), said[n]) if n in odd else row
         for n, row in zip(counts, rows, strict=True)
     ]
-    residual = _intervals(rows, times, said)
-    _drop_empty_ends(rows)
+    rows, residual = _intervals(rows, times, said)
+    rows = _without_empty_ends(rows)
     wrong = {} if weak else _below(times, traced, totals or {})
-    for row in rows:
-        row["below_traced"] = row["n"] in wrong
+    rows = [replace(row, below_traced=row.n in wrong) for row in rows]
+    rows = _related(rows, residual)
     base = baseline(rows)
-    take_measured_computation(base, residual)
-    for row in rows:
-        relate(row, base)
     last = times[counts[-1]]
     ratio = counts[-1] / max(traced) if traced else math.inf
-    asked = [row for row in rows if row["n"] not in traced]
+    asked = [row for row in rows if row.n not in traced]
     share = doubts.verdict_share(last.head)
     why_not = {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1}
     reasons = [
         *doubts.of_communication(why_not, rows, commands),
         *doubts.of_simulation({n: times[n].followed for n in counts}, rows, commands),
         *doubts.of_residuals(residual, rows, base, commands),
-        *curve_doubts.of_efficiency(rows, base["n"], commands),
+        *curve_doubts.of_efficiency(rows, base.n, commands),
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
         *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
         *doubts.of_reach(ratio, traced, commands),
-        *below.reasons(wrong, base["n"], commands),
+        *below.reasons(wrong, base.n, commands),
         *outside.doubts(asked, commands),
-        *doubts.contradicting(odd, base["n"], commands),
+        *doubts.contradicting(odd, base.n, commands),
         *curve_doubts.of_trends(last.phases, rows[-1], traced, commands),
         *doubts.of_runs(runs, commands),
     ]
+    return Prediction(
+        counts=tuple(rows),
+        baseline_n=base.n,
+        baseline_measured=base.time_from == "measured",
+        knee=knee(rows, threshold),
+        knee_efficiency=threshold,
+        recommended=recommended(rows, threshold, admits),
+        network=network,
+        estimator=last.estimator,
+        estimator_why=why or "it is the only one that was asked",
+        residuals=residual,
+        phase_laws=phase_laws(rows),
+        limits=limits(rows[rows.index(base) :], threshold, weak=weak),
+        interval_how=HOW,
+        unknown_share=max(doubts.unknown_share(times[n].head) for n in counts),
+        verdict_share=share,
+        traced_counts=tuple(traced),
+        extrapolation_ratio=ratio if math.isfinite(ratio) else None,
+        reasons=tuple(_once(reasons)),
+        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}))),
+        notes=tuple(notes.notes(rows, times, replays, asked, share, ratio)),
+    )
+
+
+def as_file(prediction: Prediction) -> dict[str, Any]:
+    """Return a prediction as it is written: plain data with the name and version of its schema."""
     return {
         "schema": PREDICTION_SCHEMA,
         "schema_version": PREDICTION_VERSION,
-        "counts": rows,
-        "baseline_n": base["n"],
-        "baseline_measured": base["time_from"] == "measured",
-        "knee": knee(rows, threshold),
-        "knee_efficiency": threshold,
-        "recommended": recommended(rows, threshold, admits),
-        "network": None if network is None else dict(network),
-        "estimator": last.estimator,
-        "estimator_why": why or "it is the only one that was asked",
-        "residuals": residual,
-        "phase_laws": phase_laws(rows),
-        "limits": limits(rows[rows.index(base) :], threshold, weak=weak),
-        "interval_how": HOW,
-        "unknown_share": max(doubts.unknown_share(times[n].head) for n in counts),
-        "verdict_share": share,
-        "traced_counts": list(traced),
-        "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
-        "reasons": [reason.to_json() for reason in _once(reasons)],
-        "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
-        "notes": notes.notes(rows, times, replays, asked, share, ratio),
+        **to_data(prediction),
     }
 
 
@@ -274,26 +280,31 @@ def _of_model(
 
 
 def _intervals(
-    rows: Sequence[dict[str, Any]], times: Mapping[int, PhaseTimes], others: Estimates
-) -> list[dict[str, Any]]:
-    """Give every row its interval; return the residuals."""
-    known: dict[int, Factors | None] = {
-        row["n"]: give_interval(row, times[row["n"]], others[row["n"]]) for row in rows
-    }
+    rows: Sequence[Count], times: Mapping[int, PhaseTimes], others: Estimates
+) -> tuple[list[Count], tuple[Residual, ...]]:
+    """Return the rows with their intervals, and the residuals."""
+    parts = [with_parts(row, times[row.n], others[row.n]) for row in rows]
+    rows = [row for row, _ in parts]
     found = residuals(rows)
     run, work = residual_part(
-        found, rows, {n: part for n, part in known.items() if part is not None}
+        found, rows, {row.n: known for row, known in parts if known is not None}
     )
-    for row in rows:
-        close_interval(row, known[row["n"]], run or work.get(row["n"]))
-    return found
+    return [with_interval(row, known, run or work.get(row.n)) for row, known in parts], found
 
 
-def _drop_empty_ends(rows: Sequence[dict[str, Any]]) -> None:
+def _related(rows: Sequence[Count], found: Sequence[Residual]) -> list[Count]:
+    """Return the rows with their speedups, relative to the baseline as it was measured."""
+    sound = baseline(rows)
+    base = with_measured_computation(sound, found)
+    return [related(base if row is sound else row, base) for row in rows]
+
+
+def _without_empty_ends(rows: Sequence[Count]) -> list[Count]:
     """Leave out the start, the end or the rest where it takes no time at any count."""
-    parts = [phase for row in rows for phase in row["phases"]]
-    divided = any(phase["phase"] in (START, END) for phase in parts)
-    taken = {phase["phase"] for phase in parts if phase["time_s"] > 0}
+    parts = [phase for row in rows for phase in row.phases]
+    divided = any(phase.phase in (START, END) for phase in parts)
+    taken = {phase.phase for phase in parts if phase.time_s > 0}
     gone = {START, END, REST} - taken if divided else set()
-    for row in rows:
-        row["phases"] = [phase for phase in row["phases"] if phase["phase"] not in gone]
+    return [
+        replace(row, phases=tuple(p for p in row.phases if p.phase not in gone)) for row in rows
+    ]

@@ -5,9 +5,8 @@ Exit codes and gates follow from codes; texts are for people and are read by not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from p3s.text import joined
 
@@ -48,41 +47,18 @@ class Reason:
 
     code: str
     text: str
-    advice: str = ""
-    untrustworthy: bool = True
+    advice: str = field(default="", metadata={"always": True})
+    untrustworthy: bool = field(default=True, metadata={"always": True})
 
     @property
     def sentence(self) -> str:
         """What is wrong and what to do about it, as one clause."""
         return f"{self.text}; {self.advice}" if self.advice else self.text
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the reason as prediction.json has it."""
-        return asdict(self)
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Reason:
-        """Return the reason from :meth:`to_json` data, which a schema has checked."""
-        return Reason(
-            str(data["code"]), str(data["text"]), str(data["advice"]), bool(data["untrustworthy"])
-        )
-
-
-_KEYS = {each.name for each in fields(Reason)}
-
-
-def reasons_in(data: Mapping[str, Any], of: str = "") -> list[Reason]:
-    """Return the reasons of a prediction's data; their texts begin with ``of`` where it is given.
-
-    Entries that are none are left out: reports show predictions that are not complete.
-    """
-    found = data.get("reasons")
-    told = [
-        Reason.from_json(each)
-        for each in (found if isinstance(found, list) else ())
-        if isinstance(each, Mapping) and set(each) >= _KEYS
-    ]
-    return [replace(each, text=f"{of}: {each.text}") for each in told] if of else told
+def named(reasons: Iterable[Reason], of: str) -> list[Reason]:
+    """Return reasons whose texts begin with what they are of."""
+    return [replace(each, text=f"{of}: {each.text}") for each in reasons]
 
 
 def untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[Reason]:

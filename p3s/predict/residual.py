@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from p3s.predict.intervals import Factors, combine
-
-Row = Mapping[str, Any]
+from p3s.predict.types import Compared, Count, Residual
 
 #: By what factor a traced count may take longer, or less long, than the model says.
 RESIDUAL_LIMIT = 1.5
 
 
-def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def residuals(rows: Sequence[Count]) -> tuple[Residual, ...]:
     """Return measured and modelled seconds at every traced count, and their ratio.
 
     Run times, and computation of the busiest rank in CPU time, which can be compared even where
@@ -23,36 +22,36 @@ def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """
     found = []
     for row in rows:
-        pairs = (
+        pairs: tuple[tuple[Compared, float | None, float, bool], ...] = (
             (
                 "run time",
-                row["measured_s"],
-                row["model_s"],
-                row["representative"] and row["model_representative"],
+                row.measured_s,
+                row.model_s,
+                row.representative and row.model_representative,
             ),
-            ("computation", row["measured_work_s"], row["work_s"], not row["contradicts"]),
+            ("computation", row.measured_work_s, row.work_s, not row.contradicts),
         )
         for what, measured, model, tells in pairs:
             if measured is not None:
                 found.append(
-                    {
-                        "n": row["n"],
-                        "what": what,
-                        "measured_s": measured,
-                        "model_s": model,
-                        "ratio": measured / model if model > 0 else None,
-                        "representative": bool(tells),
-                    }
+                    Residual(
+                        row.n,
+                        what,
+                        measured,
+                        model,
+                        measured / model if model > 0 else None,
+                        bool(tells),
+                    )
                 )
-    return found
+    return tuple(found)
 
 
-def off_by(entry: Row, model_s: float) -> float:
+def off_by(entry: Residual, model_s: float) -> float:
     """Return how many times as long the run takes as ``model_s``, the model's time at its count.
 
     Computation is taken for its part of the run time, which would change by as much.
     """
-    return 1.0 + float(entry["measured_s"] - entry["model_s"]) / model_s if model_s > 0 else 1.0
+    return 1.0 + (entry.measured_s - entry.model_s) / model_s if model_s > 0 else 1.0
 
 
 def is_off(ratio: float) -> bool:
@@ -60,32 +59,34 @@ def is_off(ratio: float) -> bool:
     return not 1 / RESIDUAL_LIMIT <= ratio <= RESIDUAL_LIMIT
 
 
-def take_measured_computation(base: dict[str, Any], found: Sequence[Row]) -> None:
-    """Let the baseline rest on what was measured at its count where the model is far off there.
+def with_measured_computation(base: Count, found: Sequence[Residual]) -> Count:
+    """Return the baseline: with what was measured there where the model is far off.
 
     Its time is then the measured computation with the model's communication; the ends of its
     interval change by as much.
     """
-    whole = float(base["model_s"])
+    whole = base.model_s
     ratio = next(
         (
             off_by(entry, whole)
             for entry in found
-            if entry["n"] == base["n"]
-            and entry["what"] == "computation"
-            and entry["representative"]
+            if entry.n == base.n and entry.what == "computation" and entry.representative
         ),
         1.0,
     )
-    if base["time_from"] == "measured" or ratio <= 0 or not is_off(ratio):
-        return
-    base["time_from"] = "computation"
-    for key in ("time_s", "low_s", "high_s"):
-        base[key] = None if base[key] is None else base[key] * ratio
+    if base.time_from == "measured" or ratio <= 0 or not is_off(ratio):
+        return base
+    return replace(
+        base,
+        time_from="computation",
+        time_s=base.time_s * ratio,
+        low_s=None if base.low_s is None else base.low_s * ratio,
+        high_s=None if base.high_s is None else base.high_s * ratio,
+    )
 
 
 def residual_part(
-    found: Sequence[Row], rows: Sequence[Row], known: Mapping[int, Factors]
+    found: Sequence[Residual], rows: Sequence[Count], known: Mapping[int, Factors]
 ) -> tuple[Factors | None, dict[int, Factors]]:
     """Return what the small runs add to the interval, by run times and by computation.
 
@@ -97,41 +98,43 @@ def residual_part(
     run = _excess(found, "run time", known)
     if run is not None:
         return run, {}
-    work = _excess(found, "computation", {row["n"]: _of_computation(row) for row in rows})
+    work = _excess(found, "computation", {row.n: _of_computation(row) for row in rows})
     if work is None:
         return None, {}
     return None, {
-        row["n"]: (1.0 - _share(row) * (1.0 - work[0]), 1.0 + _share(row) * (work[1] - 1.0))
+        row.n: (1.0 - _share(row) * (1.0 - work[0]), 1.0 + _share(row) * (work[1] - 1.0))
         for row in rows
     }
 
 
-def _share(row: Row) -> float:
+def _share(row: Count) -> float:
     """Return the share of the computation in the time of the model."""
-    return min(row["compute_s"] / row["model_s"], 1.0) if row["model_s"] > 0 else 0.0
+    return min(row.compute_s / row.model_s, 1.0) if row.model_s > 0 else 0.0
 
 
-def _of_computation(row: Row) -> Factors:
+def _of_computation(row: Count) -> Factors:
     """Return the ends of the computation alone: those of work and cost without the messages."""
-    low, high = combine(row["interval_parts"][part] for part in ("work", "cost"))
+    low, high = combine((row.interval_parts.work, row.interval_parts.cost))
     share = _share(row)
     if share <= 0.0:
         return 1.0, 1.0
     return max(1.0 - (1.0 - low) / share, 0.0), 1.0 + (high - 1.0) / share
 
 
-def _excess(found: Sequence[Row], what: str, known: Mapping[int, Factors]) -> Factors | None:
+def _excess(
+    found: Sequence[Residual], what: Compared, known: Mapping[int, Factors]
+) -> Factors | None:
     told = [
-        entry
+        (entry.n, entry.ratio)
         for entry in found
-        if entry["what"] == what and entry["representative"] and entry["ratio"]
+        if entry.what == what and entry.representative and entry.ratio
     ]
     if not told:
         return None
     low = high = 0.0
-    for entry in told:
-        off = math.log(entry["ratio"])
-        end = known.get(entry["n"], (1.0, 1.0))[off > 0]
+    for n, ratio in told:
+        off = math.log(ratio)
+        end = known.get(n, (1.0, 1.0))[off > 0]
         width = abs(math.log(end)) if end > 0 else math.inf
         more = math.sqrt(max(off**2 - width**2, 0.0)) if math.isfinite(width) else 0.0
         low, high = (low, max(high, more)) if off > 0 else (max(low, more), high)

@@ -4,80 +4,80 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.intervals import Factors, combine, model_part, own_parts
+from p3s.predict.intervals import OWN, Factors, combine, model_part, own_parts
 from p3s.predict.measured import Measured
 from p3s.predict.times import PhaseTimes
+from p3s.predict.types import Count, Estimate, IntervalParts, PhaseAt, part_s
 
 if TYPE_CHECKING:
-    from p3s.predict.estimates import Estimate
-
-_Row = TypeVar("_Row", bound=Mapping[str, Any])
+    from p3s.predict.estimates import Estimate as Told
+    from p3s.predict.times import FloatArray
 
 #: Parts of the communication that not every estimator tells apart.
 COMM_PARTS = ("waiting", "transfer", "software")
-_SUMMED = ("compute_s", "comm_s", *(f"{part}_s" for part in COMM_PARTS))
-_ENDS = ("x", "covered", "outside", "below")
+_SUMMED = ("compute", "comm", *COMM_PARTS)
+_NOTHING: dict[str, None] = dict.fromkeys(f"{part}_s" for part in _SUMMED)
 _SECONDS_PER_HOUR = 3600.0
 #: Ranks whose times differ by less than this share need equally long.
 _SAME = 1e-3
 
 
 def row_of(
-    times: PhaseTimes,
-    run: Measured | None,
-    replayed: Mapping[str, Any],
-    others: Mapping[str, Estimate],
-) -> dict[str, Any]:
-    """Return the row of one count, without its interval (:func:`give_interval` adds it).
+    times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any], others: Mapping[str, Told]
+) -> Count:
+    """Return the row of one count, without its interval, its speedup and its cost.
 
-    ``others``: what every estimator says, or why it says nothing. The time is what was measured
-    where that tells how fast the program is.
+    :func:`with_interval` and :func:`related` add these. ``others``: what every estimator says, or
+    why it says nothing. The time is what was measured where that tells how fast the program is.
     """
-    phases = _phases(times)
+    phases = phases_of(times)
     why_not = why_not_of(times, replayed)
-    row: dict[str, Any] = {
-        "n": times.n,
-        "time_s": 0.0,
-        "low_s": None,
-        "high_s": None,
-        "time_from": "model",
-        "model_s": sum(phase["time_s"] for phase in phases),
-        "model_low_s": None,
-        "model_high_s": None,
+    model_s = sum(phase.time_s for phase in phases)
+    row = Count(
+        n=times.n,
+        time_s=model_s,
+        low_s=None,
+        high_s=None,
+        time_from="model",
+        model_s=model_s,
+        model_low_s=None,
+        model_high_s=None,
         **_sums(phases),
-        "work_s": float(times.compute.sum(axis=1).max()) if times.compute.size else 0.0,
-        "measured": run is not None,
-        "measured_s": run.wall_s if run is not None else None,
-        "measured_work_s": None,
-        "representative": not why_not,
-        "model_representative": not why_not,
-        "contradicts": run is not None and run.contradicts,
-        "below_traced": False,
-        "estimator": times.estimator,
-        "estimators": _estimators(times, others),
-        "phases": phases,
-    }
-    row["time_s"] = row["model_s"]
-    if run is None:
+        work_s=float(times.compute.sum(axis=1).max()) if times.compute.size else 0.0,
+        measured=run is not None,
+        measured_s=run.wall_s if run is not None else None,
+        measured_work_s=run.work_s if run is not None and math.isfinite(run.work_s) else None,
+        representative=not why_not if run is None else run.representative,
+        model_representative=not why_not,
+        contradicts=run is not None and run.contradicts,
+        estimator=times.estimator,
+        estimators=_estimators(times, others),
+        phases=phases,
+        interval_parts=IntervalParts(None, None, None, None, None),
+        cost_core_h=0.0,
+        speedup=0.0,
+        speedup_low=None,
+        speedup_high=None,
+        efficiency=0.0,
+    )
+    if run is None or not run.representative:
         return row
-    if math.isfinite(run.work_s):
-        row["measured_work_s"] = run.work_s
-    row["representative"] = run.representative
-    if run.representative:
-        row.update(time_s=run.wall_s, low_s=run.wall_s, high_s=run.wall_max_s, time_from="measured")
-    return row
+    return replace(
+        row, time_s=run.wall_s, low_s=run.wall_s, high_s=run.wall_max_s, time_from="measured"
+    )
 
 
-def baseline(rows: Sequence[_Row]) -> _Row:
+def baseline(rows: Sequence[Count]) -> Count:
     """Return the row that speedups relate to: the smallest count that nothing speaks against.
 
     That is a run that contradicts the others, or computation that does not go on from the traced
     counts; where there is no other row, the first.
     """
-    sound = (row for row in rows if not (row["contradicts"] or row.get("below_traced")))
+    sound = (row for row in rows if not (row.contradicts or row.below_traced))
     return next(sound, rows[0])
 
 
@@ -90,54 +90,50 @@ def why_not_of(times: PhaseTimes, replayed: Mapping[str, Any]) -> str:
     return str(replayed.get("why_not_representative") or "no reason given")
 
 
-def give_interval(
-    row: dict[str, Any], times: PhaseTimes, others: Mapping[str, Estimate]
-) -> Factors | None:
-    """Add the interval's parts but for the residual; return them joined, None if not known."""
+def with_parts(
+    row: Count, times: PhaseTimes, others: Mapping[str, Told]
+) -> tuple[Count, Factors | None]:
+    """Return a row with its interval's parts but for the residual, and these joined.
+
+    The latter is None where they are not known.
+    """
     own = own_parts(times)
     model = model_part(times, others)
-    row["interval_parts"] = {
-        **{
-            name: _pair(part)
-            for name, part in (own or {"work": None, "cost": None, "replay": None}).items()
-        },
-        "model": _pair(model),
-        "residual": None,
-    }
-    return None if own is None else combine([*own.values(), model])
+    parts = IntervalParts(**(own or dict.fromkeys(OWN)), model=model, residual=None)
+    known = None if own is None else combine([*own.values(), model])
+    return replace(row, interval_parts=parts), known
 
 
-def close_interval(row: dict[str, Any], known: Factors | None, residual: Factors | None) -> None:
-    """Add the residual's part and the interval of the row's time."""
-    row["interval_parts"]["residual"] = _pair(residual)
+def with_interval(row: Count, known: Factors | None, residual: Factors | None) -> Count:
+    """Return a row with the residual's part and the interval of its time."""
+    row = replace(row, interval_parts=replace(row.interval_parts, residual=residual))
     if known is None:
-        return
-    low, high = combine([known, residual])
-    row["model_low_s"], row["model_high_s"] = row["model_s"] * low, row["model_s"] * high
-    if row["time_from"] == "model":
-        row["low_s"], row["high_s"] = row["model_low_s"], row["model_high_s"]
+        return row
+    low, high = (row.model_s * end for end in combine([known, residual]))
+    row = replace(row, model_low_s=low, model_high_s=high)
+    return replace(row, low_s=low, high_s=high) if row.time_from == "model" else row
 
 
-def relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:
-    """Add cost, and speedup and efficiency relative to the baseline.
+def related(row: Count, base: Count) -> Count:
+    """Return a row with its cost, and speedup and efficiency relative to the baseline.
 
     The time of the baseline is taken as given. Cost: one core per process.
     """
 
     def over(seconds: float | None) -> float | None:
-        if seconds is None or (seconds <= 0 < row["time_s"]):
+        if seconds is None or (seconds <= 0 < row.time_s):
             return None  # the low end is nothing: no speedup is too large
-        return base["time_s"] / seconds if seconds > 0 else 0.0
+        return base.time_s / seconds if seconds > 0 else 0.0
 
-    row["cost_core_h"] = row["n"] * row["time_s"] / _SECONDS_PER_HOUR
-    row["speedup"] = over(row["time_s"])
-    row["speedup_low"] = over(row["high_s"])
-    row["speedup_high"] = over(row["low_s"])
-    row["efficiency"] = row["speedup"] * base["n"] / row["n"]
-
-
-def _pair(part: Factors | None) -> list[float] | None:
-    return None if part is None else [part[0], part[1]]
+    speedup = over(row.time_s) or 0.0
+    return replace(
+        row,
+        cost_core_h=row.n * row.time_s / _SECONDS_PER_HOUR,
+        speedup=speedup,
+        speedup_low=over(row.high_s),
+        speedup_high=over(row.low_s),
+        efficiency=speedup * base.n / row.n,
+    )
 
 
 def slowest_rank(times: PhaseTimes) -> int:
@@ -149,7 +145,7 @@ def slowest_rank(times: PhaseTimes) -> int:
     return int(late[np.argmax(times.compute[late].sum(axis=1))])
 
 
-def _phases(times: PhaseTimes, ends_too: bool = True) -> list[dict[str, Any]]:
+def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
     """Return the phases with their times: those of the rank that needs longest in all.
 
     Of the thesis's sum (Eq. 8.1) those of the rank that needs longest in each phase.
@@ -166,69 +162,87 @@ def _phases(times: PhaseTimes, ends_too: bool = True) -> list[dict[str, Any]]:
         own = own_parts(times, slowest, slot) if ends_too else None
         low, high = combine(own.values()) if own is not None else (None, None)
         time = seconds + talked
-        entry: dict[str, Any] = {
-            "phase": phase["phase"],
-            "name": str(phase.get("name", phase["phase"])),
-            "kind": str(phase.get("kind", "loop")),
-            "weight": phase["weight"],
-            "time_s": time,
-            "low_s": None if low is None else time * low,
-            "high_s": None if high is None else time * high,
-            "compute_s": seconds,
-            "compute_low_s": seconds * ends[0] if ends else None,
-            "compute_high_s": seconds * ends[1] if ends else None,
-            "crm_i_s": _seconds(phase.get("crm_i_ns")),
-            "crm_c_s": _seconds(phase.get("crm_c_ns")),
-            "comm_s": talked,
-        }
-        for name in COMM_PARTS:
-            values = getattr(times, name)
-            if times.n == 1:
-                entry[f"{name}_s"] = 0.0
-            else:
-                entry[f"{name}_s"] = None if values is None else _known(values[slowest, slot])
-        entry.update({key: phase[key] for key in _ENDS if key in phase})
-        rows.append(entry)
-    return rows
+        rows.append(
+            PhaseAt(
+                phase=phase["phase"],
+                name=str(phase.get("name", phase["phase"])),
+                kind=str(phase.get("kind", "loop")),
+                weight=phase["weight"],
+                time_s=time,
+                low_s=None if low is None else time * low,
+                high_s=None if high is None else time * high,
+                compute_s=seconds,
+                compute_low_s=seconds * ends[0] if ends else None,
+                compute_high_s=seconds * ends[1] if ends else None,
+                crm_i_s=_seconds(phase.get("crm_i_ns")),
+                crm_c_s=_seconds(phase.get("crm_c_ns")),
+                comm_s=talked,
+                waiting_s=_part(times, times.waiting, slowest, slot),
+                transfer_s=_part(times, times.transfer, slowest, slot),
+                software_s=_part(times, times.software, slowest, slot),
+                **_reach(phase),
+            )
+        )
+    return tuple(rows)
 
 
-def _sums(phases: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Return the parts of the run time; a part is null where a phase does not know it."""
+def _part(times: PhaseTimes, values: FloatArray | None, rank: int, slot: int) -> float | None:
+    """Return a part of the communication; of one process there is none."""
+    if times.n == 1:
+        return 0.0
+    return None if values is None else _known(values[rank, slot])
+
+
+def _reach(phase: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where the work per iteration is, beside what was measured of it, as scaled.json."""
+    x, outside, below = _pair(phase.get("x")), phase.get("outside"), phase.get("below")
+    return {
+        "x": x,
+        "covered": _pair(phase.get("covered")),
+        "outside": float(outside) if isinstance(outside, (int, float)) else None,
+        "below": below if isinstance(below, bool) else None,
+    }
+
+
+def _pair(ends: Any) -> tuple[float, float] | None:
+    if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+        return None
+    low, high = ends
+    known = isinstance(low, (int, float)) and isinstance(high, (int, float))
+    return (low, high) if known else None
+
+
+def _sums(phases: Sequence[PhaseAt]) -> dict[str, Any]:
+    """Return the parts of the run time; a part is None where a phase does not know it."""
     sums: dict[str, float | None] = {}
-    for key in _SUMMED:
-        values = [phase[key] for phase in phases]
-        sums[key] = None if any(value is None for value in values) else float(sum(values))
+    for part in _SUMMED:
+        values = [part_s(phase, part) for phase in phases]
+        known = [value for value in values if value is not None]
+        sums[f"{part}_s"] = float(sum(known)) if len(known) == len(values) else None
     return sums
 
 
-def _estimators(times: PhaseTimes, others: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Return what every estimator says of the run time; nulls with a reason where it does not."""
-    found: dict[str, Any] = {}
-    for name in ESTIMATORS:
-        made = times if name == times.estimator else others.get(name, "was not asked for")
-        if isinstance(made, str):
-            found[name] = {
-                "time_s": None,
-                "low_s": None,
-                "high_s": None,
-                **dict.fromkeys(_SUMMED),
-                "why_not": made,
-                "notes": [],
-            }
-            continue
-        phases = _phases(made, ends_too=False)
-        time = sum(phase["time_s"] for phase in phases)
-        own = own_parts(made)
-        low, high = combine(own.values()) if own is not None else (None, None)
-        found[name] = {
-            "time_s": time,
-            "low_s": None if low is None else time * low,
-            "high_s": None if high is None else time * high,
-            **_sums(phases),
-            "why_not": made.why_not or "",
-            "notes": list(made.approximated),
-        }
-    return found
+def _estimators(times: PhaseTimes, others: Mapping[str, Told]) -> dict[str, Estimate]:
+    """Return what every estimator says of the run time, or why it says nothing."""
+    made = {**others, times.estimator: times}
+    return {name: _estimate(made.get(name, "was not asked for")) for name in ESTIMATORS}
+
+
+def _estimate(made: Told) -> Estimate:
+    if isinstance(made, str):
+        return Estimate(time_s=None, low_s=None, high_s=None, **_NOTHING, why_not=made, notes=())
+    phases = phases_of(made, ends_too=False)
+    time = sum(phase.time_s for phase in phases)
+    own = own_parts(made)
+    low, high = combine(own.values()) if own is not None else (None, None)
+    return Estimate(
+        time_s=time,
+        low_s=None if low is None else time * low,
+        high_s=None if high is None else time * high,
+        **_sums(phases),
+        why_not=made.why_not or "",
+        notes=tuple(made.approximated),
+    )
 
 
 def _known(value: float) -> float | None:

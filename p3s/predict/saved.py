@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from p3s.commands import Commands, count_to_predict
 from p3s.errors import Damaged, P3SError
-from p3s.predict.reasons import Reason, reasons_in, untrusted
+from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.rows import baseline
+from p3s.predict.types import Prediction
 from p3s.schemas import first_problem, load_schema
+from p3s.serialise import ShapeError, from_data
 from p3s.study import Study, as_json, read_json, write_json
 from p3s.text import plural, processes
 
@@ -67,24 +70,36 @@ _SLACK = 1e-9
 
 
 @dataclass(frozen=True, repr=False)
-class Prediction:
-    """Run time, speedup and efficiency at several process counts, as in prediction.json.
+class PredictionFile:
+    """A prediction.json: what it holds, asked by count.
 
-    ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-3.json); ``source``: the
-    file, None when it was not read from one. Times are in seconds. ``from p3s import Prediction``
-    is the same class with what notebooks show.
+    ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-3.json), ``content``: the
+    same as a record; ``source``: the file, None when it was not read from one. Times are in
+    seconds. ``from p3s import Prediction`` is the same class with what notebooks show.
     """
 
     data: Mapping[str, Any]
     source: Path | None = field(default=None, compare=False)
 
+    @cached_property
+    def content(self) -> Prediction:
+        """The prediction; raises Damaged where the file makes no sense."""
+        wrong = first_problem(self.data, load_schema("prediction-3"))
+        try:
+            found = None if wrong else from_data(Prediction, _known(self.data), more=True)
+        except ShapeError as err:
+            wrong = str(err)
+        if found is None or (wrong := _disorder(found)):
+            where = self.source or "prediction"
+            raise Damaged(f"{where}: damaged: {wrong}; run p3s predict again")
+        return found
+
     @classmethod
     def of(cls, data: Mapping[str, Any], source: Path | None = None) -> Self:
         """Return a prediction made of a file's content; raises Damaged where it makes no sense."""
-        wrong = first_problem(data, load_schema("prediction-3")) or _disorder(data)
-        if wrong:
-            raise Damaged(f"{source or 'prediction'}: damaged: {wrong}; run p3s predict again")
-        return cls(data, source)
+        made = cls(data, source)
+        _ = made.content
+        return made
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -107,12 +122,12 @@ class Prediction:
     @property
     def counts(self) -> tuple[int, ...]:
         """Process counts, ascending."""
-        return tuple(row["n"] for row in self.data["counts"])
+        return tuple(row.n for row in self.content.counts)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Why not to trust it, and what to mind of it."""
-        return tuple(reasons_in(self.data))
+        return self.content.reasons
 
     @property
     def trustworthy(self) -> bool:
@@ -121,12 +136,10 @@ class Prediction:
 
     def at(self, n: int) -> Mapping[str, Any]:
         """Return the row of a process count; raises P3SError when it was not predicted."""
-        for row in self.data["counts"]:
-            if row["n"] == n:
-                found: Mapping[str, Any] = row
-                return found
-        there = ", ".join(map(str, self.counts))
-        raise P3SError(f"{n} is not among the counts of the prediction, which are {there}")
+        found: Mapping[str, Any] = self.data["counts"][
+            self.content.counts.index(self.content.at(n))
+        ]
+        return found
 
     def columns(self) -> dict[str, list[Any]]:
         """Return one list per value, an entry per count: ``pandas.DataFrame(p.columns())``."""
@@ -147,24 +160,27 @@ class Prediction:
 
     def __repr__(self) -> str:
         """Return the counts and the last one's speedup, as one line."""
-        first, last = self.data["counts"][0], self.data["counts"][-1]
+        first, last = self.content.counts[0], self.content.last
         ends = ""
-        if last["speedup_low"] is not None and last["speedup_high"] is not None:
-            ends = f" ({last['speedup_low']:.3g} to {last['speedup_high']:.3g})"
+        if last.speedup_low is not None and last.speedup_high is not None:
+            ends = f" ({last.speedup_low:.3g} to {last.speedup_high:.3g})"
         doubt = "" if self.trustworthy else ", not trustworthy"
-        span = (
-            f"{first['n']} to {last['n']} processes" if first is not last else processes(first["n"])
-        )
+        span = f"{first.n} to {last.n} processes" if first is not last else processes(first.n)
         return (
             f"Prediction({span}, {plural(len(self.counts), 'count')}, "
-            f"{plural(len(last['phases']), 'phase')}, speedup {last['speedup']:.3g}{ends}, "
-            f"estimator {self.data['estimator']!r:.40}{doubt})"
+            f"{plural(len(last.phases), 'phase')}, speedup {last.speedup:.3g}{ends}, "
+            f"estimator {self.content.estimator!r:.40}{doubt})"
         )
 
 
-def read_prediction(path: Path | str) -> dict[str, Any]:
-    """Return the content of a study's prediction.json, checked; raises P3SError in one line."""
-    return dict(Prediction.load(path).data)
+def read_prediction(path: Path | str) -> Prediction:
+    """Return a study's prediction, or that of a file, checked; raises P3SError in one line."""
+    return PredictionFile.load(path).content
+
+
+def _known(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a file is its record: all but the name and version of its schema."""
+    return {key: value for key, value in data.items() if key not in ("schema", "schema_version")}
 
 
 def _file_of(path: Path) -> Path:
@@ -194,34 +210,33 @@ def _refuse_old(file: Path) -> None:
     raise P3SError(f"{file}: made by an older P3S; make it again: {make}")
 
 
-def _disorder(data: Mapping[str, Any]) -> str:
+def _disorder(found: Prediction) -> str:
     """Return what in a prediction contradicts itself, "" when nothing does.
 
     Counts ascend, the baseline is the smallest that nothing speaks against, and no interval is
     beside its value.
     """
-    rows: Sequence[Mapping[str, Any]] = data["counts"]
-    counts = [row["n"] for row in rows]
+    counts = [row.n for row in found.counts]
     for before, after in zip(counts, counts[1:], strict=False):
         if after <= before:
             return f"counts: {after} follows {before}"
-    base = baseline(rows)["n"]
-    if data["baseline_n"] != base:
-        return f"baseline_n is {data['baseline_n']}, not the smallest count, {base}"
-    if data["knee"] is not None and data["knee"] not in counts:
-        return f"knee is {data['knee']}, not one of the counts"
-    for row in rows:
-        for key, low, high in (
-            ("time_s", "low_s", "high_s"),
-            ("model_s", "model_low_s", "model_high_s"),
-            ("speedup", "speedup_low", "speedup_high"),
+    base = baseline(found.counts).n
+    if found.baseline_n != base:
+        return f"baseline_n is {found.baseline_n}, not the smallest count, {base}"
+    if found.knee is not None and found.knee not in counts:
+        return f"knee is {found.knee}, not one of the counts"
+    for row in found.counts:
+        for name, low, value, high in (
+            ("time_s", row.low_s, row.time_s, row.high_s),
+            ("model_s", row.model_low_s, row.model_s, row.model_high_s),
+            ("speedup", row.speedup_low, row.speedup, row.speedup_high),
         ):
-            if not _between(row[low], row[key], row[high]):
-                return f"at {processes(row['n'])} {key} is outside of its interval"
-        for phase in row["phases"]:
-            if not _between(phase["low_s"], phase["time_s"], phase["high_s"]):
+            if not _between(low, value, high):
+                return f"at {processes(row.n)} {name} is outside of its interval"
+        for phase in row.phases:
+            if not _between(phase.low_s, phase.time_s, phase.high_s):
                 return (
-                    f"at {processes(row['n'])} time_s of phase {phase['phase']} is outside "
+                    f"at {processes(row.n)} time_s of phase {phase.phase} is outside "
                     "of its interval"
                 )
     return ""

@@ -3,38 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from p3s.predict.knee import knee, recommended
+from p3s.predict.types import Count, Prediction
 from p3s.settings import value_text
 
 
 def relate(
-    result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]], threshold: float
-) -> dict[str, Any]:
-    """Turn a composed prediction into one of weak scaling: efficiency = T(n0) / T(n).
+    result: Prediction, settings: Mapping[int, Mapping[str, Fraction]], threshold: float
+) -> Prediction:
+    """Return a composed prediction as one of weak scaling: efficiency = T(n0) / T(n).
 
     Rows get their setting; their speedup is that of the work, efficiency times n / n0.
     """
-    rows = result["counts"]
-    base = rows[0]
+    base = result.counts[0]
+    rows = tuple(_related(row, base, settings[row.n]) for row in result.counts)
+    return replace(
+        result, counts=rows, knee=knee(rows, threshold), recommended=recommended(rows, threshold)
+    )
+
+
+def _related(row: Count, base: Count, setting: Mapping[str, Fraction]) -> Count:
+    grown = row.n / base.n
 
     def over(seconds: float | None) -> float | None:
-        return None if seconds is None else base["time_s"] / seconds if seconds > 0 else 0.0
+        return None if seconds is None else base.time_s / seconds if seconds > 0 else 0.0
 
-    for row in rows:
-        grown = row["n"] / base["n"]
-        row["setting"] = {k: value_text(v) for k, v in settings[row["n"]].items()}
-        row["efficiency"] = over(row["time_s"])
-        for key, time in (("efficiency_low", "high_s"), ("efficiency_high", "low_s")):
-            row[key] = over(row[time])
-        for key, of in (
-            ("speedup", "efficiency"),
-            ("speedup_low", "efficiency_low"),
-            ("speedup_high", "efficiency_high"),
-        ):
-            row[key] = None if row[of] is None else row[of] * grown
-    result["knee"] = knee(rows, threshold)
-    result["recommended"] = recommended(rows, threshold)
-    return result
+    def times(efficiency: float | None) -> float | None:
+        return None if efficiency is None else efficiency * grown
+
+    efficiency, low, high = over(row.time_s) or 0.0, over(row.high_s), over(row.low_s)
+    return replace(
+        row,
+        setting={name: value_text(value) for name, value in setting.items()},
+        efficiency=efficiency,
+        speedup=efficiency * grown,
+        speedup_low=times(low),
+        speedup_high=times(high),
+    )

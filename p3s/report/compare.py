@@ -9,8 +9,7 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.predict.reasons import Reason, in_short, untrusted
-from p3s.predict.saved import Prediction
-from p3s.report.points import row_is_doubtful
+from p3s.predict.types import Count, PhaseAt, Prediction, part_s
 from p3s.report.verdict import reason_lines, reasons_of
 from p3s.text import (
     NOT_KNOWN,
@@ -105,10 +104,11 @@ def compare(
     ``n`` is the largest common count if it is not given. Raises P3SError when no count is common,
     or ``n`` is not.
     """
-    common = [count for count in a.counts if count in b.counts]
+    counts = [[row.n for row in one.counts] for one in (a, b)]
+    common = [n for n in counts[0] if n in counts[1]]
     if not common:
         raise P3SError(
-            f"no common process count: A has {_join(a.counts)}, B has {_join(b.counts)}; "
+            f"no common process count: A has {_join(counts[0])}, B has {_join(counts[1])}; "
             "predict one for both with p3s predict"
         )
     if n is not None and n not in common:
@@ -124,33 +124,33 @@ def compare(
         verdict=[*filter(None, [warning]), *_verdict(pairs, at, phases, bool(warning))],
         warning=warning,
         counts=pairs,
-        only_a=[count for count in a.counts if count not in common],
-        only_b=[count for count in b.counts if count not in common],
+        only_a=[n for n in counts[0] if n not in common],
+        only_b=[n for n in counts[1] if n not in common],
         n=at,
         phases=phases,
         differences=_differences(a, b, commands),
         notes=_notes(a, b),
-        reasons=[*reasons_of(a.data, "A"), *reasons_of(b.data, "B")],
+        reasons=[*reasons_of(a, "A"), *reasons_of(b, "B")],
     )
 
 
-def _pair(a: Mapping[str, Any], b: Mapping[str, Any]) -> CountPair:
-    low = _over(b["low_s"], a["high_s"])
-    high = _over(b["high_s"], a["low_s"])
+def _pair(a: Count, b: Count) -> CountPair:
+    low = _over(b.low_s, a.high_s)
+    high = _over(b.high_s, a.low_s)
     known = low is not None and high is not None
     return CountPair(
-        a["n"],
-        a["time_s"],
-        b["time_s"],
-        _over(b["time_s"], a["time_s"]),
+        a.n,
+        a.time_s,
+        b.time_s,
+        _over(b.time_s, a.time_s),
         low,
         high,
         bool(low > 1.0 or high < 1.0) if known and low is not None and high is not None else None,
-        a["efficiency"],
-        b["efficiency"],
-        (a["low_s"], a["high_s"]),
-        (b["low_s"], b["high_s"]),
-        row_is_doubtful(a) or row_is_doubtful(b),
+        a.efficiency,
+        b.efficiency,
+        (a.low_s, a.high_s),
+        (b.low_s, b.high_s),
+        a.doubtful or b.doubtful,
     )
 
 
@@ -164,15 +164,14 @@ def _over(top: float | None, bottom: float | None) -> float | None:
     return ratio if math.isfinite(ratio) else None
 
 
-def _by_place(row: Mapping[str, Any]) -> dict[tuple[str, str, int], Mapping[str, Any]]:
+def _by_place(row: Count) -> dict[tuple[str, str, int], PhaseAt]:
     """Return the phases by kind, name, and how many of that name come before."""
-    found: dict[tuple[str, str, int], Mapping[str, Any]] = {}
-    for phase in row["phases"]:
-        kind, name = str(phase["kind"]), str(phase["name"])
+    found: dict[tuple[str, str, int], PhaseAt] = {}
+    for phase in row.phases:
         before = 0
-        while (kind, name, before) in found:
+        while (phase.kind, phase.name, before) in found:
             before += 1
-        found[kind, name, before] = phase
+        found[phase.kind, phase.name, before] = phase
     return found
 
 
@@ -187,12 +186,12 @@ def _phases(a: Prediction, b: Prediction, n: int) -> list[PhasePair]:
             PhasePair(
                 visible(place[1], 60),
                 place[0],
-                None if one is None else one["time_s"],
-                None if other is None else other["time_s"],
-                (other["time_s"] if other else 0.0) - (one["time_s"] if one else 0.0),
-                _mostly(one or {}, other or {}),
-                laws[0].get(one["phase"], "") if one else "",
-                laws[1].get(other["phase"], "") if other else "",
+                None if one is None else one.time_s,
+                None if other is None else other.time_s,
+                (other.time_s if other else 0.0) - (one.time_s if one else 0.0),
+                _mostly(one, other),
+                laws[0].get(one.phase, "") if one else "",
+                laws[1].get(other.phase, "") if other else "",
             )
         )
     return sorted(pairs, key=lambda pair: -abs(pair.change_s))
@@ -201,21 +200,21 @@ def _phases(a: Prediction, b: Prediction, n: int) -> list[PhasePair]:
 def _laws(prediction: Prediction) -> dict[int, str]:
     """Return the law of each phase's time, as text, by the phase's number."""
     return {
-        entry["phase"]: visible(entry["parts"].get("time", {}).get("text", ""), 100)
-        for entry in prediction.data["phase_laws"]
+        entry.phase: visible(entry.parts["time"].text, 100)
+        for entry in prediction.phase_laws
+        if "time" in entry.parts
     }
 
 
-def _mostly(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+def _mostly(a: PhaseAt | None, b: PhaseAt | None) -> str:
     """Return the part that changed most; communication as one where its parts are not known."""
-    keys = [f"{part}_s" for part in PARTS]
-    split = all(one.get(key) is not None for one in (a, b) if one for key in keys)
-    parts = (
-        dict(zip(PARTS, keys, strict=True))
-        if split
-        else {"compute": "compute_s", "communication": "comm_s"}
-    )
-    changes = {part: abs((b.get(key) or 0.0) - (a.get(key) or 0.0)) for part, key in parts.items()}
+    split = all(part_s(one, part) is not None for one in (a, b) if one for part in PARTS)
+    parts = {p: p for p in PARTS} if split else {"compute": "compute", "communication": "comm"}
+
+    def of(one: PhaseAt | None, part: str) -> float:
+        return (part_s(one, part) if one else None) or 0.0
+
+    changes = {name: abs(of(b, part) - of(a, part)) for name, part in parts.items()}
     most = max(changes, key=lambda part: changes[part])
     return most if changes[most] > 0 else ""
 
@@ -293,26 +292,25 @@ def _differences(
     """Return what is not the same about the two predictions, in words."""
 
     def best(one: Prediction) -> str:
-        found = one.data["recommended"]
-        return NOT_KNOWN if found is None else processes(found["n"])
+        found = one.recommended
+        return NOT_KNOWN if found is None else processes(found.n)
 
     def knee(one: Prediction) -> str:
-        found = one.data["knee"]
-        return "none" if found is None else processes(found)
+        return "none" if one.knee is None else processes(one.knee)
 
     def machine(one: Prediction) -> str:
-        target = one.data.get("machine", {}).get("target")
+        target = (one.machine or {}).get("target")
         name = target.get("name") if isinstance(target, Mapping) else None
         return visible(str(name), 80) if name else "that of the runs"
 
     rows = [
-        ("estimator", *(visible(one.data["estimator"], 60) for one in (a, b))),
-        ("traced counts", *(_join(one.data["traced_counts"]) for one in (a, b))),
-        ("baseline", *(processes(one.data["baseline_n"]) for one in (a, b))),
+        ("estimator", *(visible(one.estimator, 60) for one in (a, b))),
+        ("traced counts", *(_join(one.traced_counts) for one in (a, b))),
+        ("baseline", *(processes(one.baseline_n) for one in (a, b))),
         ("knee", knee(a), knee(b)),
-        ("efficiency at the knee", *(percent(one.data["knee_efficiency"]) for one in (a, b))),
+        ("efficiency at the knee", *(percent(one.knee_efficiency) for one in (a, b))),
         ("recommended", best(a), best(b)),
-        ("without a rule", *(percent(one.data["unknown_share"]) for one in (a, b))),
+        ("without a rule", *(percent(one.unknown_share) for one in (a, b))),
         ("machine", machine(a), machine(b)),
     ]
     if commands[0] and commands[1] and list(commands[0]) != list(commands[1]):
@@ -322,12 +320,12 @@ def _differences(
 
 def _notes(a: Prediction, b: Prediction) -> list[str]:
     notes = []
-    if a.data["baseline_n"] != b.data["baseline_n"]:
+    if a.baseline_n != b.baseline_n:
         notes.append(
-            f"efficiencies relate to {processes(a.data['baseline_n'])} in A, to "
-            f"{b.data['baseline_n']} in B: compare times"
+            f"efficiencies relate to {processes(a.baseline_n)} in A, to "
+            f"{b.baseline_n} in B: compare times"
         )
-    if a.data["estimator"] != b.data["estimator"]:
+    if a.estimator != b.estimator:
         notes.append("the communication is from different estimators, which may be the difference")
     return notes
 

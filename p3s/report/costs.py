@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
 
 from p3s.laws.worklaws import WorkLaw
 from p3s.predict.outside import NOTED, ratio_text
+from p3s.predict.types import Count, Law, PhaseAt, Prediction, part_s
 from p3s.report.counts import thinned
 from p3s.report.mathml import Maths, maths
-from p3s.report.points import checked_rows
-from p3s.report.values import amount, count, mapping, number, rows, words
-from p3s.report.verdict import phase_time
-from p3s.text import NOT_KNOWN, percent, seconds, span, visible
+from p3s.text import percent, seconds, span, visible
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200
@@ -112,92 +109,90 @@ class Limit:
     key: str = ""
 
 
-def phase_costs(prediction: Mapping[str, Any]) -> tuple[list[PhaseCost], str]:
+def phase_costs(prediction: Prediction) -> tuple[list[PhaseCost], str]:
     """Return the phases at the largest count, largest first, and what was left out."""
-    phases = sorted(checked_rows(prediction)[-1]["phases"], key=phase_time, reverse=True)
-    whole = sum(map(phase_time, phases))
+    phases = sorted(prediction.last.phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in phases)
     costs = []
     for phase in phases[:MAX_PHASES]:
-        time = phase_time(phase)
+        time = phase.time_s
         parts = kinds_of(phase)
-        weight = number(phase.get("weight"))
         costs.append(
             PhaseCost(
-                visible(str(phase["name"])),
-                _SORTS.get(str(phase.get("kind")), ""),
-                NOT_KNOWN if weight is None else f"{weight:,.10g}",
+                visible(phase.name),
+                _SORTS.get(phase.kind, ""),
+                f"{phase.weight:,.10g}",
                 seconds(time),
-                span(amount(phase.get("low_s")), amount(phase.get("high_s"))),
+                span(phase.low_s, phase.high_s),
                 percent(time / whole if whole else 0.0),
-                seconds(amount(phase.get("compute_s"))),
-                seconds(amount(phase.get("comm_s"))),
-                seconds(amount(phase.get("waiting_s"))),
+                seconds(phase.compute_s),
+                seconds(phase.comm_s),
+                seconds(phase.waiting_s),
                 _sure(phase),
                 {kind: value / whole if whole else 0.0 for kind, value in parts.items()},
-                _key(phase),
+                str(phase.phase),
             )
         )
     rest = phases[MAX_PHASES:]
     cut = ""
     if rest:
-        left = percent(sum(map(phase_time, rest)) / whole if whole else 0.0)
+        left = percent(sum(phase.time_s for phase in rest) / whole if whole else 0.0)
         cut = f"{len(rest)} more phases with {left} of the time are in prediction.json."
     return costs, cut
 
 
-def _sure(phase: Mapping[str, Any]) -> str:
+def _sure(phase: PhaseAt) -> str:
     """Return the interval of a phase's computation, and by how much its work is outside."""
-    if not amount(phase.get("compute_s")):
+    if not phase.compute_s:
         return ""
-    text = span(amount(phase.get("compute_low_s")), amount(phase.get("compute_high_s")))
-    if (amount(phase.get("outside")) or 1.0) > NOTED:
-        text += f"; {ratio_text(dict(phase))} that was measured"
+    text = span(phase.compute_low_s, phase.compute_high_s)
+    if (phase.outside or 1.0) > NOTED:
+        text += f"; {ratio_text(phase)} that was measured"
     return text
 
 
-def kinds_of(row: Mapping[str, Any]) -> dict[str, float]:
+def kinds_of(row: Count | PhaseAt) -> dict[str, float]:
     """Return the parts of a time by kind; communication that is not told apart stays whole."""
-    compute, comm = amount(row.get("compute_s")) or 0.0, amount(row.get("comm_s")) or 0.0
-    known = {kind: amount(row.get(f"{kind}_s")) for kind in ("software", "transfer", "waiting")}
+    known = {kind: part_s(row, kind) for kind in ("software", "transfer", "waiting")}
     parts = {
-        "compute": compute,
+        "compute": row.compute_s,
         **{kind: value for kind, value in known.items() if value is not None},
     }
-    rest = comm - sum(value for kind, value in parts.items() if kind != "compute")
-    if rest > 1e-6 * (compute + comm):
+    rest = row.comm_s - sum(value for kind, value in parts.items() if kind != "compute")
+    if rest > 1e-6 * (row.compute_s + row.comm_s):
         parts["comm"] = rest
     return {kind: parts[kind] for kind in KINDS if kind in parts}
 
 
-def stacks_of(prediction: Mapping[str, Any]) -> Stacks:
+def stacks_of(prediction: Prediction) -> Stacks:
     """Return the time of the model at every count, by kind and by phase."""
-    found = checked_rows(prediction)
+    found = prediction.counts
     largest: dict[str, float] = {}
     names: dict[str, str] = {}
     for row in found:  # a phase that matters at one count has a colour at all
-        whole = sum(map(phase_time, row["phases"])) or 1.0
-        for phase in row["phases"]:
-            key = _key(phase)
-            largest[key] = max(largest.get(key, 0.0), phase_time(phase) / whole)
-            names[key] = visible(str(phase["name"]), 60)
+        whole = sum(phase.time_s for phase in row.phases) or 1.0
+        for phase in row.phases:
+            key = str(phase.phase)
+            largest[key] = max(largest.get(key, 0.0), phase.time_s / whole)
+            names[key] = visible(phase.name, 60)
     keys = sorted(largest, key=lambda key: -largest[key])[:COLOURED]
     others = len(largest) - len(keys)
     stacks = []
     for row in (kept := thinned(found, MAX_BARS)):
         own = dict.fromkeys(keys, 0.0)
         rest = 0.0
-        for phase in row["phases"]:
-            if (key := _key(phase)) in own:
-                own[key] += phase_time(phase)
+        for phase in row.phases:
+            if (key := str(phase.phase)) in own:
+                own[key] += phase.time_s
             else:
-                rest += phase_time(phase)
+                rest += phase.time_s
         stacks.append(
             Stack(
-                row["n"],
+                row.n,
                 kinds_of(row),
                 [*own.values(), *([rest] if others else [])],
-                amount(row.get("model_low_s")),
-                amount(row.get("model_high_s")),
+                row.model_low_s,
+                row.model_high_s,
             )
         )
     more = [f"{others} other phase{'s' * (others > 1)}"] if others else []
@@ -205,27 +200,22 @@ def stacks_of(prediction: Mapping[str, Any]) -> Stacks:
     return Stacks(stacks, [*(names[key] for key in keys), *more], bool(others), cut)
 
 
-def _key(phase: Mapping[str, Any]) -> str:
-    number_ = phase.get("phase")
-    return f"{number_}" if isinstance(number_, (int, str)) else f"name {phase['name']}"
-
-
-def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
+def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
     """Return the parts over the counts of the phases that cost most at the largest count."""
-    found = checked_rows(prediction)
+    found = prediction.counts
     if len(found) < 2:
         return []
-    last = sorted(found[-1]["phases"], key=phase_time, reverse=True)
-    whole = sum(map(phase_time, last)) or 1.0
+    last = sorted(found[-1].phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in last) or 1.0
     few = thinned(found, MAX_BARS)
-    by_key = [{_key(phase): phase for phase in row["phases"]} for row in few]
+    by_key = [{str(phase.phase): phase for phase in row.phases} for row in few]
     curves = []
     for phase in last[:DRAWN]:
-        if phase_time(phase) <= 0:
+        if phase.time_s <= 0:
             continue
-        mine = [each.get(_key(phase), {}) for each in by_key]
+        mine = [each.get(str(phase.phase)) for each in by_key]
         parts = {
-            kind: [amount(each.get(f"{kind}_s")) for each in mine]
+            kind: [None if each is None else part_s(each, kind) for each in mine]
             for kind in ("compute", "comm", "transfer", "waiting", "software")
         }
         split = any(
@@ -237,11 +227,11 @@ def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
             del parts["comm"]
         curves.append(
             PhaseCurves(
-                visible(str(phase["name"]), 80),
-                percent(phase_time(phase) / whole),
-                [row["n"] for row in few],
+                visible(phase.name, 80),
+                percent(phase.time_s / whole),
+                [row.n for row in few],
                 {kind: values for kind, values in parts.items() if any(values)},
-                _key(phase),
+                str(phase.phase),
             )
         )
     return curves
@@ -250,25 +240,24 @@ def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
 LAW_PARTS = ("time", "compute", "transfer", "waiting", "software")
 
 
-def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
+def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:
     """Return the laws of each phase, and what was left out.
 
     Phases come with the largest time at the largest count first.
     """
-    last = {_key(phase): phase_time(phase) for phase in checked_rows(prediction)[-1]["phases"]}
+    last = {str(phase.phase): phase.time_s for phase in prediction.last.phases}
     found = []
-    for entry in rows(prediction.get("phase_laws")):
+    for entry in prediction.phase_laws:
         parts = {}
         for part in LAW_PARTS:
-            law = mapping(mapping(entry.get("parts")).get(part))
-            if (text := words(law.get("text"), 400)) and text != "0":
-                error = amount(law.get("error"))
-                within = "" if error is None else f"within {percent(error)}"
-                parts[part] = maths(text, _formula(law)), within
+            law = entry.parts.get(part)
+            if law is not None and law.text not in ("", "0"):
+                within = "" if law.error is None else f"within {percent(law.error)}"
+                parts[part] = maths(visible(law.text, 400), _formula(law)), within
         if parts:
-            key = str(entry.get("phase"))
-            name = words(entry.get("name")) or visible(key)
-            found.append((last.get(key, 0.0), LawRow(name, parts, key)))
+            key = str(entry.phase)
+            row = LawRow(visible(entry.name, 400), parts, key)
+            found.append((last.get(key, 0.0), row))
     found.sort(key=lambda pair: -pair[0])
     shown = [row for _, row in found[:LAWS]]
     cut = (
@@ -279,31 +268,29 @@ def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
     return shown, cut
 
 
-def _formula(law: Mapping[str, Any]) -> str:
+def _formula(law: Law) -> str:
     """Return a law in MathML; empty for one of a file that has its text alone."""
-    terms = law.get("terms", [])
-    return WorkLaw.from_json({"terms": terms, "rel_half_width": 0, "max_n": 1}).mathml() * bool(
-        terms
-    )
+    if not law.terms:
+        return ""
+    terms = [list(term) for term in law.terms]
+    return WorkLaw.from_json({"terms": terms, "rel_half_width": 0, "max_n": 1}).mathml()
 
 
-def limits_of(prediction: Mapping[str, Any], most: int = 6) -> list[Limit]:
+def limits_of(prediction: Prediction, most: int = 6) -> list[Limit]:
     """Return what limits scaling, the largest share of the lost core time first."""
     found = []
-    for entry in rows(prediction.get("limits"))[:most]:
-        share = amount(entry.get("share"))
-        since = count(entry.get("n"))
-        name = words(entry.get("name")) or visible(str(entry.get("phase", "?")))
-        text = words(entry.get("text"), 600).removeprefix("phase ").removeprefix(f"{name}: ")
+    for entry in prediction.limits[:most]:
+        name = visible(entry.name, 400)
+        text = visible(entry.text, 600).removeprefix("phase ").removeprefix(f"{name}: ")
         found.append(
             Limit(
                 name,
-                str(entry.get("because")) if entry.get("because") in KINDS else "comm",
-                min(share or 0.0, 1.0),
-                percent(share),
-                "" if since is None else f"{since:,}",
+                entry.because,
+                entry.share,
+                percent(entry.share),
+                "" if entry.n is None else f"{entry.n:,}",
                 text,
-                _key({**entry, "name": name}),
+                str(entry.phase),
             )
         )
     return found

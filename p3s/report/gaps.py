@@ -7,7 +7,7 @@ from typing import Any
 
 from p3s.characterize.unmodelled import sentences
 from p3s.model.types import Model
-from p3s.report.points import checked_rows
+from p3s.predict.types import Prediction
 from p3s.report.provenance import plain
 from p3s.report.values import amount, lines, mapping
 from p3s.serialise import to_data
@@ -16,17 +16,13 @@ from p3s.text import percent, processes, visible
 
 
 def gaps_of(
-    study: Study,
-    model: Model,
-    prediction: Mapping[str, Any],
-    replays: Mapping[int, Mapping[str, Any]],
+    study: Study, model: Model, prediction: Prediction, replays: Mapping[int, Mapping[str, Any]]
 ) -> list[str]:
     """Return what was not modelled, not measured or approximated, none twice."""
-    gaps = lines(prediction.get("notes")) + lines(prediction.get("not_modelled"))
-    unknown = amount(prediction.get("unknown_share"))
-    if unknown:
-        gaps.append(f"no rule is known for {percent(unknown)} of the program")
-    largest = checked_rows(prediction)[-1]["n"]
+    gaps = lines(prediction.notes) + lines(prediction.not_modelled)
+    if prediction.unknown_share:
+        gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
+    largest = prediction.last.n
     if study.scaled_path(largest).exists():
         head = read_json(study.scaled_path(largest), "p3s.scaled")
         gaps += _named("no rule", head.get("unknown"))

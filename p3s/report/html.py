@@ -57,7 +57,7 @@ def figures_of(view: View) -> Figures:
     from markupsafe import Markup
 
     stacks = view.stacks
-    several = len(view.prediction["counts"]) > 1
+    several = len(view.prediction.counts) > 1
     kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in view.curves)]
     return Figures(
         Markup(speedup_chart(view.prediction, view.regression)),

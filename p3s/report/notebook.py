@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from p3s.predict import saved
+from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
@@ -25,7 +25,7 @@ SIZE = Size(560.0, 340.0)
 MAX_COUNTS = 24
 
 
-class Prediction(saved.Prediction):
+class Prediction(saved.PredictionFile):
     """A saved prediction that a notebook shows as verdict, curve and table."""
 
     def to_frame(self) -> pandas.DataFrame:
@@ -37,10 +37,10 @@ class Prediction(saved.Prediction):
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
         source = self.source
-        return fragment(self.data, {} if source is None else places_of(Study(source.parent)))
+        return fragment(self.content, {} if source is None else places_of(Study(source.parent)))
 
 
-def fragment(prediction: Mapping[str, Any], places: Mapping[str, str] | None = None) -> str:
+def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = None) -> str:
     """Return verdict, curve and table; every text escaped, looks by attributes of the drawing.
 
     places: where the calls of a phase are in the program, by its number.
@@ -61,7 +61,7 @@ def fragment(prediction: Mapping[str, Any], places: Mapping[str, str] | None = N
     )
 
 
-def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) -> Iterator[str]:
+def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> Iterator[str]:
     """Return the verdict; where it is not to be trusted, why and what to do comes before it."""
     warning, (first, *rest) = warning_of(prediction), figure_sentences(prediction, places)
     reasons = reasons_of(prediction)
@@ -79,7 +79,7 @@ def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) ->
             yield escape(f"mind: {reason.sentence}")
 
 
-def picture(prediction: Mapping[str, Any]) -> str:
+def picture(prediction: types.Prediction) -> str:
     """Return the report's speedup curve as an SVG drawing that is legible on white and black.
 
     Where it is not to be trusted the drawing says so, and the curve is hatched.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 from xml.etree import ElementTree
 
 from p3s.characterize.matrix import CommMatrix
 from p3s.errors import UsageError
+from p3s.predict.types import Prediction
 from p3s.report.charts import cells, curves, stacks
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.draw import LETTER, LINE, Svg
@@ -20,7 +20,6 @@ from p3s.report.charts.looks import inlined
 from p3s.report.compare import Comparison
 from p3s.report.costs import stacks_of
 from p3s.report.matrix import totals
-from p3s.report.points import base_of, checked_rows
 from p3s.report.verdict import network_of, warning_of
 from p3s.study import write_bytes
 from p3s.text import processes
@@ -83,7 +82,7 @@ def size_of(text: str) -> tuple[float, float]:
 
 
 def write_picture(
-    prediction: Mapping[str, Any], plot: str, path: Path, size: tuple[float, float] = SIZE
+    prediction: Prediction, plot: str, path: Path, size: tuple[float, float] = SIZE
 ) -> None:
     """Draw one of :data:`PLOTS` of a prediction into a file, in the format of its name.
 
@@ -199,43 +198,43 @@ def _entry(svg: Svg, entry: Entry, x: float, y: float) -> None:
 # ---- what is drawn ---------------------------------------------------------------------------
 
 
-def _speedup(prediction: Mapping[str, Any]) -> Plot:
-    axis = f"speedup over {processes(_base(prediction))}"
+def _speedup(prediction: Prediction) -> Plot:
+    axis = f"speedup over {processes(prediction.baseline_n)}"
     return _curve(prediction, axis, lambda size: curves.speedup_chart(prediction, size=size))
 
 
-def _time(prediction: Mapping[str, Any]) -> Plot:
+def _time(prediction: Prediction) -> Plot:
     return _curve(prediction, "run time", lambda size: curves.time_chart(prediction, size))
 
 
-def _efficiency(prediction: Mapping[str, Any]) -> Plot:
-    axis = f"efficiency over {processes(_base(prediction))}"
+def _efficiency(prediction: Prediction) -> Plot:
+    axis = f"efficiency over {processes(prediction.baseline_n)}"
     return _curve(prediction, axis, lambda size: curves.efficiency_chart(prediction, size=size))
 
 
-def _curve(prediction: Mapping[str, Any], axis: str, draw: Callable[[curves.Size], str]) -> Plot:
-    rows = checked_rows(prediction)
-    measured = [row.get("time_from") == "measured" for row in rows]
-    known = [row for row in rows if row.get("low_s") is not None]
+def _curve(prediction: Prediction, axis: str, draw: Callable[[curves.Size], str]) -> Plot:
+    rows = prediction.counts
+    measured = [row.time_from == "measured" for row in rows]
+    known = [row for row in rows if row.low_s is not None]
     entries = [Entry("line", "ideal", "ideal")]
     entries += [Entry("rect", "band", "interval")] if known else []
     entries += [Entry("line", "hatch", "not to be trusted")] if warning_of(prediction) else []
     entries += [] if all(measured) else [Entry("circle", "predicted", "predicted")]
     entries += [Entry("rect", "measured", "measured")] if any(measured) else []
-    beside = any(was and row.get("model_s") for was, row in zip(measured, rows, strict=True))
+    beside = any(was and row.model_s for was, row in zip(measured, rows, strict=True))
     entries += [Entry("circle", "model", "by the model")] if beside else []
     return Plot(axis, entries, lambda width, height: draw(curves.Size(width, height, warned=False)))
 
 
-def _parts(prediction: Mapping[str, Any]) -> Plot:
+def _parts(prediction: Prediction) -> Plot:
     return _stacked(prediction, by_phase=False)
 
 
-def _phases(prediction: Mapping[str, Any]) -> Plot:
+def _phases(prediction: Prediction) -> Plot:
     return _stacked(prediction, by_phase=True)
 
 
-def _stacked(prediction: Mapping[str, Any], by_phase: bool) -> Plot:
+def _stacked(prediction: Prediction, by_phase: bool) -> Plot:
     found = stacks_of(prediction)
     legend = stacks.phase_legend(found) if by_phase else stacks.kind_legend(found)
     return Plot(
@@ -248,18 +247,13 @@ def _stacked(prediction: Mapping[str, Any], by_phase: bool) -> Plot:
 
 
 #: Pictures by name, in the order in which they are offered.
-PLOTS: dict[str, Callable[[Mapping[str, Any]], Plot]] = {
+PLOTS: dict[str, Callable[[Prediction], Plot]] = {
     "speedup": _speedup,
     "time": _time,
     "efficiency": _efficiency,
     "parts": _parts,
     "phases": _phases,
 }
-
-
-def _base(prediction: Mapping[str, Any]) -> int:
-    """Return the count that speedups relate to."""
-    return int(base_of(prediction, checked_rows(prediction))["n"])
 
 
 def _shortened(name: str, limit: int = 28) -> str:

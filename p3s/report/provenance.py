@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.report.points import checked_rows
-from p3s.report.values import amount, mapping, words
+from p3s.predict.types import Prediction
+from p3s.report.values import amount
 from p3s.study import Study
 from p3s.text import command_line, percent, seconds, visible
 from p3s.version import __version__
@@ -32,7 +32,7 @@ def plain(value: Any) -> str:
 
 
 def facts_of(
-    study: Study, manifest: Mapping[str, Any], replays: Replays, prediction: Mapping[str, Any]
+    study: Study, manifest: Mapping[str, Any], replays: Replays, prediction: Prediction
 ) -> list[tuple[str, str]]:
     """Return pairs of what and its value: program, version, runs, replays, estimator, machine."""
     facts = [
@@ -62,28 +62,28 @@ def facts_of(
         if share is not None:
             detail.append(f"{percent(share)} of the events measured")
         facts.append((f"replayed at {n}", ", ".join(detail)))
-    if estimator := words(prediction.get("estimator")):
-        why = words(prediction.get("estimator_why"))
+    if estimator := visible(prediction.estimator, 400):
+        why = visible(prediction.estimator_why, 400)
         facts.append(("communication", estimator + (f": {why}" if why else "")))
-    for key, value in mapping(prediction.get("machine")).items():
+    for key, value in (prediction.machine or {}).items():
         if isinstance(value, (str, int, float)):
             facts.append((f"machine: {visible(str(key))}", visible(plain(value), 400)))
     return facts
 
 
-def commands_of(study: Study, prediction: Mapping[str, Any]) -> list[str]:
+def commands_of(study: Study, prediction: Prediction) -> list[str]:
     """Return the commands that make the report again, in the order to type them."""
     name = shlex.quote(visible(study.root.resolve().name) or "study")
     command = shown_command(study.command(), 2000)
     traced = ",".join(map(str, study.complete_counts()))
     without = ",".join(map(str, study.left_out()))
-    rows = checked_rows(prediction)
-    asked = [row["n"] for row in rows if row["n"] not in study.counts()]
-    counts = ",".join(map(str, asked or [row["n"] for row in rows]))
+    every = [row.n for row in prediction.counts]
+    asked = [n for n in every if n not in study.counts()]
+    counts = ",".join(map(str, asked or every))
     most = max((run.rep for run in study.runs()), default=0) + 1
     repeats = f" -r {most}" if most > 1 else ""
-    knee = amount(prediction.get("knee_efficiency"))
-    knee_text = "" if knee in (None, 0.5) else f" --knee {knee:g}"
+    knee = prediction.knee_efficiency
+    knee_text = "" if knee == 0.5 else f" --knee {knee:g}"
     return [
         f"p3s characterize -n {traced}{repeats} -o {name} -- {command}",
         f"p3s model {name}" + f" --without {without}" * bool(without),

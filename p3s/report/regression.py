@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from p3s.errors import P3SError
+from p3s.predict.types import Prediction
 from p3s.text import visible
 
 
@@ -25,19 +23,10 @@ class Regression:
     sentences: tuple[str, ...]
 
 
-def regression_of(prediction: Mapping[str, Any], checked: bool = False) -> Regression:
-    """Return the regression beside a prediction; an empty one where that is not complete.
-
-    checked: that the prediction is complete is known.
-    """
+def regression_of(prediction: Prediction) -> Regression:
+    """Return the regression beside a prediction; an empty one where there is none."""
     from p3s.baseline import beside
-    from p3s.predict.saved import Prediction
 
-    try:
-        if not checked:
-            Prediction.of(prediction)
-    except P3SError:
-        return Regression((), (), (), (), ())
     found = beside(prediction)
     said = tuple(visible(sentence, 600) for sentence in found.sentences)
     band = found.band

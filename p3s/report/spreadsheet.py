@@ -7,18 +7,18 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.predict.saved import Prediction
+from p3s.predict.saved import PredictionFile
 
 #: Signs with which a cell is a formula for a spreadsheet.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def counts_csv(prediction: Prediction) -> str:
+def counts_csv(prediction: PredictionFile) -> str:
     """Return the counts as CSV; times in s, cost in core hours, empty where not known."""
     return columns_csv(prediction.columns())
 
 
-def phases_csv(prediction: Prediction) -> str:
+def phases_csv(prediction: PredictionFile) -> str:
     """Return the phases at all counts as CSV; times in s, empty where not known."""
     return columns_csv(prediction.phase_columns())
 

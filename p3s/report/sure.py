@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.types import Prediction, part_s
 from p3s.report.equations import listed, missed_rules
-from p3s.report.points import checked_rows
-from p3s.report.values import amount, count, lines, mapping, pair, rows, words
+from p3s.report.values import lines
 from p3s.text import percent, seconds, span, visible
 
 #: What the parts of an interval are, in the order of the page.
@@ -68,36 +66,35 @@ ESTIMATE_HEAD = [
     "transfer",
     "software",
 ]
-_ESTIMATE_KEYS = ("compute_s", "comm_s", "waiting_s", "transfer_s", "software_s")
+_ESTIMATE_PARTS = ("compute", "comm", "waiting", "transfer", "software")
 
 
-def estimates_of(prediction: Mapping[str, Any]) -> list[Estimate]:
+def estimates_of(prediction: Prediction) -> list[Estimate]:
     """Return what the estimators say at the largest count, in the order they are preferred."""
-    last = checked_rows(prediction)[-1]
-    given = mapping(last.get("estimators"))
+    last = prediction.last
+    given = last.estimators
     names = [name for name in ESTIMATORS if name in given]
     names += [name for name in given if name not in ESTIMATORS]
-    chosen = last.get("estimator") or prediction.get("estimator")
     found = []
     for name in names:
-        entry = mapping(given[name])
-        time, low, high = (amount(entry.get(k)) for k in ("time_s", "low_s", "high_s"))
+        entry = given[name]
+        time, low, high = entry.time_s, entry.low_s, entry.high_s
         cells = [
             seconds(time),
             span(low, high) if time is not None else seconds(None),
-            *(seconds(amount(entry.get(key))) for key in _ESTIMATE_KEYS),
+            *(seconds(part_s(entry, part)) for part in _ESTIMATE_PARTS),
         ]
-        why = words(entry.get("why_not"))
+        why = visible(entry.why_not, 400)
         found.append(
             Estimate(
-                visible(str(name), 60),
+                visible(name, 60),
                 ESTIMATORS.get(name, ""),
-                name == chosen,
+                name == last.estimator,
                 time,
                 low,
                 high,
                 cells,
-                _few([*([why] if why else []), *lines(entry.get("notes"))]),
+                _few([*([why] if why else []), *lines(entry.notes)]),
             )
         )
     return found
@@ -110,15 +107,13 @@ def _few(notes: list[str], most: int = 3) -> list[str]:
     return [*notes[:most], *([f"and {more} more, below"] if more > 0 else [])]
 
 
-def interval_parts(prediction: Mapping[str, Any]) -> list[IntervalPart]:
+def interval_parts(prediction: Prediction) -> list[IntervalPart]:
     """Return what the interval at the largest count is made of."""
-    given = mapping(checked_rows(prediction)[-1].get("interval_parts"))
     found = []
-    for name in [*(k for k in PARTS if k in given), *(k for k in given if k not in PARTS)]:
-        ends = pair(given[name])
-        if ends is not None and ends[0] > 0 and ends[1] > 0:
-            text = f"{_signed(ends[0])} to {_signed(ends[1])}"
-            found.append(IntervalPart(visible(str(name), 40), PARTS.get(name, ""), *ends, text))
+    for name, (low, high) in prediction.last.interval_parts.known().items():
+        if low > 0 and high > 0:
+            text = f"{_signed(low)} to {_signed(high)}"
+            found.append(IntervalPart(name, PARTS[name], low, high, text))
     return found
 
 
@@ -130,29 +125,24 @@ def _signed(value: float) -> str:
 RESIDUAL_HEAD = ["processes", "compared", "measured", "model", "measured / model"]
 
 
-def residuals_of(prediction: Mapping[str, Any]) -> list[Residual]:
+def residuals_of(prediction: Prediction) -> list[Residual]:
     """Return what was measured beside what the model says, by count."""
-    found = []
-    for entry in rows(prediction.get("residuals")):
-        n, ratio = count(entry.get("n")), amount(entry.get("ratio"))
-        if n is None:
-            continue
-        what = words(entry.get("what"), 60)
-        found.append(
-            Residual(
-                n,
-                what,
-                ratio,
-                [
-                    f"{n:,}",
-                    what,
-                    seconds(amount(entry.get("measured_s"))),
-                    seconds(amount(entry.get("model_s"))),
-                    "–" if ratio is None else f"{ratio:.3f}",
-                ],
-                bool(entry.get("representative", True)),
-            )
+    found = [
+        Residual(
+            entry.n,
+            entry.what,
+            entry.ratio,
+            [
+                f"{entry.n:,}",
+                entry.what,
+                seconds(entry.measured_s),
+                seconds(entry.model_s),
+                "–" if entry.ratio is None else f"{entry.ratio:.3f}",
+            ],
+            entry.representative,
         )
+        for entry in prediction.residuals
+    ]
     return sorted(found, key=lambda each: (each.what, each.n))
 
 
@@ -171,19 +161,16 @@ _SURE = ("exact", "fitted", "stated", "statistical", "ambiguous", "not seen", "u
 SHARES_HEAD = ["verdict", "events", "bytes"]
 
 
-def shares_of(prediction: Mapping[str, Any]) -> Shares:
+def shares_of(prediction: Prediction) -> Shares:
     """Return the shares of the verdicts at the largest count."""
-    given = mapping(prediction.get("verdict_share"))
-    share = {
-        str(name): mapping(given[name])
-        for name in sorted(given, key=lambda name: verdict_order(str(name)))
-    }
+    given = prediction.verdict_share
+    share = {name: given[name] for name in sorted(given, key=verdict_order)}
     kinds = SHARES_HEAD[1:]
     return Shares(
         [visible(name, 40) for name in share],
-        {kind: [amount(entry.get(kind)) or 0.0 for entry in share.values()] for kind in kinds},
+        {kind: [entry.get(kind, 0.0) for entry in share.values()] for kind in kinds},
         [
-            [visible(name), *(percent(amount(entry.get(kind))) for kind in kinds)]
+            [visible(name), *(percent(entry.get(kind)) for kind in kinds)]
             for name, entry in share.items()
         ],
     )

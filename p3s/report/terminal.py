@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import Any
 
 from p3s.predict.reasons import untrusted
+from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
-from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
+from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
-from p3s.report.values import amount, lines
+from p3s.report.values import lines
 from p3s.report.verdict import WIDTH as TEXT_WIDTH
 from p3s.report.verdict import (
     figure_sentences,
@@ -27,35 +27,32 @@ WIDTH, HEIGHT = 56, 13
 MAX_COUNTS, MAX_LIMITS, MAX_LINES = 40, 3, 12
 
 
-def render(prediction: Mapping[str, Any], places: Mapping[str, str] | None = None) -> str:
+def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> str:
     """Return a prediction as text: what it says first, then table, curve, and how sure it is.
 
     places: where the calls of a phase are in the program, by its number.
     """
-    rows = checked_rows(prediction)
+    rows = prediction.counts
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *aligned([COUNTS_HEAD, *shown])]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
-    if any(row.get("measured") and not row.get("representative") for row in rows):
+    if any(row.measured and not row.representative for row in rows):
         parts.append("(...) measured, but not representative")
-    if any(row_is_doubtful(row) for row in rows):
+    if any(row.doubtful for row in rows):
         parts.append("*     rests on communication that is not representative")
     parts += ["", curve(points_of(prediction)), ""]
-    parts += [
-        *_limits(prediction, rows[-1]["n"], places or {}),
-        *_estimates(prediction, rows[-1]["n"]),
-    ]
+    parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
     parts += _residuals(prediction)
     parts += reason_lines(mind[:MAX_LINES])
-    parts += _few("note", lines(prediction.get("notes")))
-    parts += _few("left out", lines(prediction.get("not_modelled")))
+    parts += _few("note", lines(prediction.notes))
+    parts += _few("left out", lines(prediction.not_modelled))
     return "\n".join(parts)
 
 
-def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) -> list[str]:
+def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[str]:
     """Return the verdict; of a prediction that is not to be trusted with every reason."""
     against = untrusted(reasons_of(prediction))
     if not against:
@@ -68,9 +65,9 @@ def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) ->
     ]
 
 
-def _limits(prediction: Mapping[str, Any], n: int, places: Mapping[str, str]) -> Iterator[str]:
+def _limits(prediction: Prediction, n: int, places: Mapping[str, str]) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
-    least = percent(amount(prediction.get("knee_efficiency")))
+    least = percent(prediction.knee_efficiency)
     for limit in limits_of(prediction, MAX_LIMITS):
         since = ""
         if limit.since:
@@ -82,19 +79,19 @@ def _limits(prediction: Mapping[str, Any], n: int, places: Mapping[str, str]) ->
         )
 
 
-def _estimates(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
+def _estimates(prediction: Prediction, n: int) -> Iterator[str]:
     """Say what the estimators give that were not chosen."""
     others = [each for each in estimates_of(prediction) if not each.chosen]
     known = [f"{each.name} {seconds(each.time)}" for each in others if each.time is not None]
-    chosen = visible(str(prediction.get("estimator") or ""), 60)
+    chosen = visible(prediction.estimator, 60)
     if chosen:
-        why = visible(str(prediction.get("estimator_why") or ""), 200)
+        why = visible(prediction.estimator_why, 200)
         yield f"estimator: {chosen}{f' ({why})' if why else ''}"
     if known:
         yield f"other estimators at {processes(n)}: {', '.join(known)}"
 
 
-def _residuals(prediction: Mapping[str, Any]) -> Iterator[str]:
+def _residuals(prediction: Prediction) -> Iterator[str]:
     """Say how far the model is from what was measured; in brackets where that tells little."""
     found: dict[str, list[str]] = {}
     for each in residuals_of(prediction):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from textwrap import wrap
-from typing import Any
 
-from p3s.predict.reasons import Reason, in_short, reasons_in, untrusted
+from p3s.predict.reasons import Reason, in_short, named, untrusted
+from p3s.predict.types import Count, Limit, PhaseAt, Prediction
 from p3s.report.counts import core_hours, factors, not_known
-from p3s.report.points import base_of, checked_rows
-from p3s.report.values import amount, count, mapping, rows, words
 from p3s.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
 
 #: Characters of a line of text.
 WIDTH = 100
-Rows = Sequence[Mapping[str, Any]]
 _BECAUSE = {
     "compute": "computation that does not shrink",
     "transfer": "data on its way",
@@ -34,16 +32,16 @@ class Figure:
     tone: str = ""
 
 
-def reasons_of(prediction: Mapping[str, Any], of: str = "") -> list[Reason]:
+def reasons_of(prediction: Prediction, of: str = "") -> list[Reason]:
     """Return the reasons of a prediction in printable words; texts begin with ``of``."""
     return [
         Reason(
-            words(each.code, 60),
-            words(each.text, 600),
-            words(each.advice, 1000),
+            visible(each.code, 60),
+            visible(each.text, 600),
+            visible(each.advice, 1000),
             each.untrustworthy,
         )
-        for each in reasons_in(prediction, of)
+        for each in (named(prediction.reasons, of) if of else prediction.reasons)
     ]
 
 
@@ -58,26 +56,24 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     return lines
 
 
-def warning_of(prediction: Mapping[str, Any], what: str = "prediction") -> str:
+def warning_of(prediction: Prediction, what: str = "prediction") -> str:
     """Return that there is no trustworthy prediction, and why in a few words; "" if there is."""
     why = in_short(untrusted(reasons_of(prediction)))
     return f"There is no trustworthy {what}: {why}." if why else ""
 
 
-def remedy_of(prediction: Mapping[str, Any]) -> str:
+def remedy_of(prediction: Prediction) -> str:
     """Return what would give a trustworthy prediction, as a sentence; "" where nothing is wrong."""
     found = dict.fromkeys(each.advice for each in untrusted(reasons_of(prediction)) if each.advice)
     return f"To get one: {'; '.join(found)}." if found else ""
 
 
-def verdict_of(prediction: Mapping[str, Any]) -> str:
+def verdict_of(prediction: Prediction) -> str:
     """Return the result in a few sentences; no knee is named in times that are not trusted."""
     return " ".join(verdict_sentences(prediction))
 
 
-def verdict_sentences(
-    prediction: Mapping[str, Any], places: Mapping[str, str] | None = None
-) -> list[str]:
+def verdict_sentences(prediction: Prediction, places: Mapping[str, str] | None = None) -> list[str]:
     """Return the result, the most important sentence first.
 
     Where the prediction is not to be trusted that is what comes first, then what would give one.
@@ -87,161 +83,134 @@ def verdict_sentences(
     return [*filter(None, before), *figure_sentences(prediction, places)]
 
 
-def figure_sentences(
-    prediction: Mapping[str, Any], places: Mapping[str, str] | None = None
-) -> list[str]:
+def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = None) -> list[str]:
     """Return what the figures say, whether they are to be trusted or not."""
     warning = warning_of(prediction)
-    found = checked_rows(prediction)
-    first, last = base_of(prediction, found), found[-1]
+    first, last = prediction.base, prediction.last
     network = network_of(prediction)
     network = f", {network}" if network else ""
     if first is last:
         said = [
-            f"At {processes(last['n'])} the program takes {seconds(last['time_s'])}"
+            f"At {processes(last.n)} the program takes {seconds(last.time_s)}"
             f"{_between(last)}{network}."
         ]
     else:
         change = (
             "stays about as fast"
-            if abs(last["speedup"] - 1.0) < 0.02
+            if abs(last.speedup - 1.0) < 0.02
             else "becomes slower"
-            if last["speedup"] < 1
-            else f"becomes {factor(last['speedup'])} as fast"
+            if last.speedup < 1
+            else f"becomes {factor(last.speedup)} as fast"
         )
         said = [
-            f"From {first['n']} to {last['n']} processes the program {change} "
-            f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
-            f"{percent(last['efficiency'])}{network}."
+            f"From {first.n} to {last.n} processes the program {change} "
+            f"({seconds(first.time_s)} to {seconds(last.time_s)}), an efficiency of "
+            f"{percent(last.efficiency)}{network}."
         ]
-        said += [] if warning else _knee(prediction, found)
-    phases = sorted(last["phases"], key=phase_time, reverse=True)
-    whole = sum(map(phase_time, phases))
+        said += [] if warning else _knee(prediction)
+    phases = sorted(last.phases, key=attrgetter("time_s"), reverse=True)
+    whole = sum(phase.time_s for phase in phases)
     if phases and whole > 0:
         top = phases[0]
-        kind = (
-            "communication" if _amount(top, "comm_s") > _amount(top, "compute_s") else "computation"
-        )
+        kind = "communication" if top.comm_s > top.compute_s else "computation"
         said.append(
-            f"Phase {_named(top, places)} takes most of the time at {last['n']} "
-            f"({percent(phase_time(top) / whole)}, mostly {kind})."
+            f"Phase {_named(top, places)} takes most of the time at {last.n} "
+            f"({percent(top.time_s / whole)}, mostly {kind})."
         )
-    said += _limit(prediction, last, places)
+    said += _limit(prediction, places)
     if warning:
         said[0] = f"Taken as they are, the figures say: {said[0][0].lower()}{said[0][1:]}"
     return said
 
 
-def network_of(prediction: Mapping[str, Any]) -> str:
+def network_of(prediction: Prediction) -> str:
     """Return what network the prediction is for, "" where it is that of this machine."""
-    network = mapping(prediction.get("network"))
-    what = {"typical": "for a typical ", "file": "for "}.get(str(network.get("source")))
-    label = words(network.get("label"), 80)
-    return what + label if what and label else ""
+    network = prediction.network
+    if network is None or not network.published:
+        return ""
+    label = visible(network.label, 80)
+    return {"typical": "for a typical ", "file": "for "}[network.source] + label if label else ""
 
 
-def _between(row: Mapping[str, Any]) -> str:
+def _between(row: Count) -> str:
     if unknown := not_known(row):
         return f" ({unknown})"
-    low, high = amount(row.get("low_s")), amount(row.get("high_s"))
+    low, high = row.low_s, row.high_s
     return "" if low is None or high is None or low == high else f" ({interval(low, high)})"
 
 
-def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
-    threshold = amount(prediction.get("knee_efficiency"))
-    threshold = 0.5 if threshold is None else threshold
-    limit, knee = f"{100 * threshold:.3g} %", count(prediction.get("knee"))
-    best = mapping(prediction.get("recommended"))
-    n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
+def _knee(prediction: Prediction) -> list[str]:
+    found, threshold, best = prediction.counts, prediction.knee_efficiency, prediction.recommended
+    limit, knee = f"{100 * threshold:.3g} %", prediction.knee
     worth = []
-    if n is not None and n < found[-1]["n"]:
-        at = "" if efficiency is None else f" (efficiency {percent(efficiency)})"
-        worth = [f"Up to {processes(n)} {'is' if n == 1 else 'are'} worth it{at}."]
-    if knee and knee == found[-1]["n"]:
+    if best is not None and best.n < found[-1].n:
+        are = "is" if best.n == 1 else "are"
+        at = f" (efficiency {percent(best.efficiency)})"
+        worth = [f"Up to {processes(best.n)} {are} worth it{at}."]
+    if knee and knee == found[-1].n:
         return [f"Efficiency is below {limit} at {processes(knee)}.", *worth]
     if knee:
         return [f"Efficiency is below {limit} from {processes(knee)} on.", *worth]
-    below = [row["n"] for row in found if row["efficiency"] < threshold]
+    below = [row.n for row in found if row.efficiency < threshold]
     if below:
         return [f"Efficiency is below {limit} at {processes(below)}, above it later."]
     return [f"Efficiency stays above {limit} up to there."]
 
 
-def _named(phase: Mapping[str, Any], places: Mapping[str, str] | None) -> str:
+def _named(phase: PhaseAt | Limit, places: Mapping[str, str] | None) -> str:
     """Return the name of a phase, and where it is."""
-    place = (places or {}).get(str(phase.get("phase")))
-    return visible(str(phase.get("name", "?"))) + (f" ({place})" if place else "")
+    place = (places or {}).get(str(phase.phase))
+    return visible(phase.name) + (f" ({place})" if place else "")
 
 
-def _limit(
-    prediction: Mapping[str, Any], last: Mapping[str, Any], places: Mapping[str, str] | None
-) -> list[str]:
+def _limit(prediction: Prediction, places: Mapping[str, str] | None) -> list[str]:
     """Return what costs most of the lost core time, if something does."""
-    limits = rows(prediction.get("limits"))
-    if not limits:
+    if not prediction.limits or not prediction.limits[0].share:
         return []
-    share, because = amount(limits[0].get("share")), _BECAUSE.get(str(limits[0].get("because")))
-    if not share or because is None:
-        return []
-    lost = f"{percent(share)} of the core time lost at {processes(last['n'])}, mostly {because}"
-    none: Mapping[str, Any] = {}
-    top = max(last["phases"], key=phase_time, default=none)
-    if top.get("phase", -3) == limits[0].get("phase"):
+    first, last = prediction.limits[0], prediction.last
+    lost = (
+        f"{percent(first.share)} of the core time lost at {processes(last.n)}, "
+        f"mostly {_BECAUSE[first.because]}"
+    )
+    if last.phases and max(last.phases, key=attrgetter("time_s")).phase == first.phase:
         return [f"It makes up {lost}."]
-    return [f"What limits scaling first is {_named(limits[0], places)}: {lost}."]
+    return [f"What limits scaling first is {_named(first, places)}: {lost}."]
 
 
-def phase_time(phase: Mapping[str, Any]) -> float:
-    """Return the time of a phase of a row, 0 where it is not known."""
-    time = amount(phase.get("time_s"))
-    return _amount(phase, "compute_s") + _amount(phase, "comm_s") if time is None else time
-
-
-def _amount(phase: Mapping[str, Any], key: str) -> float:
-    return amount(phase.get(key)) or 0.0
-
-
-def figures(prediction: Mapping[str, Any]) -> list[Figure]:
+def figures(prediction: Prediction) -> list[Figure]:
     """Return the figures at the top of the page; a figure that is not known is left out."""
-    found = checked_rows(prediction)
-    base, last = base_of(prediction, found), found[-1]
+    base, last = prediction.base, prediction.last
     doubt = "doubtful" if warning_of(prediction) else ""
-    shown = [Figure("Run time", seconds(last["time_s"]), _or_none(_between(last)[2:-1]), doubt)]
-    if len(found) > 1:
+    shown = [Figure("Run time", seconds(last.time_s), _or_none(_between(last)[2:-1]), doubt)]
+    if len(prediction.counts) > 1:
         ends = factors(last)
-        over = f"over {processes(base['n'])}"
+        over = f"over {processes(base.n)}"
         shown.append(
             Figure(
                 "Speedup",
-                factor(last["speedup"]),
+                factor(last.speedup),
                 over if ends in (NOT_KNOWN, UNKNOWN) else ends,
                 doubt,
             )
         )
-        ideal = last["n"] / base["n"]
+        ideal = last.n / base.n
         shown.append(
-            Figure(
-                "Efficiency", percent(last["efficiency"]), f"ideal would be {factor(ideal)}", doubt
-            )
+            Figure("Efficiency", percent(last.efficiency), f"ideal would be {factor(ideal)}", doubt)
         )
-    best = mapping(prediction.get("recommended"))
-    n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
-    if n is not None and not doubt:
-        below = "" if efficiency is None else f"efficiency {percent(efficiency)}"
-        shown.append(Figure("Worth using", f"{n:,}", below or "processes"))
-    knee, limit = count(prediction.get("knee")), amount(prediction.get("knee_efficiency"))
-    if limit is not None and len(found) > 1 and not doubt:
+    best = prediction.recommended
+    if best is not None and not doubt:
+        shown.append(Figure("Worth using", f"{best.n:,}", f"efficiency {percent(best.efficiency)}"))
+    knee, limit = prediction.knee, prediction.knee_efficiency
+    if len(prediction.counts) > 1 and not doubt:
         shown.append(
             Figure(
                 f"Below {100 * limit:.3g} % from",
                 f"{knee:,}" if knee else "never",
-                "processes on" if knee else f"up to {processes(last['n'])}",
+                "processes on" if knee else f"up to {processes(last.n)}",
             )
         )
-    cost = amount(last.get("cost_core_h"))
-    if cost is not None:
-        shown.append(Figure("Core-hours", core_hours(cost), "one core per process", doubt))
-    return shown
+    cost = core_hours(last.cost_core_h)
+    return [*shown, Figure("Core-hours", cost, "one core per process", doubt)]
 
 
 def _or_none(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from p3s.errors import P3SError
 from p3s.model.stage import as_of_now, read
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.saved import read_prediction
+from p3s.predict.types import Count, Prediction
 from p3s.report.costs import (
     LawRow,
     Limit,
@@ -25,7 +25,7 @@ from p3s.report.costs import (
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
-from p3s.report.points import Point, base_of, checked_rows, points_of, row_is_doubtful
+from p3s.report.points import Point, points_of
 from p3s.report.provenance import commands_of, facts_of, shown_command
 from p3s.report.regression import Regression, regression_of
 from p3s.report.sections import (
@@ -47,7 +47,6 @@ from p3s.report.sure import (
     residuals_of,
     shares_of,
 )
-from p3s.report.values import amount, words
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
 from p3s.study import Study
 from p3s.text import visible
@@ -60,7 +59,6 @@ __all__ = [
     "build_view",
     "count_rows",
     "points_of",
-    "row_is_doubtful",
     "verdict_of",
     "view_of",
 ]
@@ -76,7 +74,7 @@ class View:
     title: str
     command: str
     version: str
-    prediction: Mapping[str, Any]
+    prediction: Prediction
     verdict: str
     sentences: list[str]
     warning: str
@@ -116,19 +114,14 @@ class View:
 
 def build_view(study: Study) -> View:
     """Read a study that has a prediction and return what its report shows."""
-    return view_of(study, read_prediction(study.root), checked=True)
+    return view_of(study, read_prediction(study.root))
 
 
-def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) -> View:
-    """Return what a report of this prediction shows; keys that it lacks are not shown.
-
-    checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its
-    counts do not make sense.
-    """
+def view_of(study: Study, prediction: Prediction) -> View:
+    """Return what a report of this prediction shows."""
     model = as_of_now(study, read(study.model_path))
-    rows = checked_rows(prediction)
-    last = rows[-1]
-    replays = _replays(study, [row["n"] for row in rows])
+    rows, last = prediction.counts, prediction.last
+    replays = _replays(study, [row.n for row in rows])
     equations = equations_of(study, model)
     costs, phases_cut = phase_costs(prediction)
     laws, laws_cut = law_rows(prediction)
@@ -142,11 +135,11 @@ def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) 
         sentences=figure_sentences(prediction, equations.places),
         warning=warning_of(prediction),
         figures=figures(prediction),
-        regression=regression_of(prediction, checked),
+        regression=regression_of(prediction),
         against=untrusted(reasons),
         mind=[each for each in reasons if not each.untrustworthy],
-        baseline_n=base_of(prediction, rows)["n"],
-        largest_n=last["n"],
+        baseline_n=prediction.baseline_n,
+        largest_n=last.n,
         points=points_of(prediction),
         counts=count_table(prediction),
         stacks=stacks_of(prediction),
@@ -156,20 +149,20 @@ def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) 
         laws=laws,
         laws_cut=laws_cut,
         limits=limits_of(prediction),
-        estimator=words(prediction.get("estimator"), 60),
-        estimator_why=words(prediction.get("estimator_why"), 600),
+        estimator=visible(prediction.estimator, 60),
+        estimator_why=visible(prediction.estimator_why, 600),
         estimates=estimates_of(prediction),
-        interval_how=words(prediction.get("interval_how"), 600),
+        interval_how=visible(prediction.interval_how, 600),
         interval_parts=interval_parts(prediction),
         interval_whole=_whole(last),
         residuals=residuals_of(prediction),
         shares=shares_of(prediction),
         holdout=holdout_of(model),
-        matrices=matrices_of(study, last["n"]),
+        matrices=matrices_of(study, last.n),
         account=account_of(study),
         equations=equations,
         instructions=instructions_of(study, model),
-        computation=computation_of(study, model, [row["n"] for row in rows]),
+        computation=computation_of(study, model, [row.n for row in rows]),
         gaps=gaps_of(study, model, prediction, replays),
         facts=facts_of(study, study.manifest(), replays, prediction),
         commands=commands_of(study, prediction),
@@ -188,9 +181,9 @@ def _replays(study: Study, counts: list[int]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _whole(row: Mapping[str, Any]) -> tuple[float, float] | None:
+def _whole(row: Count) -> tuple[float, float] | None:
     """Return the interval of the model's time at a count, as factors."""
-    time, low, high = (amount(row.get(k)) for k in ("model_s", "model_low_s", "model_high_s"))
+    time, low, high = (row.model_s, row.model_low_s, row.model_high_s)
     if not time or low is None or high is None or low <= 0:
         return None
     return low / time, high / time

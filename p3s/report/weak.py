@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from p3s.predict.types import Prediction
 from p3s.report.counts import interval_of
-from p3s.report.points import row_is_doubtful
 from p3s.report.verdict import reason_lines, reasons_of, warning_of
 from p3s.text import percent, processes, seconds, table, visible
 
 
-def render(result: Mapping[str, Any]) -> str:
-    """Return a prediction of weak scaling as text."""
-    rows, warning = result["counts"], warning_of(result)
+def render(result: Prediction, grown: str) -> str:
+    """Return a prediction of weak scaling as text; grown: the law of what grows."""
+    rows, warning = result.counts, warning_of(result)
     cells = []
     for row in rows:
-        shown = seconds(row.get("measured_s"))
-        if row.get("measured") and not row.get("representative"):
+        shown = seconds(row.measured_s)
+        if row.measured and not row.representative:
             shown = f"({shown})"
         cells.append(
             [
-                str(row["n"]),
-                ", ".join(row["setting"].values()),
-                seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else " "),
+                str(row.n),
+                ", ".join((row.setting or {}).values()),
+                seconds(row.time_s) + ("*" if row.doubtful else " "),
                 interval_of(row),
-                percent(row["efficiency"]),
-                seconds(row["compute_s"]),
-                seconds(row["comm_s"]),
+                percent(row.efficiency),
+                seconds(row.compute_s),
+                seconds(row.comm_s),
                 shown,
             ]
         )
-    names = ", ".join(rows[0]["setting"])
+    names = ", ".join(rows[0].setting or {})
     head = [
         "processes",
         names,
@@ -49,20 +46,20 @@ def render(result: Mapping[str, Any]) -> str:
         text.append(
             "Taken as they are, the figures say: "
             * bool(warning)
-            + f"Weak scaling with {result['weak']}: from {first['n']} to {last['n']} processes the "
-            f"time goes from {seconds(first['time_s'])} to {seconds(last['time_s'])}, an "
-            f"efficiency of {percent(last['efficiency'])}."
+            + f"Weak scaling with {grown}: from {first.n} to {last.n} processes the "
+            f"time goes from {seconds(first.time_s)} to {seconds(last.time_s)}, an "
+            f"efficiency of {percent(last.efficiency)}."
             + (
-                f" It stays below {percent(result['knee_efficiency'])} from "
-                f"{processes(result['knee'])} on."
-                if result["knee"] and not warning
+                f" It stays below {percent(result.knee_efficiency)} from "
+                f"{processes(result.knee)} on."
+                if result.knee and not warning
                 else ""
             )
         )
     text += reason_lines(reasons_of(result))
-    text += [f"note: {visible(str(note), 400)}" for note in result["notes"]]
-    if any(row.get("measured") and not row.get("representative") for row in rows):
+    text += [f"note: {visible(note, 400)}" for note in result.notes]
+    if any(row.measured and not row.representative for row in rows):
         text.append("(...) measured, but not representative")
-    if any(row_is_doubtful(row) for row in rows):
+    if any(row.doubtful for row in rows):
         text.append("*     rests on communication that is not representative")
     return "\n".join(text)

@@ -15,6 +15,7 @@ import models
 import pytest
 from comparisons import comparison, held_out, work
 from handmade import phase, put_replay, put_scaled
+from made_predictions import made_prediction
 
 import p3s.characterize
 import p3s.program
@@ -26,7 +27,7 @@ from p3s.model.stage import as_file
 from p3s.model.types import Model, NotModelled
 from p3s.pipeline.stages import is_stale
 from p3s.predict.outdated import as_of_now
-from p3s.predict.saved import Prediction
+from p3s.predict.saved import PredictionFile
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
 from p3s.validate import Validation
@@ -489,14 +490,14 @@ def test_no_model_from_runs_that_are_gone(
     assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
     assert run(["scale", str(root), "-n", "32"]) == 0
     assert "deleted" not in capsys.readouterr().err
-    data = {"traced_counts": [2, 4, 8, 16], "counts": [{"n": 4}, {"n": 64}], "reasons": []}
-    made = Prediction(data, root / "prediction.json")
+    data = made_prediction((4, 64), traced_counts=[2, 4, 8, 16])
+    made = PredictionFile(data, root / "prediction.json")
     (reason,) = as_of_now(made).reasons
     assert reason.code == "outdated" and reason.untrustworthy
     assert reason.text.endswith("rests on runs at 2 processes, which were deleted since")
     assert reason.advice == f"make it again without them: p3s predict {root} -n 64"
-    kept = Prediction({**data, "traced_counts": [4, 8, 16]}, made.source)
-    assert as_of_now(kept) is kept and as_of_now(Prediction(data)).reasons == ()
+    kept = PredictionFile({**data, "traced_counts": [4, 8, 16]}, made.source)
+    assert as_of_now(kept) is kept and as_of_now(PredictionFile(data)).reasons == ()
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
         assert run(command) == 1

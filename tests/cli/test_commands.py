@@ -15,6 +15,7 @@ import pytest
 from comparisons import comparison, held_out, work
 from corpus import Recorder
 from handmade import put_model
+from made_predictions import count_at
 from test_far_next import program as sized
 from test_far_next import put_run
 from test_predict import times_at
@@ -34,7 +35,6 @@ from p3s.pipeline.stages import too_few
 from p3s.predict import compose
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.doubts import contradicting, missed, of_reach, of_validation
-from p3s.predict.reasons import reasons_in
 from p3s.replay.settings import ReplaySettings
 from p3s.settings import value_study
 from p3s.study import Study
@@ -120,7 +120,7 @@ def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
     result = compose(
         times, runs, {}, [2, 4, 8], holdout=held, validations=[checked], commands=Commands(study)
     )
-    reasons = reasons_in(result)
+    reasons = result.reasons
     assert len(reasons) > 8
     for each in reasons:
         found = re.findall(r"p3s [a-z]+[^()]*", each.advice)
@@ -208,7 +208,7 @@ def test_a_command_of_another_directory_stands_alone(
         *of_reach(99.0, [2, 4, 8], Commands(made)),
     ]
     advices = [each.advice for each in reasons]
-    row = {"n": 64, "estimator": "simulation"}
+    row = count_at(64)
     parts = ("work", "cost", "replay", "model", "residual")
     advices += [narrower(part, row, [2, 4, 8], commands) for part in parts]
     told = [each for each in advices if "cd " in each]

@@ -15,14 +15,19 @@ from made_predictions import made_prediction, reason
 
 from p3s.cli.main import run
 from p3s.errors import P3SError
-from p3s.predict.saved import Prediction
-from p3s.report.compare import as_columns, as_json, as_text, compare
+from p3s.predict.saved import PredictionFile
+from p3s.report.compare import Comparison, as_columns, as_json, as_text
+from p3s.report.compare import compare as compared
 from p3s.study import Study
 
 COUNTS = (4, 16, 64, 512)
 
 
-def times(by_count: dict[int, float], **changes: Any) -> Prediction:
+def compare(a: PredictionFile, b: PredictionFile, **more: Any) -> Comparison:
+    return compared(a.content, b.content, **more)
+
+
+def times(by_count: dict[int, float], **changes: Any) -> PredictionFile:
     """Return a prediction with these run times, each within 10 %."""
     data = made_prediction(tuple(by_count), measured=(), **changes)
     base = next(iter(by_count.values()))
@@ -37,7 +42,7 @@ def times(by_count: dict[int, float], **changes: Any) -> Prediction:
         ):
             row[key] = base / value if value else 0.0
         row["efficiency"] = row["speedup"] * first / row["n"]
-    return Prediction.of(data)
+    return PredictionFile.of(data)
 
 
 OLD = times({4: 100.0, 16: 30.0, 64: 10.0, 512: 4.0})
@@ -81,7 +86,7 @@ def test_unknown_intervals_and_zero_times() -> None:
     blank = times({4: 100.0, 16: 30.0, 64: 10.0, 512: 2.0}).data
     for row in blank["counts"]:
         row.update(low_s=None, high_s=None)
-    found = compare(OLD, Prediction.of(blank))
+    found = compare(OLD, PredictionFile.of(blank))
     assert found.counts[-1].apart is None and found.counts[-1].low is None
     assert "not known" in found.verdict[0]
     nothing = times(dict.fromkeys(COUNTS, 0.0))
@@ -94,10 +99,10 @@ def test_unknown_intervals_and_zero_times() -> None:
         assert as_text(each) and json.dumps(as_json(each), allow_nan=False)
 
 
-def change(data: dict[str, Any], do: Callable[[dict[str, Any]], None]) -> Prediction:
+def change(data: dict[str, Any], do: Callable[[dict[str, Any]], None]) -> PredictionFile:
     for row in data["counts"]:
         do(row)
-    return Prediction.of(data)
+    return PredictionFile.of(data)
 
 
 def test_phases_are_matched_by_what_they_are_not_by_number() -> None:
@@ -107,7 +112,7 @@ def test_phases_are_matched_by_what_they_are_not_by_number() -> None:
         row["phases"].reverse()
 
     moved = change(made_prediction(COUNTS), renumber)
-    found = compare(Prediction.of(made_prediction(COUNTS)), moved)
+    found = compare(PredictionFile.of(made_prediction(COUNTS)), moved)
     assert all(pair.change_s == 0.0 for pair in found.phases) and len(found.phases) == 5
 
 
@@ -131,8 +136,8 @@ def test_equal_names_are_matched_in_their_order() -> None:
 
 
 def test_a_phase_of_one_of_them_only() -> None:
-    few = Prediction.of(made_prediction(COUNTS, 2))
-    many = Prediction.of(made_prediction(COUNTS, 3))
+    few = PredictionFile.of(made_prediction(COUNTS, 2))
+    many = PredictionFile.of(made_prediction(COUNTS, 3))
     found = compare(few, many)
     (new,) = [pair for pair in found.phases if pair.a_s is None]
     assert new.name == "Alltoall" and new.change_s == new.b_s and new.a_law == ""
@@ -145,7 +150,7 @@ def test_parts_that_are_not_told_apart_count_as_communication() -> None:
             phase.update(waiting_s=None, transfer_s=None, software_s=None)
             phase["comm_s"] *= 3
 
-    first = Prediction.of(made_prediction(COUNTS))
+    first = PredictionFile.of(made_prediction(COUNTS))
     found = compare(first, change(made_prediction(COUNTS), blank))
     assert {pair.mostly for pair in found.phases} == {"communication"}
 
@@ -165,7 +170,7 @@ def test_counts_of_one_of_them_only_and_none_in_common() -> None:
 
 
 def test_what_else_differs_is_named() -> None:
-    other = Prediction.of(
+    other = PredictionFile.of(
         made_prediction(
             COUNTS,
             estimator="machine",
@@ -175,7 +180,7 @@ def test_what_else_differs_is_named() -> None:
         )
     )
     commands = (["mpiexec", "-n", "{np}", "./app", "100"], ["mpiexec", "-n", "{np}", "./app", "2"])
-    found = compare(Prediction.of(made_prediction(COUNTS)), other, commands=commands)
+    found = compare(PredictionFile.of(made_prediction(COUNTS)), other, commands=commands)
     rows = {what: (one, two) for what, one, two in found.differences}
     assert rows["estimator"] == ("simulation", "machine")
     assert rows["recommended"] == ("64 processes", "–") and rows["knee"][1] == "none"
@@ -188,16 +193,16 @@ def test_what_else_differs_is_named() -> None:
 def test_many_phases_are_summed_up() -> None:
     text = as_text(
         compare(
-            Prediction.of(made_prediction(COUNTS, 500)),
-            Prediction.of(made_prediction((4, 512), 500)),
+            PredictionFile.of(made_prediction(COUNTS, 500)),
+            PredictionFile.of(made_prediction((4, 512), 500)),
         )
     )
     assert "490 more phases change by 0 s together" in text and text.count("\n") < 50
 
 
 def test_doubtful_times_say_so_first() -> None:
-    shared = Prediction.of(made_prediction(COUNTS, representative=False))
-    found = compare(Prediction.of(made_prediction(COUNTS)), shared)
+    shared = PredictionFile.of(made_prediction(COUNTS, representative=False))
+    found = compare(PredictionFile.of(made_prediction(COUNTS)), shared)
     assert found.verdict[0].startswith("There is no trustworthy comparison: communication was")
     assert found.verdict[1].startswith("Taken as they are, the figures say: at 512 processes")
     assert found.counts[-1].doubtful and "*     rests on" in as_text(found)
@@ -253,7 +258,7 @@ def test_what_is_not_to_be_trusted_is_exit_code_3(
     studies: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = studies
-    doubtful = Prediction.of({**NEW.data, "reasons": [reason("extrapolated", "too far")]})
+    doubtful = PredictionFile.of({**NEW.data, "reasons": [reason("extrapolated", "too far")]})
     doubtful.save(Study(Path(new)).prediction_path)
     assert run(["compare", old, new]) == 3
     shown = capsys.readouterr()

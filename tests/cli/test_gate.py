@@ -16,15 +16,15 @@ from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
 from p3s.predict.gate import QUANTITIES, UNITS, check, parse
 from p3s.predict.reasons import CODES
-from p3s.predict.saved import Prediction
+from p3s.predict.saved import PredictionFile
 from p3s.study import Study
 
 
-def prediction(**rows: Any) -> Prediction:
+def prediction(**rows: Any) -> PredictionFile:
     """Return a made prediction; ``rows`` are changes to the row at 512."""
     data = made_prediction((4, 16, 64, 512))
     data["counts"][-1].update(rows)
-    return Prediction.of(data)
+    return PredictionFile.of(data)
 
 
 # 10.0 s at 512 with an interval of 8 to 12.5 s; 64 times the processes, 16 times as fast
@@ -103,7 +103,7 @@ def test_another_prediction_is_the_base() -> None:
 
 
 def test_a_knee_that_is_not_reached_is_above_the_largest_count() -> None:
-    free = Prediction.of(made_prediction((4, 16, 64, 512), knee=None))
+    free = PredictionFile.of(made_prediction((4, 16, 64, 512), knee=None))
     assert [check(parse(text), free).met for text in ("knee < 512", "knee > 4096")] == [False, True]
     assert check(parse("knee < 512"), free).certain is True
     assert check(parse("knee < 4096"), free).certain is False
@@ -116,7 +116,7 @@ def test_what_is_not_known_is_not_passed() -> None:
         with pytest.raises(P3SError, match="known"):
             check(parse(text), blank)
     with pytest.raises(P3SError, match="recommended is not known"):
-        check(parse("recommended < 8"), Prediction.of(made_prediction(recommended=None)))
+        check(parse("recommended < 8"), PredictionFile.of(made_prediction(recommended=None)))
     with pytest.raises(UsageError, match=r"1,024 processes, but 4, 16, 64 and 512; .* -n 1024"):
         check(parse("time@1024 > 1"), TEN)
 
@@ -242,8 +242,8 @@ def test_a_prediction_whose_runs_were_deleted_does_not_pass(
     for n in counts:
         put_run(study, n)
     study.update()
-    kept = Prediction.of(made_prediction((4, 16, 64, 512)))
-    Prediction({**kept.data, "traced_counts": counts}).save(study.prediction_path)
+    kept = PredictionFile.of(made_prediction((4, 16, 64, 512)))
+    PredictionFile({**kept.data, "traced_counts": counts}).save(study.prediction_path)
     gate = ["gate", str(study.root), "--fail-if", "knee < 2"]
     assert run(gate) == 0
     for n in counts[left:]:
@@ -269,7 +269,7 @@ def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(
         reason("no-rule", "20 % of the program has no rule", "trace another count"),
         reason("shared-cores", "at 4 processes ranks shared cores", "", False),
     ]
-    Prediction.of({**TEN.data, "reasons": reasons}).save(doubtful)
+    PredictionFile.of({**TEN.data, "reasons": reasons}).save(doubtful)
     assert run(["gate", str(doubtful), "--fail-if", "time@512 > 20"]) == 3
     shown = capsys.readouterr()
     assert "p3s: no pass (no-rule): 20 % of the program has no rule; trace another" in shown.err
@@ -286,7 +286,7 @@ def test_reasons_are_allowed_by_their_codes(
 ) -> None:
     path = tmp_path / "shared.json"
     made = made_prediction(representative=False)
-    Prediction.of(made).save(path)
+    PredictionFile.of(made).save(path)
     gate = ["gate", str(path), "--fail-if", "time@512 > 1 h"]
     assert run([*gate, "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
@@ -297,7 +297,7 @@ def test_reasons_are_allowed_by_their_codes(
     assert (found["passed"], found["allowed"]) == (True, ["not-representative"])
     assert run([*gate, "--allow", "superlinear"]) == 3, "another reason was allowed"
     made["reasons"].append(reason("superlinear", "the efficiency is 300 %"))
-    Prediction.of(made).save(path)
+    PredictionFile.of(made).save(path)
     assert run([*gate, "--allow", "not-representative"]) == 3
     assert run([*gate, "--allow", "not-representative, superlinear"]) == 0
     assert run([*gate, "--allow", "not-representative", "--allow", "superlinear"]) == 0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_predictions import made_prediction, reason
+from made_predictions import made_prediction, reason, record
 
 from p3s import Prediction
 from p3s.cli.main import run
@@ -165,11 +165,11 @@ def test_the_made_predictions_are_predictions() -> None:
 
 
 TEXTS: dict[str, Callable[[Json], str]] = {
-    "terminal": render,
-    "notebook": fragment,
+    "terminal": lambda data: render(record(data)),
+    "notebook": lambda data: fragment(record(data)),
     "csv of counts": lambda data: counts_csv(Prediction.of(data)),
     "csv of phases": lambda data: phases_csv(Prediction.of(data)),
-    "compare": lambda data: as_text(compare(Prediction.of(data), Prediction.of(data))),
+    "compare": lambda data: as_text(compare(record(data), record(data))),
     "repr": lambda data: repr(Prediction.of(data)),
     "json": lambda data: Prediction.of(data).to_json(),
 }
@@ -206,7 +206,7 @@ DRAWN = {
 def test_every_plot(tmp_path: Path, name: str) -> None:
     for plot in DRAWN[name]:
         path = tmp_path / f"{plot}.png"
-        write_picture(MADE[name], plot, path, (5.0, 2.5))
+        write_picture(record(MADE[name]), plot, path, (5.0, 2.5))
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 2000
 
 
@@ -214,8 +214,8 @@ def test_every_plot(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_and_the_same_bytes_again(tmp_path: Path, name: str, kind: str) -> None:
     first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
-    write_picture(MADE[name], "phases", first)
-    write_picture(MADE[name], "phases", second)
+    write_picture(record(MADE[name]), "phases", first)
+    write_picture(record(MADE[name]), "phases", second)
     data = first.read_bytes()
     assert data == second.read_bytes()
     if kind == "svg":
@@ -234,7 +234,7 @@ def test_pictures_of_any_size_hold_their_texts(plot: str, tmp_path: Path) -> Non
     from p3s.report.charts.files import as_png
 
     for size in ((1.5, 1.5), (3.4, 2.4), (12.0, 3.0)):
-        write_picture(WARNED, plot, tmp_path / "x.svg", size)
+        write_picture(record(WARNED), plot, tmp_path / "x.svg", size)
         root = ElementTree.fromstring(re.sub(r" xmlns=\S+", "", (tmp_path / "x.svg").read_text()))
         assert root.get("width") == f"{72 * size[0]:g}pt"
         with_texts = as_png(root, 300)
@@ -242,13 +242,13 @@ def test_pictures_of_any_size_hold_their_texts(plot: str, tmp_path: Path) -> Non
             for text in parent.findall("text"):
                 parent.remove(text)
         assert len(as_png(root, 300)) < len(with_texts)
-        write_picture(WARNED, plot, tmp_path / "x.pdf", size)
+        write_picture(record(WARNED), plot, tmp_path / "x.pdf", size)
         assert b"FontFile2" in (tmp_path / "x.pdf").read_bytes()
 
 
 def test_the_picture_beside_the_report(tmp_path: Path) -> None:
     for name in ("usual", "partial, one point", "200 counts"):
-        write_picture(MADE[name], "speedup", tmp_path / "speedup.png")
+        write_picture(record(MADE[name]), "speedup", tmp_path / "speedup.png")
         assert (tmp_path / "speedup.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -295,13 +295,13 @@ def test_what_a_notebook_shows_is_static(name: str) -> None:
     }
     assert not {attr for attr in page.attributes if attr.startswith("on")}
     assert not page.attributes & {"href", "src", "style", "xlink:href"}
-    drawn = speedup_chart(MADE[name])
+    drawn = speedup_chart(record(MADE[name]))
     kinds = ("circle", "polygon", "path")
     assert [page.tags.count(kind) for kind in kinds] == [drawn.count(f"<{k} ") for k in kinds]
 
 
 def test_the_public_class_is_the_saved_one_and_costs_nothing_before_it_is_used() -> None:
-    assert issubclass(Prediction, saved.Prediction)
+    assert issubclass(Prediction, saved.PredictionFile)
     code = "import sys, p3s; sys.exit('p3s.report' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
     with pytest.raises(ImportError):
@@ -329,7 +329,7 @@ def test_csv_holds_every_number_and_runs_nothing() -> None:
 
 
 def test_the_terminal_says_the_result_first_and_what_limits() -> None:
-    lines = render(MADE["usual"]).splitlines()
+    lines = render(record()).splitlines()
     assert lines[0].startswith("From 4 to 512 processes the program becomes 33.3x as fast")
     text = "\n".join(lines)
     assert (
@@ -347,20 +347,20 @@ def test_the_terminal_says_the_result_first_and_what_limits() -> None:
 
 
 def test_the_terminal_counts_what_it_leaves_out() -> None:
-    text = render(MADE["200 counts"])
+    text = render(record(MADE["200 counts"]))
     assert "40 of 200 counts; p3s report --csv has all" in text
     many = made_prediction(notes=[f"note {k}" for k in range(40)])
-    assert "note: 28 more are in prediction.json" in render(many)
-    assert render(many).count("note: note ") == 12
-    assert max(map(len, curve(points_of(MADE["200 counts"])).splitlines())) < 90
+    assert "note: 28 more are in prediction.json" in render(record(many))
+    assert render(record(many)).count("note: note ") == 12
+    assert max(map(len, curve(points_of(record(MADE["200 counts"]))).splitlines())) < 90
 
 
 def test_marks_in_the_terminal() -> None:
-    text = render(MADE["shared cores"])
+    text = render(record(MADE["shared cores"]))
     assert "(...) measured, but not representative" in text and "*     rests on" in text
     assert text.startswith("There is no trustworthy prediction: communication was not measured as")
-    assert "(...)" not in render(MADE["usual"]) and "rests on" not in render(MADE["usual"])
-    assert "unknown" in render(MADE["partial"])
+    assert "(...)" not in render(record()) and "rests on" not in render(record())
+    assert "unknown" in render(record(MADE["partial"]))
 
 
 @pytest.mark.parametrize("text", ["", "3", "3x", "0x0", "1x1", "99x2", "nanx2", "3x2x1", "axb"])
@@ -380,7 +380,7 @@ def test_sizes_and_formats() -> None:
 def test_a_picture_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(P3SError, match="cannot be written"):
-        write_picture(MADE["usual"], "speedup", tmp_path / "file" / "x.png")
+        write_picture(record(), "speedup", tmp_path / "file" / "x.png")
 
 
 def test_pictures_and_csv_of_the_command(
@@ -438,7 +438,7 @@ WARNED = made_prediction(reasons=[reason("superlinear", "the efficiency is 300 %
 def test_pictures_say_that_they_are_not_to_be_trusted(plot: str, tmp_path: Path) -> None:
     """The words stand in the picture and it is hatched; neither is so of one that is trusted."""
     for made, warned in ((WARNED, True), (MADE["usual"], False)):
-        write_picture(made, plot, tmp_path / "x.svg")
+        write_picture(record(made), plot, tmp_path / "x.svg")
         text = (tmp_path / "x.svg").read_text()
         assert ("There is no trustworthy prediction: an efficiency is above" in text) is warned
         assert ('class="hatch' in text) is warned, "hatching"
@@ -447,12 +447,12 @@ def test_pictures_say_that_they_are_not_to_be_trusted(plot: str, tmp_path: Path)
 def test_charts_and_notebooks_say_so_too() -> None:
     words = "There is no trustworthy prediction: an efficiency is above what can be believed."
     for draw in (speedup_chart, efficiency_chart):
-        chart = draw(WARNED)
+        chart = draw(record(WARNED))
         assert words.split(":")[0] in chart and 'class="hatch"' in chart and "untrusted" in chart
-        assert "hatch" not in draw(MADE["usual"]) and "trustworthy" not in draw(MADE["usual"])
-        assert "worth using" in draw(MADE["usual"]) and "worth using" not in chart
-    assert {row.mark for row in count_table(WARNED).rows} == {""}
-    assert "recommended" in {row.mark for row in count_table(MADE["usual"]).rows}
+        assert "hatch" not in draw(record()) and "trustworthy" not in draw(record())
+        assert "worth using" in draw(record()) and "worth using" not in chart
+    assert {row.mark for row in count_table(record(WARNED)).rows} == {""}
+    assert "recommended" in {row.mark for row in count_table(record()).rows}
     page = Prediction.of(WARNED)._repr_html_()
     assert page.startswith(
         f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
@@ -472,12 +472,16 @@ def test_a_hatching_can_be_seen_where_an_interval_is_narrow() -> None:
 
 def test_a_terminal_gives_every_reason_with_its_advice() -> None:
     text = render(
-        made_prediction(
-            reasons=[
-                reason("superlinear", "the efficiency is 300 %", "trace 4 again"),
-                reason("wide", "the run time at 512 processes is not known", "measure messages"),
-                reason("shared-cores", "ranks shared cores", "trace with more cores", False),
-            ]
+        record(
+            made_prediction(
+                reasons=[
+                    reason("superlinear", "the efficiency is 300 %", "trace 4 again"),
+                    reason(
+                        "wide", "the run time at 512 processes is not known", "measure messages"
+                    ),
+                    reason("shared-cores", "ranks shared cores", "trace with more cores", False),
+                ]
+            )
         )
     )
     head, _, below = text.partition("\n\n")
@@ -492,10 +496,10 @@ def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:
     made = made_prediction((4, 8))
     for row in made["counts"]:
         row.update(low_s=row["time_s"] / 3, high_s=row["time_s"] * 12, time_from="model")
-    text = render(made)
+    text = render(record(made))
     assert "unknown (36x)" in text and "4.46 s to" not in text
     assert "(not known within a factor of 36)" in render(
-        {**made, "counts": made["counts"][1:], "baseline_n": 8}
+        record({**made, "counts": made["counts"][1:], "baseline_n": 8, "knee": None})
     )
 
 
@@ -503,7 +507,7 @@ def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:
 def test_pictures_name_the_network(plot: str, tmp_path: Path) -> None:
     network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
     for made, there in ((made_prediction(network=network), True), (made_prediction(), False)):
-        write_picture(made, plot, tmp_path / "x.svg")
+        write_picture(record(made), plot, tmp_path / "x.svg")
         assert (
             "for a typical 10 Gbit/s Ethernet cluster" in (tmp_path / "x.svg").read_text()
         ) is there

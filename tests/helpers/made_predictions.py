@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+from p3s.predict.saved import PredictionFile
+from p3s.predict.types import Count, PhaseAt, Prediction
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
 #: Names of the first phases; more are numbered.
@@ -79,6 +83,22 @@ def made_prediction(
         "notes": ["the largest count is 32 times the largest traced one"],
     }
     return {**whole, **changes}
+
+
+def record(data: Json | None = None) -> Prediction:
+    """Return a prediction as its readers get it; without data the usual one."""
+    return PredictionFile.of(made_prediction() if data is None else data).content
+
+
+def count_at(n: int, *phases: PhaseAt, **values: Any) -> Count:
+    """Return a row with these values, the others as they are made."""
+    return replace(record(made_prediction((n,), 1)).counts[0], phases=phases, **values)
+
+
+def phase_at(phase: int, name: str, **values: Any) -> PhaseAt:
+    """Return a phase with these values, the others as they are made."""
+    made = record(made_prediction((4,), 1)).counts[0].phases[1]
+    return replace(made, phase=phase, name=name, **values)
 
 
 def reason(code: str, text: str, advice: str = "", untrustworthy: bool = True) -> Json:

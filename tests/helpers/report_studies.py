@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from made_predictions import made_prediction, reason
 from p3s.model.comparison import Overlap, Weights
 from p3s.model.stage import as_file
 from p3s.model.types import Model
+from p3s.predict.saved import read_prediction
 from p3s.report.view import View, view_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
 
@@ -60,8 +60,8 @@ def put_study(
 
 
 def shown(study: Study) -> View:
-    """Return what a report shows of a study, also where its prediction lacks keys."""
-    return view_of(study, json.loads(study.prediction_path.read_bytes()))
+    """Return what a report shows of a study."""
+    return view_of(study, read_prediction(study.root))
 
 
 def hostile_prediction() -> dict[str, Any]:
@@ -75,9 +75,8 @@ def hostile_prediction() -> dict[str, Any]:
             for name, entry in zip(HOSTILE, row["estimators"].values(), strict=False)
         }
         row["estimator"] = HOSTILE[1]
-        row["interval_parts"] = {name: [0.9, 1.1] for name in HOSTILE}
-    for k, entry in enumerate([*made["limits"], *made["phase_laws"], *made["residuals"]]):
-        entry.update(dict.fromkeys(("name", "text", "what", "because"), HOSTILE[k % len(HOSTILE)]))
+    for k, entry in enumerate([*made["limits"], *made["phase_laws"]]):
+        entry.update(dict.fromkeys(("name", "text"), HOSTILE[k % len(HOSTILE)]))
     for k, entry in enumerate(made["phase_laws"]):
         for law in entry["parts"].values():
             law["text"] = HOSTILE[k % len(HOSTILE)]

@@ -119,8 +119,8 @@ def test_every_stage_ends_with_numbers(name, counts, tmp_path):
             except P3SError as err:
                 assert "process grid" in str(err)
                 continue
-            row = predict(study, [n], estimator="machine")["counts"][0]
-            assert np.isfinite([row["time_s"], row["low_s"], row["high_s"]]).all()
+            row = predict(study, [n], estimator="machine").counts[0]
+            assert np.isfinite([row.time_s, row.low_s, row.high_s]).all()
         assert no_numbers(study.root) == []
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from made_predictions import made_prediction
+from made_predictions import count_at, made_prediction, phase_at, record
 
 from p3s.baseline import Band, band, beside, disagreements
 from p3s.errors import P3SError
+from p3s.predict.types import Prediction
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -27,32 +27,26 @@ def flat_band(told: dict[int, float], turnover: float | None = None) -> Band:
     )
 
 
-def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> dict[str, Any]:
+def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> Prediction:
     """Return a prediction of two phases with these times."""
     rows = []
     for n, time in times.items():
         second = parts.get("second", {}).get(n, 0.1 * time)
-        rows.append(
-            {
-                "n": n,
-                "time_s": time,
-                "low_s": time,
-                "high_s": time,
-                "model_s": time,
-                "measured": n <= 16,
-                "measured_s": time if n <= 16 else None,
-                "representative": True,
-                "time_from": "measured" if n <= 16 else "model",
-                "compute_s": parts.get("compute", {}).get(n, 100.0 / n),
-                "comm_s": time - parts.get("compute", {}).get(n, 100.0 / n),
-                "waiting_s": parts.get("waiting", {}).get(n, 0.0),
-                "phases": [
-                    {"phase": 0, "name": "halo", "time_s": time - second},
-                    {"phase": 1, "name": "Allreduce", "time_s": second},
-                ],
-            }
+        compute = parts.get("compute", {}).get(n, 100.0 / n)
+        row = count_at(
+            n,
+            phase_at(0, "halo", time_s=time - second),
+            phase_at(1, "Allreduce", time_s=second),
+            **dict.fromkeys(("time_s", "low_s", "high_s", "model_s"), time),
+            measured=n <= 16,
+            measured_s=time if n <= 16 else None,
+            time_from="measured" if n <= 16 else "model",
+            compute_s=compute,
+            comm_s=time - compute,
+            waiting_s=parts.get("waiting", {}).get(n, 0.0),
         )
-    return {"counts": rows, "traced_counts": [4, 8, 16]}
+        rows.append(row)
+    return replace(record(), counts=tuple(rows), traced_counts=(4, 8, 16))
 
 
 def test_a_band_holds_what_the_times_say() -> None:
@@ -90,10 +84,7 @@ def test_no_band(times: dict) -> None:
 @pytest.mark.parametrize("phases", [1, 3, 40])
 @pytest.mark.parametrize("representative", [True, False])
 def test_beside_made_predictions(phases: int, representative: bool) -> None:
-    prediction = made_prediction(COUNTS, phases, representative=representative)
-    before = copy.deepcopy(prediction)
-    found = beside(prediction)
-    assert prediction == before
+    found = beside(record(made_prediction(COUNTS, phases, representative=representative)))
     assert found.band is not None and found.band.counts == COUNTS
     assert found.band.measured == representative
     assert ("run times" if representative else "predicted times") in found.sentence
@@ -103,25 +94,22 @@ def test_beside_made_predictions(phases: int, representative: bool) -> None:
 @pytest.mark.parametrize(
     "prediction",
     [
-        {},
-        {"counts": []},
         made_prediction((4,), measured=[4]),
         made_prediction((4, 64), measured=[4]),
         made_prediction((64, 128), measured=[]),
     ],
 )
 def test_beside_predictions_with_too_little(prediction: dict) -> None:
-    found = beside(prediction)
+    found = beside(record(prediction))
     assert found.band is None and found.disagreements == ()
     assert len(found.sentences) == 1 and "fewer than two counts" in found.sentence
 
 
 def test_runs_that_shared_cores_are_not_taken_for_run_times() -> None:
     prediction = prediction_of({n: falling(n) for n in COUNTS})
-    for row in prediction["counts"]:
-        if row["measured"]:
-            row.update(representative=False, time_from="model", measured_s=50.0)
-    found = beside(prediction)
+    shared = {"representative": False, "time_from": "model", "measured_s": 50.0}
+    rows = [replace(row, **shared) if row.measured else row for row in prediction.counts]
+    found = beside(replace(prediction, counts=tuple(rows)))
     assert found.band is not None and not found.band.measured
     assert found.band.at(4)[1] == pytest.approx(falling(4))
 
@@ -149,8 +137,8 @@ def test_waiting_that_grows() -> None:
     prediction = prediction_of(times, waiting={64: 1.2})
     (found,) = disagreements(prediction, flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
     assert any(why.startswith("waiting grows from 0 % to 40 %") for why in found.why)
-    for row in prediction["counts"]:
-        del row["waiting_s"]
+    rows = [replace(row, waiting_s=None) for row in prediction.counts]
+    prediction = replace(prediction, counts=tuple(rows))
     (found,) = disagreements(prediction, flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
     assert any(why.startswith("communication grows from") for why in found.why)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import models
 import pytest
-from made_predictions import made_prediction, reason
+from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, hostile_prediction, put_study
 
 from p3s.report.html import write_html
@@ -89,7 +89,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for name, (prediction, model) in made.items():
         study = put_study(root / name, prediction, model=model)
-        write_html(view_of(study, prediction), study.report_path)
+        write_html(view_of(study, record(prediction)), study.report_path)
         found[name] = study.report_path
     return found
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import phase, put_scaled
-from made_predictions import made_prediction
+from made_predictions import count_at, made_prediction, phase_at
 from test_predict import REPLAYED, times_at
 
 from p3s.errors import P3SError
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
-from p3s.predict import compose
+from p3s.predict import as_file, compose
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.intervals import combine, model_part, own_parts, total
@@ -24,10 +24,11 @@ from p3s.predict.knee import crossing, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured
 from p3s.predict.phase_laws import phase_laws
-from p3s.predict.reasons import reasons_in, untrusted
+from p3s.predict.reasons import untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.predict.types import Count
 from p3s.serialise import to_data
 from p3s.study import Study, write_json
 
@@ -61,10 +62,10 @@ def times_of(compute: Any, comm: Any, n: int | None = None, **more: Any) -> Phas
 def test_a_delay_that_others_wait_for_is_counted_once() -> None:
     """Rank 0 computes 10 s in phase 0, rank 1 in phase 1; each waits for the other."""
     times = times_of([[10, 2], [2, 10]], [[0, 8], [8, 0]], waiting=np.array([[0, 8.0], [8, 0]]))
-    row = compose({2: times}, {}, {}, [2])["counts"][0]
-    assert row["time_s"] == 20.0, "not 10 + 10 and the waiting on top"
-    assert [entry["time_s"] for entry in row["phases"]] == [10.0, 10.0]
-    assert row["waiting_s"] == 8.0 and row["compute_s"] == 12.0
+    row = compose({2: times}, {}, {}, [2]).counts[0]
+    assert row.time_s == 20.0, "not 10 + 10 and the waiting on top"
+    assert [entry.time_s for entry in row.phases] == [10.0, 10.0]
+    assert row.waiting_s == 8.0 and row.compute_s == 12.0
     assert total(times.compute + times.comm, "thesis") == 20.0
     uneven = times_of([[9, 1], [1, 9]], [[0, 0], [0, 0]])
     assert total(uneven.compute, "simulation") == 10.0 and total(uneven.compute, "thesis") == 18.0
@@ -104,9 +105,9 @@ def test_work_and_cost_are_told_apart() -> None:
     assert parts["replay"] == pytest.approx((0.9, 1.2))
     old = replace(times, phases=[{**phase(0), **told, "work_error": None}])
     assert own_parts(old) == {"work": None, "cost": (0.6, 1.8), "replay": (0.9, 1.2)}
-    row = compose({2: old}, {}, {}, [2])["counts"][0]
-    assert row["low_s"] == pytest.approx(10 * combine([(0.6, 1), (0.9, 1)])[0])
-    assert row["interval_parts"]["work"] is None is row["interval_parts"]["model"]
+    row = compose({2: old}, {}, {}, [2]).counts[0]
+    assert row.low_s == pytest.approx(10 * combine([(0.6, 1), (0.9, 1)])[0])
+    assert row.interval_parts.work is None is row.interval_parts.model
 
 
 def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None:
@@ -127,14 +128,14 @@ def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None
     assert model_part(chosen, {"machine": worse}) is None, "it is no better placed to tell"
     assert model_part(replace(chosen, why_not=WHY), {"machine": worse}) is not None
     result = compose({2: chosen}, {}, {}, [2], others={2: {"simulation": chosen, **others}})
-    row = result["counts"][0]
-    assert row["interval_parts"]["model"] == pytest.approx([0.95, 1.05])
-    assert list(row["estimators"]) == list(ESTIMATORS)
-    assert row["estimators"]["machine"]["time_s"] == pytest.approx(9.5)
-    assert row["waiting_s"] == 0.0, "of the rank that computes most"
-    assert row["estimators"]["thesis"]["waiting_s"] is None
-    assert row["estimators"]["simgrid"]["why_not"] == "is not installed"
-    assert row["estimators"]["simgrid"]["time_s"] is None
+    row = result.counts[0]
+    assert row.interval_parts.model == pytest.approx([0.95, 1.05])
+    assert list(row.estimators) == list(ESTIMATORS)
+    assert row.estimators["machine"].time_s == pytest.approx(9.5)
+    assert row.waiting_s == 0.0, "of the rank that computes most"
+    assert row.estimators["thesis"].waiting_s is None
+    assert row.estimators["simgrid"].why_not == "is not installed"
+    assert row.estimators["simgrid"].time_s is None
 
 
 def measured(n: int, wall: float, work: float, shared: bool = False) -> Measured:
@@ -146,15 +147,15 @@ def test_residuals_beyond_the_other_parts_widen_their_own_side() -> None:
     times = {n: times_at(n, 8.0 / n) for n in (2, 4, 8)}
     runs = {2: measured(2, 4.0 * 1.3, 4.0), 4: measured(4, 2.0 * 0.95, 2.0)}
     result = compose(times, runs, dict.fromkeys(times, REPLAYED), [2, 4])
-    walls = [entry for entry in result["residuals"] if entry["what"] == "run time"]
-    assert [entry["ratio"] for entry in walls] == pytest.approx([1.3, 0.95])
-    assert len(result["residuals"]) == 4 and all(e["representative"] for e in result["residuals"])
+    walls = [entry for entry in result.residuals if entry.what == "run time"]
+    assert [entry.ratio for entry in walls] == pytest.approx([1.3, 0.95])
+    assert len(result.residuals) == 4 and all(e.representative for e in result.residuals)
     more = math.sqrt(math.log(1.3) ** 2 - math.log(1.1) ** 2)
-    for row in result["counts"]:
-        assert row["interval_parts"]["residual"] == pytest.approx([1.0, math.exp(more)])
-    last = result["counts"][-1]
-    assert last["high_s"] == pytest.approx(1.3), "as far off as the run that was measured"
-    assert last["low_s"] == pytest.approx(0.9)
+    for row in result.counts:
+        assert row.interval_parts.residual == pytest.approx([1.0, math.exp(more)])
+    last = result.counts[-1]
+    assert last.high_s == pytest.approx(1.3), "as far off as the run that was measured"
+    assert last.low_s == pytest.approx(0.9)
 
 
 def test_on_shared_cores_the_computation_is_compared() -> None:
@@ -164,24 +165,22 @@ def test_on_shared_cores_the_computation_is_compared() -> None:
         4: replace(half, comm=half.comm + 1.0, comm_low=half.comm + 1.0, comm_high=half.comm + 1.0)
     }
     result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, {4: REPLAYED}, [4])
-    row = result["counts"][0]
-    assert [e["representative"] for e in result["residuals"]] == [False, True]
+    row = result.counts[0]
+    assert [e.representative for e in result.residuals] == [False, True]
     more = math.exp(math.sqrt(math.log(1.4) ** 2 - math.log(1.1) ** 2)) - 1
-    assert row["interval_parts"]["residual"] == pytest.approx([1.0, 1.0 + 0.5 * more])
-    assert compose(times, {}, {4: REPLAYED}, [4])["counts"][0]["interval_parts"]["residual"] is None
+    assert row.interval_parts.residual == pytest.approx([1.0, 1.0 + 0.5 * more])
+    assert compose(times, {}, {4: REPLAYED}, [4]).counts[0].interval_parts.residual is None
     assert residual_part([], [], {}) == (None, {})
     nothing = compose({4: times_at(4, 0.0)}, {4: measured(4, 1.0, 0.0)}, {4: REPLAYED}, [4])
-    assert nothing["residuals"][0]["ratio"] is None
-    assert residuals([]) == []
+    assert nothing.residuals[0].ratio is None
+    assert residuals([]) == ()
 
 
 def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
     def against(wall: float, work: float = 1.0, why_not: str = "") -> list[str]:
         times = {4: replace(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
         result = compose(times, {4: measured(4, wall, work)}, {}, [4])
-        return [
-            reason.text for reason in untrusted(reasons_in(result)) if reason.code == "model-off"
-        ]
+        return [reason.text for reason in untrusted(result.reasons) if reason.code == "model-off"]
 
     assert against(1.4) == [] == against(0.7)
     assert len(against(1.6)) == 1 and "program took 3 times as long" in against(3.0)[0]
@@ -199,36 +198,36 @@ def test_computation_counts_by_its_part_of_the_time() -> None:
         )
     }
     result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, {4: REPLAYED}, [4])
-    assert not untrusted(reasons_in(result))
+    assert not untrusted(result.reasons)
 
 
 # ---- knee, recommended count, cost -----------------------------------------------------------
 
 
-def curve(*points: tuple[int, float]) -> list[dict[str, Any]]:
-    return [
-        {"n": n, "efficiency": e, "time_from": "model", "model_representative": True}
-        for n, e in points
-    ]
+def curve(*points: tuple[int, float]) -> list[Count]:
+    return [count_at(n, efficiency=e, time_from="model") for n, e in points]
 
 
 def test_the_recommended_count_is_the_largest_efficient_one() -> None:
     rows = curve((2, 1.0), (8, 0.8), (32, 0.6), (128, 0.4))
-    found = recommended(rows, 0.5) or {}
-    assert found["n"] == 32 and found["efficiency"] == 0.6
-    assert "falls to 50 % at about 64" in found["why"]
-    assert (recommended(rows, 0.5, lambda n: n < 32) or {})["n"] == 8
-    assert "not predicted" in (recommended(rows[:3], 0.5) or {})["why"]
-    assert (recommended(rows, 0.9) or {})["n"] == 2
+    found = recommended(rows, 0.5)
+    assert found is not None and found.n == 32 and found.efficiency == 0.6
+    assert "falls to 50 % at about 64" in found.why
+    few = recommended(rows, 0.5, lambda n: n < 32)
+    assert few is not None and few.n == 8
+    three = recommended(rows[:3], 0.5)
+    assert three is not None and "not predicted" in three.why
+    strict = recommended(rows, 0.9)
+    assert strict is not None and strict.n == 2
     assert recommended(rows[:1], 0.5) is None and recommended(rows, 1.1) is None
-    doubtful = [{**row, "model_representative": False} for row in rows]
+    doubtful = [replace(row, model_representative=False) for row in rows]
     assert recommended(doubtful, 0.5) is None
     assert crossing(rows[0], rows[1], 0.5) is None
 
 
 def test_cost_is_one_core_per_process() -> None:
-    row = compose({8: times_at(8, 450.0)}, {}, {8: REPLAYED}, [2])["counts"][0]
-    assert row["cost_core_h"] == pytest.approx(1.0)
+    row = compose({8: times_at(8, 450.0)}, {}, {8: REPLAYED}, [2]).counts[0]
+    assert row.cost_core_h == pytest.approx(1.0)
 
 
 # ---- what limits scaling ---------------------------------------------------------------------
@@ -245,71 +244,58 @@ def growing(n: int) -> PhaseTimes:
 def test_limits_say_which_phase_by_what_and_from_which_count() -> None:
     counts = (4, 16, 64, 256)
     result = compose({n: growing(n) for n in counts}, {}, {}, [4])
-    first, second = result["limits"]
+    first, second = result.limits
     lost = [256 * 0.8 - 4 * 0.2, 256 * 0.1 - 4 * 0.1]
-    assert (first["phase"], first["because"]) == (1, "waiting")
-    assert (second["phase"], second["because"]) == (2, "compute")
-    assert [first["share"], second["share"]] == pytest.approx([v / sum(lost) for v in lost])
+    assert (first.phase, first.because) == (1, "waiting")
+    assert (second.phase, second.because) == (2, "compute")
+    assert [first.share, second.share] == pytest.approx([v / sum(lost) for v in lost])
     # 66.2 core seconds may be lost: between 64 (37.6) and 256 (204) on the logarithm of n
     spare = 4 * (16 + 0.25 + 0.2 + 0.1)
     part = (spare - (64 * 0.6 - 0.8)) / (256 * 0.8 - 64 * 0.6)
-    assert first["n"] == math.ceil(64 * 4**part) and second["n"] is None
-    assert "waiting for other ranks" in first["text"] and f"{first['n']} processes" in first["text"]
-    assert "50 %" not in second["text"]
+    assert first.n == math.ceil(64 * 4**part) and second.n is None
+    assert "waiting for other ranks" in first.text and f"{first.n} processes" in first.text
+    assert "50 %" not in second.text
 
 
 def test_limits_without_the_parts_of_communication_and_of_weak_scaling() -> None:
-    def rows(comm: float) -> list[dict[str, Any]]:
+    parts = {"compute_s": 1.0, "transfer_s": None, "waiting_s": None, "software_s": None}
+
+    def rows(comm: float) -> list[Count]:
         return [
-            {
-                "n": n,
-                "model_s": 1.0,
-                "phases": [
-                    {
-                        "phase": 0,
-                        "name": "x",
-                        "time_s": 1.0 + more,
-                        "compute_s": 1.0,
-                        "comm_s": more,
-                        "transfer_s": None,
-                        "waiting_s": None,
-                        "software_s": None,
-                    }
-                ],
-            }
+            count_at(n, phase_at(0, "x", time_s=1.0 + more, comm_s=more, **parts), model_s=1.0)
             for n, more in ((2, 0.0), (8, comm))
         ]
 
     (strong,) = limits(rows(0.1), 0.5)
-    assert strong["because"] == "compute" and strong["n"] is not None
+    assert strong.because == "compute" and strong.n is not None
     (weak,) = limits(rows(0.1), 0.5, weak=True)
-    assert weak["because"] == "transfer" and weak["n"] is None and weak["share"] == 1.0
-    assert limits(rows(1.5), 0.5, weak=True)[0]["n"] in range(3, 9)
-    assert limits(rows(0.0), 0.5, weak=True) == [] == limits(rows(0.0)[:1], 0.5)
-    assert limits(rows(1.5), 0.0)[0]["n"] is None
+    assert weak.because == "transfer" and weak.n is None and weak.share == 1.0
+    assert limits(rows(1.5), 0.5, weak=True)[0].n in range(3, 9)
+    assert limits(rows(0.0), 0.5, weak=True) == () == limits(rows(0.0)[:1], 0.5)
+    assert limits(rows(1.5), 0.0)[0].n is None
     dip = [*rows(1.5), *rows(0.0)[1:], *rows(1.5)[1:]]
-    for row, n in zip(dip, (2, 8, 32, 128), strict=True):
-        row["n"] = n
-    assert limits(dip, 0.5, weak=True)[0]["n"] in range(33, 129), "at 32 it is not below"
+    dip = [replace(row, n=n) for row, n in zip(dip, (2, 8, 32, 128), strict=True)]
+    assert limits(dip, 0.5, weak=True)[0].n in range(33, 129), "at 32 it is not below"
 
 
 # ---- laws per phase --------------------------------------------------------------------------
 
 
 def test_laws_of_phases_go_through_the_counts() -> None:
-    rows = compose({n: growing(n) for n in (4, 16, 64, 256)}, {}, {}, [4])["counts"]
-    laws = {law["phase"]: law["parts"] for law in phase_laws(rows)}
-    assert laws[0]["compute"]["text"] == "64/n" and laws[0]["compute"]["latex"] == "64 \\, n^{-1}"
-    assert laws[0]["compute"]["terms"] == [[pytest.approx(64), -1, 1, 0]]
-    assert laws[1]["waiting"]["text"] == "0.1*log2(n)" and laws[1]["waiting"]["error"] < 1e-6
-    assert laws[2]["time"]["text"] == "0.1" and laws[2]["transfer"]["text"] == "0"
-    assert laws[0]["time"]["counts"] == [4, 16, 64, 256]
-    assert phase_laws(rows[:2])[0]["parts"]["time"]["text"] == "", "two counts tell no law"
-    jumping = json.loads(json.dumps(rows))
-    for row, value in zip(jumping, (1.0, 90.0, 2.0, 80.0), strict=True):
-        row["phases"][0]["time_s"] = value
-    found = phase_laws(jumping)[0]["parts"]["time"]
-    assert found["text"] == "" and found["error"] is None
+    rows = compose({n: growing(n) for n in (4, 16, 64, 256)}, {}, {}, [4]).counts
+    laws = {law.phase: law.parts for law in phase_laws(rows)}
+    assert laws[0]["compute"].text == "64/n" and laws[0]["compute"].latex == "64 \\, n^{-1}"
+    assert laws[0]["compute"].terms == ((pytest.approx(64), -1, 1, 0),)
+    assert laws[1]["waiting"].text == "0.1*log2(n)" and laws[1]["waiting"].error < 1e-6
+    assert laws[2]["time"].text == "0.1" and laws[2]["transfer"].text == "0"
+    assert laws[0]["time"].counts == (4, 16, 64, 256)
+    assert phase_laws(rows[:2])[0].parts["time"].text == "", "two counts tell no law"
+    jumping = [
+        replace(row, phases=(replace(row.phases[0], time_s=value),))
+        for row, value in zip(rows, (1.0, 90.0, 2.0, 80.0), strict=True)
+    ]
+    found = phase_laws(jumping)[0].parts["time"]
+    assert found.text == "" and found.error is None
 
 
 # ---- start, end and rest ---------------------------------------------------------------------
@@ -382,15 +368,15 @@ def test_start_end_and_rest_are_told_apart_and_nothing_is_lost(tmp_path: Path) -
     assert alone.compute.tolist() == [[1, 2, 10, 20, 4], [2, 4, 20, 40, 8]]
     times = with_communication(alone, said())
     assert times.comm.tolist() == [[6, 0, 1, 2, 2]] * 2, "8 s of phase 0, by its 3 and 1 calls"
-    row = compose({2: times}, {}, {}, [2])["counts"][0]
-    kinds = {entry["kind"]: entry for entry in row["phases"] if entry["kind"] != "loop"}
-    assert {kind: entry["time_s"] for kind, entry in kinds.items()} == {
+    row = compose({2: times}, {}, {}, [2]).counts[0]
+    kinds = {entry.kind: entry for entry in row.phases if entry.kind != "loop"}
+    assert {kind: entry.time_s for kind, entry in kinds.items()} == {
         "start": 8.0,
         "rest": 4.0,
         "end": 10.0,
     }
-    assert kinds["start"]["crm_i_s"] is None, "the thesis's law is of the whole of phase 0"
-    assert row["time_s"] == sum(e["time_s"] for e in row["phases"]) == 8 + 4 + 21 + 42 + 10
+    assert kinds["start"].crm_i_s is None, "the thesis's law is of the whole of phase 0"
+    assert row.time_s == sum(e.time_s for e in row.phases) == 8 + 4 + 21 + 42 + 10
 
 
 def test_a_part_without_time_at_any_count_is_left_out(tmp_path: Path) -> None:
@@ -398,8 +384,8 @@ def test_a_part_without_time_at_any_count_is_left_out(tmp_path: Path) -> None:
     put_ordered(study)
     times = computation(study, 2)
     times.compute[:, 1] = 0.0
-    row = compose({2: times}, {}, {}, [2])["counts"][0]
-    assert [entry["kind"] for entry in row["phases"]] == ["start", "loop", "loop", "end"]
+    row = compose({2: times}, {}, {}, [2]).counts[0]
+    assert [entry.kind for entry in row.phases] == ["start", "loop", "loop", "end"]
 
 
 def test_without_an_order_phase_0_stays_whole(tmp_path: Path) -> None:
@@ -475,7 +461,8 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
         n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
         for n, one in times.items()
     }
-    real = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], others=others)
+    composed = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], others=others)
+    real = as_file(composed)
     like = made_prediction((4, 8, 16, 32), 3, measured=[4], representative=representative)
     assert set(real) == set(like)
     assert set(real["counts"][0]) == set(like["counts"][0])
@@ -502,18 +489,15 @@ def test_a_large_prediction_has_all_its_phases() -> None:
         some = rng.uniform(0.5, 1.5, (min(n, 64), 500))
         times[n] = times_of(some / n, some * 1e-3, n)
     result = compose(times, {}, {}, counts[:4])
-    assert len(result["counts"]) == 10 and len(result["counts"][0]["phases"]) == 500
+    assert len(result.counts) == 10 and len(result.counts[0].phases) == 500
 
 
 def test_a_law_of_a_phase_has_no_term_below_what_is_shown() -> None:
-    def row(n: int) -> dict[str, Any]:
+    def row(n: int) -> Count:
         time = 1.2e-3 / n + 2.273e-12 * n
         parts = {f"{part}_s": 0.0 for part in ("transfer", "waiting", "software")}
-        return {
-            "n": n,
-            "model_s": time,
-            "phases": [{"phase": 0, "name": "x", "time_s": time, "compute_s": time, **parts}],
-        }
+        phase = phase_at(0, "x", time_s=time, compute_s=time, **parts)
+        return count_at(n, phase, model_s=time)
 
-    laws = phase_laws([row(n) for n in (2, 4, 8, 16)])[0]["parts"]
-    assert laws["time"]["text"] == laws["compute"]["text"] == "0.0012/n"
+    laws = phase_laws([row(n) for n in (2, 4, 8, 16)])[0].parts
+    assert laws["time"].text == laws["compute"].text == "0.0012/n"

@@ -36,15 +36,15 @@ def timed_at(n: int, seconds: float, **more: Any) -> PhaseTimes:
 
 
 def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
-    row = compose({8: timed_at(8, 2.0)}, {}, {8: REPLAYED}, [2])["counts"][0]
-    assert (row["model_low_s"], row["model_high_s"]) == pytest.approx((1.4, 2.4))
-    found = row["phases"][0]
-    assert (found["compute_low_s"], found["compute_high_s"]) == pytest.approx((1.4, 2.4))
-    assert found["crm_i_s"] == 3.0 and found["crm_c_s"] is None
-    assert found["outside"] == 6.0 and found["x"] == [10.0, 12.0]
+    row = compose({8: timed_at(8, 2.0)}, {}, {8: REPLAYED}, [2]).counts[0]
+    assert (row.model_low_s, row.model_high_s) == pytest.approx((1.4, 2.4))
+    found = row.phases[0]
+    assert (found.compute_low_s, found.compute_high_s) == pytest.approx((1.4, 2.4))
+    assert found.crm_i_s == 3.0 and found.crm_c_s is None
+    assert found.outside == 6.0 and found.x == (10.0, 12.0)
     # without an interval of the time that of the work stands in, one-sided ends are not crossed
-    row = compose({8: timed_at(8, 2.0, compute_low=None)}, {}, {8: REPLAYED}, [2])["counts"][0]
-    assert (row["model_low_s"], row["model_high_s"]) == pytest.approx((1.8, 2.2))
+    row = compose({8: timed_at(8, 2.0, compute_low=None)}, {}, {8: REPLAYED}, [2]).counts[0]
+    assert (row.model_low_s, row.model_high_s) == pytest.approx((1.8, 2.2))
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_what_is_outside_is_noted_and_far_outside_doubted(
     more: dict[str, Any], said: str | None, doubted: bool
 ) -> None:
     result = compose({64: timed_at(64, 1.0, **more)}, {}, {64: REPLAYED}, [4, 8])
-    notes = [note for note in result["notes"] if "each process computes" in note]
+    notes = [note for note in result.notes if "each process computes" in note]
     assert len(notes) == (said is not None)
     assert said is None or said in notes[0]
-    found = {reason["code"]: reason["text"] for reason in result["reasons"]}
+    found = {reason.code: reason.text for reason in result.reasons}
     assert ("outside" in found) is doubted
     assert not doubted or "limit 16" in found["outside"]
 
 
 def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
     times = {4: timed_at(4, 1.0, outside=50.0)}
-    assert compose(times, {}, {4: REPLAYED}, [4])["reasons"] == []
+    assert compose(times, {}, {4: REPLAYED}, [4]).reasons == ()
     small = timed_at(64, 1.0, outside=1.0)
     both = replace(
         small,
@@ -81,7 +81,7 @@ def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
         comm_low=np.zeros((64, 2)),
         comm_high=np.zeros((64, 2)),
     )
-    assert compose({64: both}, {}, {64: REPLAYED}, [4])["reasons"] == []
+    assert compose({64: both}, {}, {64: REPLAYED}, [4]).reasons == ()
 
 
 def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> No
     table = pq.read_table(part)
     pq.write_table(table.append_column("compute_ns", [[1e6, 3e6, 8e9]]), part)
     put_replay(study, 2, [(0, 0, 0.0, 0.0, 0.0), (1, 0, 0.0, 0.0, 0.0)])
-    row = predict(study, [2])["counts"][0]
-    assert row["compute_s"] == pytest.approx(30e-3)
-    assert row["low_s"] == pytest.approx(0.7 * 30e-3)
+    row = predict(study, [2]).counts[0]
+    assert row.compute_s == pytest.approx(30e-3)
+    assert row.low_s == pytest.approx(0.7 * 30e-3)
 
 
 def test_the_work_of_a_run_in_instructions_is_no_time() -> None:
@@ -110,5 +110,5 @@ def test_the_work_of_a_run_in_instructions_is_no_time() -> None:
     times = run_times(replace(made, work_unit="instructions"))
     assert times.wall_s == 2000e-9 and np.isnan(times.work_s) and times.off_core == 0.0
     run = Measured(2, 1.0, 1.0, times.work_s, False)
-    row = compose({2: timed_at(2, 1.0)}, {2: run}, {2: REPLAYED}, [2])["counts"][0]
-    assert row["measured_work_s"] is None and row["time_from"] == "measured"
+    row = compose({2: timed_at(2, 1.0)}, {2: run}, {2: REPLAYED}, [2]).counts[0]
+    assert row.measured_work_s is None and row.time_from == "measured"

@@ -239,16 +239,16 @@ def test_every_metric_has_a_value_at_every_count() -> None:
 
 
 def test_predicted_points() -> None:
-    from made_predictions import made_prediction
+    from made_predictions import made_prediction, record
 
-    made = made_prediction((4, 8, 64), 2)
+    made = record(made_prediction((4, 8, 64), 2))
     found = list(extrap._predicted(made))
     assert {n for n, *_ in found} == {4, 8, 64}
-    row = made["counts"][2]
-    assert (64, "run", "predicted time", row["model_s"]) in found
-    phase = row["phases"][1]
-    path = extrap.callpath(phase["phase"], phase["name"])
-    assert (64, path, "predicted communication", phase["comm_s"]) in found
+    row = made.counts[2]
+    assert (64, "run", "predicted time", row.model_s) in found
+    phase = row.phases[1]
+    path = extrap.callpath(phase.phase, phase.name)
+    assert (64, path, "predicted communication", phase.comm_s) in found
 
 
 def test_extrap_reads_the_lines(tmp_path: Path) -> None:

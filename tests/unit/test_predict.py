@@ -13,10 +13,11 @@ from handmade import phase, put_model, put_replay, put_scaled
 
 from p3s.errors import P3SError
 from p3s.model.comparison import HoldOut, Overlap, Weights
-from p3s.predict import compose, predict
+from p3s.predict import as_file, compose, predict
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
 from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.predict.types import Prediction
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.trace import Call, RankTrace, RunTrace
 
@@ -61,36 +62,36 @@ def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
     """Sums are over repeat x work, plus communication; what precedes the end of MPI_Init is not."""
     put_two_phases(study)
     result = predict(study, [2])
-    row = result["counts"][0]
-    by_phase = {entry["phase"]: entry for entry in row["phases"]}
-    assert by_phase[0]["compute_s"] == pytest.approx(15e-3)
-    assert by_phase[0]["comm_s"] == pytest.approx(3e-3)
-    assert by_phase[7]["compute_s"] == pytest.approx(20e-3)
-    assert by_phase[7]["comm_s"] == pytest.approx(2e-3)
-    assert row["time_s"] == pytest.approx(40e-3)
-    assert row["time_s"] == pytest.approx(row["compute_s"] + row["comm_s"])
-    assert row["time_s"] == pytest.approx(sum(entry["time_s"] for entry in row["phases"]))
+    row = result.counts[0]
+    by_phase = {entry.phase: entry for entry in row.phases}
+    assert by_phase[0].compute_s == pytest.approx(15e-3)
+    assert by_phase[0].comm_s == pytest.approx(3e-3)
+    assert by_phase[7].compute_s == pytest.approx(20e-3)
+    assert by_phase[7].comm_s == pytest.approx(2e-3)
+    assert row.time_s == pytest.approx(40e-3)
+    assert row.time_s == pytest.approx(row.compute_s + row.comm_s)
+    assert row.time_s == pytest.approx(sum(entry.time_s for entry in row.phases))
     # 10 % of the work, and 1 ms of the messages; rank 1 needs 26 ms at most and is nowhere last
     for end, work, replay in (("low_s", 36.5, 39.0), ("high_s", 43.5, 41.0)):
         width = math.hypot(math.log(work / 40), math.log(replay / 40))
         sign = -1 if end == "low_s" else 1
-        assert row[end] == pytest.approx(40e-3 * math.exp(sign * width))
-    assert row["work_s"] == pytest.approx(35e-3)
-    assert read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION) == result
+        assert getattr(row, end) == pytest.approx(40e-3 * math.exp(sign * width))
+    assert row.work_s == pytest.approx(35e-3)
+    assert read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION) == as_file(result)
 
 
 def test_the_sum_of_the_thesis_is_over_the_slowest_rank_of_each_phase(study: Study) -> None:
     """Eq. 8.1: 21 ms of rank 1 in phase 0, 22 ms of rank 0 in phase 7."""
     put_two_phases(study)
-    row = predict(study, [2], estimator="thesis")["counts"][0]
-    assert [entry["time_s"] for entry in row["phases"]] == pytest.approx([22e-3, 21e-3])
-    assert row["time_s"] == pytest.approx(43e-3)
-    assert row["waiting_s"] is None and row["phases"][0]["transfer_s"] is None
+    row = predict(study, [2], estimator="thesis").counts[0]
+    assert [entry.time_s for entry in row.phases] == pytest.approx([22e-3, 21e-3])
+    assert row.time_s == pytest.approx(43e-3)
+    assert row.waiting_s is None and row.phases[0].transfer_s is None
     # the ranks may not wait for each other: then the longest takes 40 ms; work is 10 % off
     width = math.hypot(math.log((19 + 20) / 43), math.log(40 / 43))
-    assert row["low_s"] == pytest.approx(43e-3 * math.exp(-width))
-    assert row["interval_parts"]["replay"] == [1.0, 1.0], "the sum of calls has no interval"
-    assert row["estimators"]["simulation"]["time_s"] == pytest.approx(40e-3)
+    assert row.low_s == pytest.approx(43e-3 * math.exp(-width))
+    assert row.interval_parts.replay == (1.0, 1.0), "the sum of calls has no interval"
+    assert row.estimators["simulation"].time_s == pytest.approx(40e-3)
 
 
 def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTimes:
@@ -102,25 +103,25 @@ def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTi
 REPLAYED = {"representative": True}
 
 
-def codes(result: dict[str, Any]) -> list[str]:
+def codes(result: Prediction) -> list[str]:
     """Return the codes of what makes a prediction untrustworthy."""
-    return [reason["code"] for reason in result["reasons"] if reason["untrustworthy"]]
+    return [reason.code for reason in result.reasons if reason.untrustworthy]
 
 
 def test_speedup_efficiency_and_knee() -> None:
     times = {2: times_at(2, 8.0), 4: times_at(4, 4.0), 8: times_at(8, 4.0), 16: times_at(16, 4.0)}
     result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
-    assert [row["speedup"] for row in result["counts"]] == pytest.approx([1, 2, 2, 2])
-    assert [row["efficiency"] for row in result["counts"]] == pytest.approx([1, 1, 0.5, 0.25])
-    assert result["knee"] == 16 and result["baseline_n"] == 2
-    assert compose(times, {}, {}, [2], threshold=0.6)["knee"] == 8
-    assert compose(times, {}, {}, [2], threshold=0.1)["knee"] is None
+    assert [row.speedup for row in result.counts] == pytest.approx([1, 2, 2, 2])
+    assert [row.efficiency for row in result.counts] == pytest.approx([1, 1, 0.5, 0.25])
+    assert result.knee == 16 and result.baseline_n == 2
+    assert compose(times, {}, {}, [2], threshold=0.6).knee == 8
+    assert compose(times, {}, {}, [2], threshold=0.1).knee is None
     dip = {**times, 8: times_at(8, 8.0), 16: times_at(16, 0.5), 32: times_at(32, 4.0)}
-    assert compose(dip, {}, {}, [2])["knee"] == 32  # 8 is below as well, 16 is not
-    assert compose({n: dip[n] for n in (2, 8, 16)}, {}, {}, [2])["knee"] is None
-    for row in result["counts"]:
-        assert row["speedup_low"] < row["speedup"] < row["speedup_high"]
-    assert result["extrapolation_ratio"] == 2 and result["reasons"] == []
+    assert compose(dip, {}, {}, [2]).knee == 32  # 8 is below as well, 16 is not
+    assert compose({n: dip[n] for n in (2, 8, 16)}, {}, {}, [2]).knee is None
+    for row in result.counts:
+        assert row.speedup_low < row.speedup < row.speedup_high
+    assert result.extrapolation_ratio == 2 and result.reasons == ()
 
 
 def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() -> None:
@@ -128,28 +129,28 @@ def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() 
     result = compose(
         {2: times_at(2, 8.0), 4: times_at(4, 4.0)}, runs, {2: REPLAYED, 4: REPLAYED}, [2, 4]
     )
-    two, four = result["counts"]
-    assert (two["time_s"], two["model_s"], two["time_from"]) == (10.0, 8.0, "measured")
-    assert (two["low_s"], two["high_s"]) == (10.0, 11.0)
-    assert (four["time_s"], four["measured_s"], four["time_from"]) == (4.0, 50.0, "model")
-    assert (four["work_s"], four["measured_work_s"]) == (4.0, 4.5)
-    assert two["representative"] and not four["representative"]
-    assert four["speedup"] == pytest.approx(2.5)
-    shared = next(each for each in result["reasons"] if each["code"] == "shared-cores")
-    assert "at 4 processes" in shared["text"] and not shared["untrustworthy"]
-    assert result["baseline_measured"]
+    two, four = result.counts
+    assert (two.time_s, two.model_s, two.time_from) == (10.0, 8.0, "measured")
+    assert (two.low_s, two.high_s) == (10.0, 11.0)
+    assert (four.time_s, four.measured_s, four.time_from) == (4.0, 50.0, "model")
+    assert (four.work_s, four.measured_work_s) == (4.0, 4.5)
+    assert two.representative and not four.representative
+    assert four.speedup == pytest.approx(2.5)
+    shared = next(each for each in result.reasons if each.code == "shared-cores")
+    assert "at 4 processes" in shared.text and not shared.untrustworthy
+    assert result.baseline_measured
 
 
 def test_unknown_spread_gives_no_interval_and_says_so() -> None:
     result = compose({4: times_at(4, 1.0, math.nan)}, {}, {4: REPLAYED}, [2])
-    row = result["counts"][0]
-    assert row["low_s"] is None and row["speedup_high"] is None
-    assert any("no interval at 4" in note for note in result["notes"])
+    row = result.counts[0]
+    assert row.low_s is None and row.speedup_high is None
+    assert any("no interval at 4" in note for note in result.notes)
 
 
 def test_unknown_spread_of_a_phase_without_work_does_not_matter() -> None:
-    row = compose({4: times_at(4, 0.0, math.nan)}, {}, {4: REPLAYED}, [2])["counts"][0]
-    assert row["low_s"] == 0.0 == row["speedup"]
+    row = compose({4: times_at(4, 0.0, math.nan)}, {}, {4: REPLAYED}, [2]).counts[0]
+    assert row.low_s == 0.0 == row.speedup
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_unknown_share_lowers_confidence(
     share: dict[str, Any], unknown: float, doubted: bool
 ) -> None:
     result = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])
-    assert result["unknown_share"] == pytest.approx(unknown)
+    assert result.unknown_share == pytest.approx(unknown)
     assert bool(codes(result)) is doubted
 
 
@@ -182,13 +183,13 @@ def test_unknown_share_lowers_confidence(
 )
 def test_missed_holdout_lowers_confidence(held: HoldOut, said: str | None) -> None:
     times = {4: times_at(4, 1.0)}
-    found = compose(times, {}, {4: REPLAYED}, [2], holdout=held)["reasons"]
-    assert found == [] if said is None else len(found) == 1 and said in found[0]["text"]
+    found = compose(times, {}, {4: REPLAYED}, [2], holdout=held).reasons
+    assert found == () if said is None else len(found) == 1 and said in found[0].text
 
 
 def test_soft_rules_are_noted() -> None:
     share = {"exact": {"events": 60, "work": 50}, "statistical": {"events": 40, "work": 50}}
-    notes = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])["notes"]
+    notes = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2]).notes
     assert any("40.0 % of the events, and the calls behind 50.0 %" in note for note in notes)
 
 
@@ -201,21 +202,21 @@ def test_far_extrapolation_lowers_confidence(n: int, doubted: bool) -> None:
 def test_replay_on_shared_cores_is_noted_once() -> None:
     why = {"representative": False, "why_not_representative": "4 ranks shared 2 cores"}
     result = compose({4: times_at(4, 1.0), 8: times_at(8, 1.0)}, {}, {4: why, 8: why}, [4])
-    noted = [each for each in result["reasons"] if "shared 2 cores" in each["text"]]
-    assert len(noted) == 1 and "4 and 8 processes" in noted[0]["text"]
-    assert noted[0]["code"] == "not-representative" and noted[0]["untrustworthy"]
-    assert not result["counts"][0]["representative"]
+    noted = [each for each in result.reasons if "shared 2 cores" in each.text]
+    assert len(noted) == 1 and "4 and 8 processes" in noted[0].text
+    assert noted[0].code == "not-representative" and noted[0].untrustworthy
+    assert not result.counts[0].representative
 
 
 def test_one_process_needs_no_replay(study: Study) -> None:
     put_scaled(study, 1, [(0, 0, 1, 5 * MS)], [phase(0)])
-    row = predict(study, [1])["counts"][0]
-    assert row["time_s"] == pytest.approx(5e-3) and row["comm_s"] == 0
+    row = predict(study, [1]).counts[0]
+    assert row.time_s == pytest.approx(5e-3) and row.comm_s == 0
 
 
 def test_program_without_phases_takes_no_time(study: Study) -> None:
     put_scaled(study, 1, [], [])
-    assert predict(study, [1])["counts"][0]["time_s"] == 0.0
+    assert predict(study, [1]).counts[0].time_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -331,10 +332,10 @@ def test_time_without_a_core_is_noticed() -> None:
     assert run.off_core == pytest.approx(0.5 / 1.1, rel=1e-4)
     worst = Measured(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
     result = compose({2: times_at(2, 0.5)}, {2: worst}, {2: REPLAYED}, [2])
-    assert result["counts"][0]["time_from"] == "model"
-    found = {each["code"]: each for each in result["reasons"]}
-    assert "without a core for 45 %" in found["off-core"]["text"]
-    assert not found["off-core"]["untrustworthy"]
+    assert result.counts[0].time_from == "model"
+    found = {each.code: each for each in result.reasons}
+    assert "without a core for 45 %" in found["off-core"].text
+    assert not found["off-core"].untrustworthy
 
 
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:

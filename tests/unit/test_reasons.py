@@ -16,17 +16,18 @@ from test_predict import REPLAYED, codes, times_at
 from p3s.artefacts import crc_of
 from p3s.errors import P3SError
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
-from p3s.predict import compose, predict
+from p3s.predict import as_file, compose, predict
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.several import from_bytes, to_bytes
 from p3s.predict.measured import Measured
-from p3s.predict.reasons import CODES, Reason, in_short, reasons_in, untrusted
-from p3s.predict.saved import Prediction
+from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
+from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes
+from p3s.predict.types import Prediction
 from p3s.program.order.unstick import moved_earlier
-from p3s.serialise import to_data
+from p3s.serialise import from_data, to_data
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed
 from p3s.study import Study, write_json
@@ -35,9 +36,9 @@ from p3s.text import joined, plural, processes
 Json = dict[str, Any]
 
 
-def texts(result: Json, code: str) -> list[str]:
+def texts(result: Prediction, code: str) -> list[str]:
     """Return the sentences of a code, what to do included."""
-    return [each.sentence for each in reasons_in(result) if each.code == code]
+    return [each.sentence for each in result.reasons if each.code == code]
 
 
 def halving(*counts: int, seconds: float = 64.0) -> dict[int, PhaseTimes]:
@@ -80,10 +81,10 @@ def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
         "outside",
     }
     assert found <= set(CODES)
-    for each in reasons_in(result):
+    for each in result.reasons:
         assert each.advice and not each.text[0].isupper() and not each.sentence.endswith(".")
-        assert Reason.from_json(each.to_json()) == each
-    Prediction.of(result)
+        assert from_data(Reason, to_data(each)) == each
+    PredictionFile.of(as_file(result))
 
 
 def test_codes_in_short_name_each_once() -> None:
@@ -91,10 +92,7 @@ def test_codes_in_short_name_each_once() -> None:
     assert in_short([one, one, two]) == f"{CODES['wide']}, and {CODES['superlinear']}"
     assert in_short([]) == "" and in_short([Reason("<b>", "x")]) == "another reason"
     assert untrusted([one, two]) == [one] and untrusted([one, two], {"wide"}) == []
-    assert reasons_in({"reasons": [3, {"code": "wide"}, one.to_json()]}, "base") == [
-        Reason("wide", "base: a")
-    ]
-    assert reasons_in({}) == [] == reasons_in({"reasons": None})
+    assert named([one], "base") == [Reason("wide", "base: a")]
 
 
 # ---- each condition --------------------------------------------------------------------------
@@ -187,15 +185,15 @@ def test_a_model_that_is_far_off_at_the_smallest_count_is_no_baseline(model_s: f
     }
     runs = {n: run_of(n, total, wall=99.0) for n, total in ((1, 21.3), (2, 22.0), (4, 24.0))}
     result = compose(times, runs, {}, [1, 2, 4])
-    first, second, _ = result["counts"]
-    assert codes(result) == ["model-off"] and result["baseline_n"] == 1
-    assert (first["time_from"], first["model_s"]) == ("computation", model_s)
-    assert first["time_s"] == pytest.approx(21.3) and first["speedup"] == pytest.approx(1.0)
-    assert second["speedup"] == pytest.approx(21.3 / 11.0)
+    first, second, _ = result.counts
+    assert codes(result) == ["model-off"] and result.baseline_n == 1
+    assert (first.time_from, first.model_s) == ("computation", model_s)
+    assert first.time_s == pytest.approx(21.3) and first.speedup == pytest.approx(1.0)
+    assert second.speedup == pytest.approx(21.3 / 11.0)
     (said,) = texts(result, "model-off")
     assert "speedups relate to the computation measured at 1 process" in said
-    assert not result["baseline_measured"]
-    Prediction.of(result)
+    assert not result.baseline_measured
+    PredictionFile.of(as_file(result))
 
 
 def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
@@ -204,7 +202,7 @@ def test_a_model_that_is_a_little_off_stays_the_baseline() -> None:
         for n, s in ((1, 26.0), (2, 11.0))
     }
     result = compose(times, {1: run_of(1, 21.3)}, {}, [1, 2])
-    assert result["counts"][0]["time_from"] == "model" and codes(result) == []
+    assert result.counts[0].time_from == "model" and codes(result) == []
 
 
 @pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])
@@ -361,21 +359,21 @@ def test_what_contradicts_is_no_baseline() -> None:
     times = {**halving(4, 8, 16, 64), 2: times_at(2, 48.0)}
     runs = {n: run_of(n, 64.0) for n in (4, 8, 16)} | {2: run_of(2, 96.0, wall=48.0)}
     result = compose(times, runs, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
-    assert (result["baseline_n"], result["counts"][0]["n"]) == (4, 2)
-    first, base, *_, last = result["counts"]
-    assert first["contradicts"] and not first["representative"] and not base["contradicts"]
-    assert first["time_from"] == "model" and first["efficiency"] == pytest.approx(2 / 3)
-    assert base["speedup"] == 1.0 and last["speedup"] == pytest.approx(16.0)
+    assert (result.baseline_n, result.counts[0].n) == (4, 2)
+    first, base, *_, last = result.counts
+    assert first.contradicts and not first.representative and not base.contradicts
+    assert first.time_from == "model" and first.efficiency == pytest.approx(2 / 3)
+    assert base.speedup == 1.0 and last.speedup == pytest.approx(16.0)
     assert codes(result) == [], "the others are as the model says"
     (said,) = texts(result, "contradicts")
     assert "the run at 2 processes contradicts the others: its computation is 1.5 times" in said
     assert "speedups relate to 4 processes" in said and "-n 2 -r 3" in said
-    computed = [each for each in result["residuals"] if each["n"] == 2]
-    assert not any(each["representative"] for each in computed), "it does not widen the interval"
-    made = Prediction.of(result)
+    computed = [each for each in result.residuals if each.n == 2]
+    assert not any(each.representative for each in computed), "it does not widen the interval"
+    made = PredictionFile.of(as_file(result))
     assert made.at(2)["contradicts"]
     with pytest.raises(P3SError, match="baseline_n is 2, not the smallest count, 4"):
-        Prediction.of({**result, "baseline_n": 2})
+        PredictionFile.of({**as_file(result), "baseline_n": 2})
 
 
 def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_without_it() -> None:
@@ -398,7 +396,7 @@ def test_an_interval_that_is_too_wide_by_what_contradicts_proposes_the_model_wit
 def test_without_it_the_same_runs_would_be_superlinear() -> None:
     times = {**halving(4, 8, 16), 2: times_at(2, 48.0)}
     result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
-    assert codes(result) == ["superlinear"] and result["baseline_n"] == 2
+    assert codes(result) == ["superlinear"] and result.baseline_n == 2
 
 
 # ---- below the traced counts -----------------------------------------------------------------
@@ -421,9 +419,9 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
     times[1] = times_at(1, total)
     result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
     assert ("below-traced" in codes(result)) == wrong
-    assert result["baseline_n"] == (2 if wrong else 1)
-    assert [row["below_traced"] for row in result["counts"]] == [wrong, False, False, False]
-    assert Prediction.of(result)
+    assert result.baseline_n == (2 if wrong else 1)
+    assert [row.below_traced for row in result.counts] == [wrong, False, False, False]
+    assert PredictionFile.of(as_file(result))
     for said in texts(result, "below-traced"):
         assert "at 1 process all ranks together compute" in said and "-n 1" in said
         assert "speedups relate to 2 processes" in said
@@ -431,7 +429,7 @@ def test_work_below_the_traced_counts_goes_on_from_theirs(
 
 def test_one_count_below_is_compared_with_totals_that_were_measured() -> None:
     result = compose({1: times_at(1, 13.0)}, {}, {}, [2, 4], totals={2: 64.0, 4: 66.0})
-    assert codes(result) == ["below-traced"] and result["baseline_n"] == 1
+    assert codes(result) == ["below-traced"] and result.baseline_n == 1
     assert "compute 13.0 s" in texts(result, "below-traced")[0]
     assert codes(compose({1: times_at(1, 60.0)}, {}, {}, [2, 4], totals={2: 64.0, 4: 66.0})) == []
 
@@ -443,9 +441,9 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     made = times_at(8, 1.0)
     made.phases[0]["no_trend"] = {"why": why, "low": 0.5, "high": 1.5}
     result = compose({8: made}, {}, {8: REPLAYED}, [4])
-    row = result["counts"][0]
-    assert (row["low_s"], row["high_s"]) == (pytest.approx(0.5), pytest.approx(1.5))
-    assert row["phases"][0]["compute_low_s"] == pytest.approx(0.5)
+    row = result.counts[0]
+    assert (row.low_s, row.high_s) == (pytest.approx(0.5), pytest.approx(1.5))
+    assert row.phases[0].compute_low_s == pytest.approx(0.5)
     (said,) = texts(result, "no-trend")
     assert why in said and codes(result) == []
     timed = times_at(8, 1.0)

@@ -13,7 +13,7 @@ from typing import Any
 import corpus
 import models
 import pytest
-from made_predictions import reason
+from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, put_study, shown
 
 from p3s.characterize.phases import phases_json
@@ -21,6 +21,7 @@ from p3s.characterize.structure import structure
 from p3s.errors import P3SError
 from p3s.model.reasons import Code, Reason
 from p3s.model.types import Decision, NextCount
+from p3s.predict.types import Prediction
 from p3s.report.html import render as render_html
 from p3s.report.pictures import write_picture
 from p3s.report.terminal import curve, render
@@ -28,9 +29,30 @@ from p3s.report.view import Point, build_view, points_of, verdict_of
 from p3s.study import REPLAY_VERSION, write_json
 from p3s.text import factor, percent, seconds, visible
 
+Json = dict[str, Any]
 
-def row(n: int, time_s: float, base: float, **more: Any) -> dict[str, Any]:
-    result = {
+
+def part(number: int, name: str, compute_s: float, comm_s: float, weight: int = 1) -> Json:
+    """Return a phase of which no interval is known."""
+    unknown = (
+        "low_s high_s compute_low_s compute_high_s crm_i_s crm_c_s waiting_s transfer_s software_s"
+    )
+    return {
+        "phase": number,
+        "name": name,
+        "kind": "loop",
+        "weight": weight,
+        "time_s": compute_s + comm_s,
+        "compute_s": compute_s,
+        "comm_s": comm_s,
+        **dict.fromkeys(unknown.split()),
+    }
+
+
+def row(n: int, time_s: float, base: float, **more: Any) -> Json:
+    """Return a row of two phases, made of what reports show."""
+    unknown = "model_low_s model_high_s waiting_s transfer_s software_s measured_s measured_work_s"
+    return {
         "n": n,
         "time_s": time_s,
         "low_s": time_s * 0.9,
@@ -43,48 +65,51 @@ def row(n: int, time_s: float, base: float, **more: Any) -> dict[str, Any]:
         "efficiency": base / time_s * 2 / n,
         "compute_s": time_s * 0.75,
         "comm_s": time_s * 0.25,
+        "work_s": time_s * 0.75,
+        "cost_core_h": n * time_s / 3600,
         "measured": False,
-        "measured_s": None,
         "representative": True,
+        "model_representative": True,
+        "contradicts": False,
+        "below_traced": False,
+        "estimator": "simulation",
+        "estimators": {},
+        "interval_parts": dict.fromkeys(("work", "cost", "replay", "model", "residual")),
+        **dict.fromkeys(unknown.split()),
         "phases": [
-            {
-                "phase": 0,
-                "name": "sweep",
-                "weight": 100,
-                "compute_s": time_s * 0.65,
-                "comm_s": time_s * 0.05,
-            },
-            {
-                "phase": 1,
-                "name": "norm",
-                "weight": 10,
-                "compute_s": time_s * 0.1,
-                "comm_s": time_s * 0.2,
-            },
+            part(0, "sweep", time_s * 0.65, time_s * 0.05, 100),
+            part(1, "norm", time_s * 0.1, time_s * 0.2, 10),
         ],
+        **more,
     }
-    return {**result, **more}
 
 
-def prediction(**more: Any) -> dict[str, Any]:
-    rows = [
+def prediction(**more: Any) -> Json:
+    """Return a prediction of such rows; its knee is at 64 where that is one of its counts."""
+    rows = more.get("counts") or [
         row(2, 8.0, 8.0, measured=True, measured_s=8.0, time_from="measured"),
         row(4, 4.4, 8.0, measured=True, measured_s=30.0, representative=False),
         row(64, 1.0, 8.0),
     ]
-    return {
-        "schema": "p3s.prediction",
-        "schema_version": 3,
+    counts = [entry.get("n") for entry in rows if isinstance(entry, dict)]
+    changes = {
         "counts": rows,
-        "baseline_n": 2,
-        "knee": 64,
-        "knee_efficiency": 0.5,
+        "baseline_n": counts[0] if counts else 2,
+        "knee": 64 if 64 in counts else None,
+        "recommended": None,
         "unknown_share": 0.0,
         "verdict_share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
-        "notes": [],
-        "reasons": [],
-        **more,
+        "network": None,
+        **dict.fromkeys(("estimator", "estimator_why", "interval_how"), ""),
+        **{key: [] for key in ("limits", "phase_laws", "residuals", "reasons", "notes")},
+        **{key: [] for key in ("not_modelled", "traced_counts")},
     }
+    return {**made_prediction(), **changes, **more}
+
+
+def made(**more: Any) -> Prediction:
+    """Return such a prediction as its readers get it."""
+    return record(prediction(**more))
 
 
 class Page(HTMLParser):
@@ -183,16 +208,13 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
     page = check_offline(text)
     assert len([tag for tag, _ in page.tags if tag == "style"]) == 1
     text.encode("utf-8")
-    printed = render(result) + view.verdict
+    printed = render(record(result)) + view.verdict
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800]", printed + text.replace("\n", ""))
 
 
 @pytest.mark.parametrize("size", [1, 2, 300])
 def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
-    many = [
-        {"phase": i, "name": f"p{i}", "weight": 1, "compute_s": 1.0, "comm_s": 0.0}
-        for i in range(size)
-    ]
+    many = [part(i, f"p{i}", 1.0, 0.0) for i in range(size)]
     rows = [row(2 + i, 8.0 / (1 + i), 8.0, phases=many) for i in range(size)]
     study = put_study(tmp_path / "study", prediction(counts=rows, knee=None))
     view = shown(study)
@@ -203,7 +225,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
         assert "100 more phases with 33.3 %" in view.phases_cut
     write_picture(view.prediction, "speedup", study.speedup_png_path)
     assert study.speedup_png_path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert render(prediction(counts=rows))
+    assert render(made(counts=rows))
 
 
 def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
@@ -212,7 +234,7 @@ def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     view = shown(put_study(tmp_path / "study", prediction(counts=rows)))
     text = render_html(view)
     assert "<polygon" not in text and "no interval is known" in text
-    assert "unknown" in render(prediction(counts=rows))
+    assert "unknown" in render(made(counts=rows))
     write_picture(view.prediction, "speedup", tmp_path / "x.png")
 
 
@@ -226,6 +248,8 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
         "comm_s": 0.0,
         "speedup_low": 0.0,
         "speedup_high": 0.0,
+        "low_s": 0.0,
+        "high_s": 0.0,
         "phases": [],
     }
     rows = [{**entry, **zero} for entry in prediction()["counts"]]
@@ -251,7 +275,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     ],
 )
 def test_senseless_predictions_are_refused(tmp_path: Path, counts: Any) -> None:
-    study = put_study(tmp_path / "study", prediction(counts=counts))
+    study = put_study(tmp_path / "study", {**prediction(), "counts": counts})
     with pytest.raises(P3SError, match="damaged"):
         shown(study)
     with pytest.raises(P3SError, match="damaged"):
@@ -281,25 +305,23 @@ def test_unmeasured_classes_are_listed(tmp_path: Path) -> None:
 
 
 def test_verdict_sentence() -> None:
-    text = verdict_of(prediction())
+    text = verdict_of(made())
     assert "From 2 to 64 processes" in text and "8.00x as fast" in text
     assert "below 50 % at 64" in text
     twice = [*prediction()["counts"], row(128, 1.0, 8.0)]
-    assert "below 50 % from 64 processes on" in verdict_of(prediction(counts=twice))
+    assert "below 50 % from 64 processes on" in verdict_of(made(counts=twice))
     assert "Phase sweep takes most of the time at 64 (70.0 %, mostly computation)" in text
     slower = [row(2, 1.0, 1.0), row(4, 3.0, 1.0)]
-    assert "becomes slower (1.00 s to 3.00 s)" in verdict_of(prediction(counts=slower))
+    assert "becomes slower (1.00 s to 3.00 s)" in verdict_of(made(counts=slower))
     good = [row(2, 8.0, 8.0), row(4, 4.1, 8.0)]
-    assert "stays above" in verdict_of(prediction(counts=good, knee=None))
+    assert "stays above" in verdict_of(made(counts=good, knee=None))
     dip = [row(2, 8.0, 8.0), row(3, 20.0, 8.0), row(4, 4.1, 8.0)]
-    assert "below 50 % at 3 processes, above it later" in verdict_of(
-        prediction(counts=dip, knee=None)
-    )
+    assert "below 50 % at 3 processes, above it later" in verdict_of(made(counts=dip))
 
 
 def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
     shared = reason("not-representative", "at 64 processes ranks shared cores", "take more nodes")
-    text = verdict_of(prediction(reasons=[shared, reason("superlinear", "it is 300 %")]))
+    text = verdict_of(made(reasons=[shared, reason("superlinear", "it is 300 %")]))
     assert text.startswith(
         "There is no trustworthy prediction: communication was not measured as in a run, and an "
         "efficiency is above what can be believed. To get one: take more nodes. Taken as they are, "
@@ -307,21 +329,21 @@ def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
     )
     assert "Efficiency" not in text and "50 %" not in text
     one = [row(4, 1.0, 1.0)]
-    assert "say: at 4 processes" in verdict_of(prediction(counts=one, reasons=[shared]))
-    mind = prediction(reasons=[{**shared, "untrustworthy": False}])
+    assert "say: at 4 processes" in verdict_of(made(counts=one, reasons=[shared]))
+    mind = made(reasons=[{**shared, "untrustworthy": False}])
     assert verdict_of(mind).startswith("From 2 to 64 processes")
 
 
 def test_a_typical_network_is_named() -> None:
     network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
-    text = verdict_of(prediction(network=network))
+    text = verdict_of(made(network=network))
     assert ", for a typical 10 Gbit/s Ethernet cluster." in text
-    assert "typical" not in verdict_of(prediction(network={**network, "source": "measured"}))
-    assert "typical" not in verdict_of(prediction(network=None))
+    assert "typical" not in verdict_of(made(network={**network, "source": "measured"}))
+    assert "typical" not in verdict_of(made(network=None))
 
 
 def test_points_of_the_curve() -> None:
-    points = points_of(prediction())
+    points = points_of(made())
     assert [(p.n, p.measured, p.ideal) for p in points] == [
         (2, True, 1.0),
         (4, False, 2.0),
@@ -377,10 +399,10 @@ def test_what_is_not_representative_is_marked(tmp_path: Path) -> None:
     rows[2]["model_representative"] = False
     shared = reason("shared-cores", "4 ranks shared 2 cores", "", False)
     result = prediction(counts=rows, reasons=[shared])
-    text = render(result)
+    text = render(record(result))
     assert "1.00 s*" in text and "(30.0 s)" in text and "8.00 s*" not in text
     assert "rests on communication that is not representative" in text
-    assert "asterisk" not in render(prediction()) and "rests on" not in render(prediction())
+    assert "asterisk" not in render(made()) and "rests on" not in render(made())
     view = shown(put_study(tmp_path / "study", result))
     words = " ".join(" ".join(Page(render_html(view)).words).split())
     assert "Mind that 4 ranks shared 2 cores" in words

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from made_predictions import made_prediction
+from made_predictions import made_prediction, phase_at, record
 from report_studies import hostile_prediction
 
 from p3s.characterize.matrix import CommMatrix
+from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_chart, shares_chart
@@ -54,7 +56,7 @@ def of_class(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
     return [part for part in root.iter() if kind in part.attrib.get("class", "").split()]
 
 
-def charts(prediction: dict[str, Any]) -> list[str]:
+def charts(prediction: Prediction) -> list[str]:
     """Return every chart of a prediction."""
     stacks = stacks_of(prediction)
     found = [
@@ -83,12 +85,12 @@ def charts(prediction: dict[str, Any]) -> list[str]:
     ids=["eight", "one", "none-measured", "many-counts", "hostile", "doubtful"],
 )
 def test_every_chart_is_well_formed(made: dict[str, Any]) -> None:
-    for chart in charts(made):
+    for chart in charts(record(made)):
         drawn(chart)
 
 
 def test_a_curve_has_a_mark_at_every_count() -> None:
-    made = made_prediction()
+    made = record()
     root = drawn(speedup_chart(made))
     assert len(of_class(root, "predicted")) == 5 and len(of_class(root, "measured")) == 3
     assert len(of_class(root, "hit")) == 8 and len(of_class(root, "band")) == 1
@@ -97,12 +99,12 @@ def test_a_curve_has_a_mark_at_every_count() -> None:
     steps = np.diff(places)
     assert steps.min() > 0 and np.ptp(steps) < 0.3, "doubled counts are equally far apart"
     tip = " ".join(part.text or "" for part in of_class(root, "tip")[-1].iter() if part.text)
-    last = made["counts"][-1]
-    assert "512 processes, predicted" in tip and f"{100 * last['efficiency']:.1f} %" in tip
+    last = made.last
+    assert "512 processes, predicted" in tip and f"{100 * last.efficiency:.1f} %" in tip
 
 
 def test_a_regression_of_the_run_times_is_drawn_above_what_it_was_fitted_to() -> None:
-    made = made_prediction()
+    made = record()
     beside = regression_of(made)
     assert beside.counts == (16, 32, 64, 128, 256, 512) and len(beside.sentences) == 2
     root = drawn(speedup_chart(made, beside))
@@ -110,13 +112,12 @@ def test_a_regression_of_the_run_times_is_drawn_above_what_it_was_fitted_to() ->
     ticks = {part.attrib["x1"] for part in of_class(root, "tick")}
     assert len(line) == 6 and {pair.partition(",")[0] for pair in line} <= ticks
     assert len(of_class(drawn(efficiency_chart(made, beside)), "otherline")) == 1
-    assert regression_of({"counts": [{"n": 2}]}).sentences == (), "not of a partial prediction"
     assert not of_class(drawn(speedup_chart(made)), "otherline")
 
 
 @pytest.mark.parametrize("by_phase", [False, True])
 def test_bars_are_as_high_as_the_time(by_phase: bool) -> None:
-    made = made_prediction()
+    made = record()
     stacks = stacks_of(made)
     for measure in ("core", "time"):
         root = drawn(stack_chart(stacks, measure, by_phase))
@@ -125,16 +126,16 @@ def test_bars_are_as_high_as_the_time(by_phase: bool) -> None:
             title = bar[0].text or ""
             n = title.partition(" ")[0]
             heights[n] = heights.get(n, 0.0) + float(bar.attrib["height"])
-        assert list(map(int, heights)) == [row["n"] for row in made["counts"]]
+        assert list(map(int, heights)) == [row.n for row in made.counts]
         expected = np.array(
-            [row["model_s"] * (row["n"] if measure == "core" else 1) for row in made["counts"]]
+            [row.model_s * (row.n if measure == "core" else 1) for row in made.counts]
         )
         found = np.array(list(heights.values()))
         assert np.allclose(found / found.max(), expected / expected.max(), atol=0.01)
 
 
 def test_a_share_is_of_all() -> None:
-    root = drawn(stack_chart(stacks_of(made_prediction()), "share", True))
+    root = drawn(stack_chart(stacks_of(record()), "share", True))
     heights: dict[str, float] = {}
     for bar in of_class(root, "bar"):
         n = (bar[0].text or "").partition(" ")[0]
@@ -143,10 +144,12 @@ def test_a_share_is_of_all() -> None:
 
 
 def test_communication_that_is_not_told_apart_stays_whole() -> None:
-    row = {"compute_s": 2.0, "comm_s": 1.0, "waiting_s": 0.25, "transfer_s": None}
+    none: dict[str, Any] = dict.fromkeys(("waiting_s", "transfer_s", "software_s"))
+    whole = phase_at(1, "x", **{**none, "compute_s": 2.0, "comm_s": 1.0})
+    row = replace(whole, waiting_s=0.25)
     assert kinds_of(row) == {"compute": 2.0, "waiting": 0.25, "comm": 0.75}
-    assert kinds_of({"compute_s": 2.0, "comm_s": 1.0}) == {"compute": 2.0, "comm": 1.0}
-    assert kinds_of({**row, "transfer_s": 0.5, "software_s": 0.25}) == {
+    assert kinds_of(whole) == {"compute": 2.0, "comm": 1.0}
+    assert kinds_of(replace(row, transfer_s=0.5, software_s=0.25)) == {
         "compute": 2.0,
         "software": 0.25,
         "transfer": 0.5,
@@ -158,8 +161,8 @@ def test_a_phase_that_matters_at_any_count_has_a_colour() -> None:
     made = made_prediction((2, 4, 8), 30)
     for phase in made["counts"][0]["phases"]:
         if phase["name"] == "loop 25":
-            phase["time_s"] = 1e6
-    stacks = stacks_of(made)
+            phase.update(time_s=1e6, high_s=None)
+    stacks = stacks_of(record(made))
     assert stacks.names[0] == "loop 25" and stacks.names[-1] == "25 other phases"
     assert all(len(row.phases) == len(stacks.names) for row in stacks.rows)
 
@@ -183,20 +186,20 @@ def test_the_matrix_is_drawn_cell_by_cell() -> None:
 
 
 def test_laws_and_limits_without_what_is_not_known() -> None:
-    made = made_prediction()
+    made = record()
     laws, cut = law_rows(made)
     assert "<mfrac><mn>635.2</mn><mi>n</mi></mfrac>" in laws[0].parts["compute"][0].markup
-    for entry in made["phase_laws"]:
-        del entry["parts"]["compute"]["terms"]  # as in older files
-    assert law_rows(made)[0][0].parts["compute"][0].markup == "635.2/n"
+    older = made_prediction()
+    for entry in older["phase_laws"]:
+        del entry["parts"]["compute"]["terms"]
+    assert law_rows(record(older))[0][0].parts["compute"][0].markup == "635.2/n"
     assert [law.name for law in laws][:2] == ["Allreduce", "Irecv+Isend+Waitall"] and not cut
     assert set(laws[0].parts) == {"time", "compute", "transfer", "software"}, "waiting has none"
     assert laws[0].parts["compute"][1] == "within 1.2 %"
     limits = limits_of(made)
     assert limits[0].name == "Allreduce" and limits[0].because == "waiting"
     assert not limits[0].text.startswith("Allreduce"), "the name stands beside it"
-    broken = {**made, "limits": [{"share": "x", "because": "?"}], "phase_laws": [{"parts": 7}]}
-    assert limits_of(broken)[0].share == 0.0 and law_rows(broken) == ([], "")
+    assert law_rows(replace(made, phase_laws=())) == ([], "")
 
 
 def test_numbers_stay_with_their_units_and_names_may_break() -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from made_predictions import made_prediction, reason
+from made_predictions import made_prediction, reason, record
 
 from p3s.errors import Damaged, P3SError
-from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction, read_prediction
+from p3s.predict import as_file
+from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, PredictionFile, read_prediction
 from p3s.schemas import first_problem, load_schema
 from p3s.study import Study
 
@@ -73,7 +74,7 @@ def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", MADE)
 def test_made_predictions_follow_the_schema(name: str) -> None:
     assert first_problem(MADE[name], SCHEMA) == ""
-    assert Prediction.of(MADE[name]).data == MADE[name]
+    assert PredictionFile.of(MADE[name]).data == MADE[name]
 
 
 def test_every_key_of_a_made_prediction_is_documented() -> None:
@@ -143,16 +144,16 @@ def test_hundreds_of_damages_are_told_in_a_line() -> None:
 def test_what_is_wrong_is_said_where_it_is(way: tuple[Any, ...], new: Any, said: str) -> None:
     changed = put(MADE["usual"], way, new)
     if not said:
-        Prediction.of(changed)
+        PredictionFile.of(changed)
         return
     with pytest.raises(Damaged, match=re.escape(said)) as caught:
-        Prediction.of(changed)
+        PredictionFile.of(changed)
     assert "run p3s predict again" in str(caught.value) and str(caught.value).isprintable()
 
 
 def test_no_damage_reaches_a_reader_as_anything_but_one_line(tmp_path: Path) -> None:
     path = tmp_path / "prediction.json"
-    data = bytearray(Prediction.of(MADE["one count"]).to_json().encode())
+    data = bytearray(PredictionFile.of(MADE["one count"]).to_json().encode())
     chosen = random.Random(5)
     bytes_ = b'0123456789-e."[]{},:nt\x00\xff'
     refused = 0
@@ -162,7 +163,7 @@ def test_no_damage_reaches_a_reader_as_anything_but_one_line(tmp_path: Path) -> 
             changed[chosen.randrange(len(changed))] = chosen.choice(bytes_)
         path.write_bytes(changed[: chosen.choice((len(changed), chosen.randrange(len(changed))))])
         try:
-            Prediction.load(path)
+            PredictionFile.load(path)
         except P3SError as err:
             refused += 1
             assert "\n" not in str(err)
@@ -172,17 +173,45 @@ def test_no_damage_reaches_a_reader_as_anything_but_one_line(tmp_path: Path) -> 
 def test_load_takes_a_study_or_a_file_and_save_gives_it_back(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "a study", ["mpiexec", "-n", "{np}", "./app"])
     with pytest.raises(P3SError, match=r"no prediction yet.*p3s predict '.*a study' -n 64"):
-        Prediction.load(study.root)
+        PredictionFile.load(study.root)
     with pytest.raises(P3SError, match="no study here"):
-        Prediction.load(tmp_path)
+        PredictionFile.load(tmp_path)
     with pytest.raises(P3SError, match="not there"):
-        Prediction.load(tmp_path / "none.json")
-    made = Prediction.of(MADE["usual"])
+        PredictionFile.load(tmp_path / "none.json")
+    made = PredictionFile.of(MADE["usual"])
     made.save(study.prediction_path)
-    assert Prediction.load(study.root) == Prediction.load(str(study.prediction_path)) == made
-    assert Prediction.load(study.root).source == study.prediction_path
-    assert read_prediction(study.root) == MADE["usual"]
+    assert (
+        PredictionFile.load(study.root) == PredictionFile.load(str(study.prediction_path)) == made
+    )
+    assert PredictionFile.load(study.root).source == study.prediction_path
+    assert as_file(read_prediction(study.root)) == MADE["usual"]
     assert json.loads(made.to_json()) == MADE["usual"]
+
+
+def test_a_record_is_written_as_it_was_read() -> None:
+    for made in MADE.values():
+        assert json.loads(json.dumps(as_file(record(made)))) == made
+
+
+def test_keys_that_are_not_known_are_passed_over_and_later_ones_may_be_missing() -> None:
+    more = put(MADE["usual"], ("counts", 0, "phases", 0, "colour"), "red")
+    assert record({**more, "new": 1}) == record(MADE["usual"])
+    older = copy.deepcopy(MADE["usual"])
+    del older["network"]
+    for row in older["counts"]:
+        del row["below_traced"]
+    for law in older["phase_laws"]:
+        law["parts"]["time"].pop("terms", None)
+    found = record(older)
+    assert found.network is None and not found.counts[0].below_traced
+    assert found.phase_laws[0].parts["time"].terms == ()
+    assert as_file(found)["network"] is None, "it is written all the same"
+
+
+def test_work_without_a_measured_range_says_so() -> None:
+    made = put(MADE["usual"], ("counts", 0, "phases", 1, "covered"), None)
+    assert as_file(record(made)) == made
+    assert "covered" not in as_file(record(made))["counts"][0]["phases"][0]
 
 
 def test_an_older_version_names_the_command(tmp_path: Path) -> None:
@@ -190,14 +219,14 @@ def test_an_older_version_names_the_command(tmp_path: Path) -> None:
     for version in (1, 2):
         path.write_text(json.dumps({**MADE["usual"], "schema_version": version}))
         with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n 64"):
-            Prediction.load(path)
+            PredictionFile.load(path)
     path.write_text(json.dumps({**MADE["usual"], "schema_version": 4}))
     with pytest.raises(P3SError, match="version 4"):
-        Prediction.load(path)
+        PredictionFile.load(path)
 
 
 def test_values_by_count_and_as_columns() -> None:
-    made = Prediction.of(MADE["usual"])
+    made = PredictionFile.of(MADE["usual"])
     assert made.counts == (4, 8, 16, 32, 64, 128, 256, 512)
     assert made.at(64)["n"] == 64
     with pytest.raises(P3SError, match=r"100 is not among the counts of the prediction"):
@@ -212,13 +241,16 @@ def test_values_by_count_and_as_columns() -> None:
 
 
 def test_repr_is_one_line() -> None:
-    text = repr(Prediction.of(MADE["usual"]))
+    text = repr(PredictionFile.of(MADE["usual"]))
     assert re.fullmatch(
         r"Prediction\(4 to 512 processes, 8 counts, 5 phases, speedup 33\.3 "
         r"\(29\.\d+ to 3\d\.?\d*\), estimator 'simulation'\)",
         text,
     )
     doubtful = made_prediction((8,), reasons=[reason("wide", "why")], estimator="\x1b\n" * 99)
-    assert "not trustworthy" in repr(Prediction.of(doubtful))
-    assert "Prediction(8 processes, 1 count, 5 phases" in repr(Prediction.of(doubtful))
-    assert repr(Prediction.of(doubtful)).isprintable() and len(repr(Prediction.of(doubtful))) < 200
+    assert "not trustworthy" in repr(PredictionFile.of(doubtful))
+    assert "Prediction(8 processes, 1 count, 5 phases" in repr(PredictionFile.of(doubtful))
+    assert (
+        repr(PredictionFile.of(doubtful)).isprintable()
+        and len(repr(PredictionFile.of(doubtful))) < 200
+    )

@@ -69,14 +69,14 @@ def test_phase_times_and_weights_give_the_printed_run_time(
         comm.append((slow, number, *(weight * ns * float(COMM),) * 3))
     put_scaled(study, table.n, rows, [phase(number, weight) for number, weight, _, _ in times])
     put_replay(study, table.n, comm)
-    row = predict(study, [table.n], estimator="thesis")["counts"][0]
+    row = predict(study, [table.n], estimator="thesis").counts[0]
     allowed = sum((weight * error for _, weight, _, error in times), Decimal(half.loose))
     printed = half.sum or half.pet
-    assert row["n"] == table.n and len(row["phases"]) == len(half.rows)
-    assert row["time_s"] == pytest.approx(float(printed), abs=float(allowed + unit(printed)))
-    for entry, (_, weight, seconds, _) in zip(row["phases"], times, strict=True):
-        assert entry["time_s"] == pytest.approx(float(weight * seconds), rel=1e-9)
-        assert entry["comm_s"] == pytest.approx(0.1 * entry["time_s"], rel=1e-9)
+    assert row.n == table.n and len(row.phases) == len(half.rows)
+    assert row.time_s == pytest.approx(float(printed), abs=float(allowed + unit(printed)))
+    for entry, (_, weight, seconds, _) in zip(row.phases, times, strict=True):
+        assert entry.time_s == pytest.approx(float(weight * seconds), rel=1e-9)
+        assert entry.comm_s == pytest.approx(0.1 * entry.time_s, rel=1e-9)
 
 
 @pytest.mark.parametrize(("table", "half"), HALVES)

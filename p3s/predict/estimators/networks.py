@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators.settings import Setting
+from p3s.predict.types import Network
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
 
 def network_of(
     study: Study, name: str, counts: Sequence[int], *, machine: Path | None, setting: Setting | None
-) -> dict[str, str] | None:
-    """Return ``name``, ``label`` and ``source`` of the network behind an estimator.
+) -> Network | None:
+    """Return the network behind an estimator.
 
-    ``source``: typical (published figures), file (one like it that the user wrote), measured
+    Its source: typical (published figures), file (one like it that the user wrote), measured
     (between two hosts, or by a replay), or one machine. None where nothing is known.
     """
     if name == TYPICAL:
         from p3s.machine.cluster import cluster_of
 
-        return cluster_of((setting or Setting()).network).about()
+        return Network(**cluster_of((setting or Setting()).network).about())
     if name in ("machine", "simgrid"):
         from p3s.machine.machinefile import Machine
         from p3s.predict.estimators.machine import machine_path
@@ -39,13 +40,10 @@ def network_of(
     return _of_hosts("replay", nodes)
 
 
-def _of_hosts(name: str, hosts: Sequence[str]) -> dict[str, str] | None:
+def _of_hosts(name: str, hosts: Sequence[str]) -> Network | None:
     """Return the network between hosts: none where they are one machine."""
     different = list(dict.fromkeys(hosts))
     if not different:
         return None
-    return {
-        "name": name,
-        "label": ", ".join(different),
-        "source": "measured" if len(different) > 1 else "one machine",
-    }
+    source = "measured" if len(different) > 1 else "one machine"
+    return Network(name, ", ".join(different), source)

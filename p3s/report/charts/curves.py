@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
+from p3s.predict.types import Count, Prediction
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.hatching import edges_of, hatching
 from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
 from p3s.report.compare import Comparison
 from p3s.report.counts import interval_of
-from p3s.report.points import Point, base_of, checked_rows, points_of
+from p3s.report.points import Point, points_of
 from p3s.report.regression import Regression
-from p3s.report.values import amount, count, mapping
 from p3s.report.verdict import warning_of
 from p3s.text import NOT_KNOWN, factor, percent, processes, seconds
 
@@ -41,10 +41,10 @@ class _Chart:
     """A chart of a prediction: its points in units of the vertical axis, and both scales."""
 
     svg: Svg
-    prediction: Mapping[str, Any]
     points: Sequence[Point]
     x: Log
     y: Linear | Log
+    prediction: Prediction | None = None
 
     def at(self, n: float, value: float) -> tuple[float, float]:
         """Return where a value stands."""
@@ -62,7 +62,7 @@ class _Chart:
 
 
 def speedup_chart(
-    prediction: Mapping[str, Any], beside: Regression | None = None, size: Size = Size()
+    prediction: Prediction, beside: Regression | None = None, size: Size = Size()
 ) -> str:
     """Return speedup over processes, both logarithmic; beside: what a regression says."""
     points = points_of(prediction)
@@ -72,20 +72,20 @@ def speedup_chart(
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
     y = Log(low, high, size.height - BOTTOM, TOP)
-    label = f"Speedup over the number of processes, relative to {_base(prediction)}; {_SEE}"
+    label = f"Speedup over the number of processes, relative to {prediction.baseline_n}; {_SEE}"
     chart = _begun(prediction, points, y, label, size)
     _frame(chart, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
     _ideal(chart)
     _regression(chart, [(n, value) for n, value, _ in middle], [(n, *e) for n, _, e in middle])
-    _series(chart, rising=True)
+    _series(chart, prediction, rising=True)
     return chart.svg.markup()
 
 
 def efficiency_chart(
-    prediction: Mapping[str, Any], beside: Regression | None = None, size: Size = Size()
+    prediction: Prediction, beside: Regression | None = None, size: Size = Size()
 ) -> str:
     """Return efficiency over processes, up to 400 %; beside: what a regression says."""
-    base = _base(prediction)
+    base = prediction.baseline_n
     speedups = points_of(prediction)
 
     def efficiency(n: int, value: float | None) -> Any:
@@ -110,8 +110,8 @@ def efficiency_chart(
     svg = chart.svg
     _frame(chart, [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()])
     _ideal(chart)
-    limit = amount(prediction.get("knee_efficiency"))
-    if limit is not None and 0 < limit < top:
+    limit = prediction.knee_efficiency
+    if 0 < limit < top:
         svg.line((LEFT, y(limit)), (chart.right, y(limit)), "limit")
         svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
     middle = _mid(speedups, prediction, beside)
@@ -120,25 +120,24 @@ def efficiency_chart(
         [(n, efficiency(n, value)) for n, value, _ in middle],
         [(n, efficiency(n, low), efficiency(n, high)) for n, _, (low, high) in middle],
     )
-    _series(chart, rising=False)
+    _series(chart, prediction, rising=False)
     return svg.markup()
 
 
-def time_chart(prediction: Mapping[str, Any], size: Size = Size()) -> str:
+def time_chart(prediction: Prediction, size: Size = Size()) -> str:
     """Return run times over processes, both logarithmic."""
-    rows = checked_rows(prediction)
-    base = base_of(prediction, rows)
+    base = prediction.base
     points = [
         Point(
-            row["n"],
-            row["time_s"],
-            amount(row.get("low_s")),
-            amount(row.get("high_s")),
-            base["time_s"] * base["n"] / row["n"],
-            row.get("time_from") == "measured",
-            amount(row.get("model_s")),
+            row.n,
+            row.time_s,
+            row.low_s,
+            row.high_s,
+            base.time_s * base.n / row.n,
+            row.time_from == "measured",
+            row.model_s,
         )
-        for row in rows
+        for row in prediction.counts
     ]
     shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
     y = _times(shown, size)
@@ -146,7 +145,7 @@ def time_chart(prediction: Mapping[str, Any], size: Size = Size()) -> str:
     chart = _begun(prediction, points, y, label, size)
     _frame(chart, [(y(tick), seconds(tick)) for tick in _time_ticks(y)])
     _ideal(chart)
-    _series(chart, rising=False)
+    _series(chart, prediction, rising=False)
     return chart.svg.markup()
 
 
@@ -162,7 +161,7 @@ def comparison_chart(found: Comparison, size: Size) -> str:
     x = Log(counts[0], counts[-1], LEFT + 12, size.width - RIGHT - 12)
     for kind, line in lines:
         points = [Point(n, time, low, high, time, bool(kind), None) for n, time, low, high in line]
-        chart = _Chart(svg, {}, points, x, y)
+        chart = _Chart(svg, points, x, y)
         if not kind:
             _frame(chart, [(y(tick), seconds(tick)) for tick in _time_ticks(y)])
         _interval(chart, kind)
@@ -196,25 +195,20 @@ def _time_ticks(y: Log) -> list[float]:
     return [t for k in each for m in (1, 2, 5) if y.low <= (t := m * 10.0**k) <= y.high]
 
 
-def _base(prediction: Mapping[str, Any]) -> int:
-    """Return the count that speedups relate to."""
-    return int(base_of(prediction, checked_rows(prediction))["n"])
-
-
 def _begun(
-    prediction: Mapping[str, Any], points: Sequence[Point], y: Linear | Log, label: str, size: Size
+    prediction: Prediction, points: Sequence[Point], y: Linear | Log, label: str, size: Size
 ) -> _Chart:
     above = warning_lines(warning_of(prediction), size.width) if size.warned else ()
     svg = Svg(size.width, size.height, label, above=above)
     x = Log(points[0].n, points[-1].n, LEFT + 12, size.width - RIGHT - 12)
-    return _Chart(svg, prediction, points, x, y)
+    return _Chart(svg, points, x, y, prediction)
 
 
 def _frame(chart: _Chart, y_ticks: Sequence[tuple[float, str]]) -> None:
     """Draw what is behind the curve: what was traced, grid lines and their labels."""
     svg, x, points, right = chart.svg, chart.x, chart.points, chart.right
     bottom = chart.bottom
-    traced = [n for n in map(count, chart.prediction.get("traced_counts") or ()) if n]
+    traced = chart.prediction.traced_counts if chart.prediction else ()
     if traced and points[0].n <= max(traced) < points[-1].n:
         edge = x(max(traced))
         svg.rect(
@@ -248,12 +242,12 @@ def _ideal(chart: _Chart) -> None:
 
 
 def _mid(
-    points: Sequence[Point], prediction: Mapping[str, Any], beside: Regression | None
+    points: Sequence[Point], prediction: Prediction, beside: Regression | None
 ) -> Sequence[tuple[int, float, tuple[float, float]]]:
     """Return the speedups of a regression with their ends, within the counts of the curve."""
     if beside is None:
         return []
-    base = float(base_of(prediction, checked_rows(prediction))["time_s"])
+    base = prediction.base.time_s
     return [
         (n, base / mid, (base / high, base / low if low > 0 else base / mid))
         for n, low, mid, high in zip(
@@ -305,17 +299,18 @@ def _mark(chart: _Chart, point: Point, radius: float, told: str = "") -> None:
         chart.svg.circle(x, y, radius, "predicted", told)
 
 
-def _series(chart: _Chart, rising: bool) -> None:
+def _series(chart: _Chart, prediction: Prediction, rising: bool) -> None:
     """Draw interval, curve, marks, and a box of numbers for each count."""
     svg, points = chart.svg, chart.points
     _interval(chart)
-    warning = warning_of(chart.prediction)
+    warning = warning_of(prediction)
     if warning:
         svg.path(hatching(edges_of(points, chart.x, chart.y)), "hatch")
     svg.polyline(
         [chart.at(p.n, p.speedup) for p in points], "curve untrusted" if warning else "curve"
     )
-    best = None if warning else count(mapping(chart.prediction.get("recommended")).get("n"))
+    worth = prediction.recommended
+    best = None if warning or worth is None else worth.n
     for point in points:
         if point.n == best:
             svg.circle(*chart.at(point.n, point.speedup), 11, "best")
@@ -325,7 +320,7 @@ def _series(chart: _Chart, rising: bool) -> None:
     if best in {point.n for point in points} and len(points) > 1:
         point = next(p for p in points if p.n == best)
         _best(chart, *chart.at(point.n, point.speedup), rising)
-    _hits(chart)
+    _hits(chart, prediction)
 
 
 def _best(chart: _Chart, x: float, y: float, rising: bool) -> None:
@@ -341,9 +336,9 @@ def _best(chart: _Chart, x: float, y: float, rising: bool) -> None:
     )
 
 
-def _hits(chart: _Chart) -> None:
+def _hits(chart: _Chart, prediction: Prediction) -> None:
     """Make each count a column that shows its numbers when the pointer is there."""
-    rows, speedups = checked_rows(chart.prediction), points_of(chart.prediction)
+    rows, speedups = prediction.counts, points_of(prediction)
     svg = chart.svg
     places = [chart.at(point.n, point.speedup) for point in chart.points]
     for k, (speedup, row) in enumerate(zip(speedups, rows, strict=True)):
@@ -359,13 +354,13 @@ def _hits(chart: _Chart) -> None:
         svg.end()
 
 
-def _tip(point: Point, row: Mapping[str, Any]) -> list[str]:
+def _tip(point: Point, row: Count) -> list[str]:
     ends = interval_of(row)
     told = [
         f"{processes(point.n)}, {'measured' if point.measured else 'predicted'}",
-        f"time {seconds(row['time_s'])}" + ("" if ends == NOT_KNOWN else f"  ({ends})"),
+        f"time {seconds(row.time_s)}" + ("" if ends == NOT_KNOWN else f"  ({ends})"),
         f"speedup {factor(point.speedup)}",
-        f"efficiency {percent(row['efficiency'])}",
+        f"efficiency {percent(row.efficiency)}",
     ]
     if point.low is not None and point.high is not None and point.low != point.high:
         told[2] += f"  ({factor(point.low)} to {factor(point.high)})"

@@ -1,0 +1,270 @@
+"""The prediction: what one file, prediction.json, holds of a program's times.
+
+Keys of the file are the names of the fields; docs/formats.md says the same to people. Times are in
+seconds. A low and a high end are those of a 90 % interval, None where it is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from p3s.errors import P3SError
+from p3s.predict.intervals import PARTS, Factors
+from p3s.predict.reasons import Reason
+
+#: Where the time at a count comes from; computation: measured, with the model's communication.
+TimeFrom = Literal["measured", "model", "computation"]
+#: What of a run is compared with the model.
+Compared = Literal["run time", "computation"]
+#: Which part of a phase's time grows most.
+Because = Literal["compute", "transfer", "waiting", "software"]
+#: Coefficient, numerator and denominator of the power of n, power of log2 n.
+Term = tuple[float, int, int, int]
+
+
+# ---- one process count -------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class PhaseAt:
+    """One phase at one process count, over the whole run: seconds of one rank.
+
+    phase: its number, -1 and -2 for the start and the end of the program; weight: how often it
+    occurs; waiting_s, transfer_s, software_s: parts of comm_s, None where not told apart; crm_i_s,
+    crm_c_s: computation by the thesis's power laws. x: work per iteration; covered: what was
+    measured of that; outside: how far x is outside of it, a ratio of at least 1; below: x is less.
+    """
+
+    phase: int
+    name: str
+    kind: str
+    weight: float
+    time_s: float
+    low_s: float | None
+    high_s: float | None
+    compute_s: float
+    compute_low_s: float | None
+    compute_high_s: float | None
+    crm_i_s: float | None
+    crm_c_s: float | None
+    comm_s: float
+    waiting_s: float | None
+    transfer_s: float | None
+    software_s: float | None
+    x: tuple[float, float] | None = None
+    covered: tuple[float, float] | None = field(
+        default=None, metadata={"always": lambda phase: phase.x is not None}
+    )
+    outside: float | None = None
+    below: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """The run time by one estimator of the communication; None where it gives none.
+
+    why_not: why there is no time, or why it does not tell how fast the program is, "" if it does;
+    notes: what was approximated.
+    """
+
+    time_s: float | None
+    low_s: float | None
+    high_s: float | None
+    compute_s: float | None
+    comm_s: float | None
+    waiting_s: float | None
+    transfer_s: float | None
+    software_s: float | None
+    why_not: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class IntervalParts:
+    """What the interval of a time by the model is made of; None: does not enter or not known."""
+
+    work: Factors | None
+    cost: Factors | None
+    replay: Factors | None
+    model: Factors | None
+    residual: Factors | None
+
+    def known(self) -> dict[str, Factors]:
+        """Return the parts that enter, by name."""
+        parts = {name: getattr(self, name) for name in PARTS}
+        return {name: part for name, part in parts.items() if part is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """One process count: time, its interval and speedup, and the phases that it is made of.
+
+    time_s: measured where that tells how fast the program is, else by the model; work_s:
+    computation of the busiest rank; representative: whether the measured run, or else the model,
+    tells; contradicts: the run contradicts those of others; below_traced: the computation does not
+    go on from that of the traced counts; setting: parameters of the input there (weak scaling).
+    """
+
+    n: int
+    time_s: float
+    low_s: float | None
+    high_s: float | None
+    time_from: TimeFrom
+    model_s: float
+    model_low_s: float | None
+    model_high_s: float | None
+    compute_s: float
+    comm_s: float
+    waiting_s: float | None
+    transfer_s: float | None
+    software_s: float | None
+    work_s: float
+    measured: bool
+    measured_s: float | None
+    measured_work_s: float | None
+    representative: bool
+    model_representative: bool
+    contradicts: bool
+    below_traced: bool = field(default=False, metadata={"always": True})
+    estimator: str
+    estimators: Mapping[str, Estimate]
+    phases: tuple[PhaseAt, ...]
+    interval_parts: IntervalParts
+    cost_core_h: float
+    speedup: float
+    speedup_low: float | None
+    speedup_high: float | None
+    efficiency: float
+    setting: Mapping[str, str] | None = None
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the time rests on communication that is not representative."""
+        return self.time_from != "measured" and not self.model_representative
+
+
+# ---- all of them -------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Network:
+    """The network that the times are for; source: typical, file, measured or one machine."""
+
+    name: str
+    label: str
+    source: str
+
+    @property
+    def published(self) -> bool:
+        """Whether its costs are of a file, of P3S or of the user, and not measured here."""
+        return self.source in ("typical", "file")
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The largest count that is efficient enough."""
+
+    n: int
+    efficiency: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What was measured at a traced count beside what the model says there; ratio: over it."""
+
+    n: int
+    what: Compared
+    measured_s: float
+    model_s: float
+    ratio: float | None
+    representative: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """A law of n; text is empty where there is none; error: the largest relative miss at counts."""
+
+    text: str
+    latex: str
+    terms: tuple[Term, ...] = field(default=(), metadata={"always": True})
+    error: float | None
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PhaseLaw:
+    """How the parts of a phase's time go with n."""
+
+    phase: int
+    name: str
+    parts: Mapping[str, Law]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A phase that limits scaling: its share of the lost core time, by which part.
+
+    n: count from which it keeps the efficiency below the threshold by itself, None if nowhere.
+    """
+
+    phase: int
+    name: str
+    n: int | None
+    share: float
+    because: Because
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Run time, speedup and efficiency at several process counts, and how sure they are.
+
+    counts: ascending; baseline_n: count that speedups relate to; knee: the smallest from which the
+    efficiency stays below knee_efficiency; machine: how the computation was moved, in predictions
+    for another machine.
+    """
+
+    counts: tuple[Count, ...]
+    baseline_n: int
+    baseline_measured: bool
+    knee: int | None
+    knee_efficiency: float
+    recommended: Recommended | None
+    network: Network | None = field(default=None, metadata={"always": True})
+    estimator: str
+    estimator_why: str
+    residuals: tuple[Residual, ...]
+    phase_laws: tuple[PhaseLaw, ...]
+    limits: tuple[Limit, ...]
+    interval_how: str
+    unknown_share: float
+    verdict_share: Mapping[str, Mapping[str, float]]
+    traced_counts: tuple[int, ...]
+    extrapolation_ratio: float | None
+    reasons: tuple[Reason, ...]
+    not_modelled: tuple[str, ...]
+    notes: tuple[str, ...]
+    machine: Mapping[str, Any] | None = None
+
+    @property
+    def base(self) -> Count:
+        """The count that speedups relate to."""
+        return self.at(self.baseline_n)
+
+    @property
+    def last(self) -> Count:
+        """The largest count."""
+        return self.counts[-1]
+
+    def at(self, n: int) -> Count:
+        """Return the row of a process count; raises P3SError when it was not predicted."""
+        for row in self.counts:
+            if row.n == n:
+                return row
+        there = ", ".join(str(row.n) for row in self.counts)
+        raise P3SError(f"{n} is not among the counts of the prediction, which are {there}")
+
+
+def part_s(of: Count | PhaseAt | Estimate, part: str) -> float | None:
+    """Return seconds of a part: time, compute, comm, waiting, transfer, software."""
+    value: float | None = getattr(of, f"{part}_s")
+    return value
