@@ -31,7 +31,7 @@ class PointTable:
     first), START and END included. samples: rank -> its events as node numbers, in program order,
     of one rank of each kind (equal transitions, equally often), the beginning of very long ones.
     sequences: rank -> all its events as codes (p3s.characterize.events); empty where there are
-    too many. turn: of each row, see p3s.model.order.turns (0 unless it was asked for).
+    too many. turn: of each row, see p3s.model.order.iterations (0 unless it was asked for).
     segments: work between calls (p3s.characterize.segments), empty in tables that lack it.
     Of varying, moved: partners or their number differ between repeats, whatever the sizes;
     recounted: how often a rank makes the call differs.

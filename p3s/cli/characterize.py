@@ -19,11 +19,11 @@ from p3s.cli.common import (
     quoted,
     say,
 )
-from p3s.cli.far import FAR, UP_TO
 from p3s.cli.grid import DIMS
 from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
+from p3s.cli.small_runs import FAR, UP_TO
 from p3s.errors import UsageError
 from p3s.text import one_line, table
 
@@ -91,13 +91,13 @@ def characterize(
     from dataclasses import replace
 
     from p3s.cli.counts import chosen, grids_of, parse_asked, trace_asked, warn
-    from p3s.cli.far import far_runs
     from p3s.cli.grid import check_dims, keep_dims, parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.params import refuse_without
     from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
+    from p3s.cli.small_runs import far_runs
     from p3s.pipeline.stages import MIN_COUNTS
     from p3s.signature_runner.recording import recording
     from p3s.study import Study

@@ -14,9 +14,9 @@ from p3s.model.grid.nodes import grid_at
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.members import Communicators
 from p3s.model.partners.relations import at_stage, partners
+from p3s.model.sizes.by_iteration import share, turns_at
 from p3s.model.sizes.observed import env_of
 from p3s.model.sizes.slots import bytes_of, count_of
-from p3s.model.sizes.turned import share, turns_at
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, ProcessGrid, Slot
 from p3s.model.work.workload import share_out

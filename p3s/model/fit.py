@@ -24,7 +24,7 @@ from p3s.model.grid.stated import Statement
 from p3s.model.growth import growth
 from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
-from p3s.model.order.turns import with_turns
+from p3s.model.order.iterations import with_turns
 from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.irregular import Sample, sample_relation
 from p3s.model.partners.items import empty_rows, items_of

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from p3s.simulate.followed import Followed
+from p3s.simulate.iterations import Alike, alike, by_rank, closed, last_of, part
 from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
-from p3s.simulate.turns import Alike, alike, by_rank, closed, last_of, part
 from p3s.text import figures
 
 #: Times of steps: whole, waiting, transfer, software.

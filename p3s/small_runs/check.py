@@ -16,8 +16,8 @@ from p3s.characterize.structure import Node, Structure
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.errors import P3SError
 from p3s.small_runs.cells import counted
+from p3s.small_runs.iterations import together
 from p3s.small_runs.places import FOREIGN, share, used
-from p3s.small_runs.turns import together
 from p3s.trace.ops import COMPLETION
 
 #: Work is counted exactly, time is not: by how much a workload may exceed the study's.

@@ -14,11 +14,11 @@ from p3s.errors import P3SError
 from p3s.model.types import Model
 from p3s.small_runs.builds import same_places
 from p3s.small_runs.cells import Cells, Predicted, counted, measured, places_of
+from p3s.small_runs.iterations import phase_turns
 from p3s.small_runs.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
 from p3s.small_runs.places import as_words
 from p3s.small_runs.points import Point
 from p3s.small_runs.times import Spent, spent
-from p3s.small_runs.turns import phase_turns
 
 if TYPE_CHECKING:
     from p3s.study import Study

@@ -16,7 +16,7 @@ from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.model.grid import admissible
 from p3s.model.types import Admissible
 from p3s.small_runs.check import phase_name, phases_in, relevant, sums
-from p3s.small_runs.turns import together
+from p3s.small_runs.iterations import together
 
 Times = Mapping[tuple[str, str], float] | None
 #: The next count is at least so many times the one before.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from p3s.report.far import render
+from p3s.report.small_runs import render
 
 
 def row(phase: int, n: float | None, **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from p3s.characterize.events import Sequences, nodes_of
 from p3s.characterize.part import join, part_of
 from p3s.characterize.store import _read_sequences, write_tables
 from p3s.characterize.tables import PointTable, first_rows, node_of_row
-from p3s.model.order.turns import with_turns
+from p3s.model.order.iterations import with_turns
 
 
 def multipartition(cells: int = 3, steps: int = 2) -> corpus.Program:

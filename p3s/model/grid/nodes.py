@@ -10,7 +10,7 @@ import numpy as np
 from p3s.characterize.tables import PointTable
 from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt
-from p3s.model.order.turns import needless
+from p3s.model.order.iterations import needless
 from p3s.model.partners.communicators import Used
 from p3s.model.partners.pairs import Pairs
 from p3s.model.sizes.observed import Rows

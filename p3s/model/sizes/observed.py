@@ -18,7 +18,7 @@ class Rows:
     """What one node did at one count; arrays of equal length, one row per rank, group, size, turn.
 
     turn: index of the iteration in the loop whose iterations differ in partner, size or root,
-    0 where it does not matter (p3s.model.order.turns)."""
+    0 where it does not matter (p3s.model.order.iterations)."""
 
     rank: np.ndarray
     group: np.ndarray

@@ -23,10 +23,10 @@ from p3s.model.partners.relations import at_stage
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
+from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.observed import Observed, Rows, env_of
 from p3s.model.sizes.rankcounts import fit_rank_count
-from p3s.model.sizes.turned import fit_root, fit_turns, turns_matter
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32

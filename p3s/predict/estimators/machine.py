@@ -24,10 +24,10 @@ from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.program.scaled import read_order
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
+from p3s.simulate.iterations import alike, closed
 from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats, Ints, Section, Steps
-from p3s.simulate.turns import alike, closed
 from p3s.text import plural, processes
 
 if TYPE_CHECKING:

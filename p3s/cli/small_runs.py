@@ -277,7 +277,7 @@ def _tell(
     json_: bool,
 ) -> int:
     from p3s.cli.runs import reasons
-    from p3s.report.far import render, status_text
+    from p3s.report.small_runs import render, status_text
     from p3s.small_runs.places import HOW, SITE
 
     next_command = f"p3s model {quoted(study.root)}"
