@@ -41,7 +41,7 @@ def check(model: Model) -> None:
                 _one_of("a root", slot.root.expr, slot.root.half, slot.root.index)
         check_exprs(expr for slot in item.slots for expr in _of_slot(slot))
     for phase in model.phases:
-        _one_of("the iterations of a loop", phase.weight.expr, phase.weight.stat)
+        _one_of(f"the iterations of phase {phase.phase}", phase.weight.expr, phase.weight.stat)
         for occurs in (o for p in phase.work.places for case in p.cases for o in case.counts):
             known = (occurs.const, occurs.like, occurs.expr, occurs.share, occurs.rest)
             _one_of("how often a segment occurs", *known)
@@ -97,7 +97,7 @@ def _of_phase(phase: Phase) -> Iterator[Expr | None]:
 
 def _one_of(what: str, *laws: object) -> None:
     if sum(law is not None for law in laws) != 1:
-        raise ValueError(f"{what} has no law, or several")
+        raise ValueError(f"{what}: no law, or several")
 
 
 def _in_range(numbers: Iterable[int], end: int, what: str) -> None:

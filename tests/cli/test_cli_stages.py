@@ -28,6 +28,7 @@ from p3s.model.types import Model, NotModelled
 from p3s.pipeline.stages import is_stale
 from p3s.predict.outdated import as_of_now
 from p3s.predict.saved import PredictionFile
+from p3s.program.types import ScaledHead, ScaledPhase
 from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
 from p3s.validate import Validation
@@ -47,6 +48,28 @@ UNTIMED = {
     "work_s": None,
     "measured_work_s": None,
 }
+
+
+def made_head(n: int) -> ScaledHead:
+    """Return what is said of a scaled trace of n ranks in one phase."""
+    return ScaledHead(
+        n=n,
+        work_unit="cpu_ns",
+        work_units={},
+        grid=(n,),
+        grid_rule="line",
+        rows=n,
+        counts=(2, 4, 8),
+        extrapolation=n / 8,
+        first_seen={},
+        unmodelled_ops={},
+        not_modelled=(),
+        tracing={},
+        phases=(ScaledPhase(0, "phase", 0, None, 1.0, 1.0, 64e6, 0.0),),
+        share={},
+        traced_share={},
+        unknown=(),
+    )
 
 
 @dataclass(frozen=True)
@@ -123,9 +146,7 @@ class Stages:
         write_json(Study(study_dir).model_path, as_file(model))
         return model
 
-    def write_scaled(
-        self, study_dir: Path, n: int, ranks: list[int] | None = None
-    ) -> dict[str, Any]:
+    def write_scaled(self, study_dir: Path, n: int, ranks: list[int] | None = None) -> ScaledHead:
         self.calls.append(("scale", n))
         study = Study(study_dir)
         for part in study.scaled_dir(n).glob("*"):
@@ -133,7 +154,7 @@ class Stages:
         if study.scaled_dir(n).exists():
             study.scaled_dir(n).rmdir()
         put_scaled(study, n, [(r, 0, 10, 64e6 / n) for r in range(n)], [phase(0)])
-        return {"schema": "p3s.scaled", "n": n, "grid": [n], "phases": [phase(0)]}
+        return made_head(n)
 
     def replay(
         self, scaled_dir: Path, out_json: Path, settings: ReplaySettings, **more: Any

@@ -201,7 +201,7 @@ def test_a_damaged_model_is_refused_or_is_a_model(name: str, step: int, tmp_path
         (("counts", 0), 10**12, "it was fitted to 1000000000000 processes"),
         (("counts", 0), 0, "it was fitted to no process count"),
         (("admissible", "counts", 0), -1, "a process count is below 1"),
-        (("phases", 0, "weight", "expr"), ..., "the iterations of phase 0 have no law"),
+        (("phases", 0, "weight", "expr"), ..., "the iterations of phase 0: no law"),
         (("items", 1, "phase"), 99, "the phase of an item is number 99"),
     ],
 )
