@@ -83,7 +83,7 @@ def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
     return {
         "n": n,
         "ranks": len(SOME) if some else "all",
-        "rows": head["rows"],
+        "rows": head.rows,
         "wall_s": time.perf_counter() - begin,
         "cpu_s": time.process_time() - cpu,
         "peak_mib": peak,
