@@ -212,7 +212,7 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800]", printed + text.replace("\n", ""))
 
 
-@pytest.mark.parametrize("size", [1, 2, 300])
+@pytest.mark.parametrize("size", [1, 2, pytest.param(300, marks=pytest.mark.slow)])
 def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     many = [part(i, f"p{i}", 1.0, 0.0) for i in range(size)]
     rows = [row(2 + i, 8.0 / (1 + i), 8.0, phases=many) for i in range(size)]
