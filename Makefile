@@ -1,6 +1,7 @@
 # make demo      sets everything up and runs the main job
 # make test      sets everything up and runs the tests that belong before a commit
 # make test-mpi  the other tests that start MPI, one at a time
+# make coverage  how much of the code the tests without MPI reach
 # make lint      ruff and mypy
 # make test-all  the slow and optional tests too
 # make clean     removes everything these made
@@ -27,7 +28,7 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all lint clean setup examples
+.PHONY: all demo test test-mpi test-all coverage lint clean setup examples
 
 all: setup
 
@@ -72,6 +73,10 @@ test: $(MPI)
 
 test-mpi: $(MPI)
 	$(RUN) python -m pytest -q -m "not slow and mpi" $(PROOF:%=--ignore=%) tests
+
+# What the tests without MPI reach, in this process and its workers; programs they start count not.
+coverage: $(MPI)
+	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
 
 test-all: $(MPI)
 	$(RUN) python -m pytest -q
