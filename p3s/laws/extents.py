@@ -63,3 +63,11 @@ def dims_nested(n: int, ndims: int) -> tuple[int, ...]:
         out.append(d)
         n //= d
     return (*out, n)
+
+
+@cache
+def factorisations(n: int, ndims: int) -> tuple[tuple[int, ...], ...]:
+    """Return all extents of ``n`` ranks in ``ndims`` dimensions, in ascending order."""
+    if ndims == 1:
+        return ((n,),)
+    return tuple((d, *rest) for d in divisors(n) for rest in factorisations(n // d, ndims - 1))

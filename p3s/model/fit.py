@@ -86,7 +86,7 @@ def fit_model(
     work_unit = _work_unit(tables)
     tree = structure(tables)
     tables = with_turns(tables, tree)
-    nodes, choice, split = _nodes_on_grid(tables, known or None)
+    nodes, choice, split = _nodes_on_grid(tables, known or None, typed)
     unmodelled = _sum_ops(tables)
     drafts = _drafts(nodes, choice, tables)
     drafts = _with_slots(drafts, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
@@ -145,6 +145,7 @@ def _grid_rule(
         dims={str(n): tuple(g.dims) for n, g in choice.grids.items()},
         cart=bool(cart_grids(tables)[0]),
         considered=tuple((text, cost) for text, cost in choice.others),
+        rivals=tuple(choice.rivals),
         stated=known or None,
     )
 
@@ -179,18 +180,18 @@ def _work_unit(tables: Sequence[PointTable]) -> str:
 
 
 def _nodes_on_grid(
-    tables: Sequence[PointTable], known: Statement | None
+    tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
 ) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
     """Return the nodes, the program's grid, and at which places tags make nodes."""
     open_splits = tag_splits(tables)
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
-    choice = choose_grid(nodes, tables, known)
+    choice = choose_grid(nodes, tables, known, typed=typed)
     if None in open_splits.values():
         split = decide_splits(open_splits, tables, choice)
         if any(split[k] for k, v in open_splits.items() if v is None):
             nodes = collect_nodes(tables, split)
-            choice = choose_grid(nodes, tables, known)
+            choice = choose_grid(nodes, tables, known, typed=typed)
     return nodes, choice, split
 
 

@@ -147,5 +147,7 @@ def _with_hold_out(model: Model, report: HoldOut, missed: Missed) -> Model:
         if item.verdict == Verdict.EXACT and not met:
             why = (*item.why, Reason(Code.MISSED_HOLDOUT))
             item = replace(item, verdict=Verdict.FITTED, why=why)
+        if item.settled == Verdict.EXACT and not met:
+            item = replace(item, settled=Verdict.FITTED)
         items.append(item)
     return replace(model, holdout=report, items=tuple(items))

@@ -56,8 +56,12 @@ def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]
         why = {w for s in item.slots for w in s.why} | set(item.notes)
         seen = [values.get((i, k), (set(), set())) for k in range(len(item.slots))]
         verdict, more_why = _verdict(model, item, why, i in wrong, seen, len(tables))
-        items.append(replace(item, verdict=verdict, why=in_order(why | more_why)))
-    return _judged_completions(items)
+        settled = verdict
+        if verdict == Verdict.AMBIGUOUS and not _has(more_why, Code.ONE_COUNT):
+            settled = _settled(item, i in wrong, seen, len(tables))[0]
+        why = why | more_why
+        items.append(replace(item, verdict=verdict, settled=settled, why=in_order(why)))
+    return judged_completions(items)
 
 
 def _verdict(
@@ -73,7 +77,6 @@ def _verdict(
     wrong: not reproduced at a traced count; values: per slot the sizes and numbers it has there.
     """
     slots = item.slots
-    seen = {n for s in slots for n in s.seen}
     if any(s.guard is None for s in slots):
         return Verdict.UNKNOWN, set()
     if (
@@ -84,6 +87,21 @@ def _verdict(
         return Verdict.STATISTICAL, set()
     if _has(why, *_OPEN):
         return Verdict.AMBIGUOUS, set()
+    verdict, more = _settled(item, wrong, values, tables)
+    weak = verdict == Verdict.FITTED and (wrong or _has(more, *_SELDOM))
+    if verdict not in (Verdict.EXACT, Verdict.FITTED) or weak:
+        return verdict, more
+    if any(_parts_open(model, slot) for slot in slots):
+        return Verdict.AMBIGUOUS, {Reason(Code.REMAINDER_OPEN)}
+    return verdict, more
+
+
+def _settled(
+    item: Item, wrong: bool, values: Sequence[tuple[set[int], set[int]]], tables: int
+) -> tuple[Verdict, set[Reason]]:
+    """Return the verdict of an item where nothing that several rules say differently is asked."""
+    slots = item.slots
+    seen = {n for s in slots for n in s.seen}
     if any(isinstance(a, Above) for s in slots if s.guard for a in s.guard.atoms):
         return Verdict.NOT_SEEN, set()
     if wrong:
@@ -93,8 +111,6 @@ def _verdict(
     if len(seen) < min(3, tables):
         # what starts late is what most often goes on changing
         return Verdict.FITTED, {Reason(Code.TWO_COUNTS)}
-    if any(_parts_open(model, s) for s in slots):
-        return Verdict.AMBIGUOUS, {Reason(Code.REMAINDER_OPEN)}
     if any(_as_many(s, seen_values) for s, seen_values in zip(slots, values, strict=True)):
         return Verdict.FITTED, {Reason(Code.AS_MANY_NUMBERS)}
     return Verdict.EXACT, set()
@@ -126,7 +142,7 @@ def fraction_open(model: Model, expr: Expr) -> bool:
 
     It divided evenly at every traced count: floor, ceil and others are as likely.
     """
-    if not _divides(expr) or not symbols_of(expr) <= {"n", "p0", "p1", "p2", "p3"}:
+    if not divides(expr) or not symbols_of(expr) <= {"n", "p0", "p1", "p2", "p3"}:
         return False
     known = model.admissible
     if not known.sure and known.kind != "powers":  # counts may be the user's choice
@@ -143,13 +159,13 @@ def fraction_open(model: Model, expr: Expr) -> bool:
     return False
 
 
-def _divides(expr: Any) -> bool:
+def divides(expr: Any) -> bool:
     """Return whether an expression divides other than by floor and the like."""
     if not isinstance(expr, list) or expr[0] in ("floor", "ceil", "quot", "mod", "block"):
         return False
     if expr[0] == "num":
         return bool(expr[2] != 1)
-    return (expr[0] == "pow" and expr[2] < 0) or any(_divides(a) for a in expr[1:])
+    return (expr[0] == "pow" and expr[2] < 0) or any(divides(a) for a in expr[1:])
 
 
 def _narrow(relation: Relation | None, widest: Sequence[int]) -> list[int]:
@@ -185,7 +201,7 @@ def _as_many(slot: Slot, seen: tuple[set[int], set[int]]) -> bool:
     return False
 
 
-def _judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
+def judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the items: how often requests are completed is no surer than how often posted."""
     out = list(items)
     for i, item in enumerate(out):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,13 +13,12 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
-from p3s.model.grid.grids import GridRule, candidate_rules
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
-from p3s.model.grid.stated import rules
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
+from p3s.model.verdicts import leaves_remainder
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -119,7 +118,7 @@ def _three_ranks(dimensions: Iterable[int], g: GridAt) -> bool:
 
 
 def _leaves_remainder(expr: Any, g: GridAt) -> bool:
-    return _uneven(expr, {"n": g.n, **_dims(g)})
+    return leaves_remainder(expr, {"n": g.n, **_dims(g)})
 
 
 def _sizes(model: Model) -> Iterator[Question]:
@@ -144,18 +143,17 @@ def _sizes(model: Model) -> Iterator[Question]:
 
 def _grids(model: Model) -> Iterator[Question]:
     """Rules for the process grid that need no more relations than the one chosen."""
-    chosen = model.grid.family
-    tied = tied_families(model)
-    if not tied or chosen.ndims < 2 and all(f.ndims < 2 for f in tied):
+    tied = model.grid.rivals
+    if not tied:
         return
     weight = sum(_weight(item) for item in model.items if item.relation is not None)
 
     def decides(g: GridAt) -> bool:
         return any(
-            (there := grid_at(f, g.n)) is None
+            (there := grid_at(rule, g.n)) is None
             or there.dims != g.dims
             or not np.array_equal(there.coords, g.coords)
-            for f in tied
+            for rule in tied
         )
 
     yield Question(
@@ -163,21 +161,6 @@ def _grids(model: Model) -> Iterator[Question]:
         min(weight, 1.0) * 0.5,
         decides,
     )
-
-
-def tied_families(model: Model) -> list[GridRule]:
-    """Return the other rules for the grid that explain the partners as cheaply as the chosen."""
-    costs: dict[str, float] = dict(model.grid.considered)
-    chosen, known = model.grid.family, model.grid.stated
-    least = costs.get(chosen.text())
-    if least is None or model.grid.cart:
-        return []
-    counts = list(model.counts)
-    return [
-        f
-        for f in (rules(known, counts, {}, {}) if known else candidate_rules(counts))
-        if f != chosen and costs.get(f.text(), math.inf) <= least + 1e-9 and f.ndims == chosen.ndims
-    ]
 
 
 def _seldom(model: Model) -> Iterator[Question]:
@@ -198,12 +181,3 @@ def _seldom(model: Model) -> Iterator[Question]:
 
 def _dims(g: GridAt) -> dict[str, int]:
     return {f"p{d}": p for d, p in enumerate(g.dims)}
-
-
-def _uneven(expr: Any, env: Mapping[str, float]) -> bool:
-    """Return whether some block of an expression has a remainder."""
-    if not isinstance(expr, list):
-        return False
-    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
-        return bool(expr[2][1] % int(env[expr[3][1]]))
-    return any(_uneven(a, env) for a in expr[1:])

@@ -45,6 +45,7 @@ class Code(StrEnum):
     DIRECTION = "direction"
     CUT_OPEN = "cut-open"
     REMAINDER_OPEN = "remainder-open"
+    GRID_OPEN = "grid-open"
     SHARED_PARTNER = "shared-partner"
     # seldom seen, or not met again
     FIRST_SEEN = "first-seen"
@@ -79,6 +80,7 @@ _SENTENCES = {
     Code.CUT_OPEN: "several ways of cutting the blocks fit at the traced counts",
     Code.REMAINDER_OPEN: "blocks were even at every traced count: how a remainder is dealt with is "
     "open",
+    Code.GRID_OPEN: "other rules for the process grid that explain the traces differ at this count",
     Code.SHARED_PARTNER: "never seen apart from another partner at the same rank",
     Code.FIRST_SEEN: "first seen at {at}",
     Code.ONE_COUNT: "seen at one count only",

@@ -119,6 +119,8 @@ class Item:
     node: number of the call site, operation and tag; tag: what tells it apart, None if nothing
     does; tag_value: the tag it carries, -1 if several; loop_start: position at which its loop over
     stages starts; loops, at: the loops around it, and its place in the program and in each of them.
+    settled: the verdict at counts at which all rules that explain the traces agree
+    (p3s.model.verdicts).
     """
 
     node: int
@@ -136,6 +138,7 @@ class Item:
     loop_start: int | None = None
     stages_of: int | None = None
     verdict: Verdict = field(default=Verdict.UNKNOWN, metadata={"always": True})
+    settled: Verdict = Verdict.UNKNOWN
     why: tuple[Reason, ...] = ()
     loops: tuple[int, ...] | None = None
     at: tuple[int, ...] | None = None
@@ -340,7 +343,7 @@ class ProcessGrid:
     """The rule of the process grid, its extents at the traced counts, and what was considered.
 
     cart: the program made it with MPI_Cart_create; considered: other rules with their cost; stated:
-    what was known of it beside the traces.
+    what was known of it beside the traces; rivals: rules that explain the traces as well.
     """
 
     family: GridRule
@@ -350,6 +353,7 @@ class ProcessGrid:
     considered: tuple[tuple[str, float], ...]
     stated: Statement | None = None
     dropped: Dropped | None = None
+    rivals: tuple[GridRule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.reasons import Verdict
 from p3s.model.stage import load
 from p3s.model.types import Model, Phase
+from p3s.model.verdicts import judged_at
 from p3s.model.work.workload import RankWork, rank_work
 from p3s.program.types import NoTrend, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
@@ -43,7 +44,7 @@ def write_scaled(
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
     study = Study.open(Path(study_dir))
-    model = load(study.root)
+    model = judged_at(load(study.root), n)
     wanted = None if ranks is None else _checked(ranks, n)
     if wanted is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")

@@ -29,7 +29,7 @@ from p3s.model.grid.stated import (
     rules,
 )
 from p3s.model.holdout import build_model
-from p3s.model.nextcount import questions, tied_families
+from p3s.model.nextcount import questions
 from p3s.model.text import grid_text
 from p3s.report.equations import notes
 from p3s.study import Study
@@ -202,7 +202,7 @@ def test_arguments_give_the_extents_and_their_names():
     assert model.grid.dims["12"] == (3, 2, 2)  # px fastest, as the program has it
     assert model.grid.family.layout == "column"
     assert grid_text(model).endswith("as in the program's arguments")
-    (tied,) = tied_families(model)  # py and pz are equal at all counts, so either may come next
+    (tied,) = model.grid.rivals  # py and pz are equal at all counts, so either may come next
     assert tied.dims(18) == (3, 3, 2) and tied.layout == "120"
     assert any(q.decides(model_grid(model, 18)) for q in questions(model))
 

@@ -200,7 +200,7 @@ def test_counts_are_learned_from_what_ran_and_what_failed():
 def test_the_next_count_settles_most_and_says_what():
     model = build_model([corpus.table(corpus.halo3d(), n) for n in (2, 4, 8)])
     first = model.next[0]
-    assert first.n == 27 and all(0 < d.share <= 1 for d in first.decides)
+    assert min(first.dims) > 2 and all(0 < d.share <= 1 for d in first.decides)
     assert "direction" in first.why
     cut = build_model([corpus.table(corpus.halo3d(tags=False), n) for n in (8, 12, 18, 27)])
     assert not any("direction" in each.why for each in cut.next)

@@ -60,7 +60,7 @@ def test_directions_stay_ambiguous_with_two_ranks_per_dimension():
     model = build_model([corpus.table(corpus.halo3d(), n) for n in (2, 4, 8)])
     p2p = [i for i in model.items if i.relation]
     assert p2p and {i.verdict for i in p2p} == {"ambiguous"}
-    assert model.next[0].n == 27
+    assert min(model.next[0].dims) > 2
     assert model.shares["ambiguous"].bytes > 0.9
 
 

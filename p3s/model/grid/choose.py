@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import Place, PointTable
+from p3s.model.grid.domain_grids import (
+    SHAPES,
+    OfDomain,
+    domains,
+    nearest_shape,
+    rules_of_domains,
+    shape_of_messages,
+)
 from p3s.model.grid.grids import Balanced, Greedy, GridRule, candidate_rules, rules_in_part
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, unique_pairs, used
@@ -76,9 +84,15 @@ class GridChoice:
     communicators: Communicators
     rivals: list[GridRule] = field(default_factory=list)
 
+    def poor(self) -> bool:
+        """Tell whether some partners have no rule on the grid, or one that costs much."""
+        return any(e.unexplained or e.cost > _POOR for e in self.explained.values())
+
 
 #: What a dimension costs: without it, many short dimensions would explain anything.
 _DIMENSION = 0.5
+#: Rival rules that are kept.
+_RIVALS = 24
 #: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
 _POOR = 3.5
 
@@ -89,13 +103,14 @@ def choose_grid(
     known: Statement | None = None,
     *,
     apart: bool = True,
+    typed: Collection[int] = (),
 ) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes.
 
-    known: what is known of it beside the traces; neighbours on a known grid come first. An empty
+    typed: numbers among the program's arguments, which may be extents of its domain. known: what
+    is known of the grid beside the traces; neighbours on a known grid come first. An empty
     statement takes any grid for known, None none. apart: grids without some of the ranks count,
-    too. Raises Contradiction and P3SError as
-    :func:`p3s.model.grid.stated.rules`.
+    too. Raises Contradiction and P3SError as :func:`p3s.model.grid.stated.rules`.
     """
     counts = [t.np for t in tables]
     cart = cart_of(tables)
@@ -105,17 +120,20 @@ def choose_grid(
         families = candidate_rules(counts, cart.dims, cart.members) or candidate_rules(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
         families.sort(key=lambda f: type(f) not in (Balanced, Greedy))
+    domain = [] if known else rules_of_domains(domains(typed), counts)
+    domain = [rule for rule in domain if all(rule.dims(n) == d for n, d in cart.dims.items())]
     search = _Search(nodes, tables, cart, known is not None)
-    search.try_all(families)
+    search.try_all([*families, *domain])
     assert search.best is not None  # the 1-D line admits every count
-    if (
-        apart
-        and not cart.dims
-        and not known
-        and any(e.unexplained or e.cost > _POOR for e in search.best.explained.values())
-    ):
-        search.try_all(rules_in_part(counts))
+    if not cart.dims and not known and search.best.poor():
+        search.try_all(rules_of_domains(SHAPES, counts))
+        if apart and search.best.poor():
+            search.try_all(rules_in_part(counts))
     best = search.best
+    shape = shape_of_messages(nodes, best.grids)
+    of_sizes = rules_of_domains([shape] if shape else [], counts)
+    best.family = nearest_shape(best.family, best.rivals, shape)
+    best.rivals = search.rivals([*best.rivals, *domain, *of_sizes])
     best.explained = {
         i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
         for i, e in best.explained.items()
@@ -156,7 +174,7 @@ class _Search:
             choice = self.price(families[alike[0]])
             if choice is None:
                 continue
-            costs.update((k, choice.cost) for k in alike)
+            costs.update((k, choice.cost) for k in alike if not isinstance(families[k], OfDomain))
             best = self.best
             if (
                 best is None
@@ -166,6 +184,27 @@ class _Search:
                 self.best, chosen = choice, alike[0]
                 choice.rivals = [families[k] for k in alike[1:]]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
+
+    def rivals(self, alike: Sequence[GridRule]) -> list[GridRule]:
+        """Return other rules that explain as much as the best, of those alike the first.
+
+        alike: rules that may have the best one's grids at all traced counts.
+        """
+        assert self.best is not None
+        best = self.best
+        layout = [g.key for g in best.grids.values()]
+        equal = [r for r in alike if [g.key for g in self.grids(r).values()] == layout]
+        tied = [r for r, c in self.costs if c <= best.cost + 1e-9 and r.ndims == best.family.ndims]
+        seen = {_extents_beyond(best.family, self.counts)}
+        out = []
+        for rule in (*tied, *equal):
+            if self.cart.dims and not isinstance(rule, OfDomain):
+                continue  # the program asked MPI, whose rule is known
+            key = _extents_beyond(rule, self.counts)
+            if key not in seen:
+                seen.add(key)
+                out.append(rule)
+        return out[:_RIVALS]
 
     def grids(self, family: GridRule) -> dict[int, GridAt]:
         """Return the rule's grids at the traced counts that it admits."""
@@ -197,6 +236,16 @@ class _Search:
             cost += found.cost * len(members)
             explained.update(dict.fromkeys(members, found))
         return GridChoice(fam, grids, dict(sorted(explained.items())), cost, [], known, comms)
+
+
+def _extents_beyond(rule: GridRule, counts: Sequence[int]) -> tuple[object, ...]:
+    """Return what a rule says at traced counts and multiples of the largest: it tells rules apart.
+
+    Squares and numbers between are among them.
+    """
+    top = max(counts)
+    beyond = [k * top for k in range(2, 17)] + [k * k for k in range(2, 33)] + [3 * top // 2]
+    return (rule.layout, *(rule.dims(n) for n in (*counts, *beyond)))
 
 
 def _rough(grids: Mapping[int, GridAt], todo: Sequence[Todo]) -> float:

@@ -1,0 +1,233 @@
+"""Process grids that follow the shape of the domain: rules that know its extents.
+
+What counts is how long the dimensions of the domain are to one another. It comes from numbers
+among the program's arguments, or from the sizes of messages across each dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from p3s.laws.extents import divisors, factorisations, prime_factors
+from p3s.model.grid.at import GridAt
+from p3s.model.grid.grids import GridRule, Several
+from p3s.model.grid.nodes import Node
+from p3s.trace.ops import SEND
+
+#: Numbers of arguments that are taken for extents of a domain, and at most how many.
+_LEAST, _MOST = 4, 6
+#: Dimensions of domains.
+_DIMENSIONS = (2, 3)
+#: Domains that are tried where nothing says which it is: lengths of the dimensions to one another.
+_LENGTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+#: Extents in files are whole numbers: what messages tell of a domain is so exact.
+_SCALE = 1000
+#: Messages tell the shape of a domain only if they do so alike at all counts.
+_SPREAD = 1.25
+
+
+@dataclass(frozen=True)
+class OfDomain(Several):
+    """Extents that a rule makes of n and the domain's extents; extent: which of its variants."""
+
+    price = 0.3
+    variants: ClassVar[tuple[int, ...]] = (0, 1)
+    domain: tuple[int, ...] = ()
+
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[OfDomain]:
+        yield from ()
+
+    @classmethod
+    def for_domain(cls, domain: Sequence[int]) -> Iterator[OfDomain]:
+        """Yield the rules that are tried for a domain of such extents."""
+        for variant in cls.variants:
+            yield cls(len(domain), extent=variant, domain=tuple(domain))
+
+    def own(self) -> dict[str, Any]:
+        return {"domain": list(self.domain)}
+
+    def how(self) -> str:
+        return f"{self.named_as()}, of a domain of {' x '.join(map(str, self.domain))}"
+
+    def named_as(self) -> str:
+        """Return the rule for people, the domain left out."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LeastSurface(OfDomain, kind="least_surface"):
+    """The extents whose blocks have the least surface; of equal ones the first, or the last (1)."""
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        best: tuple[float, tuple[int, ...]] | None = None
+        for dims in factorisations(n, self.ndims):
+            surface = self.surface(dims)
+            slack = 1e-9 * surface
+            if best is None or surface < best[0] + (slack if self.extent else -slack):
+                best = surface, dims
+        return None if best is None else best[1]
+
+    def surface(self, dims: Sequence[int]) -> float:
+        """Return half the surface of a block of the domain."""
+        sides = [size / p for size, p in zip(self.domain, dims, strict=True)]
+        volume = math.prod(sides)
+        return sum(volume / side for side in sides)
+
+    def named_as(self) -> str:
+        return "blocks of least surface"
+
+
+@dataclass(frozen=True)
+class LongestFirst(OfDomain, kind="longest_first"):
+    """The factors of n, the largest first (extent 0) or the smallest first (1), each to the
+    dimension in which the blocks are longest.
+    """
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        dims = [1] * self.ndims
+        for factor, d in self.cuts(n):
+            dims[d] *= factor
+        return tuple(dims)
+
+    def cuts(self, n: int) -> list[tuple[int, int]]:
+        """Return the factors and the dimensions that they cut, one after the other."""
+        dims, out = [1] * self.ndims, []
+        for factor in prime_factors(n) if self.extent else prime_factors(n)[::-1]:
+            sides = [size / p for size, p in zip(self.domain, dims, strict=True)]
+            d = sides.index(max(sides))
+            dims[d] *= factor
+            out.append((factor, d))
+        return out
+
+    def named_as(self) -> str:
+        return "the longest side is cut" + (", small factors first" if self.extent else "")
+
+
+@dataclass(frozen=True)
+class PastRatio(OfDomain, kind="past_ratio"):
+    """Two extents with p0/p1 near L0/L1: p1 the first divisor that brings p0/p1 to at most that
+    (extent 0), the last that does not bring it below (1), or the one with the nearest ratio (2).
+    """
+
+    variants = (0, 1, 2)
+
+    @classmethod
+    def for_domain(cls, domain: Sequence[int]) -> Iterator[OfDomain]:
+        if len(domain) == 2:
+            yield from super().for_domain(domain)
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        ways = [(n // c, c) for c in divisors(n)]
+        if self.extent == 2:
+            return min(ways, key=lambda d: abs(d[0] / d[1] - self.domain[0] / self.domain[1]))
+        first, second = self.domain
+        past = [d for d in ways if d[0] * second <= d[1] * first]
+        short = [d for d in ways if d[0] * second >= d[1] * first]
+        if self.extent:
+            return short[-1] if short else ways[0]
+        return past[0] if past else ways[-1]
+
+    def named_as(self) -> str:
+        how = ("first divisor past", "last divisor before", "divisor nearest to")
+        return f"{how[self.extent]} the ratio"
+
+
+def domains(typed: Collection[int]) -> list[tuple[int, ...]]:
+    """Return the domains that numbers among the arguments may be, no two of the same shape."""
+    sizes = sorted(v for v in set(typed) if v >= _LEAST)[-_MOST:]
+    seen: set[tuple[int, ...]] = set()
+    out = []
+    for ndims in _DIMENSIONS:
+        for domain in product(sizes, repeat=ndims):
+            shape = shape_of(domain)
+            if shape not in seen:
+                seen.add(shape)
+                out.append(domain)
+    return out
+
+
+def _shapes() -> list[tuple[int, ...]]:
+    found = [d for k in _DIMENSIONS for d in product(_LENGTHS[:: 2 * k - 3], repeat=k)]
+    return list(dict.fromkeys(map(shape_of, found)))
+
+
+def shape_of(domain: Sequence[int]) -> tuple[int, ...]:
+    """Return the smallest whole numbers that are to one another as the extents."""
+    common = math.gcd(*domain)
+    return tuple(size // common for size in domain)
+
+
+SHAPES = _shapes()
+
+
+def shape_of_messages(nodes: Sequence[Node], grids: Mapping[int, GridAt]) -> tuple[int, ...] | None:
+    """Return the shape of the domain that sizes of messages along each dimension tell.
+
+    A face across dimension d has the points of a block but those along d: L_d is as p_d over the
+    bytes. None where a dimension has no messages, or counts contradict one another.
+    """
+    found = []
+    for n, grid in grids.items():
+        means = _bytes_along(nodes, n, grid)
+        if len(grid.dims) > 1 and means is not None:
+            found.append(np.log(np.array(grid.dims) / means))
+    if not found:
+        return None
+    relative = np.array([each - each[0] for each in found])
+    if np.ptp(relative, axis=0).max() > math.log(_SPREAD):
+        return None
+    middle = np.exp(np.median(relative, axis=0))
+    return shape_of([max(1, round(_SCALE * v)) for v in middle / middle.max()])
+
+
+def _bytes_along(nodes: Sequence[Node], n: int, grid: GridAt) -> np.ndarray | None:
+    """Return the mean bytes of messages along each dimension; None where one has none."""
+    total, calls = np.zeros(len(grid.dims)), np.zeros(len(grid.dims))
+    for node in nodes:
+        if node.kind != SEND or n not in node.rows:
+            continue
+        rows = node.rows[n]
+        known = rows.peer >= 0
+        step = grid.coords[:, rows.peer[known]] != grid.coords[:, rows.rank[known]]
+        for d in range(len(grid.dims)):
+            mine = step[d] & (step.sum(axis=0) == 1)
+            total[d] += (rows.nbytes[known] * rows.count[known])[mine].sum()
+            calls[d] += rows.count[known][mine].sum()
+    return total / calls if calls.all() and total.all() else None
+
+
+def nearest_shape(
+    chosen: GridRule, alike: Sequence[GridRule], shape: Sequence[int] | None
+) -> GridRule:
+    """Return the rule for a domain whose shape is most like that of the messages.
+
+    chosen itself, where it asks for no domain, or where messages tell none.
+    """
+    if shape is None or not isinstance(chosen, OfDomain):
+        return chosen
+    same = [r for r in (chosen, *alike) if isinstance(r, OfDomain) and r.ndims == len(shape)]
+    return min(same, key=lambda r: _unlike(r.domain, shape), default=chosen)
+
+
+def _unlike(domain: Sequence[int], shape: Sequence[int]) -> float:
+    ratio = np.log(np.array(domain) / np.array(shape))
+    return float(np.ptp(ratio))
+
+
+def rules_of_domains(shapes: Sequence[Sequence[int]], counts: Sequence[int]) -> list[OfDomain]:
+    """Return the rules for domains of such extents that have a grid of more than one dimension."""
+    kinds = [kind for kind in Several.kinds.values() if issubclass(kind, OfDomain)]
+    return [
+        rule
+        for domain in shapes
+        for kind in kinds
+        for rule in kind.for_domain(domain)
+        if any(sum(x > 1 for x in rule.dims(n) or ()) > 1 for n in counts)
+    ]

@@ -1,0 +1,129 @@
+"""Verdicts at one process count: what all rules that explain the traces agree on is sure there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.exact import exact_value
+from p3s.laws.expr import Expr, symbols_of
+from p3s.model.evaluate import model_grid
+from p3s.model.grid.guards import GridAt
+from p3s.model.judge import divides, judged_completions
+from p3s.model.partners.communicator_laws import World
+from p3s.model.partners.relations import partners
+from p3s.model.reasons import Code, Reason, Verdict
+from p3s.model.sizes.rivals import differ_at
+from p3s.model.types import Item, Model, Phase, Slot
+
+
+def judged_at(model: Model, n: int) -> Model:
+    """Return the model with the verdicts that its items and weights have at ``n`` processes.
+
+    A rule is exact where no other rule that explains all traces says something else at ``n``: of
+    sizes, numbers, the process grid or directions. What is ambiguous elsewhere may be exact there.
+    """
+    grid = model_grid(model, n)
+    others = _other_grids(model, grid)
+    phases = tuple(_weight_at(phase, grid) for phase in model.phases)
+    items = [_item_at(item, model, grid, others) for item in model.items]
+    return replace(model, items=judged_completions(items), phases=phases)
+
+
+def _other_grids(model: Model, grid: GridAt) -> list[GridAt]:
+    """Return the different grids that rival rules give; a rule that has none is refuted there."""
+    found: dict[bytes, GridAt] = {_key(grid): grid}
+    for rule in model.grid.rivals:
+        other = rule.at(grid.n)
+        if other is not None:
+            found.setdefault(_key(other), other)
+    return list(found.values())[1:]
+
+
+def _key(grid: GridAt) -> bytes:
+    return repr(grid.dims).encode() + grid.coords.tobytes()
+
+
+def _weight_at(phase: Phase, grid: GridAt) -> Phase:
+    law = phase.weight
+    if phase.weight_verdict == Verdict.EXACT and law.rivals and differ_at(law, grid):
+        return replace(phase, weight_verdict=Verdict.AMBIGUOUS)
+    return phase
+
+
+def _item_at(item: Item, model: Model, grid: GridAt, others: list[GridAt]) -> Item:
+    verdict = item.verdict
+    if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, grid):
+        verdict = item.settled
+    why = item.why
+    if verdict == Verdict.EXACT and any(_differs_on(item, grid, other) for other in others):
+        verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.GRID_OPEN))
+    elif verdict == Verdict.EXACT and _open_at(item, grid):
+        verdict = Verdict.AMBIGUOUS
+    return replace(item, verdict=verdict, why=why)
+
+
+def _open_at(item: Item, grid: GridAt) -> bool:
+    """Tell whether rules of an item that explain the traces differ on a grid."""
+    narrow = {d for why in item.why if why.code == Code.DIRECTION for d in why.dims or ()}
+    if any(grid.dims[d] > 2 for d in narrow if d < len(grid.dims)):
+        return True
+    return any(_slot_open(slot, grid) for slot in item.slots)
+
+
+def _slot_open(slot: Slot, grid: GridAt) -> bool:
+    if any(law.rivals and differ_at(law, grid) for law in (slot.elements, slot.count)):
+        return True
+    known = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
+    size = slot.elements
+    if size.even and size.expr is not None and leaves_remainder(size.expr, known):
+        return True
+    return any(_fraction(expr, known) for expr in _laws(slot))
+
+
+def _laws(slot: Slot) -> Iterator[Expr]:
+    yield from (law.expr for law in (slot.elements, slot.count) if law.expr is not None)
+
+
+def leaves_remainder(expr: Any, known: Mapping[str, int]) -> bool:
+    """Return whether some block of an expression has a remainder."""
+    if not isinstance(expr, list):
+        return False
+    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
+        return bool(expr[2][1] % known[expr[3][1]])
+    return any(leaves_remainder(a, known) for a in expr[1:])
+
+
+def _fraction(expr: Expr, known: Mapping[str, int]) -> bool:
+    """Tell whether a law of n and the extents that divided evenly so far is no whole number."""
+    if not divides(expr) or not symbols_of(expr) <= set(known):
+        return False
+    value = exact_value(expr, known)
+    return value is None or value.denominator != 1
+
+
+def _differs_on(item: Item, grid: GridAt, other: GridAt) -> bool:
+    """Tell whether an item says something else on another grid."""
+    if not np.array_equal(grid.coords, other.coords) and not _of_world(item):
+        relation = item.relation
+        if relation is None or len(grid.dims) != len(other.dims):
+            return True
+        here, there = partners(relation, grid), partners(relation, other)
+        if here.shape != there.shape or not np.array_equal(here, there):
+            return True
+        return any(slot.guard is not None and slot.guard.atoms for slot in item.slots)
+    extents = {f"p{d}" for d in range(len(grid.dims))} | {f"c{d}" for d in range(len(grid.dims))}
+    return grid.dims != other.dims and any(
+        symbols_of(expr) & extents for slot in item.slots for expr in _laws(slot)
+    )
+
+
+def _of_world(item: Item) -> bool:
+    """Tell whether an item knows the world alone: all ranks take part, no partner is named."""
+    return item.relation is None and all(
+        isinstance(s.place or World(ordinal=0), World) and s.guard is not None and not s.guard.atoms
+        for s in item.slots
+    )
