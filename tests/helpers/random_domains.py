@@ -122,9 +122,7 @@ _ARRANGED: dict[str, Callable[[int, Extents], Extents]] = {
 CUTS = ("first", "last", "floor", "ceil bounds", "rest to the last", "ceil for all")
 
 
-def make(
-    seed: int, hidden: bool = False
-) -> tuple[Program, Extents, Extents, tuple[int, ...], str]:
+def make(seed: int, hidden: bool = False) -> tuple[Program, Extents, Extents, tuple[int, ...], str]:
     """Return a program, counts to learn from and to check at, its arguments, what it is made of."""
     rng = random.Random(("hidden", seed).__repr__() if hidden else seed)
     admits = rng.choice(("any", "any", "powers"))
