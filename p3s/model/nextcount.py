@@ -15,6 +15,7 @@ from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
+from p3s.model.grid.traced_grids import Traced
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
@@ -26,6 +27,8 @@ MAX_PROPOSED = 3
 _LEAST = 1e-3
 #: Larger counts cost more: their score falls by this share with each doubling.
 _DOUBLING = 0.1
+#: What a count that merely tests a rule is worth, beside one that decides between two.
+_MERELY_SURER = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
         except P3SError:
             continue
     out: list[NextCount] = []
+    larger = admissible.larger(known)
+    if isinstance(model.grid.family, Traced) and larger is not None:
+        extents = Decision("no rule gives the extents of the process grid so far", 1.0)
+        return (NextCount(larger, (), 1.0, (extents,)),)
     while left and len(out) < MAX_PROPOSED:
         best: tuple[float, int] | None = None
         for n, grid in grids.items():
@@ -81,8 +88,9 @@ def questions(model: Model) -> Iterator[Question]:
     yield from _sizes(model)
     yield from _grids(model)
     yield from _seldom(model)
+    top = max(model.counts)
+    yield from _untested(model, top)
     if model.growth.still:
-        top = max(model.counts)
         yield Question(
             "shows whether the set of calls still grows",
             max(_LEAST, model.growth.bound.events),
@@ -125,20 +133,25 @@ def _sizes(model: Model) -> Iterator[Question]:
     for item in model.items:
         for slot in item.slots:
             law = slot.elements
-            if law.expr is None or slot.guard is None:
+            if slot.guard is None:
                 continue
-            if law.even and any(w.code == Code.REMAINDER_OPEN for w in slot.why):
+            if (
+                law.expr is not None
+                and law.even
+                and any(w.code == Code.REMAINDER_OPEN for w in slot.why)
+            ):
                 yield Question(
                     "its blocks show how the program deals with a remainder",
                     _weight(item),
                     partial(_leaves_remainder, law.expr),
                 )
-            if law.rivals:
-                yield Question(
-                    "rules for the size that fit so far differ there",
-                    _weight(item),
-                    partial(differ_at, law),
-                )
+            for what, each in (("size", law), ("number of messages", slot.count)):
+                if each.rivals:
+                    yield Question(
+                        f"rules for the {what} that fit so far differ there",
+                        _weight(item),
+                        partial(differ_at, each),
+                    )
 
 
 def _grids(model: Model) -> Iterator[Question]:
@@ -177,6 +190,19 @@ def _seldom(model: Model) -> Iterator[Question]:
             sum(_weight(item) for item in few),
             lambda g: g.n >= first,
         )
+
+
+def _untested(model: Model, top: int) -> Iterator[Question]:
+    """What no count decides alone, but each further one makes surer."""
+    about = {
+        Verdict.FITTED: "tests the rules that the fit without the largest count missed",
+        Verdict.STATISTICAL: "makes surer how what has no exact rule grows",
+    }
+    for verdict, text in about.items():
+        weak = [item for item in model.items if item.verdict == verdict]
+        weight = sum(_weight(item) for item in weak)
+        if weak:
+            yield Question(text, _MERELY_SURER * min(1.0, weight), lambda g: g.n > top)
 
 
 def _dims(g: GridAt) -> dict[str, int]:

@@ -21,6 +21,7 @@ from p3s.model.grid.grids import Balanced, Greedy, GridRule, candidate_rules, ru
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
+from p3s.model.grid.traced_grids import rules_of_traces
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
 from p3s.model.partners.infer_partners import Explanation, infer_partners, rough_cost
@@ -88,6 +89,10 @@ class GridChoice:
         """Tell whether some partners have no rule on the grid, or one that costs much."""
         return any(e.unexplained or e.cost > _POOR for e in self.explained.values())
 
+    def dear(self) -> bool:
+        """Tell whether another grid may explain the partners with fewer relations."""
+        return self.poor() or any(e.cost > _DEAR for e in self.explained.values())
+
 
 #: What a dimension costs: without it, many short dimensions would explain anything.
 _DIMENSION = 0.5
@@ -95,6 +100,8 @@ _DIMENSION = 0.5
 _RIVALS = 24
 #: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
 _POOR = 3.5
+#: One relation with a guard does not cost as much.
+_DEAR = 1.5
 
 
 def choose_grid(
@@ -125,10 +132,8 @@ def choose_grid(
     search = _Search(nodes, tables, cart, known is not None)
     search.try_all([*families, *domain])
     assert search.best is not None  # the 1-D line admits every count
-    if not cart.dims and not known and search.best.poor():
-        search.try_all(rules_of_domains(SHAPES, counts))
-        if apart and search.best.poor():
-            search.try_all(rules_in_part(counts))
+    if not cart.dims and not known:
+        _seek_further(search, apart)
     best = search.best
     shape = shape_of_messages(nodes, best.grids)
     of_sizes = rules_of_domains([shape] if shape else [], counts)
@@ -141,6 +146,18 @@ def choose_grid(
     _opposite_siblings(nodes, best)
     best.others = [(f.text(), cost) for f, cost in search.costs]
     return best
+
+
+def _seek_further(search: _Search, apart: bool) -> None:
+    """Try the rules that are tried only where no common one explains the partners well."""
+    assert search.best is not None
+    if search.best.poor():
+        search.try_all(rules_of_domains(SHAPES, search.counts))
+    if search.best.poor() and apart:
+        search.try_all(rules_in_part(search.counts))
+    if search.best.dear():
+        found = [(len(members), pairs) for pairs, _, members in search.todo]
+        search.try_all(rules_of_traces(found, search.counts))
 
 
 class _Search:
@@ -219,7 +236,7 @@ class _Search:
         cost = (
             _DIMENSION * (fam.ndims - 1)
             + (0.5 if fam.part else 0.0)
-            + fam.price
+            + fam.cost()
             + comms.cost(self.places)
         )
         explained: dict[int, Explanation] = {}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from p3s.model.grid.at import GridAt, low_power
-from p3s.model.registry import Rule
+from p3s.model.registry import Rule, plain
 
 LAYOUTS = ("row", "column", "reverse")
 _LAYOUT_TEXTS = {"row": "", "column": ", column-major", "reverse": ", last rank first"}
@@ -67,6 +67,10 @@ class GridRule(Rule, what="process grid"):
     def extents(self, n: int) -> tuple[int, ...] | None:
         """Return the extents of a grid of ``n`` ranks, or None where the rule has none."""
         raise NotImplementedError
+
+    def cost(self) -> float:
+        """Return what the rule costs more than a simple one, in relations."""
+        return self.price
 
     def words(self) -> str:
         """Return the rule of the extents for people."""
@@ -127,7 +131,8 @@ class GridRule(Rule, what="process grid"):
     def to_json(self) -> dict[str, Any]:
         """Return the rule as plain data."""
         out: dict[str, Any] = {"kind": self.kind, "ndims": self.ndims}
-        out.update(order=list(self.order), extent=self.extent, **self.own())
+        own = {name: plain(value) for name, value in self.own().items()}
+        out.update(order=list(self.order), extent=self.extent, **own)
         if self.layout != "row":
             out["layout"] = self.layout
         if self.part:
