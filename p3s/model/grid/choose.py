@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -241,14 +242,16 @@ class _Search:
         )
         explained: dict[int, Explanation] = {}
         for pairs, loose, members in self.todo:
-            if self.best is not None and cost > self.best.cost + 1e-9:
+            limit = math.inf if self.best is None else self.best.cost - cost + 1e-6
+            if limit < 0:
                 return None
             found = infer_partners(
-                [Pairs(grids[n], r, q) for n, r, q in pairs],
+                [Pairs(grids[n], *seen) for n, seen in pairs],
                 known,
                 loose,
                 _axes(comms, members),
                 self.known,
+                limit / len(members),
             )
             cost += found.cost * len(members)
             explained.update(dict.fromkeys(members, found))
@@ -268,13 +271,16 @@ def _extents_beyond(rule: GridRule, counts: Sequence[int]) -> tuple[object, ...]
 def _rough(grids: Mapping[int, GridAt], todo: Sequence[Todo]) -> float:
     """Return a first guess at the cost of a grid."""
     return sum(
-        len(members) * rough_cost([grids[n] for n, _, _ in pairs], [(r, q) for _, r, q in pairs])
+        len(members) * rough_cost([Pairs(grids[n], *seen) for n, seen in pairs])
         for pairs, _, members in todo
         if pairs
     )
 
 
-Todo = tuple[list[tuple[int, np.ndarray, np.ndarray]], bool, dict[int, Used]]
+#: Ranks, partners, and how many messages.
+Seen = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+#: Pairs at each count, whether partners differ from run to run, and the nodes that have them.
+Todo = tuple[list[tuple[int, Seen]], bool, dict[int, Used]]
 
 
 def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -> list[Todo]:
@@ -283,13 +289,17 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
     for i, node in enumerate(nodes):
         if node.kind not in (SEND, RECV):
             continue
-        pairs = [(n, *unique_pairs(node.rows[n])) for n in counts if n in node.rows]
+        pairs = [(n, unique_pairs(node.rows[n])) for n in counts if n in node.rows]
         loose = f"{node.site}:{node.op}" in varying
         places = used(node)
         key = (
             bytes([loose])
             + repr(sorted(places)).encode()
-            + b"|".join(np.array([n]).tobytes() + r.tobytes() + q.tobytes() for n, r, q in pairs)
+            + b"|".join(
+                np.array([n, *map(len, of)]).tobytes() + b"".join(x.tobytes() for x in of)
+                for n, seen in pairs
+                for of in [[x for x in seen if x is not None]]
+            )
         )
         out.setdefault(key, (pairs, loose, {}))[2][i] = places
     return list(out.values())

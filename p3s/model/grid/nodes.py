@@ -17,6 +17,8 @@ from p3s.model.sizes.observed import Rows
 from p3s.trace.ops import RECV, SEND, kind_of
 
 MAX_TAGS = 16
+#: So many neighbours may be one rank, where dimensions are short.
+_MOST_WAYS = 27
 
 
 @dataclass
@@ -145,11 +147,19 @@ def used(node: Node) -> Used:
     return frozenset((n, int(p)) for n, ids in node.place_id.items() for p in np.unique(ids))
 
 
-def unique_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct (rank, partner) pairs of rows as two arrays."""
+def unique_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the distinct (rank, partner) pairs of rows and how many messages each has.
+
+    The numbers are relative to each other, and None where they are large: not ways to a partner.
+    """
     known = rows.peer >= 0
-    both = np.unique(np.stack([rows.rank[known], rows.peer[known]], axis=1), axis=0)
-    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+    pairs = np.stack([rows.rank[known], rows.peer[known]], axis=1)
+    both, which = np.unique(pairs, axis=0, return_inverse=True)
+    times = np.bincount(which.reshape(-1), weights=rows.count[known], minlength=len(both))
+    each = times.astype(np.int64) // max(int(np.gcd.reduce(times.astype(np.int64))), 1)
+    few = len(each) and each.max() <= _MOST_WAYS
+    rank, peer = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+    return rank, peer, each if few else None
 
 
 def pairs_on(rows: Rows, grid: GridAt) -> Pairs:

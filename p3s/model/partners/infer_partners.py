@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from p3s.model.grid.at import GridAt
-from p3s.model.grid.atom import Guard
 from p3s.model.grid.axes import Axis, line
-from p3s.model.grid.guardfit import fit_guard
 from p3s.model.partners.communicator_laws import CommunicatorLaw
+from p3s.model.partners.mixture import mixture, used_pairs
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation, Staged
-from p3s.model.partners.relations import at_stage, partners
+from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import MAX_REACH, Shift, bordered_steps, is_stencil, shift_vectors
 from p3s.model.partners.single import Oneself
+from p3s.model.partners.stencil import stencil
 
 MAX_SHIFTS = 26
 #: A staged relation along a shorter line says nothing that shifts do not.
@@ -27,6 +27,8 @@ GUARD_WEIGHT = 0.15
 NO_RULE = 12.0
 #: More relations than this in one node are a neighbourhood without a rule.
 MAX_MIXED = 6
+#: What explanations cost more at most that are named beside the cheapest.
+RIVALS = 0.1
 #: Where the grid is known, a stencil on it is one rule: what it costs, and each of its shifts.
 STENCIL, STENCIL_SHIFT = 1.0, 0.02
 
@@ -107,17 +109,20 @@ def infer_partners(
     loose: bool = False,
     axes: Sequence[CommunicatorLaw] = (),
     known: bool = False,
+    limit: float = math.inf,
 ) -> Explanation:
     """Return the cheapest set of relations that covers all pairs at all counts.
 
     loose: partners differ from run to run (whoever is free gets the work), so a relation to
     all others need not be complete in any one run. axes: laws of communicators along which
     relations may lead. known: the grid is known, not sought, so neighbours on it come first.
+    limit: what costs more is not sought; something dearer is returned where all does.
     """
     pairs = [p for p in pairs if len(p.rank)]
     if not pairs:
         return Explanation([], 0.0, 0)
-    search = _Search(pairs, periods, loose, known)
+    search = _Search(pairs, periods, loose, known, limit)
+    search.stencil()
     search.for_everybody()
     search.shifts()
     search.along_axes(axes)
@@ -129,53 +134,47 @@ class _Search:
     """Collects explanations of one node's pairs; cheaper ones found first save later work."""
 
     def __init__(
-        self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None, loose: bool, known: bool
+        self,
+        pairs: Sequence[Pairs],
+        periods: tuple[bool, ...] | None,
+        loose: bool,
+        known: bool,
+        limit: float,
     ) -> None:
         self.pairs = pairs
         self.periods = periods
         self.loose = loose
         self.known = known
+        self.limit = limit + RIVALS
         self.ndims = len(pairs[0].grid.dims)
         self.total = sum(len(p.rank) for p in pairs)
         self.options: list[Explanation] = []
         self.partial: list[tuple[float, Relation, np.ndarray]] = []
-        self.used = []
-        for p in pairs:
-            adjacent = np.zeros((p.grid.n, p.grid.n + 1), dtype=bool)
-            adjacent[p.rank, p.peer] = True
-            self.used.append(adjacent)
+        self.used = [used_pairs(p) for p in pairs]
 
     def covered(self, rel: Relation) -> np.ndarray:
         """Return which of all pairs the relation explains."""
         return np.concatenate(_covered(rel, self.pairs))
 
     def beaten(self, cost: float) -> bool:
-        """Return whether something complete is already as cheap."""
-        return any(not e.unexplained and e.cost <= cost for e in self.options)
+        """Return whether something complete is already as cheap, or so dear is not wanted."""
+        return cost > self.limit or any(not e.unexplained and e.cost <= cost for e in self.options)
 
     def guards(self, rels: Sequence[Relation]) -> tuple[float, int]:
-        """Return what the guards of the relations cost together, and how many have none."""
+        """Return what the guards of the relations cost together, and how many have none.
+
+        Where a traced pair is left out one has none, too.
+        """
         if self.loose:
             return 0.0, 0
-        tables = [[partners(rel, p.grid) for rel in rels] for p in self.pairs]
-        cost, missing = 0.0, 0
-        for k, rel in enumerate(rels):
-            grids, sets, peers, care = [], [], [], []
-            for p, tabs, used in zip(self.pairs, tables, self.used, strict=True):
-                mine = tabs[k]
-                for s, row in enumerate(mine):
-                    ways = sum((t == row[None, :]).sum(axis=0) for t in tabs)
-                    grids.append(at_stage(rel, p.grid, s, len(mine)))
-                    sets.append(used[np.arange(p.grid.n), row] & (row >= 0))
-                    peers.append(row)
-                    care.append((ways <= 1) | (row < 0))
-            guard = fit_guard(grids, sets, peers, care) if grids else Guard()
-            if guard is None:
-                cost += rel.no_guard
-                missing += 1
-            else:
-                cost += GUARD_WEIGHT * guard.cost
-        return cost, missing
+        found = mixture(rels, self.pairs)
+        cost = sum(
+            rel.no_guard if guard is None else GUARD_WEIGHT * guard.cost
+            for rel, guard in zip(rels, found.guards, strict=True)
+        )
+        if not found.complete:
+            return cost + rels[-1].no_guard, 1
+        return cost, found.guards.count(None)
 
     def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:
         """Add a set of relations that explains all pairs, if it may be the cheapest."""
@@ -186,6 +185,13 @@ class _Search:
         extra, missing = self.guards(rels)
         if not missing or cost + extra < NO_RULE:
             self.options.append(Explanation(rels, cost + extra, 0, list(ambiguous)))
+
+    def stencil(self) -> None:
+        """Try a neighbourhood on the grid, one rule however many neighbours it has."""
+        found = stencil(self.pairs, self.periods)
+        if found is not None:
+            cost = STENCIL + STENCIL_SHIFT * len(found.shifts) if self.known else found.cost
+            self.options.append(Explanation([*found.shifts], cost, 0, list(found.open)))
 
     def for_everybody(self) -> None:
         """Try oneself and one rank for all."""
@@ -319,16 +325,19 @@ class _Search:
         best.rivals = [
             e.relations
             for e in ranked[1:4]
-            if not e.unexplained and e.cost <= best.cost + 0.1 and set(e.relations) != mine
+            if not e.unexplained and e.cost <= best.cost + RIVALS and set(e.relations) != mine
         ]
         return best
 
 
-def rough_cost(grids: Sequence[GridAt], pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+def rough_cost(pairs: Sequence[Pairs]) -> float:
     """Return how many different steps on the grid a node's pairs need, four at most."""
+    found = stencil([p for p in pairs if len(p.rank)])
+    if found is not None:
+        return found.cost
     most = 0
-    for g, (rank, peer) in zip(grids, pairs, strict=True):
-        dims = np.array(g.dims)[:, None]
-        step = (g.coords[:, peer] - g.coords[:, rank]) % dims
-        most = max(most, len(np.unique(np.ravel_multi_index(tuple(step), g.dims))))
+    for p in pairs:
+        dims = np.array(p.grid.dims)[:, None]
+        step = (p.grid.coords[:, p.peer] - p.grid.coords[:, p.rank]) % dims
+        most = max(most, len(np.unique(np.ravel_multi_index(tuple(step), p.grid.dims))))
     return min(most, 4.0)

@@ -9,9 +9,10 @@ import numpy as np
 from p3s.characterize.tables import PointTable
 from p3s.model.grid.choose import GridChoice
 from p3s.model.grid.guards import GridAt
-from p3s.model.grid.nodes import Node, used
+from p3s.model.grid.nodes import Node, pairs_on, used
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World
 from p3s.model.partners.infer_partners import Explanation
+from p3s.model.partners.mixture import known_cells
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
@@ -43,17 +44,20 @@ def _p2p_items(
     relations: list[Relation] = [_ordered_relation(r, node, grids) for r in explained.relations]
     tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
     places = _law_of_rows(node, choice)
+    known = _known_cells(relations, node, grids)
     items = []
     left = {n: np.ones(len(node.rows[n].rank), dtype=bool) for n in node.rows}
     for k, rel in enumerate(relations):
         rows: dict[int, Rows] = {}
         stage: dict[int, np.ndarray] = {}
         care: dict[int, np.ndarray] = {}
+        taken: dict[int, np.ndarray] = {}
         ways: dict[int, np.ndarray] = {}
         for n in counts:
             table = tabs[n][k]
             ways[n] = _ways(tabs[n], k)
-            care[n] = (ways[n] <= 1) | ~_reached(table, node.rows.get(n))
+            everywhere = np.ones(table.shape, dtype=bool), np.ones(table.shape, dtype=bool)
+            care[n], taken[n] = known[n][k] if n in known else everywhere
             if n not in node.rows or not len(table):
                 rows[n], stage[n] = empty_rows(), np.zeros(0, dtype=np.int64)
                 continue
@@ -65,7 +69,7 @@ def _p2p_items(
             stage[n] = np.argmax(hit, axis=0)[mine]
         item = Observed(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
         if len(relations) > 1:
-            item.ways = ways
+            item.ways, item.taken = ways, taken
             item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
         if explained.ambiguous and isinstance(rel, Shift):
             axes = [d for d in explained.ambiguous if rel.vec[d]]
@@ -130,13 +134,15 @@ def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
     return out
 
 
-def _reached(table: np.ndarray, rows: Rows | None) -> np.ndarray:
-    """Return which cells of a relation have messages to their partner, whosever they are."""
-    if rows is None or not len(rows.rank):
-        return np.zeros(table.shape, dtype=bool)
-    n, sent = table.shape[1], rows.peer >= 0
-    used = (rows.rank * n + rows.peer)[sent]
-    return np.isin(np.arange(n) * n + table, used) & (table >= 0)
+def _known_cells(
+    relations: Sequence[Relation], node: Node, grids: Mapping[int, GridAt]
+) -> dict[int, list[tuple[np.ndarray, np.ndarray]]]:
+    """Return per count and relation the cells that are known to be its own alone, or nobody's, and
+    those that its guard holds for."""
+    pairs = {n: pairs_on(rows, grids[n]) for n, rows in node.rows.items()}
+    found = known_cells(relations, list(pairs.values()))
+    each = list(zip(found.alone, found.care, strict=True))
+    return {n: [(own[i], care[i]) for own, care in each] for i, n in enumerate(pairs)}
 
 
 def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

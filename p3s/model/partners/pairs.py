@@ -11,8 +11,9 @@ from p3s.model.grid.at import GridAt
 
 @dataclass(frozen=True)
 class Pairs:
-    """The distinct (rank, partner) pairs of one node at one count."""
+    """The distinct (rank, partner) pairs of one node at one count; times: messages of each."""
 
     grid: GridAt
     rank: np.ndarray
     peer: np.ndarray
+    times: np.ndarray | None = None

@@ -43,7 +43,8 @@ class Observed:
     stage: stage number per row; peers: partners (stages, n) or None for collectives and the
     like; care: (stages, n) False where another item of the node has the same partner; sure: cells
     whose size is known all the same, because all messages to that partner have one size; ways:
-    how many items and stages share a cell's partner.
+    how many items and stages share a cell's partner; taken: cells that show who takes part, where
+    these are others than care.
     """
 
     rows: dict[int, Rows]
@@ -56,6 +57,7 @@ class Observed:
     notes: list[Reason] = field(default_factory=list)
     sure: dict[int, np.ndarray] = field(default_factory=dict)
     ways: dict[int, np.ndarray] = field(default_factory=dict)
+    taken: dict[int, np.ndarray] = field(default_factory=dict)
 
     def sized(self, n: int) -> np.ndarray:
         """Return the cells whose size belongs to this item for certain."""

@@ -159,7 +159,7 @@ def _fit_slot(
                 sets.append(np.any(times[n] > 0, axis=0) & (item.peers[n][s] >= 0))
             else:
                 sets.append(np.asarray(times[n][s] > 0))
-            cares.append(item.care[n][s])
+            cares.append(item.taken.get(n, item.care[n])[s])
             if item.peers is not None:
                 peers.append(item.peers[n][s])
     guard = (

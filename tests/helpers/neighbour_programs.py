@@ -1,0 +1,98 @@
+"""Event-list programs whose neighbours all come from one call: boxes, stars, faces and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import numpy as np
+from corpus import Program, Recorder, block
+
+from p3s.model.grid.grids import dims_balanced
+
+Dims = Callable[[int], tuple[int, ...]]
+Vector = tuple[int, ...]
+
+
+def balanced(ndims: int) -> Dims:
+    """Return MPI_Dims_create's extents as a function of n."""
+    return lambda n: dims_balanced(n, ndims)
+
+
+def doubled(order: Vector) -> Dims:
+    """Return extents of powers of two, doubled in turn in the order given."""
+
+    def dims(n: int) -> Vector:
+        out = [1] * len(order)
+        for k in range(n.bit_length() - 1):
+            out[order[k % len(order)]] *= 2
+        return tuple(out)
+
+    return dims
+
+
+def vectors(ndims: int, crossed: Callable[[int], bool]) -> Iterator[Vector]:
+    """Yield the unit vectors that cross a number of dimensions that ``crossed`` holds for."""
+    for v in product((-1, 0, 1), repeat=ndims):
+        if crossed(sum(map(abs, v))):
+            yield v
+
+
+def star(k: int) -> bool:
+    """Faces."""
+    return k == 1
+
+
+def box(k: int) -> bool:
+    """Faces, edges, corners."""
+    return k > 0
+
+
+def faces_and_edges(k: int) -> bool:
+    """No corners."""
+    return k in (1, 2)
+
+
+def stencil(
+    dims_of: Dims,
+    crossed: Callable[[int], bool] = box,
+    periodic: Vector = (0, 0, 0),
+    first_fastest: bool = True,
+    last_first: bool = False,
+    oneself: bool = False,
+    once: bool = False,
+    sizes: Vector | None = None,
+    iters: int = 4,
+) -> Program:
+    """All neighbours from one Isend, who is there; ranks from the other end if ``last_first``.
+
+    oneself: messages to oneself where a periodic dimension has one rank; once: one message to a
+    neighbour on both sides; sizes: cells of each
+    dimension, else all messages have one size.
+    """
+
+    def program(rec: Recorder) -> None:
+        dims = dims_of(rec.n)
+        order = "F" if first_fastest else "C"
+        mine = rec.n - 1 - rec.rank if last_first else rec.rank
+        c = [int(x) for x in np.unravel_index(mine, dims, order=order)]
+        to = []
+        for v in vectors(len(dims), crossed):
+            q = [a + b for a, b in zip(c, v, strict=True)]
+            q = [x % p if w else x for x, p, w in zip(q, dims, periodic, strict=False)]
+            if all(0 <= x < p for x, p in zip(q, dims, strict=True)):
+                place = int(np.ravel_multi_index(q, dims, order=order))
+                peer = rec.n - 1 - place if last_first else place
+                words = 10
+                if sizes is not None:
+                    local = [block(*e) for e in zip(sizes, dims, c, strict=True)]
+                    words = int(np.prod([m for m, x in zip(local, v, strict=True) if not x]))
+                if (peer != rec.rank or oneself) and not (once and peer in dict(to)):
+                    to.append((peer, 8 * words))
+        for _ in range(iters):
+            for op in ("Irecv", "Isend"):
+                for peer, nbytes in to:
+                    rec(op, peer=peer, nbytes=nbytes)
+            rec("Waitall", nbytes=2 * len(to))
+
+    return program
