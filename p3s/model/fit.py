@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,12 +45,14 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.types import Item, Model, NotModelled, Phase, ProcessGrid, Slot, Tracing
+from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Slot, Tracing
 from p3s.model.work.segments import with_phase_work
 from p3s.serialise import from_data
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
+#: Other grids that are kept, and rules of each that only other counts tell apart.
+MAX_OTHERS, MAX_ALIKE = 4, 3
 #: Share of a node's messages without a rule from which on all are taken for a sample.
 LOOSE_SHARE = 0.3
 
@@ -146,8 +148,16 @@ def _grid_rule(
         cart=bool(cart_grids(tables)[0]),
         considered=tuple((text, cost) for text, cost in choice.others),
         rivals=tuple(choice.rivals),
+        others=tuple(_other_grids(choice)),
         stated=known or None,
     )
+
+
+def _other_grids(choice: GridChoice) -> Iterator[OtherGrid]:
+    for near in choice.near[:MAX_OTHERS]:
+        partners = tuple((node, tuple(e.relations)) for node, e in near.explained.items())
+        for rule in (near.family, *near.rivals[: MAX_ALIKE - 1]):
+            yield OtherGrid(rule, partners)
 
 
 def _powers_only(choice: GridChoice, items: Sequence[Item]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.model.evaluate import model_grid
 from p3s.model.grid import admissible
+from p3s.model.grid.grid_rule import GridRule
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
 from p3s.model.grid.traced_grids import Traced
@@ -155,25 +156,23 @@ def _sizes(model: Model) -> Iterator[Question]:
 
 
 def _grids(model: Model) -> Iterator[Question]:
-    """Rules for the process grid that need no more relations than the one chosen."""
-    tied = model.grid.rivals
-    if not tied:
-        return
-    weight = sum(_weight(item) for item in model.items if item.relation is not None)
-
-    def decides(g: GridAt) -> bool:
-        return any(
-            (there := grid_at(rule, g.n)) is None
-            or there.dims != g.dims
-            or not np.array_equal(there.coords, g.coords)
-            for rule in tied
+    """Other process grids that explain what was traced as well."""
+    rules = [*model.grid.rivals, *(other.rule for other in model.grid.others)]
+    if rules:
+        weight = sum(_weight(item) for item in model.items if item.relation is not None)
+        yield Question(
+            "rules for the process grid that explain as much differ there",
+            min(weight, 1.0) * 0.5,
+            lambda g: any(_differs(rule, g) for rule in rules),
         )
 
-    yield Question(
-        "rules for the process grid that explain as much differ there",
-        min(weight, 1.0) * 0.5,
-        decides,
-    )
+
+def _differs(rule: GridRule, g: GridAt) -> bool:
+    """Tell whether a rule gives no grid there, or one that is another however it is turned."""
+    there = grid_at(rule, g.n)
+    if there is None or len(there.dims) == len(g.dims):
+        return there is None or not np.array_equal(there.coords, g.coords)
+    return sorted(p for p in there.dims if p > 1) != sorted(p for p in g.dims if p > 1)
 
 
 def _seldom(model: Model) -> Iterator[Question]:

@@ -339,11 +339,23 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class OtherGrid:
+    """Another grid on which all partners that were traced have rules.
+
+    partners: the relations of every node (``Item.node``) there.
+    """
+
+    rule: GridRule
+    partners: tuple[tuple[int, tuple[Relation, ...]], ...]
+
+
+@dataclass(frozen=True)
 class ProcessGrid:
     """The rule of the process grid, its extents at the traced counts, and what was considered.
 
     cart: the program made it with MPI_Cart_create; considered: other rules with their cost; stated:
-    what was known of it beside the traces; rivals: rules that explain the traces as well.
+    what was known of it beside the traces; rivals: rules with the same grids at all traced counts;
+    others: other grids there that explain the partners hardly worse.
     """
 
     family: GridRule
@@ -354,6 +366,7 @@ class ProcessGrid:
     stated: Statement | None = None
     dropped: Dropped | None = None
     rivals: tuple[GridRule, ...] = ()
+    others: tuple[OtherGrid, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from p3s.laws.exact import exact_value
 from p3s.laws.expr import Expr, symbols_of
 from p3s.model.evaluate import model_grid
 from p3s.model.grid.guards import GridAt
+from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
 from p3s.model.partners.communicator_laws import World
+from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.rivals import differ_at
@@ -29,18 +31,58 @@ def judged_at(model: Model, n: int) -> Model:
     grid = model_grid(model, n)
     others = _other_grids(model, grid)
     phases = tuple(_weight_at(phase, grid) for phase in model.phases)
-    items = [_item_at(item, model, grid, others) for item in model.items]
+    items = [_item_at(item, grid, others) for item in model.items]
     return replace(model, items=judged_completions(items), phases=phases)
 
 
-def _other_grids(model: Model, grid: GridAt) -> list[GridAt]:
-    """Return the different grids that rival rules give; a rule that has none is refuted there."""
-    found: dict[bytes, GridAt] = {_key(grid): grid}
+@dataclass(frozen=True)
+class _Other:
+    """A grid that the program may have instead.
+
+    elsewhere: nodes that have other partners on it; None where all have the same relations there.
+    """
+
+    grid: GridAt
+    elsewhere: frozenset[int] | None
+
+
+def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
+    """Return the different grids that other rules give; a rule that has none is refuted there."""
+    seen = {_key(grid)}
+    found = []
     for rule in model.grid.rivals:
         other = rule.at(grid.n)
-        if other is not None:
-            found.setdefault(_key(other), other)
-    return list(found.values())[1:]
+        if other is not None and _key(other) not in seen:
+            seen.add(_key(other))
+            found.append(_Other(other, None))
+    here: dict[int, frozenset[int]] | None = None
+    for near in model.grid.others:
+        other = near.rule.at(grid.n)
+        if other is None:
+            continue
+        here = here if here is not None else _pairs_of_nodes(model, grid)
+        there = {node: _pairs(relations, other) for node, relations in near.partners}
+        elsewhere = frozenset(node for node, pairs in here.items() if there.get(node) != pairs)
+        found.append(_Other(other, elsewhere))
+    return found
+
+
+def _pairs_of_nodes(model: Model, grid: GridAt) -> dict[int, frozenset[int]]:
+    relations: dict[int, list[Relation]] = {}
+    for item in model.items:
+        if item.relation is not None:
+            relations.setdefault(item.node, []).append(item.relation)
+    return {node: _pairs(each, grid) for node, each in relations.items()}
+
+
+def _pairs(relations: Iterable[Relation], grid: GridAt) -> frozenset[int]:
+    """Return the pairs of ranks and partners, each as one number."""
+    found: set[int] = set()
+    for relation in relations:
+        table = partners(relation, grid)
+        pairs = np.arange(grid.n) * grid.n + table
+        found.update(pairs[table >= 0].tolist())
+    return frozenset(found)
 
 
 def _key(grid: GridAt) -> bytes:
@@ -54,7 +96,7 @@ def _weight_at(phase: Phase, grid: GridAt) -> Phase:
     return phase
 
 
-def _item_at(item: Item, model: Model, grid: GridAt, others: list[GridAt]) -> Item:
+def _item_at(item: Item, grid: GridAt, others: Sequence[_Other]) -> Item:
     verdict = item.verdict
     if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, grid):
         verdict = item.settled
@@ -105,20 +147,37 @@ def _fraction(expr: Expr, known: Mapping[str, int]) -> bool:
     return value is None or value.denominator != 1
 
 
-def _differs_on(item: Item, grid: GridAt, other: GridAt) -> bool:
+def _differs_on(item: Item, grid: GridAt, other: _Other) -> bool:
     """Tell whether an item says something else on another grid."""
-    if not np.array_equal(grid.coords, other.coords) and not _of_world(item):
-        relation = item.relation
-        if relation is None or len(grid.dims) != len(other.dims):
+    there = other.grid
+    if not np.array_equal(grid.coords, there.coords) and not _of_world(item):
+        if item.relation is None:
             return True
-        here, there = partners(relation, grid), partners(relation, other)
-        if here.shape != there.shape or not np.array_equal(here, there):
+        if other.elsewhere is None:
+            if len(grid.dims) != len(there.dims) or not _same_partners(item.relation, grid, there):
+                return True
+        elif item.node in other.elsewhere:
             return True
-        return any(slot.guard is not None and slot.guard.atoms for slot in item.slots)
+        guards = [atom for slot in item.slots if slot.guard for atom in slot.guard.atoms]
+        if any(other.elsewhere is None or not isinstance(a, HasPartner) for a in guards):
+            return True
     extents = {f"p{d}" for d in range(len(grid.dims))} | {f"c{d}" for d in range(len(grid.dims))}
-    return grid.dims != other.dims and any(
+    alike = (
+        grid.dims == there.dims if other.elsewhere is None else _lengths(grid) == _lengths(there)
+    )
+    return not alike and any(
         symbols_of(expr) & extents for slot in item.slots for expr in _laws(slot)
     )
+
+
+def _same_partners(relation: Relation, grid: GridAt, other: GridAt) -> bool:
+    here, there = partners(relation, grid), partners(relation, other)
+    return here.shape == there.shape and bool(np.array_equal(here, there))
+
+
+def _lengths(grid: GridAt) -> list[int]:
+    """Return the extents above one, whichever dimensions they are of."""
+    return sorted(p for p in grid.dims if p > 1)
 
 
 def _of_world(item: Item) -> bool:

@@ -15,7 +15,7 @@ from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.law_types import CountLaw, Rival, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
-from p3s.model.reasons import Verdict
+from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.tripcounts import refusal_text
 from p3s.model.types import (
@@ -373,14 +373,39 @@ def _figures(value: float) -> str:
 
 def _grid(model: Model) -> list[str]:
     lines = _wrapped(visible(f"process grid: {text.grid_text(model)}", 2000))
-    others = [f"{visible(str(name))} ({cost:.4g})" for name, cost in model.grid.considered[:4]]
-    if others:
+    grid = model.grid
+    cheapest = sorted(grid.considered, key=lambda entry: entry[1])
+    considered = [f"{visible(str(name))} ({cost:.4g})" for name, cost in cheapest[:4]]
+    if considered:
         lines += _wrapped(
             "chosen because all partners together need the fewest relations on it; "
-            f"considered too, with their cost: {', '.join(others)}",
+            f"considered too, with their cost: {', '.join(considered)}",
+            2,
+        )
+    for rule in grid.rivals[:MAX_RIVALS]:
+        lines += _wrapped(f"the same at all traced counts: {visible(rule.text())}", 2)
+    lines += _wrapped(_hidden(len(grid.rivals)), 2)
+    for other in grid.others[:MAX_RIVALS]:
+        words = f"explains all partners too, with more relations: {visible(other.rule.text())}"
+        lines += _wrapped(words, 2)
+    lines += _wrapped(_hidden(len(grid.others)), 2)
+    without = [str(i) for i, item in enumerate(model.items) if _no_partners(item)]
+    if without:
+        lines += _wrapped(
+            f"no grid that was tried explains the partners of the call{'s' * (len(without) > 1)} "
+            f"{', '.join(without[:8])}{', ...' if len(without) > 8 else ''}; if you know the grid: "
+            "p3s model --grid",
             2,
         )
     return lines
+
+
+def _hidden(rules: int) -> str:
+    return f"and {rules - MAX_RIVALS} more" if rules > MAX_RIVALS else ""
+
+
+def _no_partners(item: Item) -> bool:
+    return any(why.code in (Code.NO_PARTNERS, Code.SAMPLE) for why in item.why)
 
 
 # ---- layout ------------------------------------------------------------------------------------

@@ -74,7 +74,8 @@ def cart_grids(
 class GridChoice:
     """The process grid of the program, with what each p2p node's partners are on it.
 
-    rivals: rules with the same grids at all counts traced.
+    rivals: rules with the same grids at all counts traced; near: choices with other grids there
+    that explain the partners with hardly more relations.
     """
 
     family: GridRule
@@ -85,6 +86,7 @@ class GridChoice:
     periods: tuple[bool, ...] | None
     communicators: Communicators
     rivals: list[GridRule] = field(default_factory=list)
+    near: list[GridChoice] = field(default_factory=list)
 
     def poor(self) -> bool:
         """Tell whether some partners have no rule on the grid, or one that costs much."""
@@ -99,6 +101,8 @@ class GridChoice:
 _DIMENSION = 0.5
 #: Rival rules that are kept.
 _RIVALS = 24
+#: Grids that cost so much more than the best, and this part of its cost, may be the true one.
+_NEAR, _NEAR_PART = 1.0, 0.05
 #: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
 _POOR = 3.5
 #: One relation with a guard does not cost as much.
@@ -139,6 +143,7 @@ def choose_grid(
     shape = shape_of_messages(nodes, best.grids)
     of_sizes = rules_of_domains([shape] if shape else [], counts)
     best.family = nearest_shape(best.family, best.rivals, shape)
+    best.near = search.near()
     best.rivals = search.rivals([*best.rivals, *domain, *of_sizes])
     best.explained = {
         i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
@@ -175,6 +180,7 @@ class _Search:
         self.todo = _distinct(nodes, self.counts, varying)
         self.places = [used(n) for n in nodes if n.kind in (COLLECTIVE, COMM)]
         self.best: GridChoice | None = None
+        self.priced: list[GridChoice] = []
         self.costs: list[tuple[GridRule, float]] = []
 
     def try_all(self, families: Sequence[GridRule]) -> None:
@@ -193,6 +199,8 @@ class _Search:
             if choice is None:
                 continue
             costs.update((k, choice.cost) for k in alike if not isinstance(families[k], OfDomain))
+            choice.rivals = [families[k] for k in alike[1:]]
+            self.priced.append(choice)
             best = self.best
             if (
                 best is None
@@ -200,22 +208,21 @@ class _Search:
                 or (alike[0] < chosen and choice.cost < best.cost + 1e-9)
             ):
                 self.best, chosen = choice, alike[0]
-                choice.rivals = [families[k] for k in alike[1:]]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
 
     def rivals(self, alike: Sequence[GridRule]) -> list[GridRule]:
-        """Return other rules that explain as much as the best, of those alike the first.
+        """Return other rules with the best one's grids at all traced counts, of those alike the
+        first.
 
-        alike: rules that may have the best one's grids at all traced counts.
+        alike: rules that may have them.
         """
         assert self.best is not None
         best = self.best
         layout = [g.key for g in best.grids.values()]
         equal = [r for r in alike if [g.key for g in self.grids(r).values()] == layout]
-        tied = [r for r, c in self.costs if c <= best.cost + 1e-9 and r.ndims == best.family.ndims]
         seen = {_extents_beyond(best.family, self.counts)}
         out = []
-        for rule in (*tied, *equal):
+        for rule in equal:
             if self.cart.dims and not isinstance(rule, OfDomain):
                 continue  # the program asked MPI, whose rule is known
             key = _extents_beyond(rule, self.counts)
@@ -224,12 +231,30 @@ class _Search:
                 out.append(rule)
         return out[:_RIVALS]
 
+    def limit(self) -> float:
+        """Return what a grid that is worth knowing costs at most."""
+        if self.best is None:
+            return math.inf
+        return (1 + _NEAR_PART) * self.best.cost + _NEAR
+
+    def near(self) -> list[GridChoice]:
+        """Return what explains all partners as well on grids other than the best, or nearly so."""
+        if self.cart.dims:
+            return []
+        return [
+            choice
+            for choice in sorted(self.priced, key=lambda c: c.cost)
+            if choice is not self.best
+            and choice.cost <= self.limit()
+            and not any(e.unexplained for e in choice.explained.values())
+        ]
+
     def grids(self, family: GridRule) -> dict[int, GridAt]:
         """Return the rule's grids at the traced counts that it admits."""
         return {n: g for n in self.counts if (g := family.at(n)) is not None}
 
     def price(self, fam: GridRule) -> GridChoice | None:
-        """Return what everything is on a grid; None as soon as that is dearer than the best."""
+        """Return what everything is on a grid; None as soon as that is far dearer than the best."""
         grids = self.grids(fam)
         same = self.cart.dims and fam.ndims == len(next(iter(self.cart.dims.values())))
         known = self.cart.periods if same else None
@@ -242,7 +267,7 @@ class _Search:
         )
         explained: dict[int, Explanation] = {}
         for pairs, loose, members in self.todo:
-            limit = math.inf if self.best is None else self.best.cost - cost + 1e-6
+            limit = self.limit() - cost
             if limit < 0:
                 return None
             found = infer_partners(
