@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import Place, PointTable
+from p3s.model.grid.directions import settle
 from p3s.model.grid.domain_grids import (
     SHAPES,
     OfDomain,
@@ -27,7 +28,6 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
 from p3s.model.partners.infer_partners import Explanation, infer_partners, rough_cost
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.shift import Shift
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 
@@ -149,7 +149,7 @@ def choose_grid(
         i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
         for i, e in best.explained.items()
     }
-    _opposite_siblings(nodes, best)
+    best.explained = settle(nodes, best.explained, best.grids, best.periods)
     best.others = [(f.text(), cost) for f, cost in search.costs]
     return best
 
@@ -333,61 +333,6 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
 def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[CommunicatorLaw]:
     """Return the laws of sub-communicators on which a node's messages travel."""
     return [law for law in comms.cover(next(iter(members.values()))).laws if law.leads]
-
-
-def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
-    """Where the direction is open, give sibling nodes opposite signs.
-
-    Two sends of one operation along the same dimension go to both sides, first to the side to
-    which the first of such siblings goes in the dimensions that show it; the receive with the
-    tag of a send looks the other way.
-    """
-    sign_of_tag: dict[tuple[tuple[int, ...], int], int] = {}
-    order = sorted(choice.explained, key=lambda i: (nodes[i].tag is None, nodes[i].tag or 0))
-    for kind in (SEND, RECV):
-        usual = _first_sign(
-            [choice.explained[i] for i in order if nodes[i].kind == kind], -1 if kind == SEND else 1
-        )
-        turn: dict[tuple[tuple[int, ...], str], int] = {}
-        for i in order:
-            node, e = nodes[i], choice.explained[i]
-            shift = _one_shift(e)
-            if node.kind != kind or not e.ambiguous or shift is None:
-                continue
-            vec = shift.vec
-            sign = turn.get((vec, node.op), usual)
-            turn[(vec, node.op)] = -sign
-            if node.only_tag is not None:
-                if kind == SEND:
-                    sign_of_tag[(vec, node.only_tag)] = sign
-                else:
-                    sign = -sign_of_tag.get((vec, node.only_tag), -sign)
-            if sign < 0:
-                flipped = replace(shift, vec=tuple(-v for v in vec))
-                choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
-
-
-def _one_shift(e: Explanation) -> Shift | None:
-    only = e.relations[0] if len(e.relations) == 1 else None
-    return only if isinstance(only, Shift) else None
-
-
-def _first_sign(explained: Sequence[Explanation], default: int) -> int:
-    """Return the direction of the first of siblings, as most of those that show it have it."""
-    first: dict[tuple[int, ...], int] = {}
-    votes = 0
-    for e in explained:
-        shift = _one_shift(e)
-        if e.ambiguous or shift is None:
-            continue
-        vec = shift.vec
-        axis = tuple(abs(v) for v in vec)
-        sign = 1 if next((v for v in vec if v), 0) > 0 else -1
-        if first.get(axis, 0) == -sign:  # the second of a pair
-            votes += first.pop(axis)
-        else:
-            first[axis] = sign
-    return default if votes == 0 else 1 if votes > 0 else -1
 
 
 def decide_splits(
