@@ -17,7 +17,7 @@ from p3s.model.evaluate import generate, model_grid
 from p3s.model.grid import admissible
 from p3s.model.grid.guards import Above
 from p3s.model.partners.irregular import sampled
-from p3s.model.partners.relation import Relation
+from p3s.model.partners.relation import Relation, Staged
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
 from p3s.model.tree import assign
@@ -26,7 +26,8 @@ from p3s.model.types import Item, Model, Phase, Share, Slot
 from p3s.trace.ops import COMPLETION
 
 #: What is open because several rules meet all traced counts; what was seen too seldom.
-_OPEN = (Code.DIRECTION, Code.REMAINDER_OPEN, Code.CUT_OPEN)
+_PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)
+_OPEN = (*_PARTNERS, Code.REMAINDER_OPEN, Code.CUT_OPEN)
 _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
 
 #: Operations that post a request, as their names begin.
@@ -47,12 +48,15 @@ def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]
             sizes, counts = values.setdefault((i, k), (set(), set()))
             sizes.add(size)
             counts.add(times)
-    widest = [max(g) for g in zip(*(model_grid(model, t.np).dims for t in tables), strict=True)]
+    extents = list(zip(*(model_grid(model, t.np).dims for t in tables), strict=True))
+    widest = [max(each) for each in extents]
     items = []
     for i, item in enumerate(model.items):
         if (narrow := _narrow(item.relation, widest)) and not _has(item.notes, Code.DIRECTION):
             more = Reason(Code.DIRECTION, dims=tuple(narrow))
             item = replace(item, notes=(*item.notes, more))
+        if (dim := _of_one_extent(item.relation, extents)) is not None:
+            item = replace(item, notes=(*item.notes, Reason(Code.ONE_EXTENT, dims=(dim,))))
         why = {w for s in item.slots for w in s.why} | set(item.notes)
         seen = [values.get((i, k), (set(), set())) for k in range(len(item.slots))]
         verdict, more_why = _verdict(model, item, why, i in wrong, seen, len(tables))
@@ -182,6 +186,17 @@ def _narrow(relation: Relation | None, widest: Sequence[int]) -> list[int]:
     return sorted(d for d in axes if d < len(widest) and widest[d] <= 2)
 
 
+def _of_one_extent(relation: Relation | None, extents: Sequence[tuple[int, ...]]) -> int | None:
+    """Return the dimension of a relation of several stages that always had as many ranks.
+
+    On four ranks an exchange by powers of two is one with both neighbours on a 2 x 2 torus.
+    """
+    if not isinstance(relation, Staged) or len(extents) < 2 or len(extents[0]) < 2:
+        return None
+    axis = relation.along
+    return axis if isinstance(axis, int) and len(set(extents[axis])) == 1 else None
+
+
 def _numbers(expr: Any) -> int:
     """Return how many numbers stand in an equation, not counting zeros, ones and exponents."""
     if not isinstance(expr, list):
@@ -228,7 +243,7 @@ def _number_verdict(item: Item) -> Verdict:
         s.count.stat is not None or s.count.total is not None for s in item.slots
     ):
         return Verdict.EXACT
-    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *_SELDOM, Code.DIRECTION):
+    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *_SELDOM, *_PARTNERS):
         return Verdict.EXACT
     return item.verdict
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -86,6 +86,7 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
 def questions(model: Model) -> Iterator[Question]:
     """Yield what is open: directions, blocks, rival rules and grids, calls seen too seldom."""
     yield from _directions(model)
+    yield from _extents(model)
     yield from _sizes(model)
     yield from _grids(model)
     yield from _seldom(model)
@@ -102,6 +103,22 @@ def questions(model: Model) -> Iterator[Question]:
 def _weight(item: Item) -> float:
     share = item.share or NO_SHARE
     return max(_LEAST, share.events, share.bytes)
+
+
+def _extents(model: Model) -> Iterator[Question]:
+    weights: dict[int, float] = {}
+    for item in model.items:
+        for why in item.why:
+            for d in (why.dims or ()) if why.code == Code.ONE_EXTENT else ():
+                weights[d] = weights.get(d, 0.0) + _weight(item)
+    traced = {d: {dims[d] for dims in model.grid.dims.values()} for d in weights}
+    for d, weight in sorted(weights.items()):
+        text = f"another number of ranks in dimension {d} shows who the partners along it are"
+        yield Question(text, weight, partial(_another_extent, d, traced[d]))
+
+
+def _another_extent(dimension: int, traced: Collection[int], g: GridAt) -> bool:
+    return g.dims[dimension] not in traced
 
 
 def _directions(model: Model) -> Iterator[Question]:

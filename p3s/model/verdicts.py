@@ -98,18 +98,21 @@ def _weight_at(phase: Phase, grid: GridAt) -> Phase:
 
 def _item_at(item: Item, grid: GridAt, others: Sequence[_Other]) -> Item:
     verdict = item.verdict
-    if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, grid):
+    if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, model, grid):
         verdict = item.settled
     why = item.why
     if verdict == Verdict.EXACT and any(_differs_on(item, grid, other) for other in others):
         verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.GRID_OPEN))
-    elif verdict == Verdict.EXACT and _open_at(item, grid):
+    elif verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
     return replace(item, verdict=verdict, why=why)
 
 
-def _open_at(item: Item, grid: GridAt) -> bool:
+def _open_at(item: Item, model: Model, grid: GridAt) -> bool:
     """Tell whether rules of an item that explain the traces differ on a grid."""
+    fixed = {d for why in item.why if why.code == Code.ONE_EXTENT for d in why.dims or ()}
+    if any(grid.dims[d] != dims[d] for d in fixed for dims in model.grid.dims.values()):
+        return True
     narrow = {d for why in item.why if why.code == Code.DIRECTION for d in why.dims or ()}
     if any(grid.dims[d] > 2 for d in narrow if d < len(grid.dims)):
         return True

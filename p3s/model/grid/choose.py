@@ -162,7 +162,10 @@ def _seek_further(search: _Search, apart: bool) -> None:
     if search.best.poor() and apart:
         search.try_all(rules_in_part(search.counts))
     if search.best.dear():
-        found = [(len(members), pairs) for pairs, _, members in search.todo]
+        found = [
+            (len(members), [(n, rank, peer) for n, (rank, peer, _) in pairs])
+            for pairs, _, members in search.todo
+        ]
         search.try_all(rules_of_traces(found, search.counts))
 
 
