@@ -203,14 +203,16 @@ def measured(model: Model, run: Path) -> np.ndarray:
     computed before MPI_Init is no part of the run.
     """
     from p3s.characterize.intact import join_files
+    from p3s.characterize.part import Sites
     from p3s.characterize.tables import table_of
     from p3s.model.evaluate import generate
     from p3s.model.tree import assign
     from p3s.trace import run_files
 
     files = run_files(run)
-    shared = {site.partition("#")[0] for site in model.sites if "#" in site}
-    table = table_of([join_files(list(files.files.values()), shared)], [files.wall_ns], str(run))
+    apart = frozenset(site.partition("#")[0] for site in model.sites if "#" in site)
+    part = join_files(list(files.files.values()), Sites(apart))
+    table = table_of([part], [files.wall_ns], str(run))
     grid = generate(model, files.np).grid
     items, phases = model.items, len(model.phases)
     item = np.minimum(assign(items, table, grid, model.splits).of_row, len(items))

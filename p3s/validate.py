@@ -64,7 +64,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     Every event of the run counts in every number.
     """
     from p3s.artefacts import crc_of
-    from p3s.characterize.intact import join_files
+    from p3s.characterize.clones import read_alike
     from p3s.characterize.tables import table_of
     from p3s.commands import Commands
     from p3s.errors import P3SError
@@ -84,9 +84,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
         )
     problem = run.problems[min(run.problems)] if run.problems else ""
     if not problem:
-        # Where the model tells the calls of one site apart, the run's are told apart alike.
-        shared = {site.partition("#")[0] for site in model.sites if "#" in site}
-        part = join_files(list(run.files.values()), shared)
+        part = read_alike(study, model.sites, list(run.files.values()))
         problem = part.problem
     if problem:
         raise P3SError(

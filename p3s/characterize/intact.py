@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.characterize.part import Part, join, part_of
+from p3s.characterize.part import Part, Sites, join, part_of
 from p3s.errors import P3SError
 from p3s.text import processes
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from p3s.study import RunRecord
 
 
-JoinRun = Callable[[Sequence[Path], Set[str]], Part]
+JoinRun = Callable[[Sequence[Path], Sites], Part]
 
 
-def join_files(files: Sequence[Path], shared: Set[str] = frozenset()) -> Part:
+def join_files(files: Sequence[Path], sites: Sites) -> Part:
     """Return the ranks of a run, read one after the other, as one Part."""
     from p3s.trace import read_file
 
-    return join(part_of(read_file(path, completions=False), shared) for path in files)
+    return join(part_of(read_file(path, completions=False), sites) for path in files)
 
 
 def intact_runs(
-    records: Sequence[RunRecord], np_: int, join_run: JoinRun, shared: Set[str] = frozenset()
+    records: Sequence[RunRecord], np_: int, join_run: JoinRun, sites: Sites
 ) -> tuple[list[Part], list[int | None], list[str], list[RunRecord]]:
     """Return the runs of one count all of whose ranks are complete, and why others are not.
 
@@ -44,7 +44,7 @@ def intact_runs(
             problem = run.problems[min(run.problems)] if run.problems else ""
             if run.np != np_:
                 problem = f"{record.path} holds a run of {processes(run.np)}, not {np_}"
-            part = join_run(list(run.files.values()), shared) if not problem else None
+            part = join_run(list(run.files.values()), sites) if not problem else None
         except P3SError as err:
             left_out.append(_without_advice(str(err)))
             continue

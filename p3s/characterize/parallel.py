@@ -12,14 +12,14 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.characterize.part import COLUMNS, Group, Part, Place, join, part_of
+from p3s.characterize.part import COLUMNS, Group, Part, Place, Sites, join, part_of
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
@@ -89,30 +89,30 @@ def from_bytes(data: bytes) -> Part:
     return part
 
 
-def _part_or_error(path: Path, shared: Set[str]) -> bytes:
+def _part_or_error(path: Path, sites: Sites) -> bytes:
     from p3s.trace import read_file
 
     try:
-        return b"p" + to_bytes(part_of(read_file(path, completions=False), shared))
+        return b"p" + to_bytes(part_of(read_file(path, completions=False), sites))
     except P3SError as err:
         return b"e" + str(err).encode("utf-8", "surrogateescape")
 
 
-def _send_parts(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> None:
+def _send_parts(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> None:
     """Send process 0 the parts of this process's files."""
     for path in files[comm.rank :: comm.size]:
-        data = np.frombuffer(_part_or_error(path, shared), dtype=np.uint8)
+        data = np.frombuffer(_part_or_error(path, sites), dtype=np.uint8)
         comm.Send(np.array([len(data)], dtype=np.int64), dest=0)
         comm.Send(data, dest=0)
 
 
-def _parts(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> Iterator[Part]:
+def _parts(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> Iterator[Part]:
     """Yield the parts of all files in order, at process 0; an error comes when all are there."""
     error = ""
     for k, path in enumerate(files):
         source = k % comm.size
         if source == 0:
-            data = _part_or_error(path, shared)
+            data = _part_or_error(path, sites)
         else:
             length = np.empty(1, dtype=np.int64)
             comm.Recv(length, source=source)
@@ -127,34 +127,34 @@ def _parts(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> Iterator[
         raise P3SError(error)
 
 
-def _tell(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> None:
+def _tell(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> None:
     """Tell the other processes the files of the next run; none: there is no other."""
-    told = json.dumps([[str(path) for path in files], sorted(shared)])
+    told = json.dumps([[str(path) for path in files], sorted(sites.apart), dict(sites.same)])
     text = told.encode("utf-8", "surrogateescape")
     comm.Bcast(np.array([len(text)], dtype=np.int64), root=0)
     comm.Bcast(np.frombuffer(text, dtype=np.uint8).copy(), root=0)
 
 
-def _told(comm: MPI.Comm) -> tuple[list[Path], frozenset[str]]:
+def _told(comm: MPI.Comm) -> tuple[list[Path], Sites]:
     length = np.empty(1, dtype=np.int64)
     comm.Bcast(length, root=0)
     text = np.empty(int(length[0]), dtype=np.uint8)
     comm.Bcast(text, root=0)
-    files, shared = json.loads(text.tobytes().decode("utf-8", "surrogateescape"))
-    return [Path(name) for name in files], frozenset(shared)
+    files, apart, same = json.loads(text.tobytes().decode("utf-8", "surrogateescape"))
+    return [Path(name) for name in files], Sites(frozenset(apart), same)
 
 
 def _lead(comm: MPI.Comm, root: Path, counts: Sequence[int]) -> None:
     from p3s.characterize.phases import write_phases
     from p3s.characterize.signature import characterize
 
-    def join_run(files: Sequence[Path], shared: Set[str]) -> Part:
-        _tell(comm, files, shared)
-        return join(_parts(comm, files, shared))
+    def join_run(files: Sequence[Path], sites: Sites) -> Part:
+        _tell(comm, files, sites)
+        return join(_parts(comm, files, sites))
 
     for count in counts:
         characterize(root, count, join_run)
-    _tell(comm, [], frozenset())
+    _tell(comm, [], Sites())
     write_phases(root)
 
 

@@ -11,7 +11,7 @@ in one process or in many (p3s.characterize.parallel).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,18 @@ class Part:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class Sites:
+    """How the call sites of a capture are taken.
+
+    apart: those that stand for several places of the program, told apart by what their calls do;
+    same: site -> the site that stands for it too, where a compiler copied a call.
+    """
+
+    apart: Set[str] = frozenset()
+    same: Mapping[str, str] = field(default_factory=dict)
+
+
 class _Calls:
     """Numbers of a run's calls: of group, node and row (calls the table does not tell apart)."""
 
@@ -133,16 +145,20 @@ class _Calls:
         self.nodes = list(nodes)
 
 
-def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
+def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     """Return the tables of all ranks of a run that have a file.
 
-    shared: sites that stand for several places; there, a run of one rank, events are told apart
-    by what they do, in the order in which the rank first does it ("SITE#0", "SITE#1", ...).
+    At the sites that stand for several places, of a run of one rank, events are told apart by
+    what they do, in the order in which the rank first does it ("SITE#0", "SITE#1", ...).
     """
-    site = [run.sites[c.site].key if c.site >= 0 else "" for c in run.calls]
-    names = {s.key: tuple(s.frames) for s in run.sites}
-    if shared:
-        _tell_apart(run, site, names, shared)
+    sites = sites or Sites()
+    keys = [sites.same.get(s.key, s.key) for s in run.sites]
+    site = [keys[c.site] if c.site >= 0 else "" for c in run.calls]
+    names = {s.key: tuple(s.frames) for s in run.sites if s.key not in sites.same}
+    for s, key in zip(run.sites, keys, strict=True):
+        names.setdefault(key, tuple(s.frames))
+    if sites.apart:
+        _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
     calls = _Calls(run, site)
     out = Part(
         run.np,
@@ -200,11 +216,11 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
 
 
 def _tell_apart(
-    run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]], shared: Set[str]
+    run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]], shared: Set[int]
 ) -> None:
-    """Give the calls at shared sites sites of their own; ``site``: of each call."""
+    """Give the calls at shared sites (by number) sites of their own; ``site``: of each call."""
     (rank,) = run.ranks.present  # type: ignore[attr-defined]
-    apart = sequence_nodes(run, {k for k, s in enumerate(run.sites) if s.key in shared})
+    apart = sequence_nodes(run, shared)
     trace = run.ranks[rank]
     used, first = np.unique(trace.call, return_index=True)
     label = apart.in_order(rank, trace)[first]

@@ -105,7 +105,9 @@ def _walk(
             op = str(child["op"])
             if not op or not op.isascii() or any(c.isspace() for c in op):
                 raise ValueError("an operation has no name")
-            yield KnownCall(child["site"] or "0", op, number, at, inside)
+            site = child["site"] or "0"
+            for name in (site, *(k for k, v in data.get("same", {}).items() if v == site)):
+                yield KnownCall(name, op, number, at, inside)
 
 
 def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.characterize import clock
+from p3s.characterize.clones import contradicted, copies_of, known_sites, same_sites
 from p3s.characterize.intact import JoinRun, intact_runs, join_files
+from p3s.characterize.part import Part, Sites
 from p3s.characterize.phases import phases_json
 from p3s.characterize.store import SCHEMA, VERSION, write_tables
 from p3s.characterize.structure import structure, total_turns, undecided
@@ -15,6 +19,9 @@ from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 from p3s.text import processes
+
+if TYPE_CHECKING:
+    from p3s.study import RunRecord, Study
 
 
 def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> dict[str, Any]:
@@ -28,30 +35,54 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
 
     study = Study.open(Path(study_dir))
     join_run = join_run or join_files
-    parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run)
-    if not parts:
-        why = left_out[0] if left_out else f"{study_dir} has no complete run at {processes(np_)}"
-        advice = " with a larger --limit" if "reached the limit" in why else ""
-        raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
-    table = table_of(parts, walls, str(study_dir))
-    shared = undecided(structure([table]))
-    if shared:  # where sites do not decide, what the calls do and their order does
-        whole = parts
-        parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run, shared)
-        apart = table_of(parts, walls, str(study_dir))
-        if total_turns(structure([apart])) < total_turns(structure([table])):
-            table = apart
-        else:
-            parts = whole
-    out = {**signature_json(table), "left_out": left_out}
+    found = _Read.of(study, np_, join_run, Sites())
+    known = known_sites(study, without=np_)
+    copies = copies_of(study, found.table)
+    sites = Sites(same=same_sites(found.table, copies, known))
+    if sites.same:
+        found = _Read.of(study, np_, join_run, sites)
+    if shared := undecided(structure([found.table])):
+        # where sites do not decide, what the calls do and their order does
+        apart = _Read.of(study, np_, join_run, replace(sites, apart=shared))
+        if total_turns(structure([apart.table])) < total_turns(structure([found.table])):
+            found = apart
+    lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
+    table = replace(found.table, same=dict(sites.same), lines=lines)
+    out = {**signature_json(table), "left_out": found.left_out}
     path = study.signature_path(np_)
     write_tables(table, path)
     write_json(path, out)
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
         make_times(study, np_, join_run)
     else:
-        write_times(study, table, parts, used)
+        write_times(study, table, found.parts, found.used)
+    known.add(np_, lines, sites.same, table.sites)
+    for other in contradicted(study, np_, known):
+        with contextlib.suppress(P3SError):  # its captures were deleted
+            characterize(study.root, other, join_run)
     return out
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The intact runs of a count, read one way: see intact_runs."""
+
+    table: PointTable
+    parts: list[Part]
+    left_out: list[str]
+    used: list[RunRecord]
+
+    @staticmethod
+    def of(study: Study, np_: int, join_run: JoinRun, sites: Sites) -> _Read:
+        """Read the runs; raises P3SError when none is intact."""
+        parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run, sites)
+        if not parts:
+            why = (
+                left_out[0] if left_out else f"{study.root} has no complete run at {processes(np_)}"
+            )
+            advice = " with a larger --limit" if "reached the limit" in why else ""
+            raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
+        return _Read(table_of(parts, walls, str(study.root)), parts, left_out, used)
 
 
 def signature_json(t: PointTable) -> dict[str, Any]:
@@ -92,6 +123,8 @@ def signature_json(t: PointTable) -> dict[str, Any]:
             for p in t.places
         ],
         "sites": {k: list(v) for k, v in sorted(t.sites.items())},
+        "same": dict(sorted(t.same.items())),
+        "lines": dict(sorted(t.lines.items())),
     }
 
 

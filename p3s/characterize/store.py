@@ -134,6 +134,8 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         segments=between,
         moved=tuple(data.get("moved", data["varying"])),
         recounted=tuple(data.get("recounted", data["varying"])),
+        same=dict(data.get("same", {})),
+        lines=dict(data.get("lines", {})),
     )
 
 

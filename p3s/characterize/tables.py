@@ -35,6 +35,8 @@ class PointTable:
     segments: work between calls (p3s.characterize.segments), empty in tables that lack it.
     Of varying, moved: partners or their number differ between repeats, whatever the sizes;
     recounted: how often a rank makes the call differs.
+    same: site of a capture -> site of the table that stands for it (p3s.characterize.clones);
+    lines: site -> its chain of lines, where debug information has them.
     Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
@@ -67,6 +69,8 @@ class PointTable:
     segments: numpy.ndarray = field(default_factory=none)
     moved: tuple[str, ...] = ()
     recounted: tuple[str, ...] = ()
+    same: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
 
 
 def point_table(runs: Sequence[RunTrace]) -> PointTable:
@@ -117,7 +121,14 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         groups=tuple(one.groups),
         places=tuple(one.places),
         sites=dict(one.sites),
-        **table,
+        rank=table["rank"],
+        group=table["group"],
+        nbytes=table["nbytes"],
+        elem_bytes=table["elem_bytes"],
+        count=table["count"],
+        work=table["work"],
+        elapsed_ns=table["elapsed_ns"],
+        first=table["first"],
         nodes=tuple(one.nodes),
         edges=one.edges,
         samples=dict(one.samples),

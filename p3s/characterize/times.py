@@ -78,14 +78,15 @@ def make_times(study: Study, np: int, join_run: JoinRun | None = None) -> Times 
     not there or damaged.
     """
     from p3s.characterize.intact import intact_runs, join_files
+    from p3s.characterize.part import Sites
     from p3s.characterize.store import load_table
 
     table = load_table(study.root, np)
-    shared = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
+    apart = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
     records = source_of(study, np, table.work_unit)
     if not records:
         return None  # the captures were deleted: what was made from them stays
-    parts, _, _, used = intact_runs(records, np, join_run or join_files, shared)
+    parts, _, _, used = intact_runs(records, np, join_run or join_files, Sites(apart, table.same))
     return write_times(study, table, parts, used)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
@@ -28,6 +29,43 @@ def resolve_sites(
     )
     frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
     return resolve(frames, where, _traced_ns(study))
+
+
+@dataclass(frozen=True)
+class Chains:
+    """The call stacks of sites, innermost frame first.
+
+    lines: functions and lines, of the sites where debug information has any; functions: the
+    functions (modules, where there are no symbols) alone, of the others.
+    """
+
+    lines: dict[str, tuple[str, ...]]
+    functions: dict[str, tuple[str, ...]]
+
+
+def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
+    """Return the call stacks of sites as chains of functions, with lines where these are known.
+
+    A frame without a line stands for itself; inlined functions are frames of their own.
+    """
+    from p3s.trace.source import parse
+
+    places, _ = resolve_sites(study, sites)
+    out = Chains({}, {})
+    for site, frames in sites.items():
+        stack = [places.get(frame) or parse(frame) for frame in frames]
+        whole = [each for where in stack for each in (where, *where.around)]
+        if any(where.line for where in whole):
+            out.lines[site] = tuple(_identity(where) for where in whole)
+        else:
+            out.functions[site] = tuple(where.function or where.module for where in stack)
+    return out
+
+
+def _identity(where: Where) -> str:
+    if not where.line or where.python:
+        return where.frame
+    return f"{where.module} {where.function} {where.file}:{where.line}"
 
 
 def _command(study: Study) -> list[str]:

@@ -1,0 +1,176 @@
+"""Calls that a compiler copied, found in the graph of calls where no debug information says so.
+
+Two calls are copies of one where the same functions make them, they do the same with the same
+tags and sizes, what is called before and behind the one is (or is a copy of) what is called
+before and behind the other, and no rank that makes both makes them equally often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.characterize.fold import strongly_connected
+
+if TYPE_CHECKING:
+    from p3s.characterize.tables import PointTable
+
+Pair = tuple[str, str]
+
+
+def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return site -> the one that stands for it and its copies (its own where it has none).
+
+    functions: of every site to be looked at, the functions of its frames, innermost first.
+    """
+    graph = _Graph.of(table)
+    calls = calls_by_rank(table)
+    pairs = {
+        pair
+        for pair in _candidates(table, functions)
+        if graph.component[pair[0]] == graph.component[pair[1]]
+        and _unlike(*(calls[site] for site in pair))
+    }
+    facts = {site: _Facts() for pair in pairs for site in pair}
+    _collect(facts, table)
+    pairs = {(a, b) for a, b in pairs if facts[a].meets(facts[b])}
+    while True:
+        of_class = _classes(functions, pairs)
+        kept = {
+            (a, b) for a, b in pairs if graph.inside(a, b, of_class) or graph.inside(b, a, of_class)
+        }
+        kept -= {pair for pair in kept if _mixed(of_class, of_class[pair[0]], kept)}
+        if kept == pairs:
+            return of_class
+        pairs = kept
+
+
+def calls_by_rank(table: PointTable) -> dict[str, np.ndarray]:
+    """Return site -> how often every rank makes its calls, those that move nothing included."""
+    out = {site: np.zeros(table.np, dtype=np.int64) for site, _ in table.nodes}
+    edges = table.edges[table.edges[:, 2] >= 0]
+    for node, (site, _) in enumerate(table.nodes):
+        mine = edges[edges[:, 2] == node]
+        np.add.at(out[site], mine[:, 0], mine[:, 3])
+    return out
+
+
+def _unlike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether no rank that makes both calls makes them equally often."""
+    return not np.any((a == b) & (a > 0))
+
+
+def _candidates(
+    table: PointTable, functions: Mapping[str, tuple[str, ...]]
+) -> Iterable[tuple[str, str]]:
+    """Yield the pairs of sites of the same functions whose stacks differ in one of them."""
+    ops: dict[str, set[str]] = {}
+    for site, op in table.nodes:
+        ops.setdefault(site, set()).add(op)
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for site in sorted(functions):
+        # Copies of whole functions have a suffix: halo.constprop.0
+        plain = tuple(name.partition(".")[0] for name in functions[site])
+        alike.setdefault((plain, frozenset(ops[site])), []).append(site)
+    for sites in alike.values():
+        for a, b in combinations(sites, 2):
+            differ = [
+                f == g and x != y
+                for f, g, x, y in zip(
+                    functions[a], functions[b], table.sites[a], table.sites[b], strict=True
+                )
+            ]
+            if sum(differ) <= 1:
+                yield a, b
+
+
+@dataclass
+class _Facts:
+    """What the calls of a site do: operations, communicators, tags, sizes; distances to partners.
+
+    Sizes are by rank: ranks at a border may have others.
+    """
+
+    does: dict[int, set[tuple[object, ...]]] = field(default_factory=dict)
+    distances: set[int] = field(default_factory=set)
+
+    def meets(self, other: _Facts) -> bool:
+        """Tell whether both do the same, as far as the same ranks make them."""
+        apart = self.distances and other.distances and not self.distances & other.distances
+        return not apart and all(
+            mine <= other.does[rank] or other.does[rank] <= mine
+            for rank, mine in self.does.items()
+            if rank in other.does
+        )
+
+
+def _collect(facts: Mapping[str, _Facts], table: PointTable) -> None:
+    for rank, group, nbytes in zip(
+        table.rank.tolist(), table.group.tolist(), table.nbytes.tolist(), strict=True
+    ):
+        g = table.groups[group]
+        if g.site in facts:
+            mine = facts[g.site]
+            mine.does.setdefault(rank, set()).add((g.op, g.comm, g.tag, nbytes))
+            if g.peer >= 0:
+                mine.distances.add((g.peer - rank) % table.np)
+
+
+def _classes(sites: Iterable[str], pairs: Iterable[Pair]) -> dict[str, str]:
+    """Return site -> the first of those that are copies of each other."""
+    out = {site: site for site in sites}
+    for a, b in sorted(pairs):
+        first, second = sorted((out[a], out[b]))
+        out.update({site: first for site, one in out.items() if one == second})
+    return out
+
+
+def _mixed(of_class: Mapping[str, str], one: str, pairs: set[Pair]) -> bool:
+    """Tell whether a class holds sites that are no copies of each other."""
+    mine = sorted(site for site, each in of_class.items() if each == one)
+    return any(pair not in pairs for pair in combinations(mine, 2))
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """Which call follows which on some rank; component: the loops that share calls, numbered."""
+
+    before: dict[str, set[str]]
+    behind: dict[str, set[str]]
+    component: dict[str, int]
+
+    @staticmethod
+    def of(table: PointTable) -> _Graph:
+        """Return the graph of the sites; what lies in no common loop is not beside another."""
+        sites = list(dict.fromkeys(site for site, _ in table.nodes))
+        number = {site: k for k, site in enumerate(sites)}
+        node = np.array([number[site] for site, _ in table.nodes], dtype=np.int64)
+        inner = table.edges[(table.edges[:, 1] >= 0) & (table.edges[:, 2] >= 0)]
+        steps = np.unique(node[inner[:, 1:3]].reshape(-1, 2), axis=0).tolist()
+        follows: dict[int, list[int]] = {}
+        for u, v in steps:
+            follows.setdefault(u, []).append(v)
+        parts = strongly_connected(range(len(sites)), follows)
+        component = {v: k for k, part in enumerate(parts) for v in part}
+        before: dict[str, set[str]] = {site: set() for site in sites}
+        behind: dict[str, set[str]] = {site: set() for site in sites}
+        for u, v in steps:
+            if component[u] == component[v]:
+                behind[sites[u]].add(sites[v])
+                before[sites[v]].add(sites[u])
+        return _Graph(before, behind, {site: component[number[site]] for site in sites})
+
+    def inside(self, a: str, b: str, of_class: Mapping[str, str]) -> bool:
+        """Tell whether all that is called before and behind ``a`` is so with ``b``, too."""
+        return all(
+            _kinds(near[a], of_class) <= _kinds(near[b], of_class)
+            for near in (self.before, self.behind)
+        )
+
+
+def _kinds(sites: Sequence[str] | set[str], of_class: Mapping[str, str]) -> set[str]:
+    return {of_class.get(site, site) for site in sites}
