@@ -8,6 +8,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.laws.whole import evaluate_int
+from p3s.model.follow import posted
 from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt, Guard, of_ranks
 from p3s.model.grid.nodes import grid_at
@@ -112,7 +113,7 @@ class Evaluator:
         for i, item in enumerate(model.items):
             for k, slot in enumerate(item.slots):
                 if slot.guard is not None and slot.count.follows is not None:
-                    total = sum(per_item[j] for j in slot.count.follows)
+                    total = posted(slot.count, model.items, per_item)
                     parts.extend(self._completion_rows(i, k, some, np.asarray(total)))
         parts = [p for part in parts for p in self._spread(part)]
         names = (

@@ -99,7 +99,7 @@ def fit_model(
     of_node = items_of_nodes(tree, items, tables, choice.grids, split)
     items, phases = phases_of(tree, of_node, items, choice.grids)
     phases = with_phase_work(phases, items, tables, choice.grids, split)
-    phases = judge_trips(phases, items, tables, choice.grids, split)
+    phases = judge_trips(phases, items, tables, choice.grids, split, typed)
     model = Model(
         counts=tuple(counts),
         grid=_grid_rule(choice, tables, known),

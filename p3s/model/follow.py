@@ -1,12 +1,16 @@
-"""Completions of requests: as often as the requests were posted, where they have no law."""
+"""Completions of requests: where and as often as the requests were posted.
+
+One call completes one request, or all that a rank posted in an iteration.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from p3s.model.grid.atom import DEAR
 from p3s.model.grid.guards import Guard
 from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
@@ -22,7 +26,7 @@ def follow_posts(
 ) -> list[Item]:
     """Return the items; completions whose number has no law follow the requests that are posted.
 
-    seen: what was traced of each item.
+    So do those of ranks that take many words to say. seen: what was traced of each item.
     """
     posts = [k for k, item in enumerate(items) if _posts(item)]
     if not posts:
@@ -32,23 +36,57 @@ def follow_posts(
         rows = seen[k].rows
         return {n: np.bincount(rows[n].rank, weights=rows[n].count, minlength=n) for n in counts}
 
-    posted = {k: totals(k) for k in posts}
+    times = {k: totals(k) for k in posts}
     groups = _groups(items, posts)
-    sums = [{n: np.sum([posted[j][n] for j in group], axis=0) for n in counts} for group in groups]
     out = list(items)
     for k, item in enumerate(items):
-        slot = item.slots[0]
-        plain = slot.count.expr is not None and slot.count.expr[0] == "num"
-        if item.kind != COMPLETION or (len(item.slots) == 1 and slot.guard is not None and plain):
+        if item.kind != COMPLETION or _plain(item):
             continue
-        mine = totals(k)
-        for group, total in zip(groups, sums, strict=True):
-            factor = _factor(mine, total, counts)
-            if factor is not None:
-                count = CountLaw(follows=tuple(group), factor=factor)
-                out[k] = replace(item, slots=(replace(slot, guard=Guard(), count=count, why=()),))
-                break
+        law = _following(totals(k), groups, items, times, counts)
+        if law is not None:
+            slot = replace(item.slots[0], guard=Guard(), count=law, why=())
+            out[k] = replace(item, slots=(slot,))
     return out
+
+
+def _plain(item: Item) -> bool:
+    """Tell whether a completion is made equally often by ranks that few words tell."""
+    slot = item.slots[0]
+    constant = slot.count.expr is not None and slot.count.expr[0] == "num"
+    return len(item.slots) == 1 and slot.guard is not None and constant and slot.guard.cost <= DEAR
+
+
+def _following(
+    mine: dict[int, np.ndarray],
+    groups: Sequence[Sequence[int]],
+    items: Sequence[Item],
+    times: Mapping[int, Mapping[int, np.ndarray]],
+    counts: Sequence[int],
+) -> CountLaw | None:
+    """Return the law by which completions follow what is posted, None if there is none."""
+    for together in (None, "all", "alike"):
+        for group in groups:
+            law = CountLaw(follows=tuple(group), factor=(1, 1), together=together)
+            total = {n: posted(law, items, {j: times[j][n] for j in group}) for n in counts}
+            factor = _factor(mine, total, counts)
+            if factor is not None and (together is None or factor == (1, 1)):
+                return replace(law, factor=factor)
+    return None
+
+
+def posted(law: CountLaw, items: Sequence[Item], times: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Return how often a completion that follows others has something to complete, per rank.
+
+    times: how often each rank posts the requests of an item.
+    """
+    follows = law.follows or ()
+    if law.together is None:
+        return np.asarray(np.sum([times[j] for j in follows], axis=0))
+    sets: dict[str, list[np.ndarray]] = {}
+    for j in follows:
+        alike = repr([slot.count.expr for slot in items[j].slots])
+        sets.setdefault(alike if law.together == "alike" else "", []).append(times[j])
+    return np.asarray(np.sum([np.max(each, axis=0) for each in sets.values()], axis=0))
 
 
 def _posts(item: Item) -> bool:

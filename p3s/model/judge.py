@@ -20,6 +20,7 @@ from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relation import Relation, Staged
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import VERDICTS, Code, Reason, Verdict, in_order
+from p3s.model.sizes.rankcounts import by_class
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
@@ -65,7 +66,27 @@ def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]
             settled = _settled(item, i in wrong, seen, len(tables))[0]
         why = why | more_why
         items.append(replace(item, verdict=verdict, settled=settled, why=in_order(why)))
-    return judged_completions(items)
+    return judged_completions([_in_open_loop(item, model) for item in items])
+
+
+def _in_open_loop(item: Item, model: Model) -> Item:
+    """Return an item, fitted at best inside a loop that a tolerance may end."""
+    verdict, settled = (
+        Verdict.FITTED if v == Verdict.EXACT else v for v in (item.verdict, item.settled)
+    )
+    if (verdict, settled) == (item.verdict, item.settled):
+        return item
+    if not _may_converge(model, model.phases[item.phase]):
+        return item
+    why = in_order({*item.why, Reason(Code.TOLERANCE)})
+    return replace(item, verdict=verdict, settled=settled, why=why)
+
+
+def _may_converge(model: Model, phase: Phase) -> bool:
+    """Tell whether a tolerance may end a loop, or one around it; not where the user states it."""
+    if phase.weight.stated is None and phase.trips is not None and phase.trips.kind == "tolerance":
+        return True
+    return phase.parent is not None and _may_converge(model, model.phases[phase.parent])
 
 
 def _verdict(
@@ -209,6 +230,8 @@ def _numbers(expr: Any) -> int:
 def _as_many(slot: Slot, seen: tuple[set[int], set[int]]) -> bool:
     """Tell whether a slot's size or number has a law of no more values than fitted numbers."""
     for law, distinct in ((slot.elements, seen[0]), (slot.count, seen[1])):
+        if law is slot.count and law.expr is not None and by_class(law.expr):
+            continue  # each class has a law of its own that its counts confirm
         if law.expr is not None and law.expr[0] != "num":
             free = max(law.free or 0, _numbers(law.expr))
             if free > 1 and free >= len(distinct):
@@ -269,6 +292,8 @@ def _weight_verdict(model: Model, phase: Phase) -> Verdict:
         return Verdict.STATED
     if law.expr is None:
         return Verdict.STATISTICAL
+    if _may_converge(model, phase):
+        return Verdict.FITTED
     if fraction_open(model, law.expr) or (held is not None and key in held.weights_missed):
         return Verdict.FITTED
     met = held is not None and key in held.phases_seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from p3s.laws.expr import Expr
 from p3s.laws.worklaws import WorkLaw
@@ -40,7 +40,9 @@ class CountLaw:
     """How often: one of expr (per rank), total (shared out), stat (a mean), follows (requests).
 
     points, free: counts the equation was fitted to, constants in it; factor: as often as the items
-    that it follows, times this fraction; per_turn: the law of one iteration of a loop whose number
+    that it follows, times this fraction; together: one call completes what is posted in an
+    iteration: of all followed items ("all"), or of those of one number each ("alike"), the one
+    that a rank posts most often counts; per_turn: the law of one iteration of a loop whose number
     the user states.
     """
 
@@ -52,6 +54,7 @@ class CountLaw:
     stat: WorkLaw | None = None
     follows: tuple[int, ...] | None = None
     factor: tuple[int, int] | None = None
+    together: Literal["all", "alike"] | None = None
     per_turn: Expr | None = None
     stated: int | None = None
     holds_from: int | None = field(default=None, metadata={"key": "from"})

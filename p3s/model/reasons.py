@@ -56,6 +56,7 @@ class Code(StrEnum):
     AS_MANY_NUMBERS = "as-many-numbers"
     MISSED_HOLDOUT = "missed-holdout"
     LIKE_REQUESTS = "like-requests"
+    TOLERANCE = "tolerance"
     # over the input's parameters
     NO_PARAMETER_LAW = "no-parameter-law"
     PARAMETER_LAWS = "parameter-laws"
@@ -92,6 +93,7 @@ _SENTENCES = {
     Code.AS_MANY_NUMBERS: "as many numbers were fitted as different values were seen",
     Code.MISSED_HOLDOUT: "the fit without the largest count missed it",
     Code.LIKE_REQUESTS: "no surer than the requests it completes",
+    Code.TOLERANCE: "a tolerance may end its loop, and no argument says how often it runs",
     Code.NO_PARAMETER_LAW: "a number follows no exact law of the parameters",
     Code.PARAMETER_LAWS: "{name} is one of several laws that meet the traced values",
     Code.PARAMETER_FRACTION: "{name} is no whole number there: taken without its fraction",

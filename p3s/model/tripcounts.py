@@ -8,8 +8,9 @@ may know the number (``p3s model STUDY --trips SITE=COUNT``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -28,6 +29,8 @@ SAME_TIME = 0.08
 #: Iterations have to differ this much before a time that does not is a sign.
 _TURNS_DIFFER = 1.25
 MAX_TRIPS = 1 << 40
+#: Calls whose result may tell all ranks to end a loop.
+_REDUCTIONS = ("MPI_Allreduce", "MPI_Iallreduce", "MPI_Reduce")
 
 
 def judge_trips(
@@ -36,18 +39,61 @@ def judge_trips(
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
+    typed: Collection[int] = (),
 ) -> list[Phase]:
     """Return the phases, those whose iterations are no law of the count with a refusal.
 
     Iterations that differ between runs lose a law that seemed to fit; those that take the same
-    time at all counts lose one that needs as many numbers as it explains.
+    time at all counts lose one that needs as many numbers as it explains. A constant keeps it,
+    marked where a tolerance may be what ends the loop and no argument (typed) says the number.
     """
     recounted = {name: t.np for t in tables for name in t.recounted}
     seconds = _seconds(phases, items, tables, grids, split)
-    return [
-        _refused(phase, why) if (why := _refusal(phase, items, recounted, seconds[k])) else phase
-        for k, phase in enumerate(phases)
-    ]
+    said = _told(typed)
+    out = []
+    for k, phase in enumerate(phases):
+        why = _refusal(phase, items, recounted, seconds[k])
+        if why is not None:
+            out.append(_refused(phase, why))
+        else:
+            out.append(replace(phase, trips=_tolerance(phase, phases, items, said)))
+    return out
+
+
+def _told(typed: Collection[int]) -> set[int]:
+    """Return the numbers of iterations that arguments say: themselves, one more or less, every
+    k-th, and two loops in one."""
+    known = set(typed)
+    known |= {a * b for a in typed for b in typed}
+    known |= {v for a in typed for b in typed if b for v in (a // b, -(-a // b))}
+    return {v + d for v in known for d in (-1, 0, 1)}
+
+
+def _tolerance(
+    phase: Phase, phases: Sequence[Phase], items: Sequence[Item], said: Collection[int]
+) -> Refusal | None:
+    """Return that a tolerance may end a loop of as many iterations at every count."""
+    once = _per_entry(phase, phases)
+    if once is None or once in said or not any(_one_number(items[i]) for i in phase.items):
+        return None
+    return Refusal("tolerance", n=once)
+
+
+def _per_entry(phase: Phase, phases: Sequence[Phase]) -> int | None:
+    """Return the iterations of a loop for one of the loop around it, None where they differ."""
+    if phase.parent is None:
+        return None
+    around = dict(phases[phase.parent].weight_points)
+    ratios = {Fraction(v, around.get(n) or 1) for n, v in phase.weight_points}
+    if len(ratios) != 1:
+        return None
+    ratio = ratios.pop()
+    return int(ratio) if ratio > 1 and ratio.denominator == 1 else None
+
+
+def _one_number(item: Item) -> bool:
+    """Tell whether an item reduces one number over all ranks of a communicator."""
+    return item.op in _REDUCTIONS and any(s.elements.expr == num(1) for s in item.slots)
 
 
 def _refusal(
@@ -90,6 +136,11 @@ def refusal_text(phase: Phase) -> str:
         return (
             f"it has {_listed(phase.weight_points)} iterations, and takes about "
             f"{why.seconds:.3g} s at every count: it seems to end when a time is over"
+        )
+    if why.kind == "tolerance":
+        return (
+            f"it has {why.n} iterations at every count, which is none of the program's arguments, "
+            "and reduces one number in them: it may run until something converges"
         )
     return (
         f"it has {_listed(phase.weight_points)} iterations, by no rule found: it may run until "
@@ -248,7 +299,8 @@ def follow_counts(model: Model) -> Model:
         return model
     loops = {loop.loop: loop for loop in model.order.loops}
     for phase in model.phases:
-        if phase.trips is None and phase.weight.stated is None:
+        refused = phase.trips is not None and phase.trips.kind != "tolerance"
+        if not refused and phase.weight.stated is None:
             continue
         around = [model.items[i].loops or () for i in phase.items]
         common = [level[0] for level in zip(*around, strict=False) if len(set(level)) == 1]

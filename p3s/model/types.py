@@ -230,13 +230,14 @@ class PhaseWork:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a loop's iterations have no law of the process count.
+    """Why a loop's iterations have no law of the process count, or none that is sure.
 
     kind: repeats (they differ between runs at ``n`` processes), time (it takes about ``seconds`` at
-    every count: it ends when a time is over) or data (no rule was found).
+    every count: it ends when a time is over), data (no rule was found) or tolerance (``n``
+    iterations whenever it is entered, which no argument says, each with a reduction of one number).
     """
 
-    kind: Literal["repeats", "time", "data"]
+    kind: Literal["repeats", "time", "data", "tolerance"]
     n: int = 0
     seconds: float = 0.0
 

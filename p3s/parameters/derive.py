@@ -314,14 +314,31 @@ def _judged(
         items.append(replace(item, verdict=verdict, why=why, met_holdout=met))
     phases = []
     for phase, rules in zip(model.phases, part.tree["phases"], strict=True):
-        verdicts = [part.members[m].model.phases[phase.phase].weight_verdict for m in order]
-        worst = max(verdicts, key=_weight_rank)
+        worst = _of_weights([part.members[m].model.phases[phase.phase] for m in order])
         doubts = [v for v, _ in _of_laws(fitted.laws, leaves_of(rules["weight"]), setting)]
         wrong = missed is not None and phase_key(phase, model.items) in missed.phases
-        if worst == Verdict.EXACT and (doubts or wrong):
-            worst = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
+        if worst != Verdict.STATED and (doubts or wrong):
+            doubt = Verdict.STATISTICAL if Verdict.STATISTICAL in doubts else Verdict.FITTED
+            worst = max(worst, doubt, key=_weight_rank)
         phases.append(replace(phase, weight_verdict=worst))
     return replace(model, items=tuple(items), phases=tuple(phases))
+
+
+def _of_weights(found: Sequence[Phase]) -> Verdict:
+    """Return the verdict of a weight that several settings share: the worst.
+
+    That a constant may be chance is no doubt where it follows the settings.
+    """
+    follows = len({phase.weight_points for phase in found}) > 1
+    return max(
+        (
+            Verdict.EXACT
+            if follows and phase.trips is not None and phase.trips.kind == "tolerance"
+            else phase.weight_verdict
+            for phase in found
+        ),
+        key=_weight_rank,
+    )
 
 
 def _leaves_that_count(rules: Mapping[str, Any]) -> list[int]:

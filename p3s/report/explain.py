@@ -121,6 +121,8 @@ def _weight_reason(model: Model, phase: Phase) -> str:
         return "stated by the user (p3s model --trips)"
     if verdict == Verdict.STATISTICAL:
         return "statistical: no exact law reproduces the traced counts"
+    if verdict == Verdict.FITTED and phase.trips is not None:
+        return ""  # the iterations say why
     if verdict == Verdict.FITTED:
         return (
             f"fitted: not confirmed by the fit without {held.without}"
@@ -227,6 +229,8 @@ def _why_chosen(law: CountLaw | SizeLaw) -> str:
         return "the sum over all ranks has an exact law, the part of each rank has none"
     if isinstance(law, CountLaw) and law.follows is not None:
         posts = ", ".join(map(str, law.follows[:8])) + (", ..." if len(law.follows) > 8 else "")
+        if law.together is not None:
+            return f"completes what the calls {posts} post, all of an iteration at once"
         return f"completes what the calls {posts} post: their sum at every traced count and rank"
     if law.stat is not None:
         return "no exact law reproduces the traced values: a mean with its trend"

@@ -67,7 +67,7 @@ def built(name: str) -> Model:
         "wavefront": (corpus.wavefront(), (4, 6, 9, 16)),
     }
     program, counts = programs[name]
-    return build_model([corpus.table(program, n) for n in counts])
+    return build_model([corpus.table(program, n) for n in counts], typed={3})
 
 
 def empty() -> Model:

@@ -106,7 +106,7 @@ def test_sizes_that_differ_between_repeats_do_not_make_turns_uncertain():
 
         return one
 
-    model = build_model([repeated(program(1), program(2), n) for n in (4, 8, 16)])
+    model = build_model([repeated(program(1), program(2), n) for n in (4, 8, 16)], typed={20})
     assert not any(p.trips for p in model.phases)
     send = next(i for i in model.items if i.kind == "send")
     assert send.slots[0].count.expr == num(20)

@@ -52,7 +52,8 @@ def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool | Non
     """Return for each (site, op) whether its tags tell different communications apart.
 
     They do (True) if they are few, the same at all counts, and each goes with fewer partners
-    per rank than the site has in all. Tags that become more with the count may number the
+    per rank than the site has in all. A tag that names its sender or receiver tells nothing that
+    the partner does not. Tags that become more with the count may number the
     stages of one exchange or the dimensions that have neighbours: None, to be decided by what
     explains the partners with fewer relations (:func:`decide_splits`).
     """
@@ -74,11 +75,28 @@ def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool | Non
             not 1 < len(tags) <= MAX_TAGS
             or set(last) != tags
             or not (narrower or _same_pairs_twice(last))
+            or _names_a_rank(by_n)
         ):
             out[key] = False
         else:
             out[key] = True if all(set(v) == tags for v in by_n.values()) else None
     return out
+
+
+def _names_a_rank(by_n: Mapping[int, Mapping[int, set[tuple[int, int]]]]) -> bool:
+    """Tell whether a tag belongs to one sender, or to one receiver, at every count.
+
+    There are several of them, at one count at least more than the two of any exchange.
+    """
+    for end in (0, 1):
+        ranks = [
+            [{pair[end] for pair in pairs} for pairs in tags.values()] for tags in by_n.values()
+        ]
+        if all(len(mine) == 1 for tags in ranks for mine in tags) and any(
+            len(set().union(*tags)) > 2 for tags in ranks
+        ):
+            return True
+    return False
 
 
 def _same_pairs_twice(by_tag: Mapping[int, set[tuple[int, int]]]) -> bool:

@@ -2,19 +2,22 @@
 
 A loop whose trips are the rank's own (r, n - 1 - r, r mod k), the partner's, or the distance to
 the border. A law is a multiple of one such position, then with a constant, then with an extent as
-well; all numbers whole, all ranks at all counts exactly, and far more ranks than numbers.
+well; all numbers whole, all ranks at all counts exactly, and far more ranks than numbers. Or two
+classes of ranks (the first of a row, a border, a corner, and all others) have a law each, or every
+border that a rank is at counts alike. The law with the fewest words is taken, others are rivals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from p3s.laws.counts import Law
 from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
+from p3s.laws.lawfinder import find_law
 
 #: Periods over ranks or coordinates that are tried.
 PERIODS = tuple(range(2, 9))
@@ -22,6 +25,8 @@ PERIODS = tuple(range(2, 9))
 ROWS_PER_NUMBER = 3
 #: Coefficients are whole, or halves (a triangle's area).
 MAX_DENOMINATOR = 2
+#: Other laws that are kept beside the one that is taken.
+MAX_RIVALS = 6
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,15 @@ class _Feature:
 
     expr: Expr
     value: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Class:
+    """Ranks of a kind, an equation that is 0 there and 1 elsewhere, and what it costs to say."""
+
+    outside: Expr
+    inside: np.ndarray
+    cost: float
 
 
 def fit_rank_count(env: Mapping[str, np.ndarray], values: np.ndarray, ndims: int) -> Law | None:
@@ -44,18 +58,146 @@ def fit_rank_count(env: Mapping[str, np.ndarray], values: np.ndarray, ndims: int
     names = sorted(env)
     both = np.unique(np.stack([*(env[k] for k in names), values], axis=1), axis=0)
     env = {k: both[:, i] for i, k in enumerate(names)}
-    y = both[:, -1].astype(float)
+    y = both[:, -1]
+    found = [*_of_classes(env, y, ndims), *_of_borders(env, y, ndims)]
+    position = _of_position(env, y, ndims, len(counts))
+    found += [position] if position is not None else []
+    if not found:
+        return None
+    found.sort(key=lambda f: f[0])
+    others = tuple(law.expr for _, law in found[1 : MAX_RIVALS + 1])
+    return replace(found[0][1], others=others)
+
+
+def by_class(expr: Expr) -> bool:
+    """Tell whether a law speaks of ranks by class alone: of positions as zero or not."""
+    if expr[0] == "min" and expr[1] == num(1):
+        return True
+    if expr[0] == "sym":
+        return str(expr[1])[0] not in "rcq"
+    return all(by_class(e) for e in expr[1:] if isinstance(e, list))
+
+
+def _of_position(
+    env: Mapping[str, np.ndarray], y: np.ndarray, ndims: int, counts: int
+) -> tuple[float, Law] | None:
+    """Return the cost and the law of one position, with a constant and an extent."""
     positions = list(_positions(env, ndims))
     extents = _extents(env, ndims)
     one = _Feature(num(1), np.ones(len(y)))
     for terms in _models(positions, extents, one):
         if len(y) < ROWS_PER_NUMBER * len(terms):
             continue
-        coef = _solve([t.value for t in terms], y)
+        coef = _solve([t.value for t in terms], y.astype(float))
         if coef is not None:
             parts = [mul(num(c), t.expr) for c, t in zip(coef, terms, strict=True) if c]
-            return Law(add(*parts), len(terms), len(counts))
+            law = Law(add(*parts), len(terms), counts)
+            plain = len(terms) == 1 or terms[0].expr[0] in ("sym", "add")
+            return len(terms) + (1.0 if plain else 2.0), law
     return None
+
+
+def _of_classes(
+    env: Mapping[str, np.ndarray], y: np.ndarray, ndims: int
+) -> Iterator[tuple[float, Law]]:
+    """Yield the laws, with their costs, of two classes of ranks that have a law each."""
+    for each in _classes(env, ndims):
+        told = {int(n) for n in np.unique(env["n"][each.inside])}
+        told &= {int(n) for n in np.unique(env["n"][~each.inside])}
+        if len(told) < 2:
+            continue
+        inner = _uniform(env, y, each.inside, ndims)
+        outer = _uniform(env, y, ~each.inside, ndims) if inner is not None else None
+        if inner is None or outer is None:
+            continue
+        step = add(outer.expr, mul(num(-1), inner.expr))
+        if outer.expr[0] == inner.expr[0] == "num":
+            step = num(Fraction(*outer.expr[1:]) - Fraction(*inner.expr[1:]))
+        expr = add(inner.expr, mul(step, each.outside))
+        free = inner.free + outer.free
+        yield each.cost + free, Law(expr, free, min(inner.points, outer.points))
+
+
+def _uniform(
+    env: Mapping[str, np.ndarray], y: np.ndarray, mask: np.ndarray, ndims: int
+) -> Law | None:
+    """Return the law in n and the extents that all ranks of a class follow."""
+    points = []
+    for n in np.unique(env["n"][mask]):
+        mine = y[mask & (env["n"] == n)]
+        if np.any(mine != mine[0]):
+            return None
+        at = int(np.flatnonzero(env["n"] == n)[0])
+        names = ["n", *(f"p{d}" for d in range(ndims))]
+        points.append(({k: int(env[k][at]) for k in names}, int(mine[0])))
+    law = find_law(points, "whole").law
+    return law if law is not None and law.free < law.points else None
+
+
+def _of_borders(
+    env: Mapping[str, np.ndarray], y: np.ndarray, ndims: int
+) -> Iterator[tuple[float, Law]]:
+    """Yield the laws by which every border that a rank is at counts alike."""
+    for kind in ("c", "q"):
+        ends = [c for x, p in _lines(env, ndims, kind) for c in _ends(env, x, p)]
+        value = np.sum([c.inside for c in ends], axis=0, dtype=float)
+        if ndims == 1 or np.ptp(value) < 2:
+            continue
+        coef = _solve([value, np.ones(len(y))], y.astype(float))
+        if coef is not None:
+            most = num(coef[1] + coef[0] * len(ends))
+            inner = add(*(c.outside for c in ends))  # of how many lines it is no end
+            expr = add(most, mul(num(-coef[0]), inner))
+            yield 3.0 + (kind == "q") / 2, Law(expr, 2, len(np.unique(env["n"])))
+
+
+def _lines(env: Mapping[str, np.ndarray], ndims: int, kind: str) -> list[tuple[Expr, Expr]]:
+    """Return coordinates (kind c) or the partner's (kind q), each with its extent."""
+    if kind == "c" and ndims == 1:
+        return [(sym("r"), sym("n"))]
+    there = [d for d in range(ndims) if f"{kind}{d}" in env]
+    return [(sym(f"{kind}{d}"), sym(f"p{d}" if ndims > 1 else "n")) for d in there]
+
+
+def _ends(env: Mapping[str, np.ndarray], x: Expr, p: Expr) -> list[_Class]:
+    """Return the first and the last ranks of a line."""
+    last = add(p, num(-1), mul(num(-1), x))
+    return [_class(env, ["min", num(1), e], 1.0) for e in (x, last)]
+
+
+def _class(env: Mapping[str, np.ndarray], outside: Expr, cost: float) -> _Class:
+    value = np.asarray(evaluate(outside, env), dtype=float) + np.zeros(len(env["n"]))
+    return _Class(outside, value == 0, cost)
+
+
+def _classes(env: Mapping[str, np.ndarray], ndims: int) -> Iterator[_Class]:
+    """Yield classes of ranks: ends of lines, their products and unions, all borders."""
+    for kind in ("c", "q"):
+        lines = [_ends(env, x, p) for x, p in _lines(env, ndims, kind)]
+        if kind == "c" and ndims > 1:
+            yield from _ends(env, sym("r"), sym("n"))
+        extra = 0.0 if kind == "c" else 0.5  # the partner's position
+        ends = [replace(end, cost=end.cost + extra) for line in lines for end in line]
+        yield from ends
+        sides = [_union(env, line, 1.5 + extra) for line in lines]
+        yield from sides
+        if len(lines) > 1:
+            yield _union(env, sides, 2.0 + extra)
+            for k, line in enumerate(lines):
+                others = [end for other in lines[k + 1 :] for end in other]
+                for a in line:
+                    yield from (_union(env, [a, b], 2.5 + extra) for b in others)
+                    yield from (_both(env, a, b, 2.5 + extra) for b in others)
+
+
+def _union(env: Mapping[str, np.ndarray], parts: Sequence[_Class], cost: float) -> _Class:
+    """Return the ranks that are in one class or another."""
+    return _class(env, mul(*(c.outside for c in parts)), cost)
+
+
+def _both(env: Mapping[str, np.ndarray], a: _Class, b: _Class, cost: float) -> _Class:
+    """Return the ranks that are in two classes."""
+    return _class(env, ["max", a.outside, b.outside], cost)
 
 
 def _models(

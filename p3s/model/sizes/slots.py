@@ -26,7 +26,7 @@ from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.observed import Observed, Rows, env_of
-from p3s.model.sizes.rankcounts import fit_rank_count
+from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
@@ -243,7 +243,10 @@ def _fit_count(
             np.concatenate([v for _, v in parts]),
             ndims,
         )
-        law = fit_rank_count(obs.env, obs.value, ndims) or fit_elements(obs, ExtentPool())
+        by_rank = fit_rank_count(obs.env, obs.value, ndims)
+        if by_rank is not None and (by_rank.free < by_rank.points or by_class(by_rank.expr)):
+            return exact_count(by_rank), []
+        law = fit_elements(obs, ExtentPool())
         if law is not None and law.points >= 2 and law.free < law.points:
             return CountLaw(expr=law.expr, points=law.points, free=law.free), []
         why = Code.COUNT_BY_RANK

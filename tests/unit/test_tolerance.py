@@ -1,0 +1,56 @@
+"""Loops that a tolerance may end: as many iterations at every traced count prove no law."""
+
+from __future__ import annotations
+
+import corpus
+import pytest
+
+from p3s.model.holdout import build_model
+from p3s.model.tripcounts import refusal_text
+
+
+def solver(turns: int, words: int = 1, inner: int = 1) -> corpus.Program:
+    """A ring whose every iteration ends with a reduction."""
+
+    def program(rec: corpus.Recorder) -> None:
+        for _ in range(turns):
+            for _ in range(inner):
+                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
+                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+            rec("Allreduce", nbytes=8 * words)
+        rec("Barrier")
+
+    return program
+
+
+def verdicts(program: corpus.Program, **known: object) -> dict[str, str]:
+    model = build_model([corpus.table(program, n) for n in (3, 4, 6)], **known)
+    found = {str(item.op): str(item.verdict) for item in model.items}
+    return {**found, "loop": str(model.phases[1].weight_verdict)}
+
+
+def test_a_constant_that_nothing_says_is_fitted() -> None:
+    found = verdicts(solver(99))
+    assert found["loop"] == found["MPI_Allreduce"] == found["MPI_Sendrecv"] == "fitted"
+    assert found["MPI_Barrier"] == "exact"
+
+
+@pytest.mark.parametrize("typed", [{99}, {100}, {33, 3}])
+def test_a_constant_that_the_arguments_say_is_exact(typed: set[int]) -> None:
+    assert set(verdicts(solver(99), typed=typed).values()) == {"exact"}
+
+
+def test_a_constant_that_the_user_states_is_stated() -> None:
+    assert verdicts(solver(99), trips={"Allreduce": 99})["loop"] == "stated"
+
+
+def test_a_reduction_of_a_field_ends_no_loop() -> None:
+    assert set(verdicts(solver(99, words=40)).values()) == {"exact"}
+
+
+def test_loops_inside_are_as_sure_as_the_one_around() -> None:
+    model = build_model([corpus.table(solver(99, inner=5), n) for n in (3, 4, 6)])
+    outer, inner = model.phases[1:3]
+    assert "none of the program's arguments" in refusal_text(outer)
+    assert inner.trips is None and inner.weight_verdict == "fitted"
+    assert {model.items[i].verdict for i in inner.items} == {"fitted"}
