@@ -32,8 +32,17 @@ from p3s.model.partners.lines import Xor
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
+from p3s.model.sizes.elements import distinct, known_law
+from p3s.model.sizes.joint import joint_sizes
 from p3s.model.sizes.observed import Observed
-from p3s.model.sizes.slots import fit_item, sample_slot
+from p3s.model.sizes.slots import (
+    OF_SIZES,
+    SizedSlot,
+    fit_item,
+    fit_sized,
+    sample_slot,
+    with_size,
+)
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -244,22 +253,43 @@ def _with_slots(
     """
     varying = {v for t in tables for v in t.moved}
     ranked = sorted(range(len(drafts)), key=lambda k: _spread(drafts[k].seen, counts), reverse=True)
-    slots: dict[int, tuple[Slot, ...]] = {}
+    sized: dict[int, list[SizedSlot]] = {}
     for k in (*ranked, *ranked):
-        if k in slots and not any(s.elements.open for s in slots[k]):
+        if k in sized and not any(s.elements.open for s, _ in sized[k]):
             continue
         call = f"{drafts[k].item.site}:{drafts[k].item.op}"
-        slots[k] = tuple(fit_item(drafts[k].seen, list(counts), pool, call in varying))
+        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying)
+    slots = _with_shared(drafts, sized, pool)
     return [
         replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))
         for k, d in enumerate(drafts)
     ]
 
 
+def _with_shared(
+    drafts: Sequence[_Draft], sized: Mapping[int, Sequence[SizedSlot]], pool: ExtentPool
+) -> dict[int, tuple[Slot, ...]]:
+    """Return the slots per item with what the sizes of the whole program say together."""
+    found = {
+        (k, i): (distinct(obs), known_law(obs, pool) if slot.elements.expr is not None else None)
+        for k, some in sized.items()
+        for i, (slot, obs) in enumerate(some)
+        if obs is not None and slot.turns is None and drafts[k].item.kind != COMPLETION
+    }
+    laws = joint_sizes(found, pool.typed)
+    return {
+        k: tuple(
+            with_size(slot, laws[k, i]) if (k, i) in laws else slot
+            for i, (slot, _) in enumerate(some)
+        )
+        for k, some in sized.items()
+    }
+
+
 def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> tuple[Slot, ...]:
     """Return the slots of an item; without a guard where the item has no rule at all."""
     if item.kind == COMPLETION:  # how many requests a call completes is no message
-        slots = [replace(s, why=tuple(w for w in s.why if w.code not in _OF_SIZES)) for s in slots]
+        slots = [replace(s, why=tuple(w for w in s.why if w.code not in OF_SIZES)) for s in slots]
     why = None
     if item.op in unmodelled:
         why = Code.NOT_MODELLED
@@ -270,10 +300,6 @@ def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> 
     if why is None:
         return tuple(slots)
     return tuple(replace(s, guard=None, why=(*s.why, Reason(why))) for s in slots)
-
-
-#: What is open about sizes.
-_OF_SIZES = (Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.NO_SIZE)
 
 
 def _with_samples(

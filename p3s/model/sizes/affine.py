@@ -326,13 +326,13 @@ def further(obs: Observations) -> dict[str, np.ndarray]:
                 env |= {
                     f"p{d}": np.full(n, p),
                     f"c{d}": coords[d],
-                    f"q{d}": (coords[d] + _step(obs, d)) % p,
+                    f"q{d}": (coords[d] + step_of(obs, d)) % p,
                 }
             parts.append(env)
     return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]} if parts else {}
 
 
-def _step(obs: Observations, d: int) -> int:
+def step_of(obs: Observations, d: int) -> int:
     """Return how far partners are along a dimension, where that is the same for all, else 1."""
     if f"q{d}" not in obs.env:
         return 1

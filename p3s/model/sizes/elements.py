@@ -46,7 +46,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
     with a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
     multi-partition. Sizes that change from turn to turn have laws of their own. The extents of the
     law found are noted in ``pool``."""
-    obs = _without_idle(obs).unique()
+    obs = distinct(obs)
     if len(obs.value) == 0:
         return None
     key = obs.digest()
@@ -56,6 +56,17 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> FittedSize | None:
         pool.known[key] = (pool.state(), law)
     result: FittedSize | None = law
     return result
+
+
+def known_law(obs: Observations, pool: ExtentPool) -> FittedSize | None:
+    """Return the law that was found for element counts."""
+    law: FittedSize | None = pool.known.get(distinct(obs).digest(), (None, None))[1]
+    return law
+
+
+def distinct(obs: Observations) -> Observations:
+    """Return the observations that tell something: each once, idle iterations forgotten."""
+    return _without_idle(obs).unique()
 
 
 def _without_idle(obs: Observations) -> Observations:

@@ -7,6 +7,7 @@ communicator; a *slot* is an item with one size.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,16 +68,26 @@ def _variants(item: Observed, counts: list[int]) -> dict[int, np.ndarray] | None
     return out
 
 
+#: A slot with the sizes that its law was found from, None where there is none to be found.
+SizedSlot = tuple[Slot, Observations | None]
+
+
 def fit_item(item: Observed, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
-    """Return the slots of an item: one, by turn where iterations tell sizes or roots apart; else
-    one
-    per size in order of appearance, or one with statistical sizes.
+    """Return the slots of an item, see :func:`fit_sized`."""
+    return [slot for slot, _ in fit_sized(item, counts, pool, varying)]
+
+
+def fit_sized(
+    item: Observed, counts: list[int], pool: ExtentPool, varying: bool
+) -> list[SizedSlot]:
+    """Return the slots of an item with their sizes: one slot, by turn where iterations tell sizes
+    or roots apart; else one per size in order of appearance, or one with statistical sizes.
 
     counts: all process counts of the study, also those at which the item was not seen.
     """
     seen = [n for n in counts if len(item.rows[n].rank)]
     if any(_by_turn(item, n) for n in seen):
-        slot = _fit_slot(
+        slot, obs = _fit_slot(
             item,
             {n: item.rows[n] for n in counts},
             item.stage,
@@ -88,14 +99,12 @@ def fit_item(item: Observed, counts: list[int], pool: ExtentPool, varying: bool)
         )
         sure_root = all(reason.code != Code.ROOT_VARIES for reason in slot.why)
         if slot.turns is not None and slot.elements.expr is not None and sure_root:
-            return [slot]
+            return [(slot, obs)]
     numbers = _variants(item, seen)
     width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
     if numbers is None:
-        slot = _fit_slot(
-            item, {n: item.rows[n] for n in counts}, item.stage, counts, pool, varying, mixed=True
-        )
-        return [slot]
+        rows_of = {n: item.rows[n] for n in counts}
+        return [_fit_slot(item, rows_of, item.stage, counts, pool, varying, mixed=True)]
     slots = []
     for k in range(width):
         rows: dict[int, Rows] = {}
@@ -128,7 +137,7 @@ def _fit_slot(
     varying: bool,
     mixed: bool,
     turned: bool = False,
-) -> Slot:
+) -> SizedSlot:
     sub = Observed(
         rows,
         stage,
@@ -183,10 +192,10 @@ def _fit_slot(
         why.append(Reason(Code.NO_RANKS))
     count, why_count = _fit_count(item, times, counts, varying)
     turns = _fit_turns(sub, counts) if turned else None
-    elements, elem_bytes, why_size = _fit_bytes(sub, counts, pool, mixed)
+    elements, elem_bytes, obs, why_size = _fit_bytes(sub, counts, pool, mixed)
     root, why_root = _fit_root(sub, counts, turns is not None)
     work, points = _fit_work(sub, counts)
-    return Slot(
+    slot = Slot(
         relation=item.relation,
         place=item.place,
         seen=tuple(seen),
@@ -200,6 +209,7 @@ def _fit_slot(
         turns=turns,
         why=(*why, *why_count, *why_size, *why_root),
     )
+    return slot, obs
 
 
 def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -318,8 +328,8 @@ def _fit_turns(item: Observed, counts: list[int]) -> IterationsLaw | None:
 
 def _fit_bytes(
     item: Observed, counts: list[int], pool: ExtentPool, mixed: bool
-) -> tuple[SizeLaw, int, list[Reason]]:
-    """Return the law of the elements of a message, bytes of one, and what keeps it from exact."""
+) -> tuple[SizeLaw, int, Observations | None, list[Reason]]:
+    """Return the law of the elements of a message, bytes of one, the elements, and what is open."""
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     elem = 1
     sizes = {int(e) for n in counts for e in np.unique(item.rows[n].elem)}
@@ -336,7 +346,7 @@ def _fit_bytes(
             elem = 1
         env, known, _ = _known_rows(item, n)
         parts.append((env, known.nbytes))
-    why = Code.SIZES_VARY
+    why, obs = Code.SIZES_VARY, None
     if not mixed and parts:
         env = _joined([e for e, _ in parts])
         obs = Observations(
@@ -348,10 +358,21 @@ def _fit_bytes(
         )
         law = fit_elements(obs, pool)
         if law is not None:
-            return size_law(law), elem, _open_size(law)
+            return size_law(law), elem, obs, _open_size(law)
         why = Code.NO_SIZE
     # The law comes when all sizes are known (amounts.fit_amounts): they share what they show.
-    return SizeLaw(means=tuple((n, b / elem, k) for n, b, k in means)), elem, [Reason(why)]
+    law_of_means = SizeLaw(means=tuple((n, b / elem, k) for n, b, k in means))
+    return law_of_means, elem, obs, [Reason(why)]
+
+
+#: What is open about sizes.
+OF_SIZES = (Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.NO_SIZE)
+
+
+def with_size(slot: Slot, law: FittedSize) -> Slot:
+    """Return a slot with another law of its size."""
+    why = [w for w in slot.why if w.code not in OF_SIZES]
+    return replace(slot, elements=size_law(law), why=(*why, *_open_size(law)))
 
 
 def size_law(law: FittedSize) -> SizeLaw:
