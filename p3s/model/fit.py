@@ -35,14 +35,7 @@ from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.elements import distinct, known_law
 from p3s.model.sizes.joint import joint_sizes
 from p3s.model.sizes.observed import Observed
-from p3s.model.sizes.slots import (
-    OF_SIZES,
-    SizedSlot,
-    fit_item,
-    fit_sized,
-    sample_slot,
-    with_size,
-)
+from p3s.model.sizes.slots import OF_SIZES, SizedSlot, fit_item, fit_sized, sample_slot, with_size
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,

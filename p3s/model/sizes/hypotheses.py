@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations, product
 
 import numpy as np
 
 from p3s.laws.expr import Expr, mul, num
-from p3s.model.sizes.blocks import Axis, Observations
+from p3s.laws.whole import evaluate_int
+from p3s.model.sizes.blocks import Axis, FittedSize, Observations
+from p3s.model.sizes.levels import blocks_in
 from p3s.model.sizes.positions import decides, plain_axes
-from p3s.model.sizes.terms import EVEN_CUTS, UNEVEN_CUTS, Profile, Term, profile, terms_along
+from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Term, Terms, joined, profile, terms_along
 
 #: What hypotheses share: a kind of constant and its value.
 Constant = tuple[str, object]
 Price = Callable[[Constant], float]
 #: Terms per axis (of products over so many axes) and hypotheses per slot that are kept.
-MOST_TERMS, MOST_KEPT = {1: 4000, 2: 160, 3: 48}, 400
+MOST_TERMS, MOST_KEPT = {1: 4000, 2: 160, 3: 40}, 240
 #: Largest factor: fields, components, planes in one message.
-MAX_FACTOR = 4096
+MAX_FACTOR = 1 << 20
+
+#: Bits of an axis of the partner's, of one that no face has, of a face that is no product.
+_PARTNERS, _NO_FACE, _LESS_FACE = 1.0, 3.0, 4.0
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A factor times terms; axes: what the terms' axis numbers mean."""
+    """A factor times terms; axes: what the terms' axis numbers mean; odd: bits of unlikely axes."""
 
     factor: int
     terms: tuple[Term, ...]
     axes: tuple[Axis, ...]
+    odd: float = 0.0
 
     def expr(self) -> Expr:
         """Return the equation."""
@@ -38,7 +45,8 @@ class Hypothesis:
     def key(self) -> tuple[object, ...]:
         """Return what tells hypotheses apart, also those of different slots."""
         names = ((str(self.axes[t.axis].p), str(self.axes[t.axis].c)) for t in self.terms)
-        return (self.factor, *zip(names, ((t.cut, t.extent, t.ghost) for t in self.terms)))
+        terms = ((t.cut, t.extent, t.ghost) for t in self.terms)
+        return (self.factor, *zip(names, terms, strict=True))
 
     def constants(self) -> frozenset[Constant]:
         """Return what other hypotheses may share."""
@@ -54,22 +62,66 @@ class Hypothesis:
 
     def own(self) -> float:
         """Return the bits that the hypothesis costs whatever is shared."""
-        partner = sum("q" in str(self.axes[t.axis].c) for t in self.terms)
         wider = sum((t.ghost != 0) + any(t.cut.border) for t in self.terms)
-        return 1.0 + len(self.terms) + wider + partner
+        return 1.0 + len(self.terms) + wider + self.odd
 
     def free(self) -> int:
         """Return the number of constants in the equation."""
         ghosts = {t.ghost for t in self.terms} - {0}
         return len(self.terms) + (self.factor != 1) + len(ghosts)
 
-    def divides(self) -> bool:
-        """Tell whether no block had a remainder at any row."""
-        return all(
-            bool(np.all(t.extent % self.axes[t.axis].count == 0)) for t in self.terms
-        )
+    def values(self, env: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the sizes, int64, for arrays of symbols."""
+        out = np.full(len(env["n"]), self.factor, dtype=np.int64)
+        for t in self.terms:
+            axis = self.axes[t.axis]
+            p, c = (evaluate_int(e, env) for e in (axis.p, axis.c))
+            out = out * np.maximum(t.cut.sizes(t.extent, p, c) + t.ghost, 0)
+        return out
 
 
+@dataclass(frozen=True)
+class Given(Hypothesis):
+    """A law that was found for the slot alone, of whatever form."""
+
+    law: FittedSize = FittedSize(num(0), 0, 0)
+
+    def expr(self) -> Expr:
+        return self.law.expr
+
+    def key(self) -> tuple[object, ...]:
+        return (str(self.law.expr),)
+
+    def constants(self) -> frozenset[Constant]:
+        out: set[Constant] = set()
+        for b in blocks_in(self.law.expr):
+            out.add(("cut", b[1]))
+            if b[2][0] == "num":
+                out.add(("extent", b[2][1]))
+        return frozenset(out)
+
+    def own(self) -> float:
+        """Return the bits of what is no block: numbers, operations, symbols."""
+        return 1.0 + _bits_beside_blocks(self.law.expr)
+
+    def free(self) -> int:
+        return self.law.free
+
+    def values(self, env: Mapping[str, np.ndarray]) -> np.ndarray:
+        found = evaluate_int(self.law.expr, env, undefined=-1)
+        return np.broadcast_to(found, (len(env["n"]),)).astype(np.int64)
+
+
+def _bits_beside_blocks(expr: Expr) -> float:
+    if expr[0] == "num":
+        return whole_bits(abs(expr[1])) * (expr[1] not in (0, 1)) + 2 * math.log2(expr[2])
+    if expr[0] == "sym":
+        return 1.6
+    inner = [a for a in expr[3:] if isinstance(a, list)] if expr[0] == "block" else expr[1:]
+    return 1.0 + sum(_bits_beside_blocks(a) for a in inner if isinstance(a, list))
+
+
+@lru_cache(maxsize=65536)
 def whole_bits(value: int) -> float:
     """Return the bits of a whole number: round ones and powers are cheaper."""
     plain = 2 * math.log2(value + 1) + 1
@@ -100,10 +152,13 @@ def bits_of(constant: Constant, typed: frozenset[int]) -> float:
 
 
 class Slot:
-    """The observations of one slot with the axes along which its sizes may be cut."""
+    """The observations of one slot with the axes along which its sizes may be cut.
 
-    def __init__(self, obs: Observations) -> None:
-        self.obs = obs
+    terms: those along axes that slots have in common.
+    """
+
+    def __init__(self, obs: Observations, terms: dict[object, Terms]) -> None:
+        self.obs, self.terms = obs, terms
         every = plain_axes(obs)
         self.axes: tuple[Axis, ...] = tuple(
             a
@@ -114,6 +169,7 @@ class Slot:
             )
         )
         self.profiles: dict[tuple[int, ...], list[Profile] | None] = {}
+        self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def sets(self) -> Iterator[tuple[int, ...]]:
         """Yield sets of axes, by number, over which the sizes may be a product."""
@@ -141,64 +197,139 @@ class Slot:
             self.profiles[some] = found
         return self.profiles[some]
 
-    def hypotheses(self, known: Sequence[int], price: Price) -> list[Hypothesis]:
-        """Return the hypotheses that give every size, cheapest first.
+    def hypotheses(
+        self, known: Sequence[int], price: Price, most: int = MOST_KEPT
+    ) -> list[tuple[float, Hypothesis]]:
+        """Return the hypotheses that give every size with their bits, cheapest first.
 
         known: extents of the program, tried where the sizes leave them open.
         """
-        found: dict[tuple[object, ...], tuple[float, Hypothesis]] = {}
+        found: list[_Products] = []
         for some in self.sets():
             seen = self.of_axes(some)
             if seen is None:
                 continue
-            lists = [list(terms_along(s, i, known)) for s, i in zip(seen, some, strict=True)]
-            if not all(lists):
-                continue
-            for kind in (*EVEN_CUTS, *UNEVEN_CUTS):
-                mine = [[t for t, _ in terms if t.cut.kind == kind] for terms in lists]
-                if all(mine):
-                    for h in self._products(mine, price):
-                        cost = h.own() + sum(price(c) for c in h.constants())
-                        found.setdefault(h.key(), (cost, h))
-        best = sorted(found.values(), key=lambda x: x[0])[:MOST_KEPT]
-        return [h for _, h in best]
-
-    def _products(self, lists: Sequence[list[Term]], price: Price) -> Iterator[Hypothesis]:
-        def cost(t: Term) -> float:
-            return price(("extent", t.extent)) + 2 * (t.ghost != 0) + 2 * any(t.cut.border)
-
-        most = MOST_TERMS[len(lists)]
-        lists = [sorted(terms, key=cost)[:most] for terms in lists]
-        rows = self._rows(lists)
-        value = self.obs.value[rows]
-        size = np.ones((1, len(rows)), dtype=np.int64)
-        axes = [
-            Axis(a.p, a.c, a.count[rows], a.at[rows]) for a in self.axes
+            lists = [self._terms(s, i, tuple(known)) for s, i in zip(seen, some, strict=True)]
+            for kind in range(len(CUTS)):
+                mine = [terms.take(terms.kind == kind) for terms in lists]
+                if all(len(terms.kind) for terms in mine):
+                    found.append(self._products(some, mine, price))
+        cost = np.concatenate([f.cost for f in found]) if found else np.zeros(0)
+        where = [(k, i) for k, f in enumerate(found) for i in range(len(f.cost))]
+        best = np.argsort(cost, kind="stable")[:most].tolist()
+        return [
+            (float(cost[i]), found[where[i][0]].hypothesis(where[i][1], self.axes)) for i in best
         ]
-        for terms in lists:
-            each = np.stack([t.sizes(axes) for t in terms])
-            size = (size[:, None, :] * each[None, :, :]).reshape(-1, len(rows))
-        times = value // np.maximum(size, 1)
-        good = np.all((times * size == value) & (times == times[:, :1]), axis=1)
-        shape = tuple(len(terms) for terms in lists)
-        for at in np.flatnonzero(good & (times[:, 0] <= MAX_FACTOR) & (times[:, 0] >= 1)):
-            chosen = tuple(
-                terms[int(i)] for terms, i in zip(lists, np.unravel_index(at, shape), strict=True)
-            )
-            if len({t.cut.border for t in chosen} - {(0, 0)}) < 2:
-                yield Hypothesis(int(times[at, 0]), chosen, self.axes)
 
-    def _rows(self, lists: Sequence[list[Term]]) -> np.ndarray:
-        """Return rows that stand for all: one per combination of parts of the profiles."""
-        some = tuple(terms[0].axis for terms in lists)
-        seen = self.of_axes(some) or []
-        columns = []
-        for s, i in zip(seen, some, strict=True):
-            a = self.axes[i]
-            part = {(p, c): k for p, c, k in zip(s.p.tolist(), s.c.tolist(), s.part.tolist())}
-            columns.append([part[p, c] for p, c in zip(a.count.tolist(), a.at.tolist())])
-        _, rows = np.unique(np.array(columns), axis=1, return_index=True)
-        return rows
+    def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> Terms:
+        profile = seen.digest()
+        for key, extents in (((profile, ()), None), ((profile, known), known)):
+            if key not in self.terms:
+                self.terms[key] = terms_along(seen, axis, extents)
+        both = [self.terms[profile, ()], self.terms[profile, known]]
+        return replace(joined(both) if known else both[0], axis=axis)
+
+    def _products(self, some: tuple[int, ...], lists: Sequence[Terms], price: Price) -> _Products:
+        """Return the products of one term per axis that leave the same factor at every row."""
+        most = MOST_TERMS[len(lists)]
+        names = [self.axes[i].name for i in some]
+        kept, costs = [], []
+        for terms, name in zip(lists, names, strict=True):
+            cost = _costs(terms, name, price)
+            keep = np.argsort(cost, kind="stable")[:most]
+            kept.append(terms.take(keep))
+            costs.append(cost[keep])
+        rows, cells = self._rows(some)
+        size = np.ones((1, len(rows)), dtype=np.int64)
+        total = np.zeros(1)
+        for terms, cost, cell in zip(kept, costs, cells, strict=True):
+            size = (size[:, None, :] * terms.size[None, :, cell]).reshape(-1, len(rows))
+            total = (total[:, None] + cost[None, :]).ravel()
+        value = self.obs.value[rows]
+        times = value // size
+        good = np.all((times * size == value) & (times == times[:, :1]), axis=1)
+        at = np.flatnonzero(good & (times[:, 0] <= MAX_FACTOR))
+        which = np.stack(np.unravel_index(at, tuple(len(t.kind) for t in kept)))
+        border = np.stack([t.border[i] for t, i in zip(kept, which, strict=True)])
+        top = border.max(axis=0)
+        alike = np.all((border == 0) | (border == top), axis=0)
+        at, which = at[alike], which[:, alike]
+        factor = times[at, 0]
+        back = _shared_bits(kept, which, price)
+        bits = {f: price(("factor", f)) for f in np.unique(factor).tolist()}
+        cut = price(("cut", CUTS[int(kept[0].kind[0])]))
+        odd = self._odd(some)
+        cost = 1.0 + total[at] - back + cut + np.array([bits[f] for f in factor.tolist()]) + odd
+        return _Products(kept, which, factor, cost, odd)
+
+    def _odd(self, some: tuple[int, ...]) -> float:
+        """Return what it costs that axes are not those of a halo's face, or are the partner's."""
+        axes = [self.axes[i] for i in some]
+        out = sum("q" in str(a.c) for a in axes) * _PARTNERS
+        if not self.obs.across:
+            return out
+        face = {f"p{d}" for d in self.obs.across}
+        out += sum(a.name not in face for a in axes) * _NO_FACE
+        missing = face - {a.name for a in axes}
+        return out + sum(bool(np.any(self.obs.env[p] > 1)) for p in missing) * _LESS_FACE
+
+    def _rows(self, some: tuple[int, ...]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return rows that stand for all, one per combination of parts, and their cells per axis.
+
+        Within a part the terms are as the sizes are: one row tells the factor.
+        """
+        if some not in self.rows:
+            columns, cells = [], []
+            for s, i in zip(self.of_axes(some) or [], some, strict=True):
+                a = self.axes[i]
+                number = {
+                    pc: k for k, pc in enumerate(zip(s.p.tolist(), s.c.tolist(), strict=True))
+                }
+                cell = [number[pc] for pc in zip(a.count.tolist(), a.at.tolist(), strict=True)]
+                cells.append(np.array(cell))
+                columns.append(s.part[cells[-1]])
+            _, rows = np.unique(np.stack(columns), axis=1, return_index=True)
+            self.rows[some] = (rows, [cell[rows] for cell in cells])
+        return self.rows[some]
+
+
+@dataclass(frozen=True, eq=False)
+class _Products:
+    """Products of terms: which term per axis, the factor, what each costs by itself."""
+
+    terms: Sequence[Terms]
+    which: np.ndarray
+    factor: np.ndarray
+    cost: np.ndarray
+    odd: float
+
+    def hypothesis(self, i: int, axes: tuple[Axis, ...]) -> Hypothesis:
+        chosen = [t.one(k) for t, k in zip(self.terms, self.which[:, i].tolist(), strict=True)]
+        return Hypothesis(int(self.factor[i]), tuple(chosen), axes, self.odd)
+
+
+def _costs(terms: Terms, name: str, price: Price) -> np.ndarray:
+    """Return the bits of terms, each by itself."""
+    extents, back = np.unique(terms.extent, return_inverse=True)
+    bits = np.array([price(("extent", e)) + price(("axis", (name, e))) for e in extents.tolist()])
+    ghost = {g: price(("ghost", g)) + 1.0 if g else 0.0 for g in np.unique(terms.ghost).tolist()}
+    border = np.array([price(("border", b)) + 1.0 if any(b) else 0.0 for b in BORDERS])
+    wider = np.array([ghost[g] for g in terms.ghost.tolist()])
+    return np.asarray(1.0 + bits[back.ravel()] + wider + border[terms.border])
+
+
+def _shared_bits(terms: Sequence[Terms], which: np.ndarray, price: Price) -> np.ndarray:
+    """Return the bits of extents, ghost widths and borders that terms of a product share."""
+    out = np.zeros(which.shape[1])
+    for a, b in combinations(range(len(terms)), 2):
+        for kind, none in (("extent", -1), ("ghost", 0)):
+            x, y = getattr(terms[a], kind)[which[a]], getattr(terms[b], kind)[which[b]]
+            same = (x == y) & (x != none)
+            bits = {v: price((kind, v)) for v in np.unique(x[same]).tolist()}
+            out[same] += [bits[v] for v in x[same].tolist()]
+        x, y = terms[a].border[which[a]], terms[b].border[which[b]]
+        out += np.where((x == y) & (x > 0), 2.0, 0.0)
+    return out / max(len(terms) - 1, 1)
 
 
 def decides_by(obs: Observations, axes: Sequence[Axis]) -> bool:

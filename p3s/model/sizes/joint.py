@@ -7,32 +7,33 @@ costs little more and says something else further on is a rival.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import log2
 from typing import TypeVar
 
 import numpy as np
 
 from p3s.laws.expr import Expr
-from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.affine import step_of
 from p3s.model.sizes.blocks import FittedSize, Observations
-from p3s.model.sizes.hypotheses import Constant, Hypothesis, Slot, bits_of
-from p3s.model.sizes.levels import blocks_in
+from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
+from p3s.model.sizes.terms import Terms
 
 K = TypeVar("K", bound=Hashable)
 
-#: Bits by which a rival may cost more; rivals of one law that are kept.
-BUDGET, MOST_RIVALS = 10.0, 24
-#: Extents tried at every slot; how often a constant and what replaces it are excluded in turn.
-POPULAR, EXCLUSIONS = 12, 4
-#: Seconds for rivals that replace constants; hypotheses of all slots together in one cover.
-SECONDS, MOST_HYPOTHESES = 3.0, 6000
-#: Ranks of the largest grid at which laws are compared.
-_MOST_RANKS = 1024
+#: Bits by which a rival may cost more, and what another cut costs in a program that shows its own.
+BUDGET, ANOTHER_CUT = 10.0, 8.0
+#: Rivals of one law that are kept at most, and whatever the others show.
+MOST_RIVALS, FIRST_RIVALS = 16, 3
+#: Extents tried at every slot; constants that are excluded, and how often what replaces them is.
+POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
+#: Rounds in which slots tell each other what they may share; bits above the cheapest hypothesis
+#: of a slot up to which the others are in the cover, and how many at most.
+ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
+#: Bits more at which a constant counts half in use.
+HALF = 6.0
 
 
 @dataclass
@@ -42,10 +43,20 @@ class _Group:
     keys: list[Hashable]
     slot: Slot
     law: FittedSize | None
-    hypotheses: list[Hypothesis]
+    hypotheses: list[Hypothesis] = field(default_factory=list)
     raw: float = 0.0
     chosen: int | None = None
-    rivals: list[Hypothesis] = field(default_factory=list)
+    rivals: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Hypothesis | None:
+        """The hypothesis that was chosen."""
+        return None if self.chosen is None else self.hypotheses[self.chosen]
+
+    def rival(self, number: int, more: float) -> None:
+        """Note a rival and the bits that it costs more."""
+        if number != self.chosen:
+            self.rivals[number] = min(more, self.rivals.get(number, more))
 
 
 def joint_sizes(
@@ -58,8 +69,7 @@ def joint_sizes(
     groups = _groups(slots, typed)
     if not groups:
         return {}
-    fixed = _fixed(slots, groups)
-    cover = _Cover(groups, typed, fixed)
+    cover = _Cover(groups, typed, _fixed(slots, groups))
     if not cover.choose():
         return {}
     cover.find_rivals()
@@ -67,58 +77,75 @@ def joint_sizes(
     for g in groups:
         law = _law_of(g)
         if law is not None:
-            out.update({key: law for key in g.keys})  # type: ignore[misc]
+            out.update(dict.fromkeys(g.keys, law))  # type: ignore[arg-type]
     return out
 
 
 def _groups(
     slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
 ) -> list[_Group]:
-    """Return the slots that blocks may explain, those alike together."""
+    """Return the slots that blocks may explain with their hypotheses, those alike together."""
     merged: dict[bytes, _Group] = {}
+    terms: dict[object, Terms] = {}
     for key, (obs, law) in slots.items():
-        if not len(obs.value) or obs.value.min() < 1 or moving(obs):
-            continue
-        if len(np.unique(obs.env["n"])) < 2 or np.all(obs.value == obs.value[0]):
-            continue
-        digest = obs.digest()
-        if digest in merged:
-            merged[digest].keys.append(key)
-        else:
-            merged[digest] = _Group([key], Slot(obs), law, [])
+        if _may_be_cut(obs):
+            merged.setdefault(obs.digest(), _Group([], Slot(obs, terms), law)).keys.append(key)
 
-    def price(c: Constant) -> float:
-        return bits_of(c, typed)
+    def cheaper(c: Constant) -> float:  # what several slots share costs each of them its part
+        return bits_of(c, typed) / max(support.get(c, 0.0), 1.0)
 
-    for g in merged.values():
-        g.hypotheses = g.slot.hypotheses(sorted(typed), price)
-    uses: dict[Constant, int] = {}
-    for g in merged.values():
-        for c in frozenset().union(*(h.constants() for h in g.hypotheses)):
-            uses[c] = uses.get(c, 0) + 1
-    shared = {c for c, k in uses.items() if k > 1}
-
-    def cheaper(c: Constant) -> float:
-        return price(c) / (2 if c in shared else 1)
-
-    popular = sorted(
-        (c for c in shared if c[0] == "extent"), key=lambda c: (price(c) - 6 * uses[c], str(c[1]))
-    )
-    known = sorted(typed | {c[1] for c in popular[:POPULAR] if isinstance(c[1], int)})
+    known, support = sorted(typed), dict[Constant, float]()
+    for _ in range(ROUNDS):
+        support = _support([g.slot.hypotheses(known, cheaper) for g in merged.values()])
+        extents = sorted((c for c in support if c[0] == "extent"), key=lambda c: (-support[c], c))
+        known = sorted(typed | {int(str(c[1])) for c in extents[:POPULAR]})
     out: dict[object, _Group] = {}
-    most = max(40, MOST_HYPOTHESES // max(len(merged), 1))
     for g in merged.values():
-        g.hypotheses = g.slot.hypotheses(known, cheaper)[:most]
-        if not g.hypotheses:
-            continue
-        sizes = len(np.unique(g.slot.obs.value))
-        g.raw = len(g.slot.obs.value) * log2(sizes + 1)
-        alike = (frozenset(h.key() for h in g.hypotheses), g.law is None)
-        if alike in out:
-            out[alike].keys += g.keys
-        else:
-            out[alike] = g
+        found = g.slot.hypotheses(known, cheaper)
+        g.hypotheses = [h for cost, h in found if cost <= found[0][0] + SPREAD][:MOST_HYPOTHESES]
+        if g.law is not None:
+            g.hypotheses += _given(g)
+        if g.hypotheses:
+            sizes = len(np.unique(g.slot.obs.value))
+            g.raw = len(g.slot.obs.value) * log2(sizes + 1) + whole_bits(int(g.slot.obs.value[0]))
+            alike = frozenset(h.key() for h in g.hypotheses)
+            out.setdefault(alike, replace(g, keys=[])).keys.extend(g.keys)
     return list(out.values())
+
+
+def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Constant, float]:
+    """Return for how many slots each constant may be in use, by what it costs them to use it."""
+    out: dict[Constant, float] = {}
+    for some in found:
+        mine: dict[Constant, float] = {}
+        for cost, h in some:  # cheapest first
+            for c in h.constants():
+                mine.setdefault(c, 2.0 ** ((some[0][0] - cost) / HALF))
+        for c, weight in mine.items():
+            out[c] = out.get(c, 0.0) + weight
+    return out
+
+
+def _may_be_cut(obs: Observations) -> bool:
+    """Tell whether sizes may be blocks: they differ, or the extents of a face never did."""
+    if not len(obs.value) or obs.value.min() < 1 or moving(obs):
+        return False
+    if len(np.unique(obs.env["n"])) < 2:
+        return False
+    if np.any(obs.value != obs.value[0]):
+        return True
+    extents = [obs.env[f"p{d}"] for d in obs.across]
+    return any(p[0] > 1 and np.all(p == p[0]) for p in extents)
+
+
+def _given(g: _Group) -> list[Hypothesis]:
+    """Return the law found for the slot alone as a hypothesis, unless one says the same."""
+    assert g.law is not None
+    given = Given(1, (), (), law=g.law)
+    env = elsewhere(g.slot.obs)
+    mine = given.values(env)
+    same = any(np.array_equal(mine, h.values(env)) for h in g.hypotheses)
+    return [] if same else [given]
 
 
 def _fixed(
@@ -128,9 +155,8 @@ def _fixed(
     mine = {k for g in groups for k in g.keys}
     found: set[Constant] = set()
     for key, (_, law) in slots.items():
-        for b in blocks_in(law.expr) if law is not None and key not in mine else ():
-            if b[2][0] == "num":
-                found |= {("extent", b[2][1]), ("cut", b[1])}
+        if law is not None and key not in mine:
+            found |= Given(1, (), (), law=law).constants()
     return frozenset(found)
 
 
@@ -156,15 +182,15 @@ class _Cover:
         """Set up the cover: constants are 0 or 1, hypotheses and raw sizes shares of one."""
         from scipy.sparse import csr_array
 
-        cost, rows, cols, data = list(self.bits), [], [], []
+        cost = list(self.bits)
+        entries: list[tuple[int, int, float]] = []
         self.first: list[int] = []
         row = 0
         for g in self.groups:
             start = len(cost)
             self.first.append(start)
             cost += [h.own() for h in g.hypotheses] + [g.raw]
-            for i in range(start, len(cost)):
-                rows.append(row), cols.append(i), data.append(1.0)
+            entries += [(row, i, 1.0) for i in range(start, len(cost))]
             row += 1
         self.groups_rows = row
         for g, start in zip(self.groups, self.first, strict=True):
@@ -173,11 +199,10 @@ class _Cover:
                 for c in h.constants():
                     users.setdefault(c, []).append(start + i)
             for c, who in users.items():
-                for i in who:
-                    rows.append(row), cols.append(i), data.append(1.0)
-                rows.append(row), cols.append(self.number[c]), data.append(-1.0)
+                entries += [(row, i, 1.0) for i in who] + [(row, self.number[c], -1.0)]
                 row += 1
         self.cost = np.array(cost)
+        rows, cols, data = zip(*entries, strict=True)
         self.matrix = csr_array((data, (rows, cols)), shape=(row, len(cost)))
 
     def solve(self, without: frozenset[Constant] = frozenset()) -> tuple[float, list[int]] | None:
@@ -196,16 +221,14 @@ class _Cover:
             integrality=np.append(np.ones(m), np.zeros(len(self.cost) - m)),
             bounds=Bounds(0.0, upper),
             constraints=LinearConstraint(self.matrix, low, high),
-            options={"time_limit": 5.0},
+            options={"mip_rel_gap": 0.002},
         )
         if found.x is None:
             return None
         taken = {c for c, x in zip(self.constants, found.x[:m], strict=True) if x > 0.5}
         chosen, total = [], float(self.bits[found.x[:m] > 0.5].sum())
-        for g, start in zip(self.groups, self.first, strict=True):
-            mine = [
-                (h.own(), i) for i, h in enumerate(g.hypotheses) if h.constants() <= taken
-            ]
+        for g in self.groups:
+            mine = [(h.own(), i) for i, h in enumerate(g.hypotheses) if h.constants() <= taken]
             cost, which = min([*mine, (g.raw, len(g.hypotheses))])
             total += cost
             chosen.append(which)
@@ -233,115 +256,126 @@ class _Cover:
 
     def find_rivals(self) -> None:
         """Note the rivals of every group: with constants of its own, or others for all."""
-        price = dict(zip(self.constants, self.bits.tolist(), strict=True))
+        sure = set()
+        starts = [c for c in self.taken if c[0] in ("extent", "cut", "border", "ghost")]
+        for start in sorted(starts, key=lambda c: (-self.bits[self.number[c]], str(c)))[:STARTS]:
+            if not self._exclude(start) and start[0] == "cut":
+                sure.add(start)
+        twins: dict[object, int] = {}
+        users: dict[Constant, set[object]] = {}
         for g in self.groups:
-            if g.chosen is None:
-                continue
-            best = g.hypotheses[g.chosen].own()
-            for h in g.hypotheses:
-                more = sum(price[c] for c in h.constants() - self.taken)
-                if h.own() + more - best <= BUDGET:
-                    g.rivals.append(h)
-        until = time.monotonic() + SECONDS
-        for start in sorted(self.taken, key=str):
-            if start[0] in ("extent", "cut", "border", "ghost"):
-                self._exclude(start, until)
+            if (best := g.best) is not None:
+                twins[best.key()] = twins.get(best.key(), 0) + 1
+                for c in best.constants():
+                    users.setdefault(c, set()).add(best.key())
+        for g in self.groups:
+            if (best := g.best) is not None:
+                mine = {c for c in best.constants() if len(users[c]) == 1}
+                for k, h in enumerate(g.hypotheses):
+                    more = (h.own() - best.own()) * twins[best.key()]
+                    more += self._bits(h.constants() - self.taken) - self._bits(
+                        mine - h.constants()
+                    )
+                    if sure and not {c for c in h.constants() if c[0] == "cut"} <= self.taken:
+                        more += ANOTHER_CUT
+                    if more <= BUDGET:
+                        g.rival(k, more)
 
-    def _exclude(self, start: Constant, until: float) -> None:
-        """Note what all together say without a constant, then without what replaced it."""
+    def _bits(self, some: Iterable[Constant]) -> float:
+        return float(sum(self.bits[self.number[c]] for c in some))
+
+    def _exclude(self, start: Constant) -> bool:
+        """Note what all together say without a constant, then without what replaced it.
+
+        Returns whether they can do without it.
+        """
         without = frozenset([start])
-        for _ in range(EXCLUSIONS):
-            found = self.solve(without) if time.monotonic() < until else None
+        for again in range(EXCLUSIONS):
+            found = self.solve(without)
             if found is None or found[0] - self.total > BUDGET:
-                return
+                return again > 0
             for g, k in zip(self.groups, found[1], strict=True):
-                if g.chosen is not None and k < len(g.hypotheses) and k != g.chosen:
-                    g.rivals.append(g.hypotheses[k])
+                if g.chosen is not None and k < len(g.hypotheses):
+                    g.rival(k, found[0] - self.total)
             new = {c for c in self._constants(found[1]) - self.taken if c[0] == start[0]}
             if not new:
-                return
+                break
             without |= new
+        return True
 
 
 def _law_of(g: _Group) -> FittedSize | None:
     """Return the law of a group with its rivals; None where nothing is to be changed."""
     if g.chosen is None:
         return None
-    best, obs = g.hypotheses[g.chosen], g.slot.obs
-    env = elsewhere(obs)
-    expr = best.expr()
-    mine = evaluate_int(expr, env, undefined=-1)
-    law = g.law
-    rivals: list[Expr] = []
-    seen = [mine]
-    if law is not None:
-        then = evaluate_int(law.expr, env, undefined=-1)
-        if np.array_equal(then, mine):
-            expr = law.expr
-            rivals += law.others
-        elif not _in_vocabulary(g, then, env):
-            return None
-    for h in _in_order(g.rivals):
-        other = evaluate_int(h.expr(), env, undefined=-1)
-        if all(np.any(other != v) for v in seen):
-            seen.append(other)
-            rivals.append(h.expr())
-            if len(seen) > MOST_RIVALS:
-                break
-    keeps = law is not None and expr is law.expr
-    points = len(np.unique(obs.env["n"]))
+    best, env = g.hypotheses[g.chosen], elsewhere(g.slot.obs)
+    mine = best.values(env)
+    expr, free, points = best.expr(), best.free(), len(np.unique(g.slot.obs.env["n"]))
+    others: list[Expr] = []
+    if g.law is not None and np.array_equal(Given(1, (), (), law=g.law).values(env), mine):
+        expr, free = g.law.expr, g.law.free
+        if isinstance(best, Given):
+            others += g.law.others
+    ranked = sorted(g.rivals, key=lambda k: (g.rivals[k], k))
+    chosen = _that_differ(mine, [g.hypotheses[k] for k in ranked], env)
+    given = g.law is not None and isinstance(best, Given)
     return FittedSize(
         expr,
-        law.free if keeps and law is not None else best.free(),
+        free,
         points,
-        law.even if keeps and law is not None else _even(obs) and best.divides(),
-        law.rivals if keeps and law is not None else (),
-        tuple(rivals),
+        g.law is not None and given and g.law.even,
+        g.law.rivals if g.law is not None and given else (),
+        (*others, *(h.expr() for h in chosen)),
     )
 
 
-def _in_order(rivals: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
-    """Yield each of some hypotheses once."""
-    done: set[object] = set()
+def _that_differ(
+    mine: np.ndarray, rivals: Sequence[Hypothesis], env: Mapping[str, np.ndarray]
+) -> list[Hypothesis]:
+    """Return the rivals without which fewer grids would show a difference, likeliest first."""
+    _, grid = np.unique(env["grid"], return_inverse=True)
+    shown = np.zeros(int(grid.max()) + 1, dtype=bool)
+    seen: list[np.ndarray] = []
+    out: list[Hypothesis] = []
     for h in rivals:
-        if (key := h.key()) not in done:
-            done.add(key)
-            yield h
-
-
-def _in_vocabulary(g: _Group, then: np.ndarray, env: dict[str, np.ndarray]) -> bool:
-    """Tell whether some hypothesis says what the law so far says."""
-    return any(
-        np.array_equal(then, evaluate_int(h.expr(), env, undefined=-1)) for h in g.hypotheses
-    )
-
-
-def _even(obs: Observations) -> bool:
-    """Tell whether all ranks have one size at every count."""
-    return all(
-        len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in np.unique(obs.env["n"])
-    )
+        if len(out) == MOST_RIVALS:
+            break
+        there = h.values(env)
+        apart = np.zeros(len(shown), dtype=bool)
+        apart[grid[there != mine]] = True
+        first_few = len(out) < FIRST_RIVALS and not any(np.array_equal(there, v) for v in seen)
+        if apart.any() and (first_few or np.any(apart & ~shown)):
+            shown |= apart
+            seen.append(there)
+            out.append(h)
+    return out
 
 
 def elsewhere(obs: Observations) -> dict[str, np.ndarray]:
-    """Return the symbols of all ranks on grids larger than those seen, to compare laws there."""
-    top = [int(obs.env[f"p{d}"].max()) for d in range(obs.ndims)]
-    grids = [tuple(p + k for p in top) for k in (1, 2, 3)]
-    for d in range(obs.ndims):
-        for times, more in ((1, 1), (2, 0), (2, 1), (3, 0), (4, 0)):
-            grids.append(tuple(p * times + more if e == d else p for e, p in enumerate(top)))
-    parts: list[dict[str, np.ndarray]] = []
-    for dims in dict.fromkeys(grids):
-        n = int(np.prod(dims))
-        if n > _MOST_RANKS:
-            continue
-        env = {"n": np.full(n, n), "r": np.arange(n), "s": np.zeros(n), "t": np.zeros(n)}
-        coords = np.unravel_index(np.arange(n), dims)
-        for d, p in enumerate(dims):
-            env |= {f"p{d}": np.full(n, p), f"c{d}": coords[d]}
-            env[f"q{d}"] = (coords[d] + step_of(obs, d)) % p
-        parts.append(env)
-    if not parts:
-        return {k: v for k, v in obs.env.items()}
-    return {k: np.concatenate([e[k] for e in parts]).astype(np.int64) for k in parts[0]}
+    """Return symbols of ranks on grids larger than those seen, to compare laws there.
 
+    Along each axis every number of blocks up to four times the largest, on the others the first,
+    a middle, and the last block; symbol ``grid`` numbers the grids.
+    """
+    top = [int(obs.env[f"p{d}"].max()) for d in range(obs.ndims)]
+    parts: list[np.ndarray] = []
+    for d, p in enumerate(top):
+        for more in sorted({*range(2, min(4 * p, p + 24) + 1), 3 * p, 4 * p}):
+            dims = np.array([q + (more > p) if e != d else more for e, q in enumerate(top)])
+            places = [
+                np.arange(x) if e == d else np.unique([0, x // 2, x - 1])
+                for e, x in enumerate(dims.tolist())
+            ]
+            at = np.stack([x.ravel() for x in np.meshgrid(*places, indexing="ij")])
+            parts.append(np.concatenate([np.broadcast_to(dims[:, None], at.shape), at]))
+    cells = np.concatenate(parts, axis=1)
+    k = obs.ndims
+    n = np.prod(cells[:k], axis=0)
+    zero = np.zeros(len(n), dtype=np.int64)
+    env = {"n": n, "s": zero, "t": zero, "r": zero}
+    for d in range(k):
+        p, c = cells[d], cells[k + d]
+        env |= {f"p{d}": p, f"c{d}": c, f"q{d}": (c + step_of(obs, d)) % p}
+        env["r"] = env["r"] * p + c
+    env["grid"] = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+    return env

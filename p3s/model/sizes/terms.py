@@ -6,10 +6,11 @@ axis only give the ratios of its terms, and so, with the divisors of the sizes, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import product
 from math import lcm
 
 import numpy as np
@@ -20,6 +21,7 @@ from p3s.model.sizes.blocks import Axis, Observations, divisors
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
 UNEVEN_CUTS = ("ceil", "tail")
+CUTS = (*EVEN_CUTS, *UNEVEN_CUTS)
 #: Elements that the first and the last block have more (cells and their points).
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
 #: Elements that every block has more.
@@ -90,6 +92,26 @@ class Profile:
     part: np.ndarray
     multiples: tuple[tuple[int, ...], ...]
 
+    @cached_property
+    def few(self) -> np.ndarray:
+        """A few cells that most terms fail at: at the ends, of few and of many blocks."""
+        order = np.lexsort((self.c, self.p))
+        return np.unique(order[np.linspace(0, len(order) - 1, 8).astype(np.int64)])
+
+    def flat(self) -> bool:
+        """Tell whether all is one size of one number of blocks."""
+        return bool(np.all(self.p == self.p[0]) and np.all(self.ratio == self.ratio[0]))
+
+    def digest(self) -> bytes:
+        """Return what tells profiles apart."""
+        parts = (self.p, self.c, self.ratio, self.part)
+        return b"|".join([*(x.tobytes() for x in parts), repr(self.multiples).encode()])
+
+    def leads(self) -> np.ndarray:
+        """Return for every cell the first one of its part."""
+        _, first, which = np.unique(self.part, return_index=True, return_inverse=True)
+        return np.asarray(first[which.ravel()])
+
 
 @lru_cache(maxsize=4096)
 def some_divisors(value: int) -> tuple[int, ...]:
@@ -104,7 +126,9 @@ def some_divisors(value: int) -> tuple[int, ...]:
 def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
     """Return the sizes along axis ``k`` of a product over ``axes``; None if they are no product."""
     mine = np.stack([axes[k].count, axes[k].at])
-    rest = np.stack([c for i, a in enumerate(axes) if i != k for c in (a.count, a.at)] or [mine[0] * 0])
+    rest = np.stack(
+        [c for i, a in enumerate(axes) if i != k for c in (a.count, a.at)] or [mine[0] * 0]
+    )
     cells, a = np.unique(mine, axis=1, return_inverse=True)
     _, b = np.unique(rest, axis=1, return_inverse=True)
     pairs, first = np.unique(np.stack([a.ravel(), b.ravel()]), axis=1, return_index=True)
@@ -155,96 +179,128 @@ def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
     return Profile(cells[0], cells[1], ratio, part, tuple(multiples))
 
 
-def terms_along(seen: Profile, axis: int, known: Sequence[int]) -> Iterator[tuple[Term, int]]:
-    """Yield the terms in a profile's ratios, each with the number of its multiple in part 0.
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Terms along one axis as arrays, one entry each; size: (terms, cells of the profile)."""
 
-    known: extents tried where the cells say too little: one count of blocks, all of one size.
+    axis: int
+    kind: np.ndarray
+    border: np.ndarray
+    extent: np.ndarray
+    ghost: np.ndarray
+    size: np.ndarray
+
+    def take(self, keep: np.ndarray) -> Terms:
+        """Return some of the terms."""
+        parts = (self.kind, self.border, self.extent, self.ghost, self.size)
+        return Terms(self.axis, *(part[keep] for part in parts))
+
+    def one(self, i: int) -> Term:
+        """Return a single term."""
+        cut = Cut(CUTS[int(self.kind[i])], BORDERS[int(self.border[i])])
+        return Term(self.axis, cut, int(self.extent[i]), int(self.ghost[i]))
+
+
+def terms_along(seen: Profile, axis: int, known: Sequence[int] | None = None) -> Terms:
+    """Return the terms in a profile's ratios.
+
+    known: of these extents alone, for where the cells say too little: one count of blocks, all of
+    one size.
     """
-    for cuts, start in (
-        (EVEN_CUTS, np.ones(len(seen.p), dtype=bool)),
-        (UNEVEN_CUTS, seen.c == 0),
-    ):
-        extents, ghosts, borders = _tried(seen, start, known)
-        for which in range(len(BORDERS)):
-            own = borders == which
-            if which and not own.any():
-                continue
-            for kind in cuts:
-                if which and kind in ("low", "high", "tail"):
-                    continue
-                cut = Cut(kind, BORDERS[which])
-                yield from _that_fit(seen, axis, cut, extents[own], ghosts[own])
+    found: list[Terms] = []
+    for cuts, start in ((EVEN_CUTS, np.ones(len(seen.p), dtype=bool)), (UNEVEN_CUTS, seen.c == 0)):
+        tried = _tried(seen, start) if known is None else _known(seen, known)
+        for which, kind in product(range(len(BORDERS)), cuts):
+            own = tried[2] == which
+            if own.any() and not (which and kind in ("low", "high", "tail")):
+                found.append(_that_fit(seen, axis, kind, which, tried[0][own], tried[1][own]))
+    none = np.zeros(0, dtype=np.int64)
+    found.append(Terms(axis, none, none, none, none, np.zeros((0, len(seen.p)), dtype=np.int64)))
+    return joined(found)
+
+
+def joined(some: Sequence[Terms]) -> Terms:
+    """Return all terms of lists along one axis, each once."""
+    names = ("kind", "border", "extent", "ghost", "size")
+    out = Terms(some[0].axis, *(np.concatenate([getattr(t, x) for t in some]) for x in names))
+    keys = np.stack([out.kind, out.border, out.extent, out.ghost])
+    return out.take(np.unique(keys, axis=1, return_index=True)[1])
 
 
 def _that_fit(
-    seen: Profile, axis: int, cut: Cut, extents: np.ndarray, ghosts: np.ndarray
-) -> Iterator[tuple[Term, int]]:
-    for some in (slice(0, 6), slice(None)):  # most fail at once
-        p, c, ratio, part = seen.p[some], seen.c[some], seen.ratio[some], seen.part[some]
+    seen: Profile, axis: int, kind: str, border: int, extents: np.ndarray, ghosts: np.ndarray
+) -> Terms:
+    cut = Cut(kind, BORDERS[border])
+    lead = seen.leads()
+    size = np.zeros((len(extents), len(seen.p)), dtype=np.int64)
+    for some in (seen.few, slice(None)):  # most fail at once
+        p, c, ratio = seen.p[some], seen.c[some], seen.ratio[some]
         size = cut.sizes(extents[:, None], p, c) + ghosts[:, None]
-        _, first = np.unique(part, return_index=True)
-        lead = first[np.searchsorted(part[first], part)] if _ascending(part[first]) else None
-        if lead is None:
-            lead = np.array([int(np.argmax(part == x)) for x in part])
-        good = np.all((size > 0) & (size * ratio[lead] == size[:, lead] * ratio), axis=1)
+        first = cut.sizes(extents[:, None], seen.p[lead[some]], seen.c[lead[some]])
+        first = first + ghosts[:, None]
+        good = np.all((size > 0) & (size % ratio == 0), axis=1)
+        good &= np.all(size * seen.ratio[lead[some]] == first * ratio, axis=1)
         extents, ghosts, size = extents[good], ghosts[good], size[good]
         if not len(extents):
-            return
-    for e, g, s in zip(extents.tolist(), ghosts.tolist(), size, strict=True):
-        if np.any(s % seen.ratio):
-            continue
-        yield Term(axis, cut, e, g), int(s[0] // seen.ratio[0])
+            size = np.zeros((0, len(seen.p)), dtype=np.int64)
+            break
+    m = len(extents)
+    of_kind, of_border = np.full(m, CUTS.index(kind)), np.full(m, border)
+    return Terms(axis, of_kind, of_border, extents, ghosts, size)
 
 
-def _ascending(x: np.ndarray) -> bool:
-    return bool(np.all(x[1:] > x[:-1]))
+def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:
+    """Return (extents, ghost widths, numbers of borders) to try for extents of the program."""
+    least = 8 * int(seen.p.min())
+    some = [e for e in known if e >= least]
+    grid = np.meshgrid(np.array(some, dtype=np.int64), GHOSTS, range(len(BORDERS)), indexing="ij")
+    return np.stack([g.ravel() for g in grid])
 
 
-def _tried(
-    seen: Profile, start: np.ndarray, known: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return extents, ghost widths and numbers of borders that may fit."""
-    flat = len(set(seen.p.tolist())) == 1 and len(set(seen.ratio.tolist())) == 1
+def _tried(seen: Profile, start: np.ndarray) -> np.ndarray:
+    """Return (extents, ghost widths, numbers of borders) that may give the sizes of a part."""
     best: tuple[int, int] | None = None
     for k, ms in enumerate(seen.multiples):
         cells = (seen.part == k) & start
         if cells.any() and ms:
             cost = len(ms) * int(seen.p[cells].min())
             best = min(best or (cost, k), (cost, k))
-    lists: list[np.ndarray] = []
-    if known:
-        grid = np.meshgrid(known, GHOSTS, range(len(BORDERS)), indexing="ij")
-        lists.append(np.stack([g.ravel() for g in grid]))
-    if best is not None:
-        cells = (seen.part == best[1]) & start
-        p, c, ratio = seen.p[cells], seen.c[cells], seen.ratio[cells]
-        ms = np.array(seen.multiples[best[1]], dtype=np.int64)
-        for g in GHOSTS if not flat else (0,):
-            for which, (first, last) in enumerate(BORDERS if not flat else BORDERS[:1]):
-                size = ms[:, None] * ratio - g - first * (c == 0) - last * (c == p - 1)
-                low = np.maximum(((size - 1) * p + 1).max(axis=1), 2)
-                high = ((size + 1) * p - 1).min(axis=1)
-                good = (low <= high) & (size.min(axis=1) >= 1) & (high < MAX_EXTENT)
-                for a, b in zip(low[good].tolist(), high[good].tolist(), strict=True):
-                    e = np.arange(a, b + 1) if b - a < 64 else _few(a, b, known)
-                    if flat:
-                        e = np.array([int(size[good].max()) * int(p[0])])
-                    lists.append(np.stack([e, np.full(len(e), g), np.full(len(e), which)]))
-    if not lists:
-        return (np.zeros(0, dtype=np.int64),) * 3
-    every = np.unique(np.concatenate(lists, axis=1).astype(np.int64), axis=1)[:, :]
-    return every[0], every[1], every[2]
+    if best is None:
+        return np.zeros((3, 0), dtype=np.int64)
+    cells = (seen.part == best[1]) & start
+    p, c, ratio = seen.p[cells], seen.c[cells], seen.ratio[cells]
+    ms = np.array(seen.multiples[best[1]], dtype=np.int64)
+    if seen.flat():  # nothing tells the extent but that it divided
+        full = ms * ratio[0] * p[0]
+        full = full[full >= 8 * p[0]]
+        return np.stack([full, full * 0, full * 0])
+    lists = []
+    for g, (which, (first, last)) in product(GHOSTS, enumerate(BORDERS)):
+        size = ms[:, None] * ratio - g - first * (c == 0) - last * (c == p - 1)
+        low = np.maximum(((size - 1) * p + 1).max(axis=1), 2)
+        high = ((size + 1) * p - 1).min(axis=1)
+        good = (low <= high) & (size.min(axis=1) >= 1) & (high < MAX_EXTENT)
+        extent = _between(low[good], high[good])
+        lists.append(np.stack([extent, np.full_like(extent, g), np.full_like(extent, which)]))
+    return np.unique(np.concatenate(lists, axis=1), axis=1)
 
 
-def _few(low: int, high: int, known: Sequence[int]) -> np.ndarray:
-    """Return some numbers of a wide range: its ends, the middle, those known, round ones."""
-    some = {low, high, (low + high) // 2, *(e for e in known if low <= e <= high)}
-    step = 1
-    while step <= high - low:
-        some.add(-(-low // step) * step)
-        step *= 2
-    step = 1
-    while step <= high - low:
-        some.add(-(-low // step) * step)
-        step *= 10
+def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the whole numbers in ranges, of wide ranges a few."""
+    wide = high - low >= 64
+    number = np.where(wide, 0, high - low + 1)
+    start = np.cumsum(number) - number
+    narrow = np.repeat(low - start, number) + np.arange(int(number.sum()))
+    ends = zip(low[wide].tolist(), high[wide].tolist(), strict=True)
+    return np.concatenate([narrow, *(_few(a, b) for a, b in ends)])
+
+
+def _few(low: int, high: int) -> np.ndarray:
+    """Return some numbers of a wide range: its ends, the middle, round ones."""
+    some = {low, high, (low + high) // 2}
+    for base in (2, 10):
+        step = 1
+        while step <= high - low:
+            some.add(-(-low // step) * step)
+            step *= base
     return np.array(sorted(some), dtype=np.int64)
