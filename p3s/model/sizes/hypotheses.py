@@ -148,7 +148,9 @@ def bits_of(constant: Constant, typed: frozenset[int]) -> float:
     if kind == "ghost":
         assert isinstance(value, int)
         return 2.0 + abs(value)
-    return 2.0 if kind == "border" else 1.6
+    if kind == "border":  # points are one more than cells, at the end as a rule
+        return 4.0 if value == (0, 1) else 8.0
+    return 1.6
 
 
 class Slot:
@@ -171,8 +173,27 @@ class Slot:
         self.profiles: dict[tuple[int, ...], list[Profile] | None] = {}
         self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
-    def sets(self) -> Iterator[tuple[int, ...]]:
-        """Yield sets of axes, by number, over which the sizes may be a product."""
+    def sets(self) -> list[tuple[int, ...]]:
+        """Return sets of axes, by number, over which the sizes are a product.
+
+        Of a halo's face those of its dimensions, where there are any.
+        """
+        face = {f"p{d}" for d in self.obs.across}
+        every = [some for some in self._sets() if self.of_axes(some) is not None]
+        own = [some for some in every if {self.axes[i].name for i in some} <= face]
+        return own or every
+
+    def digest(self) -> bytes:
+        """Return what tells slots apart of which the same can be said."""
+        found = []
+        for some in self.sets():
+            axes = "|".join(f"{self.axes[i].p}{self.axes[i].c}" for i in some)
+            rows, _ = self._rows(some)
+            found += [axes.encode(), *(s.digest() for s in self.of_axes(some) or [])]
+            found.append(self.obs.value[rows].tobytes())
+        return b"#".join([*found, repr(self.obs.across).encode()])
+
+    def _sets(self) -> Iterator[tuple[int, ...]]:
         ranks = [i for i, a in enumerate(self.axes) if a.name == "n"]
         by_name: dict[str, list[int]] = {}
         for i, a in enumerate(self.axes):
@@ -206,9 +227,7 @@ class Slot:
         """
         found: list[_Products] = []
         for some in self.sets():
-            seen = self.of_axes(some)
-            if seen is None:
-                continue
+            seen = self.of_axes(some) or []
             lists = [self._terms(s, i, tuple(known)) for s, i in zip(seen, some, strict=True)]
             for kind in range(len(CUTS)):
                 mine = [terms.take(terms.kind == kind) for terms in lists]
@@ -321,6 +340,7 @@ def _costs(terms: Terms, name: str, price: Price) -> np.ndarray:
 def _shared_bits(terms: Sequence[Terms], which: np.ndarray, price: Price) -> np.ndarray:
     """Return the bits of extents, ghost widths and borders that terms of a product share."""
     out = np.zeros(which.shape[1])
+    of_border = np.array([price(("border", b)) if any(b) else 0.0 for b in BORDERS])
     for a, b in combinations(range(len(terms)), 2):
         for kind, none in (("extent", -1), ("ghost", 0)):
             x, y = getattr(terms[a], kind)[which[a]], getattr(terms[b], kind)[which[b]]
@@ -328,7 +348,7 @@ def _shared_bits(terms: Sequence[Terms], which: np.ndarray, price: Price) -> np.
             bits = {v: price((kind, v)) for v in np.unique(x[same]).tolist()}
             out[same] += [bits[v] for v in x[same].tolist()]
         x, y = terms[a].border[which[a]], terms[b].border[which[b]]
-        out += np.where((x == y) & (x > 0), 2.0, 0.0)
+        out += np.where(x == y, of_border[x], 0.0)
     return out / max(len(terms) - 1, 1)
 
 

@@ -89,7 +89,9 @@ def _groups(
     terms: dict[object, Terms] = {}
     for key, (obs, law) in slots.items():
         if _may_be_cut(obs):
-            merged.setdefault(obs.digest(), _Group([], Slot(obs, terms), law)).keys.append(key)
+            slot = Slot(obs, terms)
+            same = slot.digest() + repr(law and law.expr).encode()
+            merged.setdefault(same, _Group([], slot, law)).keys.append(key)
 
     def cheaper(c: Constant) -> float:  # what several slots share costs each of them its part
         return bits_of(c, typed) / max(support.get(c, 0.0), 1.0)
@@ -103,9 +105,8 @@ def _groups(
     for g in merged.values():
         found = g.slot.hypotheses(known, cheaper)
         g.hypotheses = [h for cost, h in found if cost <= found[0][0] + SPREAD][:MOST_HYPOTHESES]
-        if g.law is not None:
-            g.hypotheses += _given(g)
         if g.hypotheses:
+            g.hypotheses += _given(g)
             sizes = len(np.unique(g.slot.obs.value))
             g.raw = len(g.slot.obs.value) * log2(sizes + 1) + whole_bits(int(g.slot.obs.value[0]))
             alike = frozenset(h.key() for h in g.hypotheses)
@@ -140,7 +141,8 @@ def _may_be_cut(obs: Observations) -> bool:
 
 def _given(g: _Group) -> list[Hypothesis]:
     """Return the law found for the slot alone as a hypothesis, unless one says the same."""
-    assert g.law is not None
+    if g.law is None:
+        return []
     given = Given(1, (), (), law=g.law)
     env = elsewhere(g.slot.obs)
     mine = given.values(env)

@@ -260,10 +260,10 @@ def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:
 def _tried(seen: Profile, start: np.ndarray) -> np.ndarray:
     """Return (extents, ghost widths, numbers of borders) that may give the sizes of a part."""
     best: tuple[int, int] | None = None
-    for k, ms in enumerate(seen.multiples):
+    for k, some in enumerate(seen.multiples):
         cells = (seen.part == k) & start
-        if cells.any() and ms:
-            cost = len(ms) * int(seen.p[cells].min())
+        if cells.any() and some:
+            cost = len(some) * int(seen.p[cells].min())
             best = min(best or (cost, k), (cost, k))
     if best is None:
         return np.zeros((3, 0), dtype=np.int64)
