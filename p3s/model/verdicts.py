@@ -31,7 +31,7 @@ def judged_at(model: Model, n: int) -> Model:
     grid = model_grid(model, n)
     others = _other_grids(model, grid)
     phases = tuple(_weight_at(phase, grid) for phase in model.phases)
-    items = [_item_at(item, grid, others) for item in model.items]
+    items = [_item_at(item, model, grid, others) for item in model.items]
     return replace(model, items=judged_completions(items), phases=phases)
 
 
@@ -96,7 +96,7 @@ def _weight_at(phase: Phase, grid: GridAt) -> Phase:
     return phase
 
 
-def _item_at(item: Item, grid: GridAt, others: Sequence[_Other]) -> Item:
+def _item_at(item: Item, model: Model, grid: GridAt, others: Sequence[_Other]) -> Item:
     verdict = item.verdict
     if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, model, grid):
         verdict = item.settled

@@ -17,8 +17,8 @@ from p3s.model.grid.domain_grids import SHAPES, rules_of_domains
 from p3s.model.grid.grid_rule import GridRule, coords_of
 from p3s.model.grid.grids import Bits, Listed, Several, all_rules
 
-#: Ranks, partners and numbers of messages of a node at one count.
-Partners = tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray | None]]
+#: Ranks and partners of a node at one count.
+Partners = tuple[int, np.ndarray, np.ndarray]
 #: Dimensions of grids that are read off.
 _DIMENSIONS = (2, 3)
 #: Lists of extents that are followed at once, and those that are tried in full at the end.
@@ -117,7 +117,7 @@ def _steps(
     out = []
     for _, partners in nodes:
         kinds: set[int] = set()
-        for m, (rank, peer, _) in partners:
+        for m, rank, peer in partners:
             if m == n:
                 step = np.abs(coords[:, peer] - coords[:, rank])
                 step = np.minimum(step, sizes - step)
