@@ -224,6 +224,7 @@ def _drafts(
                 place=seen.place,
                 notes=tuple(seen.notes),
                 slots=(),
+                rivals=seen.rivals,
             ),
             seen,
         )

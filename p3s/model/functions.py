@@ -147,6 +147,7 @@ def _bare_item(item: Item) -> Item:
         holdout=None,
         share=None,
         measured=None,
+        rivals=(),
     )
 
 

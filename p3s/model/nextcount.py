@@ -20,7 +20,7 @@ from p3s.model.grid.traced_grids import Traced
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
-from p3s.model.verdicts import leaves_remainder
+from p3s.model.verdicts import leaves_remainder, partners_differ
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -87,6 +87,7 @@ def questions(model: Model) -> Iterator[Question]:
     """Yield what is open: directions, blocks, rival rules and grids, calls seen too seldom."""
     yield from _directions(model)
     yield from _extents(model)
+    yield from _partners(model)
     yield from _sizes(model)
     yield from _grids(model)
     yield from _seldom(model)
@@ -170,6 +171,16 @@ def _sizes(model: Model) -> Iterator[Question]:
                         _weight(item),
                         partial(differ_at, each),
                     )
+
+
+def _partners(model: Model) -> Iterator[Question]:
+    for item in model.items:
+        if item.rivals:
+            yield Question(
+                "rules for the partners that fit so far differ there",
+                _weight(item),
+                partial(partners_differ, item, model),
+            )
 
 
 def _grids(model: Model) -> Iterator[Question]:

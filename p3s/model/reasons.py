@@ -46,6 +46,7 @@ class Code(StrEnum):
     CUT_OPEN = "cut-open"
     REMAINDER_OPEN = "remainder-open"
     GRID_OPEN = "grid-open"
+    PARTNERS_OPEN = "partners-open"
     ONE_EXTENT = "one-extent"
     SHARED_PARTNER = "shared-partner"
     # seldom seen, or not met again
@@ -83,6 +84,7 @@ _SENTENCES = {
     Code.REMAINDER_OPEN: "blocks were even at every traced count: how a remainder is dealt with is "
     "open",
     Code.GRID_OPEN: "other rules for the process grid that explain the traces differ at this count",
+    Code.PARTNERS_OPEN: "other rules for the partners that explain the traces differ at this count",
     Code.ONE_EXTENT: "dimension {dims} had as many ranks at every traced count: other rules along "
     "it fit as well",
     Code.SHARED_PARTNER: "never seen apart from another partner at the same rank",

@@ -17,6 +17,7 @@ from p3s.model.judge import divides, judged_completions
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
+from p3s.model.partners.rivals import reached
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import Item, Model, Phase, Slot
@@ -103,9 +104,24 @@ def _item_at(item: Item, model: Model, grid: GridAt, others: Sequence[_Other]) -
     why = item.why
     if verdict == Verdict.EXACT and any(_differs_on(item, grid, other) for other in others):
         verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.GRID_OPEN))
+    elif verdict == Verdict.EXACT and partners_differ(item, model, grid):
+        verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.PARTNERS_OPEN))
     elif verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
     return replace(item, verdict=verdict, why=why)
+
+
+def partners_differ(item: Item, model: Model, grid: GridAt) -> bool:
+    """Tell whether another relation that has the traced partners leads to others on a grid."""
+    if not item.rivals:
+        return False
+    pairs = [
+        reached(other.relation, grid, [s.guard for s in other.slots if s.guard is not None])
+        for other in model.items
+        if other.node == item.node and other.relation is not None
+    ]
+    here = np.unique(np.concatenate(pairs))
+    return any(not np.array_equal(here, reached(rel, grid)) for rel in item.rivals)
 
 
 def _open_at(item: Item, model: Model, grid: GridAt) -> bool:

@@ -96,3 +96,49 @@ def stencil(
             rec("Waitall", nbytes=2 * len(to))
 
     return program
+
+
+def intervals(
+    form: str, sign: int = 1, ceil: bool = False, sites: bool = False, iters: int = 3
+) -> Program:
+    """Intervals of ranks cut in two until one rank is left, with messages between the halves.
+
+    form: first ranks of the halves ("first"), ranks of equal place ("like"), from the ends inwards
+    ("mirror"), or the middle rank and those of both sides ("tree"); sign: up, down, or both (0).
+    """
+
+    def pairs(lo: int, size: int) -> Iterator[tuple[int, int]]:
+        if size < 2:
+            return
+        half = (size + ceil) // 2
+        mid = lo + half
+        if form == "first":
+            yield lo, mid
+        elif form == "like":
+            yield from ((lo + i, mid + i) for i in range(min(half, size - half)))
+        elif form == "mirror":
+            yield from ((lo + i, lo + size - 1 - i) for i in range(size // 2))
+        yield from pairs(lo, half)
+        yield from pairs(mid, size - half)
+
+    def tree(lo: int, size: int) -> Iterator[tuple[int, int]]:
+        if size < 1:
+            return
+        mid = lo + (size - 1 + ceil) // 2
+        for first, length in ((lo, mid - lo), (mid + 1, lo + size - 1 - mid)):
+            if length:
+                yield mid, first + (length - 1 + ceil) // 2
+            yield from tree(first, length)
+
+    def program(rec: Recorder) -> None:
+        both = list((tree if form == "tree" else pairs)(0, rec.n))
+        ways = [(a, b) for a, b in both if sign >= 0] + [(b, a) for a, b in both if sign <= 0]
+        for _ in range(iters):
+            for a, b in ways:
+                if rec.rank == b:
+                    rec("Recv", peer=a, nbytes=80)
+                if rec.rank == a:
+                    rec("Send", peer=b, nbytes=80)
+            rec("Allreduce", nbytes=8)
+
+    return program

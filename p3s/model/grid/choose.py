@@ -28,6 +28,8 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.communicators import Communicators, Used
 from p3s.model.partners.infer_partners import Explanation, infer_partners, rough_cost
 from p3s.model.partners.pairs import Pairs
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.rivals import rival_relations
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
 
@@ -146,10 +148,11 @@ def choose_grid(
     best.near = search.near()
     best.rivals = search.rivals([*best.rivals, *domain, *of_sizes])
     best.explained = {
-        i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous), e.rivals)
+        i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous))
         for i, e in best.explained.items()
     }
     best.explained = settle(nodes, best.explained, best.grids, best.periods)
+    search.name_rivals()
     best.others = [(f.text(), cost) for f, cost in search.costs]
     return best
 
@@ -251,6 +254,21 @@ class _Search:
             and choice.cost <= self.limit()
             and not any(e.unexplained for e in choice.explained.values())
         ]
+
+    def name_rivals(self) -> None:
+        """Name the other relations that lead to the partners of nodes on the best grid."""
+        best = self.best
+        assert best is not None
+        for seen, loose, members in self.todo:
+            pairs = [Pairs(best.grids[n], *each) for n, each in seen if len(each[0])]
+            axes = _axes(best.communicators, members)
+            known: dict[tuple[Relation, ...], list[Relation]] = {}
+            for i in members if pairs and not loose else ():
+                found = best.explained[i]
+                key = tuple(found.relations)
+                if key not in known:
+                    known[key] = rival_relations(found, pairs, axes)
+                found.rivals = known[key]
 
     def grids(self, family: GridRule) -> dict[int, GridAt]:
         """Return the rule's grids at the traced counts that it admits."""

@@ -27,8 +27,6 @@ GUARD_WEIGHT = 0.15
 NO_RULE = 12.0
 #: More relations than this in one node are a neighbourhood without a rule.
 MAX_MIXED = 6
-#: What explanations cost more at most that are named beside the cheapest.
-RIVALS = 0.1
 #: Where the grid is known, a stencil on it is one rule: what it costs, and each of its shifts.
 STENCIL, STENCIL_SHIFT = 1.0, 0.02
 
@@ -41,7 +39,7 @@ class Explanation:
     cost: float
     unexplained: int
     ambiguous: list[int] = field(default_factory=list)  # axes whose direction stays open
-    rivals: list[list[Relation]] = field(default_factory=list)  # explain as well, as cheaply
+    rivals: list[Relation] = field(default_factory=list)  # other single ones, as good
 
 
 def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
@@ -145,7 +143,7 @@ class _Search:
         self.periods = periods
         self.loose = loose
         self.known = known
-        self.limit = limit + RIVALS
+        self.limit = limit
         self.ndims = len(pairs[0].grid.dims)
         self.total = sum(len(p.rank) for p in pairs)
         self.options: list[Explanation] = []
@@ -321,12 +319,6 @@ class _Search:
                 return Explanation([], NO_RULE, self.total)
             best.cost = min(best.cost + 10.0, NO_RULE)
             return best
-        mine = set(best.relations)
-        best.rivals = [
-            e.relations
-            for e in ranked[1:4]
-            if not e.unexplained and e.cost <= best.cost + RIVALS and set(e.relations) != mine
-        ]
         return best
 
 

@@ -68,6 +68,7 @@ def _p2p_items(
             rows[n] = nr.take(mine)
             stage[n] = np.argmax(hit, axis=0)[mine]
         item = Observed(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
+        item.rivals = tuple(explained.rivals)
         if len(relations) > 1:
             item.ways, item.taken = ways, taken
             item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}

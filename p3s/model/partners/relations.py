@@ -1,7 +1,7 @@
 """Relations: who a rank's partner is, at any count.
 
-Kinds are classes (shift.py, single.py, lines.py, irregular.py), tried in the order of their files,
-which decides among equally cheap ones. A new kind is one more class, here or anywhere.
+Kinds are classes (shift.py, single.py, lines.py, halving.py, irregular.py), tried in the order of
+their files, which decides among equally cheap ones. A new kind is one more class, here or anywhere.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from p3s.model.grid.at import GridAt
-from p3s.model.partners import irregular, lines, shift, single
+from p3s.model.partners import halving, irregular, lines, shift, single
 from p3s.model.partners.relation import Relation, Staged
 
 #: The files of kinds.
-KINDS = (shift, single, lines, irregular)
+KINDS = (shift, single, lines, halving, irregular)
 
 _TABLES: dict[tuple[object, ...], np.ndarray] = {}
 

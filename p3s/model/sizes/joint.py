@@ -53,6 +53,11 @@ class _Group:
         """The hypothesis that was chosen."""
         return None if self.chosen is None else self.hypotheses[self.chosen]
 
+    @property
+    def constant(self) -> bool:
+        """Whether all sizes are equal."""
+        return bool(np.all(self.slot.obs.value == self.slot.obs.value[0]))
+
     def rival(self, number: int, more: float) -> None:
         """Note a rival and the bits that it costs more."""
         if number != self.chosen:
@@ -69,7 +74,11 @@ def joint_sizes(
     groups = _groups(slots, typed)
     if not groups:
         return {}
-    cover = _Cover(groups, typed, _fixed(slots, groups))
+    fixed = _fixed(slots, groups)
+    varying = [g for g in groups if not g.constant]
+    if len(varying) < len(groups):
+        _as_others_show(groups, _Cover(varying, typed, fixed) if varying else None)
+    cover = _Cover(groups, typed, fixed)
     if not cover.choose():
         return {}
     cover.find_rivals()
@@ -112,6 +121,16 @@ def _groups(
             alike = frozenset(h.key() for h in g.hypotheses)
             out.setdefault(alike, replace(g, keys=[])).keys.extend(g.keys)
     return list(out.values())
+
+
+def _as_others_show(groups: Sequence[_Group], varying: _Cover | None) -> None:
+    """Leave to sizes that never differed those blocks whose extents sizes that differ show."""
+    shown = varying.taken if varying is not None and varying.choose() else frozenset()
+    for g in groups:
+        if g.constant:
+            g.hypotheses = [
+                h for h in g.hypotheses if isinstance(h, Given) or h.constants() <= shown
+            ]
 
 
 def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Constant, float]:
