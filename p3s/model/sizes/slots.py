@@ -27,6 +27,7 @@ from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.observed import Observed, Rows, env_of
+from p3s.model.sizes.pickled import fit_pickled
 from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
@@ -357,6 +358,8 @@ def _fit_bytes(
             _all_there(env),
         )
         law = fit_elements(obs, pool)
+        if law is None and elem == 1:
+            law = fit_pickled(obs, pool)
         if law is not None:
             return size_law(law), elem, obs, _open_size(law)
         why = Code.NO_SIZE
