@@ -27,6 +27,9 @@ MAX_COUNT = 1 << 24
 MAX_RANKS = 1 << 20
 
 JSON_OPTION = typer.Option(False, "--json", help="Print only JSON on stdout.")
+MODULES = typer.Option(
+    [], "--modules", metavar="DIR", help="Where the program and its libraries are, if moved."
+)
 
 
 class WithLauncher(typer.core.TyperCommand):

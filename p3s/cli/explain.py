@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, MODULES, emit_json, header, out, progress, quoted, say
 
 EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
 
@@ -23,6 +23,7 @@ def explain(
     phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
     call: int | None = typer.Argument(None, metavar="CALL", help="Number of one of its calls."),
     everything: bool = typer.Option(False, "--all", help="All calls, all classes of ranks."),
+    modules: list[Path] = MODULES,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
@@ -38,7 +39,7 @@ def explain(
         ensure_model(study, bar)
     model = load(study.root)
     calls = chosen(model, phase, call)
-    places, notes = resolve_sites(study, model.sites)
+    places, notes = resolve_sites(study, model.sites, modules)
     if json_:
         emit_json(
             {

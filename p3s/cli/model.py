@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import typer
 
 from p3s.cli.common import (
     JSON_OPTION,
+    MODULES,
     ReaderGone,
     emit_json,
     out,
@@ -78,6 +79,7 @@ def model(
         "", "-n", "--counts", metavar="COUNTS", help="With --scic, --compute: where to predict."
     ),
     csv: bool = typer.Option(False, "--csv", help="With --scic, --compute: as CSV."),
+    modules: list[Path] = MODULES,
     param: list[str] = VALUE,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -125,7 +127,7 @@ def model(
 
         out((instructions.csv if csv else instructions.table)(fitted, wanted).rstrip("\n"))
     elif not compute:
-        _show(study, fitted, everything, latex, python)
+        _show(study, fitted, everything, latex, python, modules)
     with progress(1) as bar:  # the equations stand, whatever is wrong with times
         ensure_compute(study, bar, again=not compute)
     if compute:
@@ -237,11 +239,18 @@ def _show_compute(study: Any, fitted: Model, counts: list[int], csv: bool, json_
         out((page.csv if csv else page.table)(fitted, found, counts).rstrip("\n"))
 
 
-def _show(study: Any, fitted: Model, everything: bool, latex: bool, python: bool) -> None:
+def _show(
+    study: Study,
+    fitted: Model,
+    everything: bool,
+    latex: bool,
+    python: bool,
+    modules: Sequence[Path],
+) -> None:
     """Print the model as a page, as LaTeX or as Python."""
     from p3s.trace.sites import resolve_sites
 
-    places, notes = resolve_sites(study, fitted.sites)
+    places, notes = resolve_sites(study, fitted.sites, modules)
     if latex:
         from p3s.report.latex import render as tables
 

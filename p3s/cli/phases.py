@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, say
+from p3s.cli.common import JSON_OPTION, MODULES, emit_json, header, out, parse_counts, progress, say
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def phases(
     ),
     tree: bool = typer.Option(False, "--tree", help="Only the tree of loops and calls."),
     everything: bool = typer.Option(False, "--all", help="All phases, all lines of the tree."),
-    modules: list[Path] = typer.Option(
-        [], "--modules", metavar="DIR", help="Where the program and its libraries are, if moved."
-    ),
+    modules: list[Path] = MODULES,
     thesis: bool = typer.Option(
         False, "--thesis", help="The thesis's phases instead: segments that repeat (one count)."
     ),

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _MAGIC = b"\x7fELF"
+#: Of a script, so much is read for the directories of the programs it starts.
+_SCRIPT_BYTES, _SCRIPT_WORDS = 1 << 16, 2000
+#: Words of a script that may be paths; ways of a script to say where it lies itself.
+_WORD = re.compile(r"(?:\$\([^()]*\)|\$\{[^{}]*\}|[^\s\"'=;&|<>()`])*/(?:[^\s\"'=;&|<>()`])*")
+_HERE = re.compile(r"\$\(\s*dirname\b[^()]*\)|\$\{0%/\*\}")
 
 
 class Modules:
     """Where modules are looked for, in this order.
 
     ``more``: directories (or files) the user named. Then the words of ``command`` (programs by
-    name on PATH, or relative to ``homes``), their directories, ``homes``, what found modules say
-    themselves (:meth:`also`), and where the dynamic linker looks.
+    name on PATH, or relative to ``homes``), their directories, ``homes``, the directories that
+    scripts among them name, what found modules say themselves (:meth:`also`), and where the
+    dynamic linker looks.
     """
 
     def __init__(
@@ -28,6 +35,9 @@ class Modules:
             self._files += _programs(word, homes)
         here = [path.parent for path in self._files]
         self._folders = _unique([*first, *here, *homes])
+        for script in [path for path in self._files if not _is_elf(path)]:
+            self._folders += _named_in(script, [script.parent, *homes])
+        self._folders = _unique(self._folders)
         self._last = _linker_folders()
         self._found: dict[str, Path | None] = {}
 
@@ -82,6 +92,31 @@ def _programs(word: str, homes: Sequence[Path]) -> list[Path]:
         found = shutil.which(word)
         places = [Path(found)] if found else [home / word for home in homes]
     return [place for place in places if _is_file(place)]
+
+
+def _named_in(script: Path, homes: Sequence[Path]) -> list[Path]:
+    """Return the directories that a script names: of the programs it starts, or goes to."""
+    try:
+        with script.open("rb") as file:
+            text = file.read(_SCRIPT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    if not text.startswith("#!"):
+        return []
+    text = text.translate({ord(quote): None for quote in "\"'"})
+    out = []
+    for word in dict.fromkeys(_WORD.findall(text)[:_SCRIPT_WORDS]):
+        path = Path(_HERE.sub(lambda _: str(script.parent), word)).expanduser()
+        for place in [path] if path.is_absolute() else [home / path for home in homes]:
+            out += [folder for folder in (place, place.parent) if _is_folder(folder)]
+    return out
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _is_file(path: Path) -> bool:

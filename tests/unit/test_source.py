@@ -336,6 +336,30 @@ def test_modules_are_found_by_program_link_home_and_directory(
     assert [str(places[frame]) for frame in frames] == frames
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'exec "{there}/program" "$@"',
+        'exec "$(dirname "$0")/../there/program" "$@"',
+        'exec "${{0%/*}}"/../there/program "$@"',
+        "cd {there} && exec ./program",
+        "BIN=../there; exec $BIN/program",
+    ],
+)
+def test_programs_are_found_through_the_script_that_starts_them(tmp_path: Path, line: str) -> None:
+    there, scripts = tmp_path / "there", tmp_path / "scripts"
+    there.mkdir(), scripts.mkdir()
+    _, truth = build(there, "-g")
+    script = scripts / "run.sh"
+    frames = [frame for frame, _, _ in truth]
+    script.write_text(f"echo no script: {there}/program\n")
+    assert not resolve(frames, Modules(["mpiexec", str(script)]))[0][frames[0]].line
+    script.write_text("#!/bin/sh\n" + line.format(there=there) + "\n")
+    places, notes = resolve(frames, Modules(["mpiexec", "-n", "{np}", str(script)]))
+    assert not notes
+    assert [places[frame].line for frame in frames] == [number for _, _, number in truth]
+
+
 def test_files_that_are_no_programs_are_one_sentence(tmp_path: Path) -> None:
     program, truth = build(tmp_path, "-g")
     whole = program.read_bytes()
