@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from p3s.model.comparison import Comparison
+    from p3s.model.types import Model
     from p3s.predict.measured import Measured
     from p3s.predict.reasons import Reason
     from p3s.predict.types import Count, Prediction
@@ -29,16 +30,26 @@ WHY_NOT = {
 
 
 @dataclass(frozen=True)
+class Kept:
+    """How many calls of the model have a verdict at the count of a run, and how many differ."""
+
+    verdict: str
+    calls: int
+    wrong: int
+
+
+@dataclass(frozen=True)
 class Validation:
     """A model beside a run that it was not made from, as in validate/npNNNNNN.json.
 
-    counts, model_crc: of the model; run_time: of the run and of the prediction; reasons: what
-    speaks against the model.
+    counts, model_crc: of the model; verdicts: of its calls at the run's count; run_time: of the
+    run and of the prediction; reasons: what speaks against the model.
     """
 
     counts: tuple[int, ...]
     model_crc: int
     compared: Comparison
+    verdicts: tuple[Kept, ...]
     run_time: Mapping[str, Any]
     reasons: tuple[Reason, ...]
 
@@ -53,6 +64,7 @@ class Validation:
             "counts": list(self.counts),
             "model_crc": self.model_crc,
             **to_data(self.compared),
+            "verdicts": to_data(self.verdicts),
             "run_time": dict(self.run_time),
             "reasons": to_data(self.reasons),
         }
@@ -97,11 +109,23 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
         model.counts,
         crc_of(study.model_path),
         compared,
+        _verdicts(model, compared),
         run_time(study, Path(run_dir), n),
         tuple(of_validation(compared, Commands(study))),
     )
     write_json(study.validate_path(n), result.to_json())
     return result
+
+
+def _verdicts(model: Model, compared: Comparison) -> tuple[Kept, ...]:
+    """Return for each verdict how many calls have it at the count, and how many are not so."""
+    from p3s.model.verdicts import judged_at
+
+    verdicts = [item.verdict for item in judged_at(model, compared.n).items]
+    wrong = [verdicts[i] for i in compared.items_wrong]
+    return tuple(
+        Kept(v, verdicts.count(v), wrong.count(v)) for v in dict.fromkeys(sorted(verdicts))
+    )
 
 
 def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:

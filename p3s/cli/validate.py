@@ -95,6 +95,7 @@ def validate(
         emit_json(result.to_json())
     else:
         out(_table(result.compared))
+        out(_verdicts(result))
         out("\n".join(_run_time(result, study)))
     same = result.compared.all_equal
     if not same:
@@ -162,6 +163,15 @@ def _table(found: Comparison) -> str:
             f"{100 * missing.share_of_time:.2f} % of the time",
         ]
     )
+
+
+def _verdicts(result: Validation) -> str:
+    """Return how many calls of each verdict are as in the run."""
+    found = [
+        f"{kept.calls - kept.wrong:,} of {plural(kept.calls, f'{kept.verdict} call')}"
+        for kept in result.verdicts
+    ]
+    return f"as in the run: {', '.join(found)}"
 
 
 def _order(order: OrderAgreement | None) -> Iterator[str]:

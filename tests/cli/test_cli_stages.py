@@ -189,7 +189,7 @@ class Stages:
             collectives=Overlap(4, 4, 4),
             work=work(mean=0.03, worst=0.1),
         )
-        return Validation((2, 4), 0, found, UNTIMED, ())
+        return Validation((2, 4), 0, found, (), UNTIMED, ())
 
     def parse(self, template: list[str], np: int) -> Any:
         return types.SimpleNamespace(program=tuple(template[3:]))
