@@ -8,7 +8,7 @@ cost. Kinds are tried in the order of this file, which decides among equally che
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations
 from math import gcd
@@ -82,6 +82,14 @@ class CommunicatorLaw(Rule, what="communicator law"):
     def leads(self) -> bool:
         """Whether relations may lead along the communicators."""
         return True
+
+    def series(self) -> tuple[object, int] | None:
+        """Return the recursion that the law is a stage of, and its depth there."""
+        return None
+
+    def at_depth(self, depth: int) -> CommunicatorLaw:
+        """Return the law of another stage of the same recursion."""
+        return self
 
     def colours(self, g: GridAt) -> np.ndarray:
         """Return the colour of every rank, int64, -1 for ranks that are in no communicator."""
@@ -305,6 +313,42 @@ class Spread(CommunicatorLaw, kind="spread"):
 
     def members_text(self) -> str:
         return f"ranks with equal r mod (n//{self.k})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halved(CommunicatorLaw, kind="halved"):
+    """All ranks cut in two ``depth`` times, where at least ``least`` are left; ceil: of an odd
+    number the lower half is the longer one. A program has one at each depth."""
+
+    depth: int
+    least: int
+    ceil: bool = left_out(False)
+
+    @classmethod
+    def proposed(cls, seen: Seen) -> Tried:
+        least = min((len(m) for m in seen.members), default=0)
+        top = max(seen.counts)
+        for ceil in (False, True) if least else ():
+            for depth in range(1, top.bit_length() + 1):
+                yield 0.9 + depth / 50 + ceil / 100, cls(depth=depth, least=least, ceil=ceil)
+
+    def series(self) -> tuple[object, int]:
+        return replace(self, depth=0, ordinal=None), self.depth
+
+    def at_depth(self, depth: int) -> CommunicatorLaw:
+        return replace(self, depth=depth)
+
+    def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
+        lo, size = np.zeros(n, dtype=np.int64), np.full(n, n, dtype=np.int64)
+        for _ in range(self.depth):
+            half = (size + self.ceil) // 2
+            upper = ranks >= lo + half
+            lo, size = np.where(upper, lo + half, lo), np.where(upper, size - half, half)
+        return np.where(size >= self.least, lo, -1)
+
+    def members_text(self) -> str:
+        cut = "ceil" if self.ceil else "floor"
+        return f"all ranks halved {self.depth} times ({cut}), down to {self.least} of them"
 
 
 @dataclass(frozen=True, kw_only=True)

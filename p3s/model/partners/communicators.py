@@ -23,6 +23,10 @@ from p3s.model.partners.communicator_laws import (
 
 #: (count, number of the communicator in the table of the count)
 Used = frozenset[tuple[int, int]]
+#: What a law costs, the law, and the communicators that it gives.
+Fit = tuple[float, CommunicatorLaw, Used]
+#: What all stages of a recursion cost together.
+_RECURSION = 1.3
 
 
 @dataclass
@@ -95,7 +99,7 @@ class Communicators:
 
     def _choose(self, known: Mapping[tuple[int, int], tuple[int, ...]], out: Cover) -> None:
         """Fill the cover: one law for all if there is one, else two, else what is left is odd."""
-        fits: list[tuple[float, CommunicatorLaw, frozenset[tuple[int, int]]]] = []
+        fits: list[Fit] = []
         for cost, law in self._candidates(known):
             hit = frozenset(u for u, m in known.items() if self._has(law, u[0], m))
             if hit:
@@ -110,6 +114,9 @@ class Communicators:
             if named is not None:
                 pairs.append([named])
             chosen = min(pairs, key=lambda c: sum(f[0] for f in c) + 0.2 * len(c), default=None)
+        recursion = _recursion(fits, everything)
+        if recursion and (chosen is None or sum(f[0] for f in chosen) > _RECURSION):
+            chosen = recursion
         if chosen is None:
             chosen, left = [], everything
             while left:
@@ -169,6 +176,23 @@ class Communicators:
         if not guard:
             return None
         return (0.4 + 0.4 * guard.cost, Where(guard=guard, both=both), left)
+
+
+def _recursion(fits: Sequence[Fit], everything: Used) -> list[Fit]:
+    """Return the stages of the recursion that gives all communicators, those of all ranks first.
+
+    The stages together cost as one law; those that are met first have what several give.
+    """
+    world = [f for f in fits if isinstance(f[1], World)][:1]
+    stages: dict[object, list[tuple[int, Fit]]] = {}
+    for fit in fits:
+        if (found := fit[1].series()) is not None:
+            stages.setdefault(found[0], []).append((found[1], fit))
+    for each in stages.values():
+        mine = [*world, *(fit for _, fit in sorted(each, key=lambda stage: stage[0]))]
+        if len(each) > 1 and frozenset().union(*(f[2] for f in mine)) == everything:
+            return [(_RECURSION / len(mine), law, hit) for _, law, hit in mine]
+    return []
 
 
 def same_communicator(
