@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.characterize.copies import calls_by_rank, copied_calls
+from p3s.characterize.copies import calls_by_rank, copied_calls, replaced_waits
+from p3s.characterize.part import WAITS, Sites
 
 if TYPE_CHECKING:
     from p3s.characterize.part import Part
@@ -30,17 +31,25 @@ class KnownSites:
     """What the signatures of a study say.
 
     sites: chain of lines -> its sites; merged: chains whose sites are one -> that site;
-    by_graph: count -> site without lines -> the site that stands for it and its copies.
+    by_graph: count -> site without lines -> the site that stands for it and its copies; waits:
+    site of a test -> the wait that its success replaces.
     """
 
     sites: dict[str, list[str]] = field(default_factory=dict)
     merged: dict[str, str] = field(default_factory=dict)
     by_graph: dict[int, dict[str, str]] = field(default_factory=dict)
+    waits: dict[str, str] = field(default_factory=dict)
 
     def add(
-        self, n: int, lines: Mapping[str, str], same: Mapping[str, str], sites: Collection[str]
+        self,
+        n: int,
+        lines: Mapping[str, str],
+        same: Mapping[str, str],
+        waits: Mapping[str, str],
+        sites: Collection[str],
     ) -> None:
         """Take what the signature of n processes says."""
+        self.waits.update(waits)
         for site, chain in lines.items():
             mine = self.sites.setdefault(chain, [])
             mine += [site] * (site not in mine)
@@ -69,11 +78,13 @@ class Copies:
     """What one run tells of its sites.
 
     lines: site -> a short name of its chain of lines and its operations; by_graph: site without
-    lines -> the site that stands for it and its copies.
+    lines -> the site that stands for it and its copies; waits: site of a test -> the wait that its
+    success replaces.
     """
 
     lines: dict[str, str]
     by_graph: dict[str, str]
+    waits: dict[str, str]
 
 
 def known_sites(study: Study, without: int | None = None) -> KnownSites:
@@ -88,7 +99,8 @@ def known_sites(study: Study, without: int | None = None) -> KnownSites:
             data = _signature(study, n)
         except P3SError:  # made again or reported by whoever needs it
             continue
-        known.add(n, data.get("lines", {}), data.get("same", {}), data["sites"])
+        lines, same, waits = (data.get(key, {}) for key in ("lines", "same", "waits"))
+        known.add(n, lines, same, waits, data["sites"])
     return known
 
 
@@ -114,10 +126,21 @@ def copies_of(study: Study, table: PointTable) -> Copies:
             digest = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8)
             lines[site] = digest.hexdigest()
     functions = {site: names for site, names in found.functions.items() if site in ops}
-    return Copies(lines, copied_calls(table, functions))
+    bare = {site: names for site, names in functions.items() if site not in lines}
+    return Copies(lines, copied_calls(table, bare), replaced_waits(table, functions))
 
 
-def same_sites(table: PointTable, copies: Copies, known: KnownSites) -> dict[str, str]:
+def sites_of(table: PointTable, copies: Copies, known: KnownSites) -> Sites:
+    """Return how the sites of a run are taken, from what it and others of the study tell."""
+    same = _same_sites(table, copies, known)
+    waits = {**copies.waits, **known.waits}
+    return Sites(
+        same=same,
+        waits={same.get(test, test): same.get(wait, wait) for test, wait in waits.items()},
+    )
+
+
+def _same_sites(table: PointTable, copies: Copies, known: KnownSites) -> dict[str, str]:
     """Return site -> the site that stands for it too, those that stay themselves left out."""
     of_chain: dict[str, list[str]] = {}
     for site, chain in sorted(copies.lines.items()):
@@ -146,8 +169,10 @@ def contradicted(study: Study, np_: int, known: KnownSites) -> list[int]:
     for n in study.signature_counts():
         if n == np_:
             continue
-        lines = _signature(study, n).get("lines", {})
-        apart = any(known.merged.get(chain, site) != site for site, chain in lines.items())
+        data = _signature(study, n)
+        lines, nodes = data.get("lines", {}), data["nodes"]
+        apart = any(site in known.waits and op in WAITS for site, op in nodes)
+        apart |= any(known.merged.get(chain, site) != site for site, chain in lines.items())
         by_graph = known.of_graph(n)
         if apart or any(by_graph[s] != one for s, one in known.by_graph.get(n, {}).items()):
             out.append(n)
@@ -157,7 +182,6 @@ def contradicted(study: Study, np_: int, known: KnownSites) -> list[int]:
 def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]) -> Part:
     """Return a run, one Part, with its call sites taken as those of the study's model are."""
     from p3s.characterize.intact import join_files
-    from p3s.characterize.part import Sites
     from p3s.characterize.tables import table_of
 
     # Where the model tells the calls of one site apart, the run's are told apart alike.
@@ -168,5 +192,5 @@ def read_alike(study: Study, model_sites: Collection[str], files: Sequence[Path]
     table = table_of([part], [None], str(study.root))
     known, copies = known_sites(study), copies_of(study, table)
     decided = {**copies.by_graph, **known.of_graph(0)}  # whatever this run tells
-    same = same_sites(table, replace(copies, by_graph=decided), known)
-    return join_files(files, replace(sites, same=same)) if same else part
+    alike = sites_of(table, replace(copies, by_graph=decided, waits={}), known)
+    return join_files(files, replace(alike, apart=sites.apart)) if alike != Sites() else part

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.characterize.fold import strongly_connected
+from p3s.characterize.part import WAITS
 
 if TYPE_CHECKING:
     from p3s.characterize.tables import PointTable
@@ -47,6 +48,54 @@ def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) ->
         if kept == pairs:
             return of_class
         pairs = kept
+
+
+def replaced_waits(table: PointTable, functions: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return site of a test -> the wait that a program leaves out, or finds done, if it succeeds.
+
+    Both are of one function and complete as many requests; either the wait comes right behind the
+    test and then has nothing to do, or both lie between the same calls.
+    """
+    graph = _Graph.of(table)
+    ops: dict[str, set[str]] = {}
+    for site, op in table.nodes:
+        ops.setdefault(site, set()).add(op)
+    out = {}
+    for test in (site for site in functions if ops[site] <= set(WAITS) and len(ops[site]) == 1):
+        wait = {WAITS[op] for op in ops[test]}
+        found = [
+            site
+            for site in functions
+            if ops[site] == wait
+            and functions[site] == functions[test]
+            and graph.component[site] == graph.component[test]
+            and (_done_before(table, graph, test, site) or graph.instead(test, site))
+            and _requests(table, test) <= _requests(table, site) | {0}
+        ]
+        if len(found) == 1:
+            out[test] = found[0]
+    return out
+
+
+def _done_before(table: PointTable, graph: _Graph, test: str, wait: str) -> bool:
+    """Tell whether a wait always follows a test that succeeded, then with nothing to do."""
+    if graph.behind[test] != {wait}:
+        return False
+    done = np.zeros((2, table.np), dtype=np.int64)
+    for rank, group, nbytes, count in zip(
+        *(getattr(table, name).tolist() for name in ("rank", "group", "nbytes", "count")),
+        strict=True,
+    ):
+        site = table.groups[group].site
+        if site == test or (site == wait and nbytes == 0):
+            done[int(site == wait), rank] += count
+    return bool(np.array_equal(done[0], done[1]))
+
+
+def _requests(table: PointTable, site: str) -> set[int]:
+    """Return how many requests the calls of a site complete."""
+    mine = np.array([g.site == site for g in table.groups], dtype=bool)[table.group]
+    return set(np.unique(table.nbytes[mine]).tolist())
 
 
 def calls_by_rank(table: PointTable) -> dict[str, np.ndarray]:
@@ -163,6 +212,13 @@ class _Graph:
                 behind[sites[u]].add(sites[v])
                 before[sites[v]].add(sites[u])
         return _Graph(before, behind, {site: component[number[site]] for site in sites})
+
+    def instead(self, a: str, b: str) -> bool:
+        """Tell whether two calls lie between the same ones and never follow each other."""
+        return b not in self.behind[a] | self.before[a] and all(
+            near[a] and near[b] and (near[a] <= near[b] or near[b] <= near[a])
+            for near in (self.before, self.behind)
+        )
 
     def inside(self, a: str, b: str, of_class: Mapping[str, str]) -> bool:
         """Tell whether all that is called before and behind ``a`` is so with ``b``, too."""

@@ -129,7 +129,8 @@ def _parts(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> Iterator[Part
 
 def _tell(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> None:
     """Tell the other processes the files of the next run; none: there is no other."""
-    told = json.dumps([[str(path) for path in files], sorted(sites.apart), dict(sites.same)])
+    taken = [sorted(sites.apart), dict(sites.same), dict(sites.waits)]
+    told = json.dumps([[str(path) for path in files], *taken])
     text = told.encode("utf-8", "surrogateescape")
     comm.Bcast(np.array([len(text)], dtype=np.int64), root=0)
     comm.Bcast(np.frombuffer(text, dtype=np.uint8).copy(), root=0)
@@ -140,8 +141,8 @@ def _told(comm: MPI.Comm) -> tuple[list[Path], Sites]:
     comm.Bcast(length, root=0)
     text = np.empty(int(length[0]), dtype=np.uint8)
     comm.Bcast(text, root=0)
-    files, apart, same = json.loads(text.tobytes().decode("utf-8", "surrogateescape"))
-    return [Path(name) for name in files], Sites(frozenset(apart), same)
+    files, apart, same, waits = json.loads(text.tobytes().decode("utf-8", "surrogateescape"))
+    return [Path(name) for name in files], Sites(frozenset(apart), same, waits)
 
 
 def _lead(comm: MPI.Comm, root: Path, counts: Sequence[int]) -> None:

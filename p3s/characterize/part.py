@@ -12,7 +12,7 @@ in one process or in many (p3s.characterize.parallel).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy
@@ -26,7 +26,7 @@ from p3s.trace.ops import RECV, SEND, kind_of
 from p3s.trace.order import backwards
 
 if TYPE_CHECKING:
-    from p3s.trace import RankTrace, RunTrace
+    from p3s.trace import Call, RankTrace, RunTrace
 
 START, END = -1, -2
 PROC_NULL = -3
@@ -107,11 +107,22 @@ class Sites:
     """How the call sites of a capture are taken.
 
     apart: those that stand for several places of the program, told apart by what their calls do;
-    same: site -> the site that stands for it too, where a compiler copied a call.
+    same: site -> the site that stands for it too, where a compiler copied a call; waits: site of
+    a MPI_Test or MPI_Testall -> that of the wait that it replaces where it succeeds.
     """
 
     apart: Set[str] = frozenset()
     same: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, site: str) -> str:
+        """Return the site that stands for one of a capture."""
+        own = self.same.get(site, site)
+        return self.waits.get(own, own)
+
+    def replaces_wait(self, site: str) -> bool:
+        """Tell whether a success of the test at a site of a capture is that of a wait."""
+        return self.same.get(site, site) in self.waits
 
 
 class _Calls:
@@ -152,9 +163,12 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     what they do, in the order in which the rank first does it ("SITE#0", "SITE#1", ...).
     """
     sites = sites or Sites()
-    keys = [sites.same.get(s.key, s.key) for s in run.sites]
+    keys = [sites.key(s.key) for s in run.sites]
     site = [keys[c.site] if c.site >= 0 else "" for c in run.calls]
-    names = {s.key: tuple(s.frames) for s in run.sites if s.key not in sites.same}
+    names = {s.key: tuple(s.frames) for s, key in zip(run.sites, keys, strict=True) if s.key == key}
+    tests = [c.site >= 0 and sites.replaces_wait(run.sites[c.site].key) for c in run.calls]
+    if any(tests):
+        run = replace(run, calls=tuple(map(_as_wait, run.calls, tests)))
     for s, key in zip(run.sites, keys, strict=True):
         names.setdefault(key, tuple(s.frames))
     if sites.apart:
@@ -184,6 +198,8 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         add_rank(out.tracing, rt)
         if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
+        if any(tests):
+            rt = _waited_once(rt, run, site, np.array(tests))
         call = np.asarray(rt.call)
         if not len(call):
             continue
@@ -213,6 +229,39 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     if loads:
         out.loads = np.array(loads, dtype=np.int64)
     return out
+
+
+#: The waits that successful tests replace.
+WAITS = {"MPI_Test": "MPI_Wait", "MPI_Testall": "MPI_Waitall"}
+
+
+def _as_wait(call: Call, replaces: bool) -> Call:
+    return replace(call, op=WAITS.get(call.op, call.op)) if replaces else call
+
+
+def _waited_once(rt: RankTrace, run: RunTrace, site: list[str], tests: np.ndarray) -> RankTrace:
+    """Return a rank without the waits for nothing right behind the tests that replace them."""
+    call = np.asarray(rt.call)
+    number = {name: k for k, name in enumerate(dict.fromkeys(site))}
+    at = np.array([number[name] for name in site], dtype=np.int64)[call]
+    nothing = np.array([c.bytes == 0 and c.op in WAITS.values() for c in run.calls])[call]
+    again = np.zeros(len(call), dtype=bool)
+    again[1:] = tests[call[:-1]] & nothing[1:] & (at[1:] == at[:-1]) & ~tests[call[1:]]
+    if not again.any():
+        return rt
+    keep = np.flatnonzero(~again)
+    elapsed = np.add.reduceat(np.asarray(rt.elapsed_ns), keep)
+    return replace(
+        rt,
+        call=call[keep],
+        start_ns=np.asarray(rt.start_ns)[keep],
+        elapsed_ns=elapsed,
+        work=_gathered(rt.work, keep),
+        counters=np.asarray(rt.counters)[keep] if len(rt.counters) else rt.counters,
+        ordinal=None if rt.ordinal is None else rt.ordinal[keep],
+        thread=None if rt.thread is None else rt.thread[keep],
+        gap=None if rt.gap is None else rt.gap[keep],
+    )
 
 
 def _tell_apart(

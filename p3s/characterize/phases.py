@@ -107,6 +107,7 @@ def phases_json(s: Structure) -> Json:
         "work_unit": units[0] if len(units) == 1 else "cpu_ns",
         "sites": {k: list(v) for t in s.tables for k, v in sorted(t.sites.items()) if k in used},
         "same": {copy: site for t in s.tables for copy, site in sorted(t.same.items())},
+        "waits": {test: site for t in s.tables for test, site in sorted(t.waits.items())},
         "tree": leaf.loop_json(0),
         "phases": phases,
         "accounting": accounting,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from p3s.characterize.part import WAITS
 from p3s.errors import P3SError
 from p3s.text import processes
 from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
@@ -106,8 +107,15 @@ def _walk(
             if not op or not op.isascii() or any(c.isspace() for c in op):
                 raise ValueError("an operation has no name")
             site = child["site"] or "0"
-            for name in (site, *(k for k, v in data.get("same", {}).items() if v == site)):
+            for name in (site, *_keys(data.get("same", {}), site)):
                 yield KnownCall(name, op, number, at, inside)
+            for test in (test for test, wait in WAITS.items() if wait == op):
+                for name in _keys(data.get("waits", {}), site):
+                    yield KnownCall(name, test, number, at, inside)
+
+
+def _keys(mapping: Mapping[str, str], value: str) -> list[str]:
+    return [key for key, each in mapping.items() if each == value]
 
 
 def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:

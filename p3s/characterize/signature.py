@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.characterize import clock
-from p3s.characterize.clones import contradicted, copies_of, known_sites, same_sites
+from p3s.characterize.clones import contradicted, copies_of, known_sites, sites_of
 from p3s.characterize.intact import JoinRun, intact_runs, join_files
 from p3s.characterize.part import Part, Sites
 from p3s.characterize.phases import phases_json
@@ -38,8 +38,8 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     found = _Read.of(study, np_, join_run, Sites())
     known = known_sites(study, without=np_)
     copies = copies_of(study, found.table)
-    sites = Sites(same=same_sites(found.table, copies, known))
-    if sites.same:
+    sites = sites_of(found.table, copies, known)
+    if sites != Sites():
         found = _Read.of(study, np_, join_run, sites)
     if shared := undecided(structure([found.table])):
         # where sites do not decide, what the calls do and their order does
@@ -47,7 +47,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
         if total_turns(structure([apart.table])) < total_turns(structure([found.table])):
             found = apart
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
-    table = replace(found.table, same=dict(sites.same), lines=lines)
+    table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
     out = {**signature_json(table), "left_out": found.left_out}
     path = study.signature_path(np_)
     write_tables(table, path)
@@ -56,7 +56,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
         make_times(study, np_, join_run)
     else:
         write_times(study, table, found.parts, found.used)
-    known.add(np_, lines, sites.same, table.sites)
+    known.add(np_, lines, sites.same, sites.waits, table.sites)
     for other in contradicted(study, np_, known):
         with contextlib.suppress(P3SError):  # its captures were deleted
             characterize(study.root, other, join_run)
@@ -124,6 +124,7 @@ def signature_json(t: PointTable) -> dict[str, Any]:
         ],
         "sites": {k: list(v) for k, v in sorted(t.sites.items())},
         "same": dict(sorted(t.same.items())),
+        "waits": dict(sorted(t.waits.items())),
         "lines": dict(sorted(t.lines.items())),
     }
 

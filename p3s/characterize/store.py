@@ -135,6 +135,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         moved=tuple(data.get("moved", data["varying"])),
         recounted=tuple(data.get("recounted", data["varying"])),
         same=dict(data.get("same", {})),
+        waits=dict(data.get("waits", {})),
         lines=dict(data.get("lines", {})),
     )
 

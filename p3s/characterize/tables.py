@@ -36,7 +36,8 @@ class PointTable:
     Of varying, moved: partners or their number differ between repeats, whatever the sizes;
     recounted: how often a rank makes the call differs.
     same: site of a capture -> site of the table that stands for it (p3s.characterize.clones);
-    lines: site -> its chain of lines, where debug information has them.
+    waits: site of a test -> that of the wait that it replaces where it succeeds; lines: site ->
+    its chain of lines, where debug information has them.
     Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
@@ -70,6 +71,7 @@ class PointTable:
     moved: tuple[str, ...] = ()
     recounted: tuple[str, ...] = ()
     same: dict[str, str] = field(default_factory=dict)
+    waits: dict[str, str] = field(default_factory=dict)
     lines: dict[str, str] = field(default_factory=dict)
 
 

@@ -86,7 +86,9 @@ def make_times(study: Study, np: int, join_run: JoinRun | None = None) -> Times 
     records = source_of(study, np, table.work_unit)
     if not records:
         return None  # the captures were deleted: what was made from them stays
-    parts, _, _, used = intact_runs(records, np, join_run or join_files, Sites(apart, table.same))
+    parts, _, _, used = intact_runs(
+        records, np, join_run or join_files, Sites(apart, table.same, table.waits)
+    )
     return write_times(study, table, parts, used)
 
 

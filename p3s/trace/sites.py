@@ -36,7 +36,7 @@ class Chains:
     """The call stacks of sites, innermost frame first.
 
     lines: functions and lines, of the sites where debug information has any; functions: the
-    functions (modules, where there are no symbols) alone, of the others.
+    functions (modules, where there are no symbols) alone, of all.
     """
 
     lines: dict[str, tuple[str, ...]]
@@ -57,8 +57,8 @@ def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
         whole = [each for where in stack for each in (where, *where.around)]
         if any(where.line for where in whole):
             out.lines[site] = tuple(_identity(where) for where in whole)
-        else:
-            out.functions[site] = tuple(where.function or where.module for where in stack)
+            stack = whole
+        out.functions[site] = tuple(where.function or where.module for where in stack)
     return out
 
 
