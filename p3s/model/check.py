@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from p3s.laws.expr import Expr
 from p3s.laws.expr import check as check_expr
+from p3s.model.grid import domain_grids, traced_grids
 from p3s.model.law_types import LoopRule, OrderedItem, Rival
 from p3s.model.order.patterns import check as check_patterns
 from p3s.model.partners import relations
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.trace.layout import MAX_RANKS
+
+#: Modules of rules that a file may hold: a kind is known once its module was imported.
+_RULES = (domain_grids, traced_grids, relations)
 
 
 def check(model: Model) -> None:
