@@ -248,9 +248,11 @@ def _show(
     modules: Sequence[Path],
 ) -> None:
     """Print the model as a page, as LaTeX or as Python."""
+    from p3s.model.algorithms import other_algorithms
     from p3s.trace.sites import resolve_sites
 
     places, notes = resolve_sites(study, fitted.sites, modules)
+    notes = [*notes, *(found.sentence for found in other_algorithms(fitted))]
     if latex:
         from p3s.report.latex import render as tables
 

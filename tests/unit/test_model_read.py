@@ -1,4 +1,4 @@
-"""Every kind of rule in a model's file is known to whoever reads it, whatever was imported before."""
+"""Every kind of rule in a model's file is known to whoever reads it, whatever was imported."""
 
 from __future__ import annotations
 
