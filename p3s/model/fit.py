@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log2
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.laws.expr import mul, num
+from p3s.laws.expr import Expr, mul, num, numbers_in
 from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
@@ -53,6 +55,8 @@ from p3s.serialise import from_data
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
+#: Bits that cost as much as a relation, and those of sizes and numbers without a law.
+BITS, WITHOUT_LAW = 20.0, 60.0
 #: Other grids that are kept, and rules of each that only other counts tell apart.
 MAX_OTHERS, MAX_ALIKE = 4, 3
 #: Share of a node's messages without a rule from which on all are taken for a sample.
@@ -90,10 +94,9 @@ def fit_model(
     work_unit = _work_unit(tables)
     tree = structure(tables)
     tables = with_turns(tables, tree)
-    nodes, choice, split = _nodes_on_grid(tables, known or None, typed)
     unmodelled = _sum_ops(tables)
-    drafts = _drafts(nodes, choice, tables)
-    drafts = _with_slots(drafts, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+    nodes, choice, split = _nodes_on_grid(tables, known or None, typed, unmodelled)
+    drafts = _sized(nodes, choice, tables, typed, unmodelled)
     drafts = _with_samples(drafts, nodes, tables, unmodelled)
     drafts = _with_means(drafts, choice)
     seen = [d.seen for d in drafts]
@@ -192,19 +195,63 @@ def _work_unit(tables: Sequence[PointTable]) -> str:
 
 
 def _nodes_on_grid(
-    tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
+    tables: Sequence[PointTable],
+    known: Statement | None,
+    typed: Collection[int],
+    unmodelled: Mapping[str, int],
 ) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
     """Return the nodes, the program's grid, and at which places tags make nodes."""
     open_splits = tag_splits(tables)
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
-    choice = choose_grid(nodes, tables, known, typed=typed)
+
+    def vote(choice: GridChoice) -> float:
+        return _cost_of_sizes(_sized(nodes, choice, tables, typed, unmodelled))
+
+    choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     if None in open_splits.values():
         split = decide_splits(open_splits, tables, choice)
         if any(split[k] for k, v in open_splits.items() if v is None):
             nodes = collect_nodes(tables, split)
-            choice = choose_grid(nodes, tables, known, typed=typed)
+            choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     return nodes, choice, split
+
+
+def _sized(
+    nodes: Sequence[Node],
+    choice: GridChoice,
+    tables: Sequence[PointTable],
+    typed: Collection[int],
+    unmodelled: Mapping[str, int],
+) -> list[_Draft]:
+    """Return every item on a grid with its slots."""
+    drafts = _drafts(nodes, choice, tables)
+    counts = [t.np for t in tables]
+    return _with_slots(drafts, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+
+
+def _cost_of_sizes(drafts: Sequence[_Draft]) -> float:
+    """Return the bits of the laws of all sizes and numbers, in relations.
+
+    Each number counts once for the program.
+    """
+    constants: set[Fraction] = set()
+    bits = 0.0
+    for slot in (slot for d in drafts for slot in d.item.slots):
+        for law in (slot.elements, slot.count):
+            if law.expr is None:
+                bits += WITHOUT_LAW
+            else:
+                constants |= numbers_in(law.expr)
+                bits += _operations(law.expr)
+    bits += sum(2 * log2(abs(c.numerator) + 1) + 2 * log2(c.denominator) for c in constants)
+    return bits / BITS
+
+
+def _operations(expr: Expr) -> int:
+    """Return how many operations an expression has, but products of blocks."""
+    inner = [a for a in expr[1:] if isinstance(a, list)] if expr[0] != "block" else []
+    return (expr[0] not in ("num", "sym", "block", "mul")) + sum(map(_operations, inner))
 
 
 def _drafts(

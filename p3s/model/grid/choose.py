@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -99,12 +99,16 @@ class GridChoice:
         return self.poor() or any(e.cost > _DEAR for e in self.explained.values())
 
 
+#: What the sizes of messages cost on a grid, in relations.
+Vote = Callable[[GridChoice], float]
 #: What a dimension costs: without it, many short dimensions would explain anything.
 _DIMENSION = 0.5
 #: Rival rules that are kept.
 _RIVALS = 24
 #: Grids that cost so much more than the best, and this part of its cost, may be the true one.
 _NEAR, _NEAR_PART = 1.0, 0.05
+#: Grids beside the best that the sizes of messages are asked about.
+_ELECTED = 3
 #: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
 _POOR = 3.5
 #: One relation with a guard does not cost as much.
@@ -118,13 +122,15 @@ def choose_grid(
     *,
     apart: bool = True,
     typed: Collection[int] = (),
+    vote: Vote | None = None,
 ) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes.
 
-    typed: numbers among the program's arguments, which may be extents of its domain. known: what
-    is known of the grid beside the traces; neighbours on a known grid come first. An empty
-    statement takes any grid for known, None none. apart: grids without some of the ranks count,
-    too. Raises Contradiction and P3SError as :func:`p3s.model.grid.stated.rules`.
+    typed: numbers among the program's arguments, which may be extents of its domain. vote: what
+    the sizes of messages cost on a grid, in relations, asked where grids cost nearly as much.
+    known: what is known of the grid beside the traces; neighbours on a known grid come first. An
+    empty statement takes any grid for known, None none. apart: grids without some of the ranks
+    count, too. Raises Contradiction and P3SError as :func:`p3s.model.grid.stated.rules`.
     """
     counts = [t.np for t in tables]
     cart = cart_of(tables)
@@ -141,20 +147,27 @@ def choose_grid(
     assert search.best is not None  # the 1-D line admits every count
     if not cart.dims and not known:
         _seek_further(search, apart)
+    if vote is not None:
+        search.elect(vote)
     best = search.best
     shape = shape_of_messages(nodes, best.grids)
     of_sizes = rules_of_domains([shape] if shape else [], counts)
     best.family = nearest_shape(best.family, best.rivals, shape)
     best.near = search.near()
     best.rivals = search.rivals([*best.rivals, *domain, *of_sizes])
-    best.explained = {
-        i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous))
-        for i, e in best.explained.items()
-    }
-    best.explained = settle(nodes, best.explained, best.grids, best.periods)
+    best.explained = _settled(nodes, best)
     search.name_rivals()
     best.others = [(f.text(), cost) for f, cost in search.costs]
     return best
+
+
+def _settled(nodes: Sequence[Node], choice: GridChoice) -> dict[int, Explanation]:
+    """Return the explanations with the directions that are open as siblings show them."""
+    found = {
+        i: Explanation(list(e.relations), e.cost, e.unexplained, list(e.ambiguous))
+        for i, e in choice.explained.items()
+    }
+    return settle(nodes, found, choice.grids, choice.periods)
 
 
 def _seek_further(search: _Search, apart: bool) -> None:
@@ -179,6 +192,7 @@ class _Search:
         self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart, known: bool
     ) -> None:
         self.known = known
+        self.nodes = nodes
         self.counts = [t.np for t in tables]
         self.tables = tables
         self.cart = cart
@@ -236,6 +250,17 @@ class _Search:
                 seen.add(key)
                 out.append(rule)
         return out[:_RIVALS]
+
+    def elect(self, vote: Vote) -> None:
+        """Take the grid of those that cost little more which the sizes of messages speak for."""
+        assert self.best is not None
+        running = [self.best, *self.near()[:_ELECTED]]
+        if len(running) > 1:
+            costs = [
+                choice.cost + vote(replace(choice, explained=_settled(self.nodes, choice)))
+                for choice in running
+            ]
+            self.best = running[costs.index(min(costs))]
 
     def limit(self) -> float:
         """Return what a grid that is worth knowing costs at most."""
