@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.characterize.completions import WAITS
 from p3s.characterize.copies import calls_by_rank, copied_calls, replaced_waits
-from p3s.characterize.part import WAITS, Sites
+from p3s.characterize.part import Sites
 
 if TYPE_CHECKING:
     from p3s.characterize.part import Part

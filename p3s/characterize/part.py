@@ -12,13 +12,14 @@ in one process or in many (p3s.characterize.parallel).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy
 import numpy as np
 
 from p3s.characterize import clock, segments
+from p3s.characterize.completions import Completions, gathered
 from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
@@ -26,7 +27,7 @@ from p3s.trace.ops import RECV, SEND, kind_of
 from p3s.trace.order import backwards
 
 if TYPE_CHECKING:
-    from p3s.trace import Call, RankTrace, RunTrace
+    from p3s.trace import RankTrace, RunTrace
 
 START, END = -1, -2
 PROC_NULL = -3
@@ -166,9 +167,8 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     keys = [sites.key(s.key) for s in run.sites]
     site = [keys[c.site] if c.site >= 0 else "" for c in run.calls]
     names = {s.key: tuple(s.frames) for s, key in zip(run.sites, keys, strict=True) if s.key == key}
-    tests = [c.site >= 0 and sites.replaces_wait(run.sites[c.site].key) for c in run.calls]
-    if any(tests):
-        run = replace(run, calls=tuple(map(_as_wait, run.calls, tests)))
+    logical = Completions.of(run, site, sites.replaces_wait)
+    run, site = logical.run, logical.site
     for s, key in zip(run.sites, keys, strict=True):
         names.setdefault(key, tuple(s.frames))
     if sites.apart:
@@ -191,15 +191,14 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     between: list[np.ndarray] = [segments.none()]
     times, loads = [clock.no_times()], []
     present = getattr(run.ranks, "present", None)
-    node_of_call = calls.node.astype(np.int32)
+    node_of_call: np.ndarray = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
         add_rank(out.tracing, rt)
         if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
-        if any(tests):
-            rt = _waited_once(rt, run, site, np.array(tests))
+        rt = logical.once(rt)
         call = np.asarray(rt.call)
         if not len(call):
             continue
@@ -218,7 +217,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         if ns is not None:
             loads.append(clock.load_of(out.time_unit, rt, ~calls.starts[call], ns))
             if len(keep):
-                took = _gathered(ns, keep)
+                took = gathered(ns, keep)
                 took[calls.starts[call[keep]]] = 0
                 times.append(clock.times_of(sequence[keep], took, len(calls.nodes)))
     if edges:
@@ -229,39 +228,6 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     if loads:
         out.loads = np.array(loads, dtype=np.int64)
     return out
-
-
-#: The waits that successful tests replace.
-WAITS = {"MPI_Test": "MPI_Wait", "MPI_Testall": "MPI_Waitall"}
-
-
-def _as_wait(call: Call, replaces: bool) -> Call:
-    return replace(call, op=WAITS.get(call.op, call.op)) if replaces else call
-
-
-def _waited_once(rt: RankTrace, run: RunTrace, site: list[str], tests: np.ndarray) -> RankTrace:
-    """Return a rank without the waits for nothing right behind the tests that replace them."""
-    call = np.asarray(rt.call)
-    number = {name: k for k, name in enumerate(dict.fromkeys(site))}
-    at = np.array([number[name] for name in site], dtype=np.int64)[call]
-    nothing = np.array([c.bytes == 0 and c.op in WAITS.values() for c in run.calls])[call]
-    again = np.zeros(len(call), dtype=bool)
-    again[1:] = tests[call[:-1]] & nothing[1:] & (at[1:] == at[:-1]) & ~tests[call[1:]]
-    if not again.any():
-        return rt
-    keep = np.flatnonzero(~again)
-    elapsed = np.add.reduceat(np.asarray(rt.elapsed_ns), keep)
-    return replace(
-        rt,
-        call=call[keep],
-        start_ns=np.asarray(rt.start_ns)[keep],
-        elapsed_ns=elapsed,
-        work=_gathered(rt.work, keep),
-        counters=np.asarray(rt.counters)[keep] if len(rt.counters) else rt.counters,
-        ordinal=None if rt.ordinal is None else rt.ordinal[keep],
-        thread=None if rt.thread is None else rt.thread[keep],
-        gap=None if rt.gap is None else rt.gap[keep],
-    )
 
 
 def _tell_apart(
@@ -289,7 +255,7 @@ def _before(
     rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the work before and the time in each of the events number ``keep``."""
-    work, elapsed = _gathered(rt.work, keep), np.array(rt.elapsed_ns, dtype=np.int64)[keep]
+    work, elapsed = gathered(rt.work, keep), np.array(rt.elapsed_ns, dtype=np.int64)[keep]
     # The run is timed from the return of MPI_Init: what lies before is the launcher's.
     before = calls.starts[call]
     work[before] = 0
@@ -297,17 +263,6 @@ def _before(
     if unit == INSTRUCTIONS:
         elapsed[:] = 0
     return work, elapsed
-
-
-def _gathered(work: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """Return what lies before each of the events number ``keep``.
-
-    What is before a call that moves nothing is before the next that does.
-    """
-    if len(keep) == len(work):
-        return np.array(work, dtype=np.int64)
-    total = np.concatenate([[0], np.cumsum(np.asarray(work, dtype=np.int64))])
-    return np.diff(np.concatenate([[0], total[keep + 1]]))
 
 
 def _rows(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from p3s.characterize.part import WAITS
+from p3s.characterize.completions import WAITS
 from p3s.errors import P3SError
 from p3s.text import processes
 from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row

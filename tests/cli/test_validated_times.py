@@ -93,7 +93,9 @@ def test_what_cannot_be_compared(
 ) -> None:
     found = compared(tmp_path, monkeypatch, run, **prediction)
     assert found["inside"] is None and found["why_not"] == why and why in WHY_NOT
-    (line, *_) = _run_time(Validation((4, 8), 0, comparison(N), (), found, ()), Study(tmp_path / "s"))
+    (line, *_) = _run_time(
+        Validation((4, 8), 0, comparison(N), (), found, ()), Study(tmp_path / "s")
+    )
     assert "not compared: " in line and "{" not in line
     json.dumps(found, allow_nan=False)
     if why == "shared-cores":

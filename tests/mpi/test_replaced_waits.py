@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no 
 STEPS = 20
 
 
-@pytest.mark.parametrize("wait", ["always", "else"])
+@pytest.mark.parametrize("wait", ["always", "else", "some"])
 @pytest.mark.parametrize("debug", ["-g", "-g0"])
 def test_whichever_completes_the_order_is_one(wait: str, debug: str, tmp_path: Path) -> None:
     def p3s(*words: str) -> str:
@@ -37,11 +37,12 @@ def test_whichever_completes_the_order_is_one(wait: str, debug: str, tmp_path: P
         for n in (2, 3, 4)
     ]
     assert tested[0] == tested[1] == tested[2], "what one count tells holds at all"
-    if not any(tested):
+    if not any(tested) and wait != "some":
         pytest.skip("no test ever succeeded")
     p3s("model", "study")
     found = json.loads(p3s("validate", "study", "-n", "6", "--json"))
     assert found["order"]["ranks"] == found["order"]["equal"] == 6
     calls = {call["op"]: call for call in found["slots"]}
     assert "MPI_Testall" not in calls
-    assert calls["MPI_Waitall"]["true"] == calls["MPI_Waitall"]["equal"] == 6 * STEPS
+    completed = calls["MPI_Testsome" if wait == "some" else "MPI_Waitall"]
+    assert completed["true"] == completed["equal"] == 6 * STEPS
