@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from p3s.model.grid.traced_grids import Traced
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
-from p3s.model.verdicts import leaves_remainder, partners_differ
+from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -174,13 +174,25 @@ def _sizes(model: Model) -> Iterator[Question]:
 
 
 def _partners(model: Model) -> Iterator[Question]:
-    for item in model.items:
-        if item.rivals:
-            yield Question(
-                "rules for the partners that fit so far differ there",
-                _weight(item),
-                partial(partners_differ, item, model),
-            )
+    weights: dict[object, float] = {}
+    nodes: dict[object, list[Item]] = {}
+    for items in items_with_rivals(model).values():
+        key = tuple((i.relation, tuple(s.guard for s in i.slots), i.rivals) for i in items)
+        weights[key] = weights.get(key, 0.0) + sum(map(_weight, items))
+        nodes[key] = items
+    for name, items in nodes.items():
+        yield Question(
+            "rules for the partners that fit so far differ there",
+            weights[name],
+            partial(_partners_differ, items, {}),
+        )
+
+
+def _partners_differ(items: Sequence[Item], known: dict[int, bool], g: GridAt) -> bool:
+    """Tell whether rival relations of a node differ at a count, which is asked several times."""
+    if g.n not in known:
+        known[g.n] = partners_differ(items, g)
+    return known[g.n]
 
 
 def _grids(model: Model) -> Iterator[Question]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,9 @@ def judged_at(model: Model, n: int) -> Model:
     grid = model_grid(model, n)
     others = _other_grids(model, grid)
     phases = tuple(_weight_at(phase, grid) for phase in model.phases)
-    items = [_item_at(item, model, grid, others) for item in model.items]
+    nodes = items_with_rivals(model).items()
+    unsure = {node for node, mine in nodes if partners_differ(mine, grid)}
+    items = [_item_at(item, model, grid, others, unsure) for item in model.items]
     return replace(model, items=judged_completions(items), phases=phases)
 
 
@@ -97,31 +99,45 @@ def _weight_at(phase: Phase, grid: GridAt) -> Phase:
     return phase
 
 
-def _item_at(item: Item, model: Model, grid: GridAt, others: Sequence[_Other]) -> Item:
+def _item_at(
+    item: Item, model: Model, grid: GridAt, others: Sequence[_Other], unsure: Collection[int]
+) -> Item:
     verdict = item.verdict
     if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, model, grid):
         verdict = item.settled
     why = item.why
     if verdict == Verdict.EXACT and any(_differs_on(item, grid, other) for other in others):
         verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.GRID_OPEN))
-    elif verdict == Verdict.EXACT and partners_differ(item, model, grid):
+    elif verdict == Verdict.EXACT and item.node in unsure:
         verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.PARTNERS_OPEN))
     elif verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
     return replace(item, verdict=verdict, why=why)
 
 
-def partners_differ(item: Item, model: Model, grid: GridAt) -> bool:
-    """Tell whether another relation that has the traced partners leads to others on a grid."""
-    if not item.rivals:
+def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
+    """Tell whether another relation that has the traced partners leads to others on a grid.
+
+    items: those of one node, which have the same rivals.
+    """
+    if not items or not items[0].rivals:
         return False
     pairs = [
-        reached(other.relation, grid, [s.guard for s in other.slots if s.guard is not None])
-        for other in model.items
-        if other.node == item.node and other.relation is not None
+        reached(each.relation, grid, [s.guard for s in each.slots if s.guard is not None])
+        for each in items
+        if each.relation is not None
     ]
     here = np.unique(np.concatenate(pairs))
-    return any(not np.array_equal(here, reached(rel, grid)) for rel in item.rivals)
+    return any(not np.array_equal(here, reached(rel, grid)) for rel in items[0].rivals)
+
+
+def items_with_rivals(model: Model) -> dict[int, list[Item]]:
+    """Return the items of each node whose partners other relations have, too."""
+    out: dict[int, list[Item]] = {}
+    for item in model.items:
+        if item.rivals:
+            out.setdefault(item.node, []).append(item)
+    return out
 
 
 def _open_at(item: Item, model: Model, grid: GridAt) -> bool:

@@ -142,3 +142,78 @@ def intervals(
             rec("Allreduce", nbytes=8)
 
     return program
+
+
+def sides(
+    site_of: Callable[[int, int, str], object],
+    dims_of: Dims,
+    periodic: bool = True,
+    sends: Vector = (-1, 1),
+    tag_of: Callable[[int, int], int] = lambda axis, side: 0,
+) -> Program:
+    """Both sides of each axis in turn, received from below first; site_of (axis, side, operation).
+
+    tag_of: of the axis and the direction in which a message goes.
+    """
+
+    def program(rec: Recorder) -> None:
+        dims = dims_of(rec.n)
+        c = [int(x) for x in np.unravel_index(rec.rank, dims, order="F")]
+        for _ in range(4):
+            for axis, extent in enumerate(dims):
+                posted = 0
+                for op, each in (("Irecv", (-1, 1)), ("Isend", sends)):
+                    for side in each:
+                        q = list(c)
+                        q[axis] += side
+                        if periodic:
+                            q[axis] %= extent
+                        if 0 <= q[axis] < extent:
+                            peer = int(np.ravel_multi_index(q, dims, order="F"))
+                            tag = tag_of(axis, side if op == "Isend" else -side)
+                            site = str(site_of(axis, side, op))
+                            rec(op, site=site, peer=peer, nbytes=64, tag=tag)
+                            posted += 1
+                if posted:
+                    rec("Waitall", site=f"wait{axis}", nbytes=posted)
+
+    return program
+
+
+def axes_in_a_loop(dims_of: Dims, first: int = -1, tags: bool = False) -> Program:
+    """A periodic exchange along each axis in turn, a combined call for each side."""
+
+    def program(rec: Recorder) -> None:
+        dims = dims_of(rec.n)
+        c = [int(x) for x in np.unravel_index(rec.rank, dims, order="F")]
+
+        def peer(axis: int, side: int) -> int:
+            q = list(c)
+            q[axis] = (q[axis] + side) % dims[axis]
+            return int(np.ravel_multi_index(q, dims, order="F"))
+
+        for _ in range(5):
+            for axis in range(len(dims)):
+                for side in (first, -first):
+                    site, tag = f"side{side}", axis if tags else 0
+                    rec("Sendrecv", site=site, peer=peer(axis, side), nbytes=64, tag=tag)
+                    rec("Sendrecv_recv", site=site, peer=peer(axis, -side), nbytes=64, tag=tag)
+
+    return program
+
+
+def halved_communicators(ceil: bool = False, least: int = 2) -> Program:
+    """All ranks cut in two again and again, with a reduction in the parts of each depth."""
+
+    def program(rec: Recorder) -> None:
+        lo, size, parts = 0, rec.n, []
+        while size >= least:
+            parts.append(rec.comm(tuple(range(lo, lo + size)), int(size == rec.n)))
+            half = (size + ceil) // 2
+            upper = rec.rank >= lo + half
+            lo, size = (lo + half, size - half) if upper else (lo, half)
+        for _ in range(6):
+            for comm in parts:
+                rec("Allreduce", comm=comm, nbytes=8)
+
+    return program

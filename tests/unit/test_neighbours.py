@@ -16,6 +16,7 @@ from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relations import partners
 from p3s.model.partners.stencil import stencil
 from p3s.model.reasons import Verdict
+from p3s.model.verdicts import judged_at
 
 B2, B3 = nb.balanced(2), nb.balanced(3)
 TORUS = (1, 1, 1)
@@ -163,3 +164,52 @@ def test_an_open_box_is_one_rule_and_has_no_periodic_dimension(grids):
     assert found is not None and found.cost < 1.5
     assert len(found.shifts) == 26 and not any(any(s.wrap) for s in found.shifts)
     assert infer_partners(pairs).cost == found.cost
+
+
+def _each(axis, side, op):
+    return axis, side, op
+
+
+def _axis(axis, side, op):
+    return axis, op
+
+
+def _side(axis, side, op):
+    return side, op
+
+
+SIDES = [
+    (site, periodic, sends)
+    for site in (_each, _axis, _side)
+    for periodic in (True, False)
+    for sends in ((-1, 1), (1, -1))
+]
+
+
+@pytest.mark.parametrize(("site", "periodic", "sends"), SIDES)
+def test_two_ranks_do_as_siblings_that_show_their_direction(site, periodic, sends):
+    """Two dimensions have two ranks at every traced count, the third shows what is done."""
+    program = nb.sides(site, B3, periodic, sends)
+    model = build_model([corpus.table(program, n) for n in (8, 12, 16)])
+    for n in (27, 64):
+        found = compare(model, corpus.table(program, n))
+        assert found.p2p_triples.all_equal and not found.items_wrong, n
+
+
+@pytest.mark.parametrize("tags", [False, True])
+@pytest.mark.parametrize("first", [-1, 1])
+def test_axes_of_two_ranks_in_a_loop_go_as_the_third(first, tags):
+    program = nb.axes_in_a_loop(B3, first, tags)
+    model = build_model([corpus.table(program, n) for n in (8, 12, 16)])
+    for n in (27, 64):
+        found = compare(model, corpus.table(program, n))
+        assert found.p2p_triples.all_equal and not found.items_wrong, n
+
+
+def test_an_exchange_on_four_ranks_alone_is_not_exact_on_others():
+    """A torus of 2 x 2 ranks is an exchange by powers of two on 4, at every traced count."""
+    program = nb.sides(lambda a, s, op: (min(a, 1), s, op), B3)
+    model = build_model([corpus.table(program, n) for n in (8, 12, 16)])
+    staged = [i for i in model.items if i.relation is not None and i.relation.kind == "xor"]
+    there = judged_at(model, 64)
+    assert all(i.verdict != Verdict.EXACT for i in there.items if i.key in {s.key for s in staged})

@@ -21,13 +21,19 @@ _WITHIN, _MOST = 1.3, 6
 def rival_relations(
     found: Explanation, pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]
 ) -> list[Relation]:
-    """Return the single relations that have all pairs of a node and no others."""
+    """Return the single relations that have all pairs of a node and no others.
+
+    Where those found have as many messages for each way to a partner, a rival has, too.
+    """
     if not found.relations or found.unexplained:
         return []
     traced = [np.unique(p.rank * p.grid.n + p.peer) for p in pairs]
     near = [rel for cost, rel in candidates(pairs, axes) if cost <= found.cost + _WITHIN]
     others = [rel for rel in dict.fromkeys(near) if [rel] != found.relations]
-    return [rel for rel in others if _leads(rel, pairs, traced)][:_MOST]
+    alike = [rel for rel in others if _leads(rel, pairs, traced)]
+    if all(_as_often(found.relations, p) for p in pairs):
+        alike = [rel for rel in alike if all(_as_often([rel], p) for p in pairs)]
+    return alike[:_MOST]
 
 
 def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) -> bool:
@@ -35,6 +41,18 @@ def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) 
         np.array_equal(reached(rel, p.grid), codes)
         for p, codes in zip(reversed(pairs), reversed(traced), strict=True)
     )
+
+
+def _as_often(rels: Sequence[Relation], p: Pairs) -> bool:
+    """Return whether each way to a partner has as many messages as any other of the count."""
+    if p.times is None:
+        return True
+    ways = np.zeros(len(p.rank), dtype=np.int64)
+    for rel in rels:
+        ways += (partners(rel, p.grid)[:, p.rank] == p.peer[None, :]).sum(axis=0)
+    other = p.rank != p.peer
+    each = p.times[other] / np.maximum(ways[other], 1)
+    return not len(each) or bool((each == each[0]).all())
 
 
 def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
@@ -47,4 +65,7 @@ def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarra
     for s, row in enumerate(table if guards else ()):
         here = at_stage(rel, g, s, len(table))
         there[s] &= np.any([guard.holds(here, row) for guard in guards], axis=0)
-    return np.unique((np.arange(g.n)[None, :] * g.n + table)[there])
+    found = np.zeros((g.n, g.n), dtype=bool)
+    for row, mine in zip(table, there, strict=True):
+        found[np.flatnonzero(mine), row[mine]] = True
+    return np.flatnonzero(found)
