@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from p3s.model.evaluate import ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
-from p3s.model.types import Agreement, Model
+from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
 from p3s.serialise import from_data
@@ -139,7 +139,7 @@ def compare(model: Model, t: PointTable) -> Comparison:
         [any(s.guard is not None for s in it.slots) for it in model.items] + [False]
     )
     left_out = ~modelled[of_row]
-    agreement = _agreement(model, t, rows, of_row)
+    calls = _calls(model, t, rows, of_row)
     time_ns = t.work + t.elapsed_ns
     return Comparison(
         n=t.np,
@@ -156,8 +156,8 @@ def compare(model: Model, t: PointTable) -> Comparison:
             events=int(t.count[left_out].sum()),
             share_of_time=float(time_ns[left_out].sum() / max(float(time_ns.sum()), 1.0)),
         ),
-        slots=_by_call(model, agreement),
-        items_wrong=tuple(_wrong_items(model, agreement)),
+        slots=_by_call(model, _agreement(calls)),
+        items_wrong=tuple(_wrong_items(model, t, rows, of_row, calls)),
         unseen_sites=tuple(
             sorted({t.groups[g].site for g in np.unique(t.group[of_row == n_items])})
         ),
@@ -223,22 +223,28 @@ def _work_of_phases(model: Model, rows: ScaledRows, phases: int) -> np.ndarray:
 def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:
     """Return the items whose calls at ``t.np`` are not all in the model's rows for that count."""
     of_row = assign(model.items, t, rows.grid, model.splits).of_row
-    return _wrong_items(model, _agreement(model, t, rows, np.minimum(of_row, len(model.items))))
+    of_row = np.minimum(of_row, len(model.items))
+    return _wrong_items(model, t, rows, of_row, _calls(model, t, rows, of_row))
 
 
-def _agreement(
-    model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray
-) -> dict[int, Agreement]:
-    """Return the agreement of every node: calls and, of what is sized, their bytes.
+@dataclass(frozen=True)
+class _Calls:
+    """Calls of nodes, true and predicted, of each rank, partner and size.
 
-    Calls are equal on the same rank, to the same partner, of the same size, with multiplicity.
+    keys: (4, number): node, rank, partner (-1: of no relation), bytes of what is sized.
     """
+
+    keys: np.ndarray
+    true: np.ndarray
+    predicted: np.ndarray
+
+
+def _calls(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) -> _Calls:
+    """Return the calls of all nodes; of_row: item of each row of the table."""
     items = model.items
-    if not items:
-        return {}
     node = np.array([it.node for it in items], dtype=np.int64)
-    has_peer = np.array([it.relation is not None for it in items])
-    sized = np.array([it.kind in (SEND, COLLECTIVE, RECV) for it in items])
+    has_peer = np.array([it.relation is not None for it in items], dtype=bool)
+    sized = np.array([it.kind in (SEND, COLLECTIVE, RECV) for it in items], dtype=bool)
     kind, peer, _ = _of_groups(t)
     mine = np.flatnonzero(of_row < len(items))
     i = of_row[mine]
@@ -254,28 +260,68 @@ def _agreement(
     none = np.zeros(len(mine), dtype=np.int64), np.zeros(len(rows.rank), dtype=np.int64)
     keys, true = _summed(columns, np.concatenate([t.count[mine], none[1]]))
     _, predicted = _summed(columns, np.concatenate([none[0], rows.repeat]))
-    equal = np.minimum(true, predicted)
-    out: dict[int, Agreement] = {}
-    size = int(node.max()) + 1
+    return _Calls(np.array(keys), true, predicted)
+
+
+def _agreement(calls: _Calls) -> dict[int, Agreement]:
+    """Return the agreement of every node: calls and, of what is sized, their bytes.
+
+    Calls are equal on the same rank, to the same partner, of the same size, with multiplicity.
+    """
+    node, nbytes = calls.keys[0], calls.keys[3]
     totals = {
-        name: np.bincount(keys[0], weights=v, minlength=size)
+        name: np.bincount(node, weights=v)
         for name, v in (
-            ("true", true),
-            ("predicted", predicted),
-            ("equal", equal),
-            ("true_bytes", true * keys[3]),
-            ("predicted_bytes", predicted * keys[3]),
+            ("true", calls.true),
+            ("predicted", calls.predicted),
+            ("equal", np.minimum(calls.true, calls.predicted)),
+            ("true_bytes", calls.true * nbytes),
+            ("predicted_bytes", calls.predicted * nbytes),
         )
     }
-    for k in np.unique(keys[0]).tolist():
-        out[k] = Agreement(**{name: int(v[k]) for name, v in totals.items()})
-    return out
+    return {
+        k: Agreement(**{name: int(v[k]) for name, v in totals.items()})
+        for k in np.unique(node).tolist()
+    }
 
 
-def _wrong_items(model: Model, agreement: Mapping[int, Agreement]) -> list[int]:
-    """Return the items whose nodes' calls (rank, partner, bytes) differ in number."""
-    wrong = {k for k, v in agreement.items() if not v.true == v.predicted == v.equal}
-    return [k for k, item in enumerate(model.items) if item.node in wrong]
+def _wrong_items(
+    model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray, calls: _Calls
+) -> list[int]:
+    """Return the items of which a rank's calls to a partner differ in number or size.
+
+    Where messages of a node have no item at all, none of its items is right.
+    """
+    items = model.items
+    differs = calls.true != calls.predicted
+    bad = set(map(tuple, calls.keys[:3, differs].T.tolist()))
+    nodes = _nodes_with_more(model, t, of_row)
+    wrong = {k for k, item in enumerate(items) if item.node in nodes}
+    has_peer = np.array([it.relation is not None for it in items] + [False], dtype=bool)
+    peer = np.where(has_peer[of_row], _of_groups(t)[1], -1)
+    for item, rank, partner in zip(
+        np.concatenate([of_row, rows.item]).tolist(),
+        np.concatenate([t.rank, rows.rank]).tolist(),
+        np.concatenate([peer, rows.peer]).tolist(),
+        strict=True,
+    ):
+        if item < len(items) and (items[item].node, rank, partner) in bad:
+            wrong.add(item)
+    return sorted(wrong)
+
+
+def _nodes_with_more(model: Model, t: PointTable, of_row: np.ndarray) -> set[int]:
+    """Return the nodes that have messages without an item in a table."""
+    nodes: dict[tuple[str, str], list[Item]] = {}
+    for item in model.items:
+        nodes.setdefault((item.site, item.op), []).append(item)
+    found = set()
+    for group in np.unique(t.group[of_row == len(model.items)]).tolist():
+        g = t.groups[group]
+        for item in nodes.get((g.site, g.op), []):
+            if item.kind in (SEND, RECV) and item.tag in (None, g.tag):
+                found.add(item.node)
+    return found
 
 
 def _by_call(model: Model, agreement: Mapping[int, Agreement]) -> tuple[CallAgreement, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
@@ -16,13 +16,31 @@ from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares
 from p3s.model.measured import with_measured
 from p3s.model.nextcount import next_counts
+from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.tripcounts import resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
 from p3s.serialise import from_data, to_data
 from p3s.trace.ops import COMPLETION
 
-Missed = set[tuple[str, str, int | None]]
+
+@dataclass(frozen=True)
+class Missed:
+    """What a fit without the largest count missed there.
+
+    calls: keys of items; partners: those of whose relations some were met, as (key, relation);
+    sites: those it has not.
+    """
+
+    calls: tuple[tuple[str, str, int | None], ...] = ()
+    partners: tuple[tuple[tuple[str, str, int | None], Relation], ...] = ()
+    sites: tuple[str, ...] = ()
+
+    def met(self, item: Item) -> bool:
+        """Tell whether an item was predicted there."""
+        if item.site in self.sites:
+            return False
+        return item.key not in self.calls or (item.key, item.relation) in self.partners
 
 
 def hold_out(
@@ -31,18 +49,27 @@ def hold_out(
     trips: Mapping[str, int] | None = None,
     known: Statement | None = None,
 ) -> tuple[HoldOut, Missed]:
-    """Fit without the largest count, compare there; return the report and the nodes missed."""
+    """Fit without the largest count, compare there; return the report and what was missed."""
     tables = sorted(tables, key=lambda t: t.np)
     model = fit_model(tables[:-1], typed, trips=trips, known=known)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
-        return HoldOut(tables[-1].np, False, str(err)), set()
+        return HoldOut(tables[-1].np, False, str(err)), Missed()
     items = model.items
     # A mean that happens to round to the right number has not shown a rule.
-    bare = [i for i, it in enumerate(items) if any(_without_equation(it, s) for s in it.slots)]
-    missed: Missed = {items[i].key for i in (*result.items_wrong, *bare)}
-    missed |= {(site, "", None) for site in result.unseen_sites}
+    bare = {i for i, it in enumerate(items) if any(_without_equation(it, s) for s in it.slots)}
+    wrong = bare | set(result.items_wrong)
+    calls = {items[i].key for i in wrong}
+    missed = Missed(
+        tuple(sorted(calls, key=repr)),
+        tuple(
+            (item.key, item.relation)
+            for i, item in enumerate(items)
+            if item.key in calls and i not in wrong and item.relation is not None
+        ),
+        result.unseen_sites,
+    )
     report = HoldOut(
         n=tables[-1].np,
         possible=True,
@@ -111,12 +138,11 @@ def build_model(
 
 
 def _as_data(report: HoldOut, missed: Missed) -> dict[str, object]:
-    return {"report": to_data(report), "missed": sorted(missed, key=repr)}
+    return {"report": to_data(report), "missed": to_data(missed)}
 
 
 def _of_data(data: Mapping[str, object]) -> tuple[HoldOut, Missed]:
-    missed = from_data(tuple[tuple[str, str, int | None], ...], data["missed"])
-    return from_data(HoldOut, data["report"]), set(missed)
+    return from_data(HoldOut, data["report"]), from_data(Missed, data["missed"])
 
 
 def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:
@@ -140,7 +166,7 @@ def _with_hold_out(model: Model, report: HoldOut, missed: Missed) -> Model:
     }
     items = []
     for item in model.items:
-        met = item.key not in missed and (item.site, "", None) not in missed
+        met = missed.met(item)
         item = replace(
             item, met_holdout=met if report.possible else None, holdout=agreed.get(item.key)
         )

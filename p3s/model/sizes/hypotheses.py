@@ -266,8 +266,8 @@ class Slot:
             size = (size[:, None, :] * terms.size[None, :, cell]).reshape(-1, len(rows))
             total = (total[:, None] + cost[None, :]).ravel()
         value = self.obs.value[rows]
-        times = value // size
-        good = np.all((times * size == value) & (times == times[:, :1]), axis=1)
+        times = value // np.maximum(size, 1)  # a block may be empty
+        good = np.all((size > 0) & (times * size == value) & (times == times[:, :1]), axis=1)
         at = np.flatnonzero(good & (times[:, 0] <= MAX_FACTOR))
         which = np.stack(np.unravel_index(at, tuple(len(t.kind) for t in kept)))
         border = np.stack([t.border[i] for t, i in zip(kept, which, strict=True)])
