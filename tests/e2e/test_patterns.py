@@ -1,0 +1,46 @@
+"""Programs of one communication pattern each, traced small and compared at larger counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from paths import PROGRAMS
+from pattern_table import QUICK, TABLE
+from patterns import ALL, LEVELS, At, Program, fortran, outcome
+from tracer_helpers import the_mpi
+
+SOURCES = PROGRAMS / "patterns"
+
+
+def _cases():
+    for program in TABLE:
+        marks = () if program.id in QUICK else pytest.mark.slow
+        yield pytest.param(program, id=program.id, marks=marks)
+
+
+def _said(at: At) -> str:
+    return f"{at.n}: {at.refused or (at.pairs, at.triples, at.collectives)}"
+
+
+@pytest.mark.parametrize("program", list(_cases()))
+def test_a_pattern_is_predicted_and_nothing_exact_is_wrong(program: Program, tmp_path: Path):
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    if program.source.endswith(".f90") and fortran() is None:
+        pytest.skip("no Fortran compiler of this MPI")
+    found = outcome(program, SOURCES, tmp_path)
+    assert not {at.n: at.exact_wrong for at in found.at if at.exact_wrong}
+    judged = [at for at in found.at if at.n not in program.open_at]
+    least = min((at.level for at in judged), key=LEVELS.index)
+    assert LEVELS.index(least) >= LEVELS.index(program.level), [_said(at) for at in judged]
+    assert least == program.level, f"{least} is right now: say so in pattern_table.py"
+
+
+def test_the_table_says_why():
+    for program in TABLE:
+        assert (program.level == ALL and not program.open_at) == (not program.why_not), program.id
+    assert {program.source for program in TABLE} == {
+        path.name for path in SOURCES.iterdir() if path.suffix in (".c", ".f90", ".py")
+    }
