@@ -16,6 +16,7 @@ from p3s.model.grid.domain_grids import (
     OfDomain,
     domains,
     nearest_shape,
+    of_shape,
     rules_of_domains,
     shape_of_messages,
 )
@@ -151,10 +152,12 @@ def choose_grid(
         search.elect(vote)
     best = search.best
     shape = shape_of_messages(nodes, best.grids)
-    of_sizes = rules_of_domains([shape] if shape else [], counts)
-    best.family = nearest_shape(best.family, best.rivals, shape)
+    open_shapes = SHAPES if not cart.dims and not known else ()
+    of_sizes = rules_of_domains([shape] if shape else open_shapes, counts)
+    alike = search.alike([*best.rivals, *domain, *of_sizes])
+    best.family = nearest_shape(best.family, alike, shape)
     best.near = search.near()
-    best.rivals = search.rivals([*best.rivals, *domain, *of_sizes])
+    best.rivals = search.rivals(of_shape(alike, shape))
     best.explained = _settled(nodes, best)
     search.name_rivals()
     best.others = [(f.text(), cost) for f, cost in search.costs]
@@ -230,19 +233,22 @@ class _Search:
                 self.best, chosen = choice, alike[0]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
 
-    def rivals(self, alike: Sequence[GridRule]) -> list[GridRule]:
-        """Return other rules with the best one's grids at all traced counts, of those alike the
-        first.
+    def alike(self, rules: Sequence[GridRule]) -> list[GridRule]:
+        """Return the rules that have the best one's grids at all traced counts."""
+        assert self.best is not None
+        layout = [g.key for g in self.best.grids.values()]
+        return [r for r in rules if [g.key for g in self.grids(r).values()] == layout]
 
-        alike: rules that may have them.
+    def rivals(self, alike: Sequence[GridRule]) -> list[GridRule]:
+        """Return the rules that other counts tell apart from the best one, the first of each.
+
+        alike: rules with the best one's grids at all traced counts.
         """
         assert self.best is not None
         best = self.best
-        layout = [g.key for g in best.grids.values()]
-        equal = [r for r in alike if [g.key for g in self.grids(r).values()] == layout]
         seen = {_extents_beyond(best.family, self.counts)}
         out = []
-        for rule in equal:
+        for rule in alike:
             if self.cart.dims and not isinstance(rule, OfDomain):
                 continue  # the program asked MPI, whose rule is known
             key = _extents_beyond(rule, self.counts)

@@ -29,7 +29,9 @@ _LENGTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 #: Extents in files are whole numbers: what messages tell of a domain is so exact.
 _SCALE = 1000
 #: Messages tell the shape of a domain only if they do so alike at all counts.
-_SPREAD = 1.25
+_SPREAD = 1.12
+#: This part of the calls and counts have to agree.
+_MOST_AGREE = 0.6
 
 
 @dataclass(frozen=True)
@@ -171,33 +173,40 @@ def shape_of_messages(nodes: Sequence[Node], grids: Mapping[int, GridAt]) -> tup
     """Return the shape of the domain that sizes of messages along each dimension tell.
 
     A face across dimension d has the points of a block but those along d: L_d is as p_d over the
-    bytes. None where a dimension has no messages, or counts contradict one another.
+    bytes. Calls that reach neighbours in all dimensions tell it each, else all calls together.
+    None where a dimension has no messages, or they contradict one another.
     """
-    found = []
-    for n, grid in grids.items():
-        means = _bytes_along(nodes, n, grid)
-        if len(grid.dims) > 1 and means is not None:
-            found.append(np.log(np.array(grid.dims) / means))
-    if not found:
-        return None
-    relative = np.array([each - each[0] for each in found])
-    if np.ptp(relative, axis=0).max() > math.log(_SPREAD):
-        return None
-    middle = np.exp(np.median(relative, axis=0))
-    return shape_of([max(1, round(_SCALE * v)) for v in middle / middle.max()])
+    sends = [node for node in nodes if node.kind == SEND]
+    for some in ([[node] for node in sends], [sends]):
+        found = [
+            np.log(np.array(grid.dims) / means)
+            for group in some
+            for n, grid in grids.items()
+            if min(grid.dims) > 1 and (means := _bytes_along(group, n, grid)) is not None
+        ]
+        relative = np.array([each - each[0] for each in found])
+        if len(relative):
+            middle = np.median(relative, axis=0)
+            near = np.abs(relative - middle).max(axis=1) < math.log(_SPREAD)
+            if near.mean() > _MOST_AGREE:
+                lengths = np.exp(middle)
+                return shape_of([max(1, round(_SCALE * v)) for v in lengths / lengths.max()])
+    return None
 
 
 def _bytes_along(nodes: Sequence[Node], n: int, grid: GridAt) -> np.ndarray | None:
-    """Return the mean bytes of messages along each dimension; None where one has none."""
+    """Return the mean bytes of messages to the next in each dimension; None where it has none."""
     total, calls = np.zeros(len(grid.dims)), np.zeros(len(grid.dims))
+    sizes = np.array(grid.dims)[:, None]
     for node in nodes:
-        if node.kind != SEND or n not in node.rows:
+        if n not in node.rows:
             continue
         rows = node.rows[n]
         known = rows.peer >= 0
-        step = grid.coords[:, rows.peer[known]] != grid.coords[:, rows.rank[known]]
+        step = np.abs(grid.coords[:, rows.peer[known]] - grid.coords[:, rows.rank[known]])
+        step = np.minimum(step, sizes - step)
         for d in range(len(grid.dims)):
-            mine = step[d] & (step.sum(axis=0) == 1)
+            mine = (step[d] == 1) & (step.sum(axis=0) == 1)
             total[d] += (rows.nbytes[known] * rows.count[known])[mine].sum()
             calls[d] += rows.count[known][mine].sum()
     return total / calls if calls.all() and total.all() else None
@@ -214,6 +223,18 @@ def nearest_shape(
         return chosen
     same = [r for r in (chosen, *alike) if isinstance(r, OfDomain) and r.ndims == len(shape)]
     return min(same, key=lambda r: _unlike(r.domain, shape), default=chosen)
+
+
+def of_shape(rules: Sequence[GridRule], shape: Sequence[int] | None) -> list[GridRule]:
+    """Leave out the rules for domains of another shape than messages tell."""
+    if shape is None:
+        return list(rules)
+    limit = math.log(_SPREAD)
+    return [
+        r
+        for r in rules
+        if not isinstance(r, OfDomain) or r.ndims != len(shape) or _unlike(r.domain, shape) < limit
+    ]
 
 
 def _unlike(domain: Sequence[int], shape: Sequence[int]) -> float:
