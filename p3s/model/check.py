@@ -13,9 +13,6 @@ from p3s.model.partners import relations
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.trace.layout import MAX_RANKS
 
-#: Modules of rules that a file may hold: a kind is known once its module was imported.
-_RULES = (domain_grids, traced_grids, relations)
-
 
 def check(model: Model) -> None:
     """Raise ValueError, with what is wrong, where a model cannot be used."""
@@ -117,7 +114,7 @@ def _check_tree(parents: Sequence[int | None], what: str) -> None:
             raise ValueError(f"the nest of {what} is broken at {k}")
 
 
-#: The kinds of relations that a model may hold are known once they are imported.
-RELATIONS = relations.KINDS
+#: The kinds of relations and grids that a model may hold are known once they are imported.
+RULES = (*relations.KINDS, domain_grids, traced_grids)
 
-__all__ = ["RELATIONS", "check", "check_exprs"]
+__all__ = ["RULES", "check", "check_exprs"]

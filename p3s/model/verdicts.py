@@ -58,19 +58,23 @@ def _other_grids(model: Model, grid: GridAt) -> list[_Other]:
         if other is not None and _key(other) not in seen:
             seen.add(_key(other))
             found.append(_Other(other, None))
-    here: dict[int, frozenset[int]] | None = None
+    here: dict[int, np.ndarray] | None = None
     for near in model.grid.others:
         other = near.rule.at(grid.n)
         if other is None:
             continue
         here = here if here is not None else _pairs_of_nodes(model, grid)
-        there = {node: _pairs(relations, other) for node, relations in near.partners}
-        elsewhere = frozenset(node for node, pairs in here.items() if there.get(node) != pairs)
+        there = {node: _pairs(relations, other) for node, relations in near.partners if relations}
+        elsewhere = frozenset(
+            node
+            for node, pairs in here.items()
+            if node not in there or not np.array_equal(there[node], pairs)
+        )
         found.append(_Other(other, elsewhere))
     return found
 
 
-def _pairs_of_nodes(model: Model, grid: GridAt) -> dict[int, frozenset[int]]:
+def _pairs_of_nodes(model: Model, grid: GridAt) -> dict[int, np.ndarray]:
     relations: dict[int, list[Relation]] = {}
     for item in model.items:
         if item.relation is not None:
@@ -78,14 +82,9 @@ def _pairs_of_nodes(model: Model, grid: GridAt) -> dict[int, frozenset[int]]:
     return {node: _pairs(each, grid) for node, each in relations.items()}
 
 
-def _pairs(relations: Iterable[Relation], grid: GridAt) -> frozenset[int]:
+def _pairs(relations: Iterable[Relation], grid: GridAt) -> np.ndarray:
     """Return the pairs of ranks and partners, each as one number."""
-    found: set[int] = set()
-    for relation in relations:
-        table = partners(relation, grid)
-        pairs = np.arange(grid.n) * grid.n + table
-        found.update(pairs[table >= 0].tolist())
-    return frozenset(found)
+    return np.unique(np.concatenate([reached(relation, grid) for relation in relations]))
 
 
 def _key(grid: GridAt) -> bytes:

@@ -35,7 +35,7 @@ def test_the_model_has_its_rules_and_equations(study: p3s.Study) -> None:
     model = study.model
     assert model.counts == COUNTS and "2-D" in model.grid and "rules" in repr(model)
     assert len(model.rules) == len(model.rules["verdict"]) > 3
-    assert set(model.rules["verdict"]) <= {"exact", "fitted"}
+    assert set(model.rules["verdict"]) <= {"exact", "fitted", "ambiguous"}
     assert "phase" in model.equations and model._repr_html_().startswith("<pre>")
 
 

@@ -12,7 +12,8 @@ from corpus import block
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.grids import dims_balanced
 from p3s.model.sizes.blocks import ExtentPool, Observations
-from p3s.model.sizes.elements import fit_elements
+from p3s.model.sizes.elements import distinct, fit_elements
+from p3s.model.sizes.joint import joint_sizes
 
 SQUARES, FAR_SQUARES = (4, 9, 16, 25), (36, 49, 64, 100)
 LINES, FAR_LINES = (4, 6, 8, 9, 16), (36, 49, 64, 125)
@@ -84,7 +85,10 @@ def check_program(laws, dims_of, counts, far, across=()):
     for obs, dims in zip(seen, across, strict=False):
         obs.across = dims
     for _ in range(2):
-        found = [fit_elements(obs, pool) for obs in seen]
+        alone = [fit_elements(obs, pool) for obs in seen]
+    slots = {k: (distinct(obs), alone[k]) for k, obs in enumerate(seen)}
+    together = joint_sizes(slots, frozenset())
+    found = [together.get(k, law) for k, law in enumerate(alone)]
     for k, (law, turns) in enumerate(laws):
         for n in far:
             truth = observe(law, dims_of, (n,), turns)

@@ -441,7 +441,7 @@ def test_any_model_makes_a_report(tmp_path: Path, name: str) -> None:
     rows = sum(tag == "tr" for tag, _ in page.tags)
     assert rows > len(model.items) / 2, "every rule is in the report"
     if name == "halo3d":
-        assert "Worth tracing next" in words and "27 processes (3x3x3): " in words
+        assert "Worth tracing next" in words and "36 processes (4x3x3): " in words
         assert "ambiguous" in words
     if name == "300-calls":
         assert "more rules with less share" in words

@@ -110,6 +110,8 @@ _RIVALS = 24
 _NEAR, _NEAR_PART = 1.0, 0.05
 #: Grids beside the best that the sizes of messages are asked about.
 _ELECTED = 3
+#: Sizes speak for another grid only if it is so much cheaper with them.
+_CLEARLY = 0.5
 #: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
 _POOR = 3.5
 #: One relation with a guard does not cost as much.
@@ -266,7 +268,8 @@ class _Search:
                 choice.cost + vote(replace(choice, explained=_settled(self.nodes, choice)))
                 for choice in running
             ]
-            self.best = running[costs.index(min(costs))]
+            if min(costs) < costs[0] - _CLEARLY:
+                self.best = running[costs.index(min(costs))]
 
     def limit(self) -> float:
         """Return what a grid that is worth knowing costs at most."""

@@ -16,6 +16,8 @@ from p3s.model.partners.relations import at_stage, partners
 
 #: What a rival costs more at most, and how many are kept.
 _WITHIN, _MOST = 1.3, 6
+#: Up to so many ranks all are asked for their partners; those at the ends always.
+_ALL, _ENDS = 8192, 256
 
 
 def rival_relations(
@@ -58,14 +60,22 @@ def _as_often(rels: Sequence[Relation], p: Pairs) -> bool:
 def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarray:
     """Return the distinct pairs of a relation at one count as numbers, rank * n + partner.
 
-    guards: only those that one of them holds for.
+    guards: only those that one of them holds for. Of many thousand ranks, pairs of some.
     """
     table = partners(rel, g)
     there = table >= 0
     for s, row in enumerate(table if guards else ()):
         here = at_stage(rel, g, s, len(table))
         there[s] &= np.any([guard.holds(here, row) for guard in guards], axis=0)
-    found = np.zeros((g.n, g.n), dtype=bool)
-    for row, mine in zip(table, there, strict=True):
-        found[np.flatnonzero(mine), row[mine]] = True
-    return np.flatnonzero(found)
+    ranks = _asked(g.n)
+    codes = ranks * g.n + table[:, ranks]
+    return np.unique(codes[there[:, ranks]])
+
+
+def _asked(n: int) -> np.ndarray:
+    """Return the ranks whose partners are compared: all, of many some from everywhere."""
+    if n <= _ALL:
+        return np.arange(n, dtype=np.int64)
+    spread = np.linspace(0, n - 1, _ALL, dtype=np.int64)
+    ends = np.arange(_ENDS, dtype=np.int64)
+    return np.unique(np.concatenate([ends, spread, n - 1 - ends]))
