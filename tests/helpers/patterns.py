@@ -18,7 +18,7 @@ from paths import PROGRAMS
 from tracer_helpers import the_mpi
 
 from p3s.characterize import characterize
-from p3s.characterize.intact import join_files
+from p3s.characterize.clones import read_alike
 from p3s.characterize.tables import PointTable, table_of
 from p3s.errors import P3SError
 from p3s.gather import check_runs, put_runs
@@ -32,6 +32,7 @@ from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import CPU, Recording
+from p3s.study import Study
 from p3s.trace import run_files
 
 LIMIT_S = 120.0
@@ -116,11 +117,10 @@ def modelled(study_dir: Path, run_dirs: Sequence[Path], command: Sequence[str]) 
     return stage.load(study.root)
 
 
-def captured(model: Model, run_dir: Path) -> PointTable:
+def captured(study_dir: Path, model: Model, run_dir: Path) -> PointTable:
     """Return the table of a run as `p3s validate` reads it."""
     run = run_files(run_dir)
-    shared = {site.partition("#")[0] for site in model.sites if "#" in site}
-    part = join_files(list(run.files.values()), shared)
+    part = read_alike(Study.open(study_dir), model.sites, list(run.files.values()))
     assert not part.problem, part.problem
     return table_of([part], [run.wall_ns], str(run_dir))
 
@@ -205,5 +205,8 @@ def outcome(program: Program, sources: Path, work: Path) -> Outcome:
     begin = time.perf_counter()
     model = modelled(work / "study", runs, command)
     seconds = time.perf_counter() - begin
-    truth = [captured(model, traced(command, n, work / f"at{n}")) for n in program.targets]
+    truth = [
+        captured(work / "study", model, traced(command, n, work / f"at{n}"))
+        for n in program.targets
+    ]
     return Outcome(model, seconds, tuple(compared(model, table) for table in truth))

@@ -1,17 +1,17 @@
 /* Sweeps up a column, called after what the root alone does at the start and every third
-   time; -O2 makes two calls of one: cloned [lines steps] */
+   time; -O2 makes two calls of one: cloned [lines steps more] */
 #include "phases/phases.h"
 
 static struct grid g;
 static double line[512];
-static int lines, reports;
+static int lines, more, reports;
 
 static __attribute__((noinline)) void report(int step) { reports += step; }
 
 static __attribute__((noinline)) void sweep(int length)
 {
     int up = neighbour(&g, 0, 1), down = neighbour(&g, 0, -1);
-    for (int block = 0; block < g.extent[1] + 1; block++) {
+    for (int block = 0; block < g.extent[1] + more; block++) {
         if (down != MPI_PROC_NULL)
             MPI_Recv(line, length, MPI_DOUBLE, down, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (up != MPI_PROC_NULL)
@@ -24,6 +24,7 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     int steps = argument(argc, argv, 2, 8), node = rank, root = 0;
     lines = argument(argc, argv, 1, 40);
+    more = argument(argc, argv, 3, 0);
     g = make_grid();
     for (int s = 0; s < steps; s++) {
         if (node == root)
