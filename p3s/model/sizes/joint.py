@@ -19,7 +19,7 @@ from p3s.model.sizes.affine import step_of
 from p3s.model.sizes.blocks import FittedSize, Observations
 from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
-from p3s.model.sizes.terms import Terms
+from p3s.model.sizes.terms import CUTS, Terms
 
 K = TypeVar("K", bound=Hashable)
 
@@ -82,6 +82,7 @@ def joint_sizes(
     if not cover.choose():
         return {}
     cover.find_rivals()
+    _other_cuts(groups)
     out: dict[K, FittedSize] = {}
     for g in groups:
         law = _law_of(g)
@@ -155,7 +156,7 @@ def _may_be_cut(obs: Observations) -> bool:
     if np.any(obs.value != obs.value[0]):
         return True
     extents = [obs.env[f"p{d}"] for d in obs.across]
-    return any(p[0] > 1 and np.all(p == p[0]) for p in extents)
+    return any(bool(np.all(p == p[0])) for p in extents)
 
 
 def _given(g: _Group) -> list[Hypothesis]:
@@ -323,6 +324,35 @@ class _Cover:
                 break
             without |= new
         return True
+
+
+def _other_cuts(groups: Sequence[_Group]) -> None:
+    """Note as rivals the ways of cutting that would do for all groups as those chosen do.
+
+    The hypotheses kept are too few to have all of them.
+    """
+    some = [g for g in groups if g.best is not None and g.best.terms]
+    for kind in CUTS:
+        found = [_cut_otherwise(g, kind) for g in some]
+        if any(h is None for h in found):
+            continue
+        for g, h in zip(some, found, strict=True):
+            assert g.best is not None and h is not None
+            number = {other.key(): k for k, other in enumerate(g.hypotheses)}
+            if h.key() not in number:
+                g.hypotheses.append(h)
+            more = bits_of(("cut", kind), frozenset()) - bits_of(
+                ("cut", g.best.terms[0].cut.kind), frozenset()
+            )
+            g.rival(number.get(h.key(), len(g.hypotheses) - 1), more)
+
+
+def _cut_otherwise(g: _Group, kind: str) -> Hypothesis | None:
+    """Return what was chosen for a group with another way of cutting, if it gives the sizes."""
+    assert g.best is not None
+    terms = tuple(replace(t, cut=replace(t.cut, kind=kind)) for t in g.best.terms)
+    other = replace(g.best, terms=terms)
+    return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
 
 
 def _law_of(g: _Group) -> FittedSize | None:

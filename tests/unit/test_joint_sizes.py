@@ -1,0 +1,120 @@
+"""Sizes of all calls together: extents, cuts and ghost widths that the program shares."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from random_domains import block
+
+from p3s.laws.whole import evaluate_int
+from p3s.model.sizes.blocks import FittedSize, Observations
+from p3s.model.sizes.hypotheses import Given, whole_bits
+from p3s.model.sizes.joint import joint_sizes
+
+Grids = tuple[tuple[int, ...], ...]
+
+
+def faces(domain: tuple[int, ...], cut: str, grids: Grids, ghost: int = 0, fields: int = 1):
+    """Return the sizes that messages across every face have, per direction."""
+    k = len(domain)
+    out = {}
+    for d, sign in product(range(k), (-1, 1)):
+        parts, values = [], []
+        for dims in grids:
+            n = math.prod(dims)
+            at = np.array(np.unravel_index(np.arange(n), dims))
+            to = at[d] + sign
+            ranks = np.flatnonzero((to >= 0) & (to < dims[d]))
+            env = {"n": np.full(len(ranks), n), "r": ranks, "s": ranks * 0, "t": ranks * 0}
+            for e in range(k):
+                env |= {f"p{e}": np.full(len(ranks), dims[e]), f"c{e}": at[e][ranks]}
+                env[f"q{e}"] = at[e][ranks] + sign * (e == d)
+            parts.append(env)
+            values += [
+                fields
+                * math.prod(
+                    block(cut, domain[e], dims[e], int(at[e][r])) + 2 * ghost
+                    for e in range(k)
+                    if e != d
+                )
+                for r in ranks
+            ]
+        env = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+        across = tuple(e for e in range(k) if e != d)
+        if len(values):
+            out[d, sign] = Observations(env, np.array(values), k, across)
+    return out
+
+
+def says(law: FittedSize, there: Observations) -> list[bool]:
+    """Return whether the law and its rivals give the sizes."""
+    return [
+        np.array_equal(evaluate_int(e, there.env, undefined=-1), there.value)
+        for e in (law.expr, *law.others)
+    ]
+
+
+@pytest.mark.parametrize("cut", ["first", "last", "floor", "ceil bounds", "ceil for all"])
+def test_an_extent_that_never_changed_stays_in_the_product(cut):
+    seen = ((1, 2, 2), (2, 2, 2), (2, 2, 3))
+    slots = {
+        (fields, *key): (obs, None)
+        for fields in (1, 2)
+        for key, obs in faces((200, 96, 133), cut, seen, fields=fields).items()
+    }
+    laws = joint_sizes(slots, frozenset())
+    for fields in (1, 2):
+        for key, there in faces((200, 96, 133), cut, ((4, 4, 4),), fields=fields).items():
+            if len(np.unique(slots[(fields, *key)][0].env["n"])) > 2:
+                assert any(says(laws[(fields, *key)], there)), key
+
+
+def test_ghost_layers_and_typed_extents_leave_no_odd_numbers():
+    seen = ((1, 2, 2), (2, 2, 2), (2, 2, 3))
+    slots = {k: (o, None) for k, o in faces((96, 500, 360), "first", seen, 2, 5).items()}
+    laws = joint_sizes(slots, frozenset({96, 500, 360}))
+    there = faces((96, 500, 360), "first", ((4, 4, 6),), 2, 5)
+    assert says(laws[2, 1], there[2, 1])[0]
+    assert says(laws[1, 1], there[1, 1])[0]
+
+
+def test_cells_with_a_point_at_the_end_are_never_taken_for_sure():
+    seen = ((2, 2), (3, 2), (3, 3), (4, 3))
+    slots = {k: (o, None) for k, o in faces((60, 60), "one more point", seen).items()}
+    laws = joint_sizes(slots, frozenset())
+    for key, there in faces((60, 60), "one more point", ((8, 8),)).items():
+        law = laws[key]
+        values = {
+            evaluate_int(e, there.env, undefined=-1).tobytes() for e in (law.expr, *law.others)
+        }
+        assert len(values) > 1, key
+
+
+def test_a_cut_that_would_do_for_all_sizes_is_a_rival_however_many_hypotheses_there_are():
+    domain, seen = (117, 96, 117), ((2, 2, 1), (3, 2, 1), (2, 2, 2), (3, 2, 2))
+    slots = {
+        (ghost, *key): (obs, None)
+        for ghost in (0, 1)
+        for key, obs in faces(domain, "ceil bounds", seen, ghost, 1 + 4 * ghost).items()
+    }
+    laws = joint_sizes(slots, frozenset())
+    for ghost in (0, 1):
+        there = faces(domain, "ceil bounds", ((5, 2, 1),), ghost, 1 + 4 * ghost)
+        assert any(says(laws[ghost, 1, 1], there[1, 1]))
+
+
+def test_typed_cells_have_their_point_at_the_end():
+    seen = ((2, 2), (3, 2), (3, 3), (4, 3))
+    slots = {k: (o, None) for k, o in faces((60, 60), "one more point", seen).items()}
+    laws = joint_sizes(slots, frozenset({60}))
+    for key, there in faces((60, 60), "one more point", ((6, 6),)).items():
+        assert says(laws[key], there)[0], key
+
+
+def test_a_law_with_a_zero_in_it_has_bits():
+    assert whole_bits(0) > 0
+    law = FittedSize(["add", ["num", 0, 1], ["sym", "n"]], 1, 2)
+    assert Given(1, (), (), law=law).own() > 0
