@@ -62,20 +62,19 @@ def reached(rel: Relation, g: GridAt, guards: Sequence[Guard] = ()) -> np.ndarra
 
     guards: only those that one of them holds for. Of many thousand ranks, pairs of some.
     """
+    if g.n > _ALL and g.ranks is None:
+        g = g.only(_asked(g.n))
     table = partners(rel, g)
     there = table >= 0
     for s, row in enumerate(table if guards else ()):
         here = at_stage(rel, g, s, len(table))
         there[s] &= np.any([guard.holds(here, row) for guard in guards], axis=0)
-    ranks = _asked(g.n)
-    codes = ranks * g.n + table[:, ranks]
-    return np.unique(codes[there[:, ranks]])
+    codes = g.r * g.n + table
+    return np.unique(codes[there])
 
 
 def _asked(n: int) -> np.ndarray:
-    """Return the ranks whose partners are compared: all, of many some from everywhere."""
-    if n <= _ALL:
-        return np.arange(n, dtype=np.int64)
+    """Return ranks from everywhere, and those at both ends."""
     spread = np.linspace(0, n - 1, _ALL, dtype=np.int64)
     ends = np.arange(_ENDS, dtype=np.int64)
     return np.unique(np.concatenate([ends, spread, n - 1 - ends]))
