@@ -118,7 +118,7 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], FittedSize | None]]:
         in_line = [a for a in fit.axes if a.name == "n"]
         yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
         if len(fit.obs.across) > 1:
-            yield from (fit.products_with_factor, fit.widened)
+            yield fit.products_with_factor
         yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
         yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
@@ -129,9 +129,10 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], FittedSize | None]]:
             lambda kinds=kinds: fit.products_with_factor(kinds),
             lambda kinds=kinds: fit.factor_and_ghost(kinds),
         )
+    yield fit.header
+    if not fit.obs.across:  # all faces tell ghost widths together (p3s.model.sizes.joint)
+        yield fit.widened
     yield from (
-        fit.header,
-        fit.widened,
         lambda: fit.products(PADDED),
         lambda: fit.products_with_factor(PADDED),
         fit.scalar,
