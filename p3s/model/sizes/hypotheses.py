@@ -114,7 +114,8 @@ class Given(Hypothesis):
 
 def _bits_beside_blocks(expr: Expr) -> float:
     if expr[0] == "num":
-        return whole_bits(abs(expr[1])) * (expr[1] not in (0, 1)) + 2 * math.log2(expr[2])
+        plain = 0.0 if expr[1] in (0, 1) else whole_bits(abs(expr[1]))
+        return plain + 2 * math.log2(expr[2])
     if expr[0] == "sym":
         return 1.6
     inner = [a for a in expr[3:] if isinstance(a, list)] if expr[0] == "block" else expr[1:]
@@ -127,7 +128,7 @@ def whole_bits(value: int) -> float:
     plain = 2 * math.log2(value + 1) + 1
     for base in (2, 10):
         m, e = value, 0
-        while m % base == 0:
+        while m and m % base == 0:
             m, e = m // base, e + 1
         if e:
             plain = min(plain, 4 + 2 * math.log2(m + 1) + math.log2(e + 1))
