@@ -106,6 +106,29 @@ def test_a_cut_that_would_do_for_all_sizes_is_a_rival_however_many_hypotheses_th
         assert any(says(laws[ghost, 1, 1], there[1, 1]))
 
 
+def test_a_typed_extent_stays_in_a_size_that_never_differed():
+    seen = ((2, 4), (3, 4), (4, 4))
+    slots = {
+        key: (obs, FittedSize(["num", int(obs.value[0]), 1], 1, 3) if key[0] == 0 else None)
+        for key, obs in faces((117, 500), "first", seen, ghost=1).items()
+    }
+    laws = joint_sizes(slots, frozenset({117, 500}))
+    there = faces((117, 500), "first", ((4, 5),), ghost=1)
+    assert says(laws[0, 1], there[0, 1])[0]
+
+
+def test_a_size_that_never_differed_is_not_sure_where_the_grid_has_other_extents():
+    seen = ((2, 2), (4, 2), (6, 2))
+    slots = {
+        key: (obs, FittedSize(["num", int(obs.value[0]), 1], 1, 3) if key[0] == 0 else None)
+        for key, obs in faces((360, 180), "first", seen).items()
+    }
+    law = joint_sizes(slots, frozenset())[0, 1]
+    there = faces((360, 180), "first", ((6, 3),))[0, 1]
+    values = {evaluate_int(e, there.env, undefined=-1).max() for e in (law.expr, *law.others)}
+    assert len(values) > 1
+
+
 def test_typed_cells_have_their_point_at_the_end():
     seen = ((2, 2), (3, 2), (3, 3), (4, 3))
     slots = {k: (o, None) for k, o in faces((60, 60), "one more point", seen).items()}

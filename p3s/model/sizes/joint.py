@@ -32,13 +32,18 @@ POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
 #: Rounds in which slots tell each other what they may share; bits above the cheapest hypothesis
 #: of a slot up to which the others are in the cover, and how many at most.
 ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
+#: Dimensions of grids.
+MOST_DIMENSIONS = 4
 #: Bits more at which a constant counts half in use.
 HALF = 6.0
 
 
 @dataclass
 class _Group:
-    """Slots with the same hypotheses: keys, the hypotheses, the law so far."""
+    """Slots with the same hypotheses: keys, the hypotheses, the law so far.
+
+    spare: hypotheses that are rivals whatever is chosen.
+    """
 
     keys: list[Hashable]
     slot: Slot
@@ -47,6 +52,7 @@ class _Group:
     raw: float = 0.0
     chosen: int | None = None
     rivals: dict[int, float] = field(default_factory=dict)
+    spare: list[Hypothesis] = field(default_factory=list)
 
     @property
     def best(self) -> Hypothesis | None:
@@ -77,12 +83,16 @@ def joint_sizes(
     fixed = _fixed(slots, groups)
     varying = [g for g in groups if not g.constant]
     if len(varying) < len(groups):
-        _as_others_show(groups, _Cover(varying, typed, fixed) if varying else None)
+        _as_others_show(groups, _Cover(varying, typed, fixed) if varying else None, typed)
     cover = _Cover(groups, typed, fixed)
     if not cover.choose():
         return {}
     cover.find_rivals()
     _other_cuts(groups)
+    for g in groups:
+        g.hypotheses += g.spare
+        for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
+            g.rival(k, BUDGET)
     out: dict[K, FittedSize] = {}
     for g in groups:
         law = _law_of(g)
@@ -124,14 +134,22 @@ def _groups(
     return list(out.values())
 
 
-def _as_others_show(groups: Sequence[_Group], varying: _Cover | None) -> None:
-    """Leave to sizes that never differed those blocks whose extents sizes that differ show."""
+def _as_others_show(
+    groups: Sequence[_Group], varying: _Cover | None, typed: frozenset[int]
+) -> None:
+    """Leave to sizes that never differed those blocks whose extents sizes that differ show.
+
+    Typed extents are shown, too. The likeliest of the others stays as a rival: extents that never
+    differed tell nothing of other extents.
+    """
     shown = varying.taken if varying is not None and varying.choose() else frozenset()
+    along = {("axis", (f"p{d}", e)) for d in range(MOST_DIMENSIONS) for e in typed}
+    shown |= along | {("extent", e) for e in typed}
     for g in groups:
         if g.constant:
-            g.hypotheses = [
-                h for h in g.hypotheses if isinstance(h, Given) or h.constants() <= shown
-            ]
+            every = g.hypotheses
+            g.hypotheses = [h for h in every if isinstance(h, Given) or h.constants() <= shown]
+            g.spare = [h for h in every if h not in g.hypotheses][:1]
 
 
 def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Constant, float]:
