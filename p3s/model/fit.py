@@ -28,7 +28,7 @@ from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
 from p3s.model.order.iterations import with_turns
 from p3s.model.partners.communicator_laws import Odd
-from p3s.model.partners.irregular import Sample, sample_relation
+from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
 from p3s.model.partners.items import empty_rows, items_of
 from p3s.model.partners.lines import Xor
 from p3s.model.reasons import Code, Reason
@@ -37,7 +37,7 @@ from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.elements import distinct, known_law
 from p3s.model.sizes.joint import joint_sizes
 from p3s.model.sizes.observed import Observed
-from p3s.model.sizes.slots import OF_SIZES, SizedSlot, fit_item, fit_sized, sample_slot, with_size
+from p3s.model.sizes.slots import OF_SIZES, SizedSlot, fit_item, fit_sized, sample_slots, with_size
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -349,54 +349,55 @@ def _with_samples(
     tables: Sequence[PointTable],
     unmodelled: Mapping[str, int],
 ) -> list[_Draft]:
-    """Let a sample stand for all partners of a node whose messages mostly have no rule."""
+    """Let a sample stand for all partners of nodes whose messages mostly have no rule."""
     counts = [t.np for t in tables]
     moved = {v for t in tables for v in t.moved}
     by_node: dict[int, list[_Draft]] = {}
     for draft in drafts:
         by_node.setdefault(draft.item.node, []).append(draft)
+    edges = {
+        k: edges_seen(
+            {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in nodes[k].rows.items()},
+            mine[0].item.kind == SEND,
+        )
+        for k, mine in by_node.items()
+        if mine[0].item.kind in (SEND, RECV)
+        and mine[0].item.op not in unmodelled
+        and f"{mine[0].item.site}:{mine[0].item.op}" not in moved
+        and _mostly_without_rule(nodes[k], mine, counts)
+    }
+    samples = dict(zip(edges, sample_relations(list(edges.values())), strict=True))
     out: list[_Draft] = []
     for k, mine in by_node.items():
-        item, seen = mine[0].item, mine[0].seen
-        sample = None
-        if (
-            item.kind in (SEND, RECV)
-            and item.op not in unmodelled
-            and f"{item.site}:{item.op}" not in moved
-        ):
-            sample = _sample(nodes[k], mine, counts, item.kind == SEND)
-        if sample is None:
-            out += mine
-            continue
-        rows = nodes[k].rows
-        one = Observed(
-            {n: r for n in counts for r in [rows.get(n, empty_rows())]},
-            {n: np.zeros(len(rows[n].rank) if n in rows else 0, dtype=np.int64) for n in counts},
-            None,
-            {n: np.ones((1, n), dtype=bool) for n in counts},
-            seen.grids,
-            sample,
-            seen.place,
-        )
-        slots = (sample_slot(one, counts),)
-        out.append(_Draft(replace(item, relation=sample, notes=(), slots=slots), one))
+        sample = samples.get(k)
+        out += mine if sample is None else [_of_sample(mine[0], nodes[k], sample, counts)]
     return out
 
 
-def _sample(
-    node: Node, drafts: Sequence[_Draft], counts: Sequence[int], sends: bool
-) -> Sample | None:
-    """Return the sample that stands for a node's partners, None where most have a rule."""
+def _mostly_without_rule(node: Node, drafts: Sequence[_Draft], counts: Sequence[int]) -> bool:
     loose = [
         sum(int(d.seen.rows[n].count.sum()) for n in counts)
         for d in drafts
         if any(s.guard is None for s in d.item.slots)
     ]
-    if sum(loose) <= LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values()):
-        return None
-    return sample_relation(
-        {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in node.rows.items()}, sends
+    return sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values())
+
+
+def _of_sample(draft: _Draft, node: Node, sample: Sample, counts: Sequence[int]) -> _Draft:
+    """Return the draft of all messages of a node."""
+    relation = sample if draft.item.kind == SEND else replace(sample, sign=-1)
+    rows = {n: node.rows.get(n, empty_rows()) for n in counts}
+    one = Observed(
+        rows,
+        {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
+        None,
+        {n: np.ones((1, n), dtype=bool) for n in counts},
+        draft.seen.grids,
+        relation,
+        draft.seen.place,
     )
+    slots = sample_slots(one, counts)
+    return _Draft(replace(draft.item, relation=relation, notes=(), slots=slots), one)
 
 
 def _with_means(drafts: Sequence[_Draft], choice: GridChoice) -> list[_Draft]:

@@ -19,10 +19,10 @@ from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import Above, GridAt, Guard
 from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw
-from p3s.model.partners import irregular
 from p3s.model.partners.relations import at_stage
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
+from p3s.model.sizes import sampled
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
 from p3s.model.sizes.elements import fit_elements
@@ -412,7 +412,7 @@ def _across(item: Observed) -> tuple[int, ...]:
 
 
 def _fit_root(
-    item: Observed, counts: list[int], turned: bool
+    item: Observed, counts: Sequence[int], turned: bool
 ) -> tuple[RootLaw | None, list[Reason]]:
     """Return the law of the root; turned: it may depend on the iteration."""
     roots = {(int(r), n) for n in counts for r in np.unique(item.rows[n].root)}
@@ -437,7 +437,9 @@ def _fit_root(
     return RootLaw(index=0), [Reason(Code.ROOT_VARIES)]
 
 
-def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[int, float], ...]]:
+def _fit_work(
+    item: Observed, counts: Sequence[int]
+) -> tuple[WorkLaw, tuple[tuple[int, float], ...]]:
     """Return the law of the work of one occurrence, and its points."""
     points = []
     for n in counts:
@@ -447,41 +449,30 @@ def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[i
     return find_law(points, "work").fit, tuple(points)
 
 
-def sample_slot(item: Observed, counts: list[int]) -> Slot:
-    """Return the one slot of an item whose relation is a sample (p3s.model.partners.irregular)."""
+def sample_slots(item: Observed, counts: Sequence[int]) -> tuple[Slot, ...]:
+    """Return the slots of an item whose relation is a sample (p3s.model.partners.irregular)."""
     rows = {n: item.rows[n] for n in counts if len(item.rows[n].rank)}
     units = {int(e) for r in rows.values() for e in np.unique(r.elem)}
     elem = units.pop() if len(units) == 1 else 1
     if any(np.any(r.nbytes % elem) for r in rows.values()):
         elem = 1
-    each = {
-        n: np.bincount(np.unique(r.rank * n + r.peer, return_inverse=True)[1], weights=r.count)
-        for n, r in rows.items()
-    }
-    law = None
-    if all(np.all(v == v[0]) for v in each.values()):
-        law = find_law([(_extents(item.grids[n]), int(v[0])) for n, v in each.items()], "whole").law
-    count = (
-        CountLaw(expr=law.expr, points=law.points, free=law.free)
-        if law
-        else CountLaw(stat=find_law([(n, float(v.mean())) for n, v in each.items()], "work").fit)
-    )
     root, why = _fit_root(item, counts, False)
     work, points = _fit_work(item, counts)
-    return Slot(
-        relation=item.relation,
-        place=item.place,
-        seen=tuple(sorted(rows)),
-        guard=Guard((HasPartner(),)),
-        count=count,
-        elements=irregular.sample_law(
-            {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
-        ),
-        elem_bytes=elem,
-        root=root,
-        work=work,
-        work_points=points,
-        why=(Reason(Code.SAMPLE), *why),
+    return tuple(
+        Slot(
+            relation=item.relation,
+            place=item.place,
+            seen=tuple(sorted(rows)),
+            guard=Guard((HasPartner(),)),
+            count=count,
+            elements=elements,
+            elem_bytes=elem,
+            root=root,
+            work=work,
+            work_points=points,
+            why=(Reason(Code.SAMPLE), *why),
+        )
+        for count, elements in sampled.laws(sampled.calls_of(rows), elem)
     )
 
 
@@ -498,6 +489,10 @@ def count_of(
     cells: number of (stage, rank) cells before these and in all, to share out a total.
     """
     law = slot.count
+    if law.sample is not None and peers is not None:
+        unit = replace(slot, count=replace(law, sample=None))
+        each = count_of(unit, g, ranks, None, stage, cells)
+        return np.asarray(each * sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers))
     if law.expr is not None:
         value = evaluate_int(law.expr, env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
@@ -521,9 +516,8 @@ def bytes_of(
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot.elements
     if law.sample is not None and peers is not None:
-        if slot.relation is None:
-            raise ValueError("sizes of a neighbourhood have no relation")
-        return irregular.sizes(slot.relation, law.sample, g.n, ranks, peers) * slot.elem_bytes
+        elements = sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
+        return np.asarray(elements * slot.elem_bytes)
     if law.expr is not None:
         value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn))
         elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)
