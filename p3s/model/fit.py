@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import log2
 
 import numpy as np
 
@@ -13,12 +11,12 @@ from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.laws.expr import Expr, mul, num, numbers_in
+from p3s.laws.expr import mul, num
 from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
-from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.choose import GridChoice, Vote, cart_grids, choose_grid, decide_splits
 from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
@@ -37,6 +35,7 @@ from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.elements import distinct, known_law
 from p3s.model.sizes.joint import joint_sizes
 from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.price import cost_of_sizes
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, fit_item, fit_sized, sample_slots, with_size
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
@@ -55,8 +54,6 @@ from p3s.serialise import from_data
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
-#: Bits that cost as much as a relation, and those of sizes and numbers without a law.
-BITS, WITHOUT_LAW = 20.0, 60.0
 #: Other grids that are kept, and rules of each that only other counts tell apart.
 MAX_OTHERS, MAX_ALIKE = 4, 3
 #: Share of a node's messages without a rule from which on all are taken for a sample.
@@ -95,7 +92,7 @@ def fit_model(
     tree = structure(tables)
     tables = with_turns(tables, tree)
     unmodelled = _sum_ops(tables)
-    nodes, choice, split = _nodes_on_grid(tables, known or None, typed, unmodelled)
+    nodes, choice, split = _nodes_on_grid(tables, known or None, typed)
     drafts = _sized(nodes, choice, tables, typed, unmodelled)
     drafts = _with_samples(drafts, nodes, tables, unmodelled)
     drafts = _with_means(drafts, choice)
@@ -195,26 +192,34 @@ def _work_unit(tables: Sequence[PointTable]) -> str:
 
 
 def _nodes_on_grid(
-    tables: Sequence[PointTable],
-    known: Statement | None,
-    typed: Collection[int],
-    unmodelled: Mapping[str, int],
+    tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
 ) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
     """Return the nodes, the program's grid, and at which places tags make nodes."""
     open_splits = tag_splits(tables)
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
-
-    def vote(choice: GridChoice) -> float:
-        return _cost_of_sizes(_sized(nodes, choice, tables, typed, unmodelled))
-
+    vote = vote_of_sizes(nodes, tables, typed)
     choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     if None in open_splits.values():
         split = decide_splits(open_splits, tables, choice)
         if any(split[k] for k, v in open_splits.items() if v is None):
             nodes = collect_nodes(tables, split)
+            vote = vote_of_sizes(nodes, tables, typed)
             choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     return nodes, choice, split
+
+
+def vote_of_sizes(
+    nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
+) -> Vote:
+    """Return what prices the sizes of messages on a grid."""
+    unmodelled = _sum_ops(tables)
+
+    def vote(choice: GridChoice) -> float:
+        drafts = _sized(nodes, choice, tables, typed, unmodelled, rivals=False)
+        return cost_of_sizes(slot for d in drafts for slot in d.item.slots)
+
+    return vote
 
 
 def _sized(
@@ -223,35 +228,14 @@ def _sized(
     tables: Sequence[PointTable],
     typed: Collection[int],
     unmodelled: Mapping[str, int],
+    *,
+    rivals: bool = True,
 ) -> list[_Draft]:
-    """Return every item on a grid with its slots."""
+    """Return every item on a grid with its slots, with what else their sizes may be if asked."""
     drafts = _drafts(nodes, choice, tables)
     counts = [t.np for t in tables]
-    return _with_slots(drafts, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
-
-
-def _cost_of_sizes(drafts: Sequence[_Draft]) -> float:
-    """Return the bits of the laws of all sizes and numbers, in relations.
-
-    Each number counts once for the program.
-    """
-    constants: set[Fraction] = set()
-    bits = 0.0
-    for slot in (slot for d in drafts for slot in d.item.slots):
-        for law in (slot.elements, slot.count):
-            if law.expr is None:
-                bits += WITHOUT_LAW
-            else:
-                constants |= numbers_in(law.expr)
-                bits += _operations(law.expr)
-    bits += sum(2 * log2(abs(c.numerator) + 1) + 2 * log2(c.denominator) for c in constants)
-    return bits / BITS
-
-
-def _operations(expr: Expr) -> int:
-    """Return how many operations an expression has, but products of blocks."""
-    inner = [a for a in expr[1:] if isinstance(a, list)] if expr[0] != "block" else []
-    return (expr[0] not in ("num", "sym", "block", "mul")) + sum(map(_operations, inner))
+    pool = ExtentPool(typed=frozenset(typed))
+    return _with_slots(drafts, counts, tables, pool, unmodelled, rivals)
 
 
 def _drafts(
@@ -286,6 +270,7 @@ def _with_slots(
     tables: Sequence[PointTable],
     pool: ExtentPool,
     unmodelled: Mapping[str, int],
+    rivals: bool,
 ) -> list[_Draft]:
     """Return the items with their slots.
 
@@ -300,7 +285,7 @@ def _with_slots(
             continue
         call = f"{drafts[k].item.site}:{drafts[k].item.op}"
         sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying)
-    slots = _with_shared(drafts, sized, pool)
+    slots = _with_shared(drafts, sized, pool, rivals)
     return [
         replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))
         for k, d in enumerate(drafts)
@@ -308,7 +293,10 @@ def _with_slots(
 
 
 def _with_shared(
-    drafts: Sequence[_Draft], sized: Mapping[int, Sequence[SizedSlot]], pool: ExtentPool
+    drafts: Sequence[_Draft],
+    sized: Mapping[int, Sequence[SizedSlot]],
+    pool: ExtentPool,
+    rivals: bool,
 ) -> dict[int, tuple[Slot, ...]]:
     """Return the slots per item with what the sizes of the whole program say together."""
     found = {
@@ -317,7 +305,7 @@ def _with_shared(
         for i, (slot, obs) in enumerate(some)
         if obs is not None and slot.turns is None and drafts[k].item.kind != COMPLETION
     }
-    laws = joint_sizes(found, pool.typed)
+    laws = joint_sizes(found, pool.typed, rivals)
     return {
         k: tuple(
             with_size(slot, laws[k, i]) if (k, i) in laws else slot

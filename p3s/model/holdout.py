@@ -10,7 +10,7 @@ from p3s.errors import P3SError
 from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.comparison import HoldOut
-from p3s.model.fit import MIN_COUNTS, fit_model
+from p3s.model.fit import MIN_COUNTS, fit_model, vote_of_sizes
 from p3s.model.grid.check import misled, settled
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares
@@ -109,7 +109,7 @@ def build_model(
     """
     wanted = holdout and len(tables) > MIN_COUNTS
     said = known
-    known, dropped = settled(tables, known)
+    known, dropped = settled(tables, known, lambda nodes: vote_of_sizes(nodes, tables, typed))
     aside = None
     if wanted and not trips:
         aside = Aside(lambda: _as_data(*hold_out(tables, typed, known=known)))

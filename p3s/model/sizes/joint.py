@@ -71,11 +71,14 @@ class _Group:
 
 
 def joint_sizes(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
+    slots: Mapping[K, tuple[Observations, FittedSize | None]],
+    typed: frozenset[int],
+    rivals: bool = True,
 ) -> dict[K, FittedSize]:
     """Return the laws of those sizes about which all together say more than each one alone.
 
-    slots: any key -> the sizes of a slot and the law found for it alone.
+    slots: any key -> the sizes of a slot and the law found for it alone; rivals: with what else
+    they may be, which takes most of the time.
     """
     groups = _groups(slots, typed)
     if not groups:
@@ -87,8 +90,9 @@ def joint_sizes(
     cover = _Cover(groups, typed, fixed)
     if not cover.choose():
         return {}
-    cover.find_rivals()
-    _other_cuts(groups)
+    if rivals:
+        cover.find_rivals()
+        _other_cuts(groups)
     for g in groups:
         g.hypotheses += g.spare
         for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
