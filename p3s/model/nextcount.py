@@ -169,7 +169,7 @@ def _sizes(model: Model) -> Iterator[Question]:
                     yield Question(
                         f"rules for the {what} that fit so far differ there",
                         _weight(item),
-                        partial(differ_at, each),
+                        partial(differ_at, each, relation=slot.relation),
                     )
 
 

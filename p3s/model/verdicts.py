@@ -151,7 +151,9 @@ def _open_at(item: Item, model: Model, grid: GridAt) -> bool:
 
 
 def _slot_open(slot: Slot, grid: GridAt) -> bool:
-    if any(law.rivals and differ_at(law, grid) for law in (slot.elements, slot.count)):
+    if any(
+        law.rivals and differ_at(law, grid, slot.relation) for law in (slot.elements, slot.count)
+    ):
         return True
     known = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
     size = slot.elements

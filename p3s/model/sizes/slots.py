@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.laws.counts import Law, WorkLaw
-from p3s.laws.expr import whole_number
+from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
@@ -310,7 +310,8 @@ def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np
         keep = np.ones(len(rows.rank), dtype=bool)
     mine, stage = rows.take(keep), stage[keep]
     peers = item.peers[n][stage, mine.rank] if item.peers is not None else None
-    return env_of(item.grids[n], mine.rank, peers, stage, mine.turn), mine, stage
+    grid = item.grids[n]
+    return env_of(grid, mine.rank, peers, stage, mine.turn, item.relation), mine, stage
 
 
 def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -519,7 +520,8 @@ def bytes_of(
         elements = sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
         return np.asarray(elements * slot.elem_bytes)
     if law.expr is not None:
-        value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn))
+        tree = slot.relation if "b" in symbols_of(law.expr) else None
+        value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn, tree))
         elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)
         return np.asarray(elements * slot.elem_bytes)
     if law.stat is None:
