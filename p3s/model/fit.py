@@ -206,7 +206,8 @@ def _nodes_on_grid(
     nodes = collect_nodes(tables, split)
 
     def vote(choice: GridChoice) -> float:
-        return _cost_of_sizes(_sized(nodes, choice, tables, typed, unmodelled))
+        drafts = _sized(nodes, choice, tables, typed, unmodelled, rivals=False)
+        return _cost_of_sizes(drafts)
 
     choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     if None in open_splits.values():
@@ -223,11 +224,12 @@ def _sized(
     tables: Sequence[PointTable],
     typed: Collection[int],
     unmodelled: Mapping[str, int],
+    rivals: bool = True,
 ) -> list[_Draft]:
-    """Return every item on a grid with its slots."""
+    """Return every item on a grid with its slots; rivals: with the rivals of joint laws."""
     drafts = _drafts(nodes, choice, tables)
-    counts = [t.np for t in tables]
-    return _with_slots(drafts, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+    pool = ExtentPool(typed=frozenset(typed))
+    return _with_slots(drafts, tables, pool, unmodelled, rivals)
 
 
 def _cost_of_sizes(drafts: Sequence[_Draft]) -> float:
@@ -282,16 +284,17 @@ def _drafts(
 
 def _with_slots(
     drafts: Sequence[_Draft],
-    counts: Sequence[int],
     tables: Sequence[PointTable],
     pool: ExtentPool,
     unmodelled: Mapping[str, int],
+    rivals: bool,
 ) -> list[_Draft]:
     """Return the items with their slots.
 
     Items seen at many counts determine extents best; the others choose among those found, and
     what their sizes left open is decided again when all extents are known.
     """
+    counts = [t.np for t in tables]
     varying = {v for t in tables for v in t.moved}
     ranked = sorted(range(len(drafts)), key=lambda k: _spread(drafts[k].seen, counts), reverse=True)
     sized: dict[int, list[SizedSlot]] = {}
@@ -299,8 +302,8 @@ def _with_slots(
         if k in sized and not any(s.elements.open for s, _ in sized[k]):
             continue
         call = f"{drafts[k].item.site}:{drafts[k].item.op}"
-        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying)
-    slots = _with_shared(drafts, sized, pool)
+        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying, not rivals)
+    slots = _with_shared(drafts, sized, pool, rivals)
     return [
         replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))
         for k, d in enumerate(drafts)
@@ -308,7 +311,10 @@ def _with_slots(
 
 
 def _with_shared(
-    drafts: Sequence[_Draft], sized: Mapping[int, Sequence[SizedSlot]], pool: ExtentPool
+    drafts: Sequence[_Draft],
+    sized: Mapping[int, Sequence[SizedSlot]],
+    pool: ExtentPool,
+    rivals: bool,
 ) -> dict[int, tuple[Slot, ...]]:
     """Return the slots per item with what the sizes of the whole program say together."""
     found = {
@@ -317,7 +323,7 @@ def _with_shared(
         for i, (slot, obs) in enumerate(some)
         if obs is not None and slot.turns is None and drafts[k].item.kind != COMPLETION
     }
-    laws = joint_sizes(found, pool.typed)
+    laws = joint_sizes(found, pool.typed, rivals)
     return {
         k: tuple(
             with_size(slot, laws[k, i]) if (k, i) in laws else slot
