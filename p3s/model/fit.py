@@ -233,9 +233,8 @@ def _sized(
 ) -> list[_Draft]:
     """Return every item on a grid with its slots, with what else their sizes may be if asked."""
     drafts = _drafts(nodes, choice, tables)
-    counts = [t.np for t in tables]
     pool = ExtentPool(typed=frozenset(typed))
-    return _with_slots(drafts, counts, tables, pool, unmodelled, rivals)
+    return _with_slots(drafts, tables, pool, unmodelled, rivals)
 
 
 def _drafts(
@@ -266,7 +265,6 @@ def _drafts(
 
 def _with_slots(
     drafts: Sequence[_Draft],
-    counts: Sequence[int],
     tables: Sequence[PointTable],
     pool: ExtentPool,
     unmodelled: Mapping[str, int],
@@ -277,6 +275,7 @@ def _with_slots(
     Items seen at many counts determine extents best; the others choose among those found, and
     what their sizes left open is decided again when all extents are known.
     """
+    counts = [t.np for t in tables]
     varying = {v for t in tables for v in t.moved}
     ranked = sorted(range(len(drafts)), key=lambda k: _spread(drafts[k].seen, counts), reverse=True)
     sized: dict[int, list[SizedSlot]] = {}
@@ -284,7 +283,7 @@ def _with_slots(
         if k in sized and not any(s.elements.open for s, _ in sized[k]):
             continue
         call = f"{drafts[k].item.site}:{drafts[k].item.op}"
-        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying)
+        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying, not rivals)
     slots = _with_shared(drafts, sized, pool, rivals)
     return [
         replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))

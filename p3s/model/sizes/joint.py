@@ -17,6 +17,7 @@ import numpy as np
 from p3s.laws.expr import Expr
 from p3s.model.sizes.affine import step_of
 from p3s.model.sizes.blocks import FittedSize, Observations
+from p3s.model.sizes.cover import Cover
 from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
 from p3s.model.sizes.terms import CUTS, Terms
@@ -91,18 +92,23 @@ def joint_sizes(
     if not cover.choose():
         return {}
     if rivals:
-        cover.find_rivals()
-        _other_cuts(groups)
-    for g in groups:
-        g.hypotheses += g.spare
-        for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
-            g.rival(k, BUDGET)
+        _find_rivals(groups, cover)
     out: dict[K, FittedSize] = {}
     for g in groups:
         law = _law_of(g)
         if law is not None:
             out.update(dict.fromkeys(g.keys, law))  # type: ignore[arg-type]
     return out
+
+
+def _find_rivals(groups: Sequence[_Group], cover: _Cover) -> None:
+    """Note the rivals of every group."""
+    cover.find_rivals()
+    _other_cuts(groups)
+    for g in groups:
+        g.hypotheses += g.spare
+        for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
+            g.rival(k, BUDGET)
 
 
 def _groups(
@@ -152,7 +158,7 @@ def _as_others_show(
     for g in groups:
         if g.constant:
             every = g.hypotheses
-            g.hypotheses = [h for h in every if isinstance(h, Given) or h.constants() <= shown]
+            g.hypotheses = [h for h in every if isinstance(h, Given) or h.constants <= shown]
             g.spare = [h for h in every if h not in g.hypotheses][:1]
 
 
@@ -162,7 +168,7 @@ def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Consta
     for some in found:
         mine: dict[Constant, float] = {}
         for cost, h in some:  # cheapest first
-            for c in h.constants():
+            for c in h.constants:
                 mine.setdefault(c, 2.0 ** ((some[0][0] - cost) / HALF))
         for c, weight in mine.items():
             out[c] = out.get(c, 0.0) + weight
@@ -200,7 +206,7 @@ def _fixed(
     found: set[Constant] = set()
     for key, (_, law) in slots.items():
         if law is not None and key not in mine:
-            found |= Given(1, (), (), law=law).constants()
+            found |= Given(1, (), (), law=law).constants
     return frozenset(found)
 
 
@@ -212,7 +218,7 @@ class _Cover:
     ) -> None:
         self.groups, self.fixed = groups, fixed
         self.constants = sorted(
-            frozenset().union(*(h.constants() for g in groups for h in g.hypotheses)), key=str
+            frozenset().union(*(h.constants for g in groups for h in g.hypotheses)), key=str
         )
         self.number = {c: i for i, c in enumerate(self.constants)}
         self.bits = np.array(
@@ -220,63 +226,15 @@ class _Cover:
         )
         self.total = 0.0
         self.taken: frozenset[Constant] = frozenset()
-        self._build()
-
-    def _build(self) -> None:
-        """Set up the cover: constants are 0 or 1, hypotheses and raw sizes shares of one."""
-        from scipy.sparse import csr_array
-
-        cost = list(self.bits)
-        entries: list[tuple[int, int, float]] = []
-        self.first: list[int] = []
-        row = 0
-        for g in self.groups:
-            start = len(cost)
-            self.first.append(start)
-            cost += [h.own() for h in g.hypotheses] + [g.raw]
-            entries += [(row, i, 1.0) for i in range(start, len(cost))]
-            row += 1
-        self.groups_rows = row
-        for g, start in zip(self.groups, self.first, strict=True):
-            users: dict[Constant, list[int]] = {}
-            for i, h in enumerate(g.hypotheses):
-                for c in h.constants():
-                    users.setdefault(c, []).append(start + i)
-            for c, who in users.items():
-                entries += [(row, i, 1.0) for i in who] + [(row, self.number[c], -1.0)]
-                row += 1
-        self.cost = np.array(cost)
-        rows, cols, data = zip(*entries, strict=True)
-        self.matrix = csr_array((data, (rows, cols)), shape=(row, len(cost)))
+        self.cover = Cover(
+            [[*((h.own(), h.constants) for h in g.hypotheses), (g.raw, ())] for g in groups],
+            self.constants,
+            self.bits.tolist(),
+        )
 
     def solve(self, without: frozenset[Constant] = frozenset()) -> tuple[float, list[int]] | None:
         """Return the least bits, and the hypothesis of every group (their number: raw)."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        m = len(self.constants)
-        upper = np.ones(len(self.cost))
-        for c in without:
-            upper[self.number[c]] = 0.0
-        low = np.full(self.matrix.shape[0], -np.inf)
-        high = np.zeros(self.matrix.shape[0])
-        low[: self.groups_rows] = high[: self.groups_rows] = 1.0
-        found = milp(
-            self.cost,
-            integrality=np.append(np.ones(m), np.zeros(len(self.cost) - m)),
-            bounds=Bounds(0.0, upper),
-            constraints=LinearConstraint(self.matrix, low, high),
-            options={"mip_rel_gap": 0.002},
-        )
-        if found.x is None:
-            return None
-        taken = {c for c, x in zip(self.constants, found.x[:m], strict=True) if x > 0.5}
-        chosen, total = [], float(self.bits[found.x[:m] > 0.5].sum())
-        for g in self.groups:
-            mine = [(h.own(), i) for i, h in enumerate(g.hypotheses) if h.constants() <= taken]
-            cost, which = min([*mine, (g.raw, len(g.hypotheses))])
-            total += cost
-            chosen.append(which)
-        return total, chosen
+        return self.cover.solve(without)
 
     def choose(self) -> bool:
         """Choose for every group; tell whether that worked."""
@@ -292,7 +250,7 @@ class _Cover:
     def _constants(self, chosen: Sequence[int]) -> frozenset[Constant]:
         return frozenset().union(
             *(
-                g.hypotheses[k].constants()
+                g.hypotheses[k].constants
                 for g, k in zip(self.groups, chosen, strict=True)
                 if k < len(g.hypotheses)
             )
@@ -310,17 +268,15 @@ class _Cover:
         for g in self.groups:
             if (best := g.best) is not None:
                 twins[best.key()] = twins.get(best.key(), 0) + 1
-                for c in best.constants():
+                for c in best.constants:
                     users.setdefault(c, set()).add(best.key())
         for g in self.groups:
             if (best := g.best) is not None:
-                mine = {c for c in best.constants() if len(users[c]) == 1}
+                mine = {c for c in best.constants if len(users[c]) == 1}
                 for k, h in enumerate(g.hypotheses):
                     more = (h.own() - best.own()) * twins[best.key()]
-                    more += self._bits(h.constants() - self.taken) - self._bits(
-                        mine - h.constants()
-                    )
-                    if sure and not {c for c in h.constants() if c[0] == "cut"} <= self.taken:
+                    more += self._bits(h.constants - self.taken) - self._bits(mine - h.constants)
+                    if sure and not {c for c in h.constants if c[0] == "cut"} <= self.taken:
                         more += ANOTHER_CUT
                     if more <= BUDGET:
                         g.rival(k, more)

@@ -56,6 +56,23 @@ def plain_axes(obs: Observations) -> list[Axis]:
     return out
 
 
+def distinct_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct entries of columns, where each is first, and which one every row has.
+
+    columns: whole numbers, of equal length; the entries are in ascending order, (columns, entries).
+    """
+    key, most = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        low = int(column.min(initial=0))
+        many = int(column.max(initial=0)) - low + 1
+        if most * many > 1 << 62:
+            key = np.unique(key, return_inverse=True)[1].ravel()
+            most = len(key)
+        key, most = key * many + (column - low), most * many
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns]), first, which.ravel()
+
+
 def composite_axes(obs: Observations) -> list[Axis]:
     """Return axes of blocks cut over two dimensions of the grid at once, either one first."""
     out = []

@@ -32,6 +32,7 @@ from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
+_NO_WORK = WorkLaw((), 0.0, 0)
 
 
 def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -79,12 +80,13 @@ def fit_item(item: Observed, counts: list[int], pool: ExtentPool, varying: bool)
 
 
 def fit_sized(
-    item: Observed, counts: list[int], pool: ExtentPool, varying: bool
+    item: Observed, counts: list[int], pool: ExtentPool, varying: bool, alone: bool = False
 ) -> list[SizedSlot]:
     """Return the slots of an item with their sizes: one slot, by turn where iterations tell sizes
     or roots apart; else one per size in order of appearance, or one with statistical sizes.
 
-    counts: all process counts of the study, also those at which the item was not seen.
+    counts: all process counts of the study, also those at which the item was not seen; alone: the
+    sizes and numbers alone are wanted, not who takes part and the work.
     """
     seen = [n for n in counts if len(item.rows[n].rank)]
     if any(_by_turn(item, n) for n in seen):
@@ -97,6 +99,7 @@ def fit_sized(
             varying,
             mixed=False,
             turned=True,
+            alone=alone,
         )
         sure_root = all(reason.code != Code.ROOT_VARIES for reason in slot.why)
         if slot.turns is not None and slot.elements.expr is not None and sure_root:
@@ -105,7 +108,7 @@ def fit_sized(
     width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
     if numbers is None:
         rows_of = {n: item.rows[n] for n in counts}
-        return [_fit_slot(item, rows_of, item.stage, counts, pool, varying, mixed=True)]
+        return [_fit_slot(item, rows_of, item.stage, counts, pool, varying, True, alone=alone)]
     slots = []
     for k in range(width):
         rows: dict[int, Rows] = {}
@@ -114,7 +117,7 @@ def fit_sized(
             pick = numbers[n] == k if n in numbers else np.zeros(0, dtype=bool)
             rows[n] = item.rows[n].take(pick)
             stage[n] = item.stage[n][pick]
-        slots.append(_fit_slot(item, rows, stage, counts, pool, varying, mixed=False))
+        slots.append(_fit_slot(item, rows, stage, counts, pool, varying, False, alone=alone))
     return slots
 
 
@@ -138,6 +141,7 @@ def _fit_slot(
     varying: bool,
     mixed: bool,
     turned: bool = False,
+    alone: bool = False,
 ) -> SizedSlot:
     sub = Observed(
         rows,
@@ -150,20 +154,47 @@ def _fit_slot(
         sure=item.sure,
         ways=item.ways,
     )
-    why: list[Reason] = []
     shapes = {
         n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n) for n in counts
     }
     times = {n: _matrix(sub, n, rows[n].count, shapes[n]) for n in counts}
     seen = [n for n in counts if times[n].any()]
 
+    guard, why = (Guard(), []) if alone else _fit_guard(item, times, counts, varying)
+    count, why_count = _fit_count(item, times, counts, varying)
+    turns = _fit_turns(sub, counts) if turned else None
+    elements, elem_bytes, obs, why_size = _fit_bytes(sub, counts, pool, mixed)
+    root, why_root = _fit_root(sub, counts, turns is not None)
+    work, points = (_NO_WORK, ()) if alone else _fit_work(sub, counts)
+    slot = Slot(
+        relation=item.relation,
+        place=item.place,
+        seen=tuple(seen),
+        guard=guard,
+        count=count,
+        elements=elements,
+        elem_bytes=elem_bytes,
+        root=root,
+        work=work,
+        work_points=points,
+        turns=turns,
+        why=(*why, *why_count, *why_size, *why_root),
+    )
+    return slot, obs
+
+
+def _fit_guard(
+    item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
+) -> tuple[Guard | None, list[Reason]]:
+    """Return who takes part (None: no rule), and what there is to say of it."""
+    seen = [n for n in counts if times[n].any()]
     grids: list[GridAt] = []
     sets: list[np.ndarray] = []
     peers: list[np.ndarray] = []
     cares: list[np.ndarray] = []
     for n in counts:
-        for s in range(shapes[n][0]):
-            grids.append(at_stage(item.relation, item.grids[n], s, shapes[n][0]))
+        for s in range(len(times[n])):
+            grids.append(at_stage(item.relation, item.grids[n], s, len(times[n])))
             # who takes part, whichever partner it happened to have in this run
             if varying and item.peers is not None:
                 sets.append(np.any(times[n] > 0, axis=0) & (item.peers[n][s] >= 0))
@@ -188,29 +219,8 @@ def _fit_slot(
         if guard is not None:
             below = max(n for n in counts if n < seen[0])
             guard += Guard((Above(below),))
-            why.append(Reason(Code.FIRST_SEEN, at=seen[0]))
-    if guard is None:
-        why.append(Reason(Code.NO_RANKS))
-    count, why_count = _fit_count(item, times, counts, varying)
-    turns = _fit_turns(sub, counts) if turned else None
-    elements, elem_bytes, obs, why_size = _fit_bytes(sub, counts, pool, mixed)
-    root, why_root = _fit_root(sub, counts, turns is not None)
-    work, points = _fit_work(sub, counts)
-    slot = Slot(
-        relation=item.relation,
-        place=item.place,
-        seen=tuple(seen),
-        guard=guard,
-        count=count,
-        elements=elements,
-        elem_bytes=elem_bytes,
-        root=root,
-        work=work,
-        work_points=points,
-        turns=turns,
-        why=(*why, *why_count, *why_size, *why_root),
-    )
-    return slot, obs
+            return guard, [Reason(Code.FIRST_SEEN, at=seen[0])]
+    return guard, [Reason(Code.NO_RANKS)] if guard is None else []
 
 
 def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr, add, block, block_size, mul, num
 from p3s.model.sizes.blocks import Axis, Observations, divisors
+from p3s.model.sizes.positions import distinct_columns
 
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
@@ -125,13 +126,11 @@ def some_divisors(value: int) -> tuple[int, ...]:
 
 def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
     """Return the sizes along axis ``k`` of a product over ``axes``; None if they are no product."""
-    mine = np.stack([axes[k].count, axes[k].at])
-    rest = np.stack(
-        [c for i, a in enumerate(axes) if i != k for c in (a.count, a.at)] or [mine[0] * 0]
-    )
-    cells, a = np.unique(mine, axis=1, return_inverse=True)
-    _, b = np.unique(rest, axis=1, return_inverse=True)
-    pairs, first = np.unique(np.stack([a.ravel(), b.ravel()]), axis=1, return_index=True)
+    mine = [axes[k].count, axes[k].at]
+    rest = [c for i, a in enumerate(axes) if i != k for c in (a.count, a.at)] or [mine[0] * 0]
+    cells, _, a = distinct_columns(mine)
+    _, _, b = distinct_columns(rest)
+    pairs, first, _ = distinct_columns([a, b])
     values = obs.value[first].tolist()
     at_a: dict[int, list[int]] = {}
     at_b: dict[int, list[int]] = {}
@@ -223,8 +222,7 @@ def joined(some: Sequence[Terms]) -> Terms:
     """Return all terms of lists along one axis, each once."""
     names = ("kind", "border", "extent", "ghost", "size")
     out = Terms(some[0].axis, *(np.concatenate([getattr(t, x) for t in some]) for x in names))
-    keys = np.stack([out.kind, out.border, out.extent, out.ghost])
-    return out.take(np.unique(keys, axis=1, return_index=True)[1])
+    return out.take(distinct_columns([out.kind, out.border, out.extent, out.ghost])[1])
 
 
 def _that_fit(
@@ -282,7 +280,7 @@ def _tried(seen: Profile, start: np.ndarray) -> np.ndarray:
         good = (low <= high) & (size.min(axis=1) >= 1) & (high < MAX_EXTENT)
         extent = _between(low[good], high[good])
         lists.append(np.stack([extent, np.full_like(extent, g), np.full_like(extent, which)]))
-    return np.unique(np.concatenate(lists, axis=1), axis=1)
+    return distinct_columns(list(np.concatenate(lists, axis=1)))[0]
 
 
 def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
