@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
-from p3s.model.grid.choose import GridChoice, Vote, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
@@ -25,18 +25,14 @@ from p3s.model.growth import growth
 from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
 from p3s.model.order.iterations import with_turns
-from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
-from p3s.model.partners.items import empty_rows, items_of
+from p3s.model.partners.items import empty_rows
 from p3s.model.partners.lines import Xor
-from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
-from p3s.model.sizes.elements import distinct, known_law
-from p3s.model.sizes.joint import joint_sizes
 from p3s.model.sizes.observed import Observed
-from p3s.model.sizes.price import cost_of_sizes
-from p3s.model.sizes.slots import OF_SIZES, SizedSlot, fit_item, fit_sized, sample_slots, with_size
+from p3s.model.sizes.slots import fit_item, sample_slots
+from p3s.model.sizing import Draft, Sizing
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -48,24 +44,16 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Slot, Tracing
+from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Tracing
 from p3s.model.work.segments import with_phase_work
 from p3s.serialise import from_data
-from p3s.trace.ops import COMPLETION, RECV, SEND
+from p3s.trace.ops import RECV, SEND
 
 MIN_COUNTS = 2
 #: Other grids that are kept, and rules of each that only other counts tell apart.
 MAX_OTHERS, MAX_ALIKE = 4, 3
 #: Share of a node's messages without a rule from which on all are taken for a sample.
 LOOSE_SHARE = 0.3
-
-
-@dataclass(frozen=True)
-class _Draft:
-    """An item with what was traced of it."""
-
-    item: Item
-    seen: Observed
 
 
 def fit_model(
@@ -92,8 +80,7 @@ def fit_model(
     tree = structure(tables)
     tables = with_turns(tables, tree)
     unmodelled = _sum_ops(tables)
-    nodes, choice, split = _nodes_on_grid(tables, known or None, typed)
-    drafts = _sized(nodes, choice, tables, typed, unmodelled)
+    nodes, choice, split, drafts = _nodes_on_grid(tables, known or None, typed, unmodelled)
     drafts = _with_samples(drafts, nodes, tables, unmodelled)
     drafts = _with_means(drafts, choice)
     seen = [d.seen for d in drafts]
@@ -192,154 +179,45 @@ def _work_unit(tables: Sequence[PointTable]) -> str:
 
 
 def _nodes_on_grid(
-    tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
-) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
-    """Return the nodes, the program's grid, and at which places tags make nodes."""
+    tables: Sequence[PointTable],
+    known: Statement | None,
+    typed: Collection[int],
+    unmodelled: Mapping[str, int],
+) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool], list[Draft]]:
+    """Return the nodes, the program's grid, at which places tags make nodes, and the items."""
     open_splits = tag_splits(tables)
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
-    vote = vote_of_sizes(nodes, tables, typed)
+
+    sizings: list[Sizing] = []
+
+    def sizing(choice: GridChoice) -> Sizing:
+        done = next((s for s in sizings if s.of(nodes, choice)), None)
+        return done or Sizing(nodes, choice, tables, typed)
+
+    def vote(choice: GridChoice) -> float:
+        sizings.append(sizing(choice))
+        return sizings[-1].cost()
+
     choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     if None in open_splits.values():
         split = decide_splits(open_splits, tables, choice)
         if any(split[k] for k, v in open_splits.items() if v is None):
             nodes = collect_nodes(tables, split)
-            vote = vote_of_sizes(nodes, tables, typed)
             choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
-    return nodes, choice, split
-
-
-def vote_of_sizes(
-    nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
-) -> Vote:
-    """Return what prices the sizes of messages on a grid."""
-    unmodelled = _sum_ops(tables)
-
-    def vote(choice: GridChoice) -> float:
-        drafts = _sized(nodes, choice, tables, typed, unmodelled, rivals=False)
-        return cost_of_sizes(slot for d in drafts for slot in d.item.slots)
-
-    return vote
-
-
-def _sized(
-    nodes: Sequence[Node],
-    choice: GridChoice,
-    tables: Sequence[PointTable],
-    typed: Collection[int],
-    unmodelled: Mapping[str, int],
-    *,
-    rivals: bool = True,
-) -> list[_Draft]:
-    """Return every item on a grid with its slots, with what else their sizes may be if asked."""
-    drafts = _drafts(nodes, choice, tables)
-    pool = ExtentPool(typed=frozenset(typed))
-    return _with_slots(drafts, tables, pool, unmodelled, rivals)
-
-
-def _drafts(
-    nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTable]
-) -> list[_Draft]:
-    """Return every item, slots still to come."""
-    return [
-        _Draft(
-            Item(
-                node=index,
-                site=node.site,
-                op=node.op,
-                kind=node.kind,
-                tag=node.tag,
-                tag_value=_tag_value(node, tables),
-                relation=seen.relation,
-                place=seen.place,
-                notes=tuple(seen.notes),
-                slots=(),
-                rivals=seen.rivals,
-            ),
-            seen,
-        )
-        for index, node in enumerate(nodes)
-        for seen in items_of(node, index, choice, tables)
-    ]
-
-
-def _with_slots(
-    drafts: Sequence[_Draft],
-    tables: Sequence[PointTable],
-    pool: ExtentPool,
-    unmodelled: Mapping[str, int],
-    rivals: bool,
-) -> list[_Draft]:
-    """Return the items with their slots.
-
-    Items seen at many counts determine extents best; the others choose among those found, and
-    what their sizes left open is decided again when all extents are known.
-    """
-    counts = [t.np for t in tables]
-    varying = {v for t in tables for v in t.moved}
-    ranked = sorted(range(len(drafts)), key=lambda k: _spread(drafts[k].seen, counts), reverse=True)
-    sized: dict[int, list[SizedSlot]] = {}
-    for k in (*ranked, *ranked):
-        if k in sized and not any(s.elements.open for s, _ in sized[k]):
-            continue
-        call = f"{drafts[k].item.site}:{drafts[k].item.op}"
-        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying, not rivals)
-    slots = _with_shared(drafts, sized, pool, rivals)
-    return [
-        replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))
-        for k, d in enumerate(drafts)
-    ]
-
-
-def _with_shared(
-    drafts: Sequence[_Draft],
-    sized: Mapping[int, Sequence[SizedSlot]],
-    pool: ExtentPool,
-    rivals: bool,
-) -> dict[int, tuple[Slot, ...]]:
-    """Return the slots per item with what the sizes of the whole program say together."""
-    found = {
-        (k, i): (distinct(obs), known_law(obs, pool) if slot.elements.expr is not None else None)
-        for k, some in sized.items()
-        for i, (slot, obs) in enumerate(some)
-        if obs is not None and slot.turns is None and drafts[k].item.kind != COMPLETION
-    }
-    laws = joint_sizes(found, pool.typed, rivals)
-    return {
-        k: tuple(
-            with_size(slot, laws[k, i]) if (k, i) in laws else slot
-            for i, (slot, _) in enumerate(some)
-        )
-        for k, some in sized.items()
-    }
-
-
-def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> tuple[Slot, ...]:
-    """Return the slots of an item; without a guard where the item has no rule at all."""
-    if item.kind == COMPLETION:  # how many requests a call completes is no message
-        slots = [replace(s, why=tuple(w for w in s.why if w.code not in OF_SIZES)) for s in slots]
-    why = None
-    if item.op in unmodelled:
-        why = Code.NOT_MODELLED
-    elif item.kind in (SEND, RECV) and item.relation is None:
-        why = Code.NO_PARTNERS
-    elif isinstance(item.place, Odd):
-        why = Code.NO_MEMBERS
-    if why is None:
-        return tuple(slots)
-    return tuple(replace(s, guard=None, why=(*s.why, Reason(why))) for s in slots)
+    return nodes, choice, split, sizing(choice).finished(choice, unmodelled)
 
 
 def _with_samples(
-    drafts: Sequence[_Draft],
+    drafts: Sequence[Draft],
     nodes: Sequence[Node],
     tables: Sequence[PointTable],
     unmodelled: Mapping[str, int],
-) -> list[_Draft]:
+) -> list[Draft]:
     """Let a sample stand for all partners of nodes whose messages mostly have no rule."""
     counts = [t.np for t in tables]
     moved = {v for t in tables for v in t.moved}
-    by_node: dict[int, list[_Draft]] = {}
+    by_node: dict[int, list[Draft]] = {}
     for draft in drafts:
         by_node.setdefault(draft.item.node, []).append(draft)
     edges = {
@@ -354,14 +232,14 @@ def _with_samples(
         and _mostly_without_rule(nodes[k], mine, counts)
     }
     samples = dict(zip(edges, sample_relations(list(edges.values())), strict=True))
-    out: list[_Draft] = []
+    out: list[Draft] = []
     for k, mine in by_node.items():
         sample = samples.get(k)
         out += mine if sample is None else [_of_sample(mine[0], nodes[k], sample, counts)]
     return out
 
 
-def _mostly_without_rule(node: Node, drafts: Sequence[_Draft], counts: Sequence[int]) -> bool:
+def _mostly_without_rule(node: Node, drafts: Sequence[Draft], counts: Sequence[int]) -> bool:
     loose = [
         sum(int(d.seen.rows[n].count.sum()) for n in counts)
         for d in drafts
@@ -370,7 +248,7 @@ def _mostly_without_rule(node: Node, drafts: Sequence[_Draft], counts: Sequence[
     return sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values())
 
 
-def _of_sample(draft: _Draft, node: Node, sample: Sample, counts: Sequence[int]) -> _Draft:
+def _of_sample(draft: Draft, node: Node, sample: Sample, counts: Sequence[int]) -> Draft:
     """Return the draft of all messages of a node."""
     relation = sample if draft.item.kind == SEND else replace(sample, sign=-1)
     rows = {n: node.rows.get(n, empty_rows()) for n in counts}
@@ -384,10 +262,10 @@ def _of_sample(draft: _Draft, node: Node, sample: Sample, counts: Sequence[int])
         draft.seen.place,
     )
     slots = sample_slots(one, counts)
-    return _Draft(replace(draft.item, relation=relation, notes=(), slots=slots), one)
+    return Draft(replace(draft.item, relation=relation, notes=(), slots=slots), one)
 
 
-def _with_means(drafts: Sequence[_Draft], choice: GridChoice) -> list[_Draft]:
+def _with_means(drafts: Sequence[Draft], choice: GridChoice) -> list[Draft]:
     """Return the items with laws of the mean for sizes that have no equation."""
     sizes = {
         (i, k): (slot.elements, alike(d.item, i, k))
@@ -408,22 +286,6 @@ def _with_means(drafts: Sequence[_Draft], choice: GridChoice) -> list[_Draft]:
         )
         for i, d in enumerate(drafts)
     ]
-
-
-def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
-    tags = {
-        t.groups[g].tag
-        for t in tables
-        if t.np in node.rows
-        for g in np.unique(node.rows[t.np].group)
-    }
-    return tags.pop() if len(tags) == 1 else -1
-
-
-def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
-    there = [n for n in counts if len(seen.rows[n].rank)]
-    sizes = {int(b) for n in there for b in np.unique(seen.rows[n].nbytes)}
-    return (len(there), len(sizes))
 
 
 def _first_seen(nodes: Sequence[Node]) -> dict[str, int]:

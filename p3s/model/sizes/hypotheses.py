@@ -14,7 +14,7 @@ from p3s.laws.expr import Expr, mul, num
 from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import Axis, FittedSize, Observations
 from p3s.model.sizes.levels import blocks_in
-from p3s.model.sizes.positions import decides, distinct_columns, plain_axes
+from p3s.model.sizes.positions import cells_of, decides, plain_axes
 from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Term, Terms, joined, profile, terms_along
 
 #: What hypotheses share: a kind of constant and its value.
@@ -162,7 +162,7 @@ class Slot:
     terms: those along axes that slots have in common.
     """
 
-    def __init__(self, obs: Observations, terms: dict[object, Terms]) -> None:
+    def __init__(self, obs: Observations, terms: dict[object, list[Terms]]) -> None:
         self.obs, self.terms = obs, terms
         every = plain_axes(obs)
         self.axes: tuple[Axis, ...] = tuple(
@@ -192,7 +192,7 @@ class Slot:
         for some in self.sets():
             axes = "|".join(f"{self.axes[i].p}{self.axes[i].c}" for i in some)
             rows, _ = self._rows(some)
-            found += [axes.encode(), *(s.digest() for s in self.of_axes(some) or [])]
+            found += [axes.encode(), *(s.digest for s in self.of_axes(some) or [])]
             found.append(self.obs.value[rows].tobytes())
         return b"#".join([*found, repr(self.obs.across).encode()])
 
@@ -232,8 +232,7 @@ class Slot:
         for some in self.sets():
             seen = self.of_axes(some) or []
             lists = [self._terms(s, i, tuple(known)) for s, i in zip(seen, some, strict=True)]
-            for kind in range(len(CUTS)):
-                mine = [terms.take(terms.kind == kind) for terms in lists]
+            for mine in zip(*lists, strict=True):
                 if all(len(terms.kind) for terms in mine):
                     found.append(self._products(some, mine, price))
         cost = np.concatenate([f.cost for f in found]) if found else np.zeros(0)
@@ -243,13 +242,18 @@ class Slot:
             (float(cost[i]), found[where[i][0]].hypothesis(where[i][1], self.axes)) for i in best
         ]
 
-    def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> Terms:
-        profile = seen.digest()
-        for key, extents in (((profile, ()), None), ((profile, known), known)):
-            if key not in self.terms:
-                self.terms[key] = terms_along(seen, axis, extents)
-        both = [self.terms[profile, ()], self.terms[profile, known]]
-        return replace(joined(both) if known else both[0], axis=axis)
+    def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> list[Terms]:
+        """Return the terms along an axis, per way of cutting."""
+        for of in ((), known):
+            if (seen.digest, of) not in self.terms:
+                some = [terms_along(seen, axis)]
+                if of:
+                    some = [joined(self.terms[seen.digest, ()]), terms_along(seen, axis, of)]
+                every = joined(some)
+                self.terms[seen.digest, of] = [
+                    every.take(every.kind == kind) for kind in range(len(CUTS))
+                ]
+        return [replace(terms, axis=axis) for terms in self.terms[seen.digest, known]]
 
     def _products(self, some: tuple[int, ...], lists: Sequence[Terms], price: Price) -> _Products:
         """Return the products of one term per axis that leave the same factor at every row."""
@@ -298,9 +302,9 @@ class Slot:
             columns, cells = [], []
             for s, i in zip(self.of_axes(some) or [], some, strict=True):
                 a = self.axes[i]
-                cells.append(distinct_columns([a.count, a.at])[2])  # as those of the profile
+                cells.append(cells_of([a.count, a.at])[2])  # as those of the profile
                 columns.append(s.part[cells[-1]])
-            _, rows, _ = distinct_columns(columns)
+            _, rows, _ = cells_of(columns)
             self.rows[some] = (rows, [cell[rows] for cell in cells])
         return self.rows[some]
 
@@ -373,5 +377,5 @@ def decides_by(obs: Observations, axes: Sequence[Axis]) -> bool:
     """Tell whether the value is a function of the numbers and positions of blocks alone."""
     if not decides(obs, axes):
         return False
-    _, first, which = distinct_columns([c for a in axes for c in (a.count, a.at)])
+    _, first, which = cells_of([c for a in axes for c in (a.count, a.at)])
     return bool(np.all(obs.value[first][which] == obs.value))

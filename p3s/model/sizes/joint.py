@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log2
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -72,43 +72,58 @@ class _Group:
 
 
 def joint_sizes(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]],
-    typed: frozenset[int],
-    rivals: bool = True,
+    slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
 ) -> dict[K, FittedSize]:
     """Return the laws of those sizes about which all together say more than each one alone.
 
-    slots: any key -> the sizes of a slot and the law found for it alone; rivals: with what else
-    they may be, which takes most of the time.
+    slots: any key -> the sizes of a slot and the law found for it alone.
     """
-    groups = _groups(slots, typed)
-    if not groups:
-        return {}
-    fixed = _fixed(slots, groups)
-    varying = [g for g in groups if not g.constant]
-    if len(varying) < len(groups):
-        _as_others_show(groups, _Cover(varying, typed, fixed) if varying else None, typed)
-    cover = _Cover(groups, typed, fixed)
-    if not cover.choose():
-        return {}
-    if rivals:
-        _find_rivals(groups, cover)
-    out: dict[K, FittedSize] = {}
-    for g in groups:
-        law = _law_of(g)
-        if law is not None:
-            out.update(dict.fromkeys(g.keys, law))  # type: ignore[arg-type]
-    return out
+    joint = JointSizes(slots, typed)
+    joint.find_rivals()
+    return joint.laws()
 
 
-def _find_rivals(groups: Sequence[_Group], cover: _Cover) -> None:
-    """Note the rivals of every group."""
-    cover.find_rivals()
-    _other_cuts(groups)
-    for g in groups:
-        g.hypotheses += g.spare
-        for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
-            g.rival(k, BUDGET)
+class JointSizes(Generic[K]):
+    """The sizes of all slots of a program; what all together say of each, then its rivals.
+
+    slots: any key -> the sizes of a slot and the law found for it alone.
+    """
+
+    def __init__(
+        self, slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
+    ) -> None:
+        self._groups = _groups(slots, typed)
+        self._cover: _Cover | None = None
+        if not self._groups:
+            return
+        fixed = _fixed(slots, self._groups)
+        varying = [g for g in self._groups if not g.constant]
+        if len(varying) < len(self._groups):
+            cover = _Cover(varying, typed, fixed) if varying else None
+            _as_others_show(self._groups, cover, typed)
+        cover = _Cover(self._groups, typed, fixed)
+        if cover.choose():
+            self._cover = cover
+
+    def find_rivals(self) -> None:
+        """Find the rivals of every law."""
+        if self._cover is None:
+            return
+        self._cover.find_rivals()
+        _other_cuts(self._groups)
+        for g in self._groups:
+            g.hypotheses += g.spare
+            for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
+                g.rival(k, BUDGET)
+
+    def laws(self) -> dict[K, FittedSize]:
+        """Return the laws, with the rivals that were found."""
+        out: dict[K, FittedSize] = {}
+        for g in self._groups if self._cover is not None else ():
+            law = _law_of(g)
+            if law is not None:
+                out.update(dict.fromkeys(g.keys, law))  # type: ignore[arg-type]
+        return out
 
 
 def _groups(
@@ -116,7 +131,7 @@ def _groups(
 ) -> list[_Group]:
     """Return the slots that blocks may explain with their hypotheses, those alike together."""
     merged: dict[bytes, _Group] = {}
-    terms: dict[object, Terms] = {}
+    terms: dict[object, list[Terms]] = {}
     for key, (obs, law) in slots.items():
         if _may_be_cut(obs):
             slot = Slot(obs, terms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, product
 
 import numpy as np
@@ -71,6 +72,19 @@ def distinct_columns(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndar
         key, most = key * many + (column - low), most * many
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     return np.stack([column[first] for column in columns]), first, which.ravel()
+
+
+def cells_of(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the same as :func:`distinct_columns`, remembered: many slots have equal rows."""
+    return _cells_of(tuple(column.tobytes() for column in columns))
+
+
+@lru_cache(maxsize=2048)
+def _cells_of(columns: tuple[bytes, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    found = distinct_columns([np.frombuffer(column, dtype=np.int64) for column in columns])
+    for part in found:
+        part.setflags(write=False)
+    return found
 
 
 def composite_axes(obs: Observations) -> list[Axis]:

@@ -32,7 +32,6 @@ from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
-_NO_WORK = WorkLaw((), 0.0, 0)
 
 
 def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -75,50 +74,66 @@ SizedSlot = tuple[Slot, Observations | None]
 
 
 def fit_item(item: Observed, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
-    """Return the slots of an item, see :func:`fit_sized`."""
-    return [slot for slot, _ in fit_sized(item, counts, pool, varying)]
+    """Return the slots of an item, see :func:`fit_sizes`."""
+    return finished(item, counts, varying, fit_sizes(item, counts, pool, varying))
 
 
-def fit_sized(
-    item: Observed, counts: list[int], pool: ExtentPool, varying: bool, alone: bool = False
+def fit_sizes(
+    item: Observed, counts: list[int], pool: ExtentPool, varying: bool
 ) -> list[SizedSlot]:
-    """Return the slots of an item with their sizes: one slot, by turn where iterations tell sizes
-    or roots apart; else one per size in order of appearance, or one with statistical sizes.
+    """Return the slots of an item with the laws of sizes and numbers: one slot, by turn where
+    iterations tell sizes or roots apart; else one per size in order of appearance, or one with
+    statistical sizes. Who takes part and the work are to come (:func:`finished`).
 
-    counts: all process counts of the study, also those at which the item was not seen; alone: the
-    sizes and numbers alone are wanted, not who takes part and the work.
+    counts: all process counts of the study, also those at which the item was not seen.
     """
-    seen = [n for n in counts if len(item.rows[n].rank)]
-    if any(_by_turn(item, n) for n in seen):
-        slot, obs = _fit_slot(
-            item,
-            {n: item.rows[n] for n in counts},
-            item.stage,
-            counts,
-            pool,
-            varying,
-            mixed=False,
-            turned=True,
-            alone=alone,
-        )
+    if any(_by_turn(item, n) for n in counts if len(item.rows[n].rank)):
+        slot, obs = _fit_slot(item, item, counts, pool, varying, mixed=False, turned=True)
         sure_root = all(reason.code != Code.ROOT_VARIES for reason in slot.why)
         if slot.turns is not None and slot.elements.expr is not None and sure_root:
             return [(slot, obs)]
-    numbers = _variants(item, seen)
-    width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
+    parts = _by_size(item, counts)
+    if parts is None:
+        return [_fit_slot(item, item, counts, pool, varying, mixed=True)]
+    return [_fit_slot(item, part, counts, pool, varying, mixed=False) for part in parts]
+
+
+def finished(
+    item: Observed, counts: list[int], varying: bool, sized: Sequence[SizedSlot]
+) -> list[Slot]:
+    """Return the slots of :func:`fit_sizes` with who takes part and the work."""
+    parts: Sequence[Observed] | None = [item]
+    if len(sized) > 1 or sized[0][0].turns is None:
+        parts = _by_size(item, counts)
+    out = []
+    for part, (slot, _) in zip(parts or [item], sized, strict=True):
+        guard, why = _fit_guard(item, _times(part, counts), counts, varying)
+        work, points = _fit_work(part, counts)
+        out.append(replace(slot, guard=guard, work=work, work_points=points, why=(*why, *slot.why)))
+    return out
+
+
+def _by_size(item: Observed, counts: list[int]) -> list[Observed] | None:
+    """Return the parts of an item, one per size in order of appearance; None if irregular."""
+    numbers = _variants(item, [n for n in counts if len(item.rows[n].rank)])
     if numbers is None:
-        rows_of = {n: item.rows[n] for n in counts}
-        return [_fit_slot(item, rows_of, item.stage, counts, pool, varying, True, alone=alone)]
-    slots = []
-    for k in range(width):
-        rows: dict[int, Rows] = {}
-        stage: dict[int, np.ndarray] = {}
-        for n in counts:
-            pick = numbers[n] == k if n in numbers else np.zeros(0, dtype=bool)
-            rows[n] = item.rows[n].take(pick)
-            stage[n] = item.stage[n][pick]
-        slots.append(_fit_slot(item, rows, stage, counts, pool, varying, False, alone=alone))
-    return slots
+        return None
+    parts = []
+    for k in range(1 + max((int(v.max()) for v in numbers.values() if len(v)), default=0)):
+        picks = {n: numbers[n] == k if n in numbers else np.zeros(0, bool) for n in counts}
+        rows = {n: item.rows[n].take(pick) for n, pick in picks.items()}
+        stage = {n: item.stage[n][pick] for n, pick in picks.items()}
+        parts.append(replace(item, rows=rows, stage=stage))
+    return parts
+
+
+def _times(item: Observed, counts: list[int]) -> dict[int, np.ndarray]:
+    """Return how often each rank does it at each stage, (stages, n) per count."""
+    out = {}
+    for n in counts:
+        shape = (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n)
+        out[n] = _matrix(item, n, item.rows[n].count, shape)
+    return out
 
 
 def _by_turn(item: Observed, n: int) -> bool:
@@ -134,51 +149,31 @@ def _by_turn(item: Observed, n: int) -> bool:
 
 def _fit_slot(
     item: Observed,
-    rows: dict[int, Rows],
-    stage: dict[int, np.ndarray],
+    part: Observed,
     counts: list[int],
     pool: ExtentPool,
     varying: bool,
     mixed: bool,
     turned: bool = False,
-    alone: bool = False,
 ) -> SizedSlot:
-    sub = Observed(
-        rows,
-        stage,
-        item.peers,
-        item.care,
-        item.grids,
-        item.relation,
-        item.place,
-        sure=item.sure,
-        ways=item.ways,
-    )
-    shapes = {
-        n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n) for n in counts
-    }
-    times = {n: _matrix(sub, n, rows[n].count, shapes[n]) for n in counts}
-    seen = [n for n in counts if times[n].any()]
-
-    guard, why = (Guard(), []) if alone else _fit_guard(item, times, counts, varying)
+    times = _times(part, counts)
     count, why_count = _fit_count(item, times, counts, varying)
-    turns = _fit_turns(sub, counts) if turned else None
-    elements, elem_bytes, obs, why_size = _fit_bytes(sub, counts, pool, mixed)
-    root, why_root = _fit_root(sub, counts, turns is not None)
-    work, points = (_NO_WORK, ()) if alone else _fit_work(sub, counts)
+    turns = _fit_turns(part, counts) if turned else None
+    elements, elem_bytes, obs, why_size = _fit_bytes(part, counts, pool, mixed)
+    root, why_root = _fit_root(part, counts, turns is not None)
     slot = Slot(
         relation=item.relation,
         place=item.place,
-        seen=tuple(seen),
-        guard=guard,
+        seen=tuple(n for n in counts if times[n].any()),
+        guard=None,
         count=count,
         elements=elements,
         elem_bytes=elem_bytes,
         root=root,
-        work=work,
-        work_points=points,
+        work=WorkLaw((), 0.0, 0),
+        work_points=(),
         turns=turns,
-        why=(*why, *why_count, *why_size, *why_root),
+        why=(*why_count, *why_size, *why_root),
     )
     return slot, obs
 
