@@ -15,7 +15,7 @@ from p3s.laws.counts import Law, WorkLaw
 from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.guardfit import fit_guard
+from p3s.model.grid.guardfit import fit_guards
 from p3s.model.grid.guards import Above, GridAt, Guard
 from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw
@@ -32,6 +32,8 @@ from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
+#: Bits that a rival guard may take more to name.
+RIVAL_BITS = 5.0
 
 
 def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -107,9 +109,10 @@ def finished(
         parts = _by_size(item, counts)
     out = []
     for part, (slot, _) in zip(parts or [item], sized, strict=True):
-        guard, why = _fit_guard(item, _times(part, counts), counts, varying)
+        guards, why = _fit_guards(item, _times(part, counts), counts, varying)
         work, points = _fit_work(part, counts)
-        out.append(replace(slot, guard=guard, work=work, work_points=points, why=(*why, *slot.why)))
+        slot = replace(slot, guard=next(iter(guards), None), guard_rivals=tuple(guards[1:]))
+        out.append(replace(slot, work=work, work_points=points, why=(*why, *slot.why)))
     return out
 
 
@@ -178,10 +181,10 @@ def _fit_slot(
     return slot, obs
 
 
-def _fit_guard(
+def _fit_guards(
     item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
-) -> tuple[Guard | None, list[Reason]]:
-    """Return who takes part (None: no rule), and what there is to say of it."""
+) -> tuple[list[Guard], list[Reason]]:
+    """Return who takes part (none: no rule) with its rivals, and what there is to say of it."""
     seen = [n for n in counts if times[n].any()]
     grids: list[GridAt] = []
     sets: list[np.ndarray] = []
@@ -198,24 +201,26 @@ def _fit_guard(
             cares.append(item.taken.get(n, item.care[n])[s])
             if item.peers is not None:
                 peers.append(item.peers[n][s])
-    guard = (
-        fit_guard(grids, sets, peers if item.peers is not None else None, cares)
-        if grids
-        else Guard()
-    )
-    if guard is None and seen and seen[0] > counts[0]:
+    if not grids:
+        return [Guard()], []
+    found = fit_guards(grids, sets, peers if item.peers is not None else None, cares)
+    if not found and seen and seen[0] > counts[0]:
         late = [i for i, g in enumerate(grids) if g.n >= seen[0]]
-        guard = fit_guard(
+        found = fit_guards(
             [grids[i] for i in late],
             [sets[i] for i in late],
             [peers[i] for i in late] if peers else None,
             [cares[i] for i in late],
         )
-        if guard is not None:
-            below = max(n for n in counts if n < seen[0])
-            guard += Guard((Above(below),))
-            return guard, [Reason(Code.FIRST_SEEN, at=seen[0])]
-    return guard, [Reason(Code.NO_RANKS)] if guard is None else []
+        if found:
+            below = Guard((Above(max(n for n in counts if n < seen[0])),))
+            return [g + below for g in _near(found)], [Reason(Code.FIRST_SEEN, at=seen[0])]
+    return _near(found), [] if found else [Reason(Code.NO_RANKS)]
+
+
+def _near(guards: Sequence[Guard]) -> list[Guard]:
+    """Return the first guard and those that are named in few bits more."""
+    return [g for g in guards if g.bits <= guards[0].bits + RIVAL_BITS]
 
 
 def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
