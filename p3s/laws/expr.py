@@ -202,13 +202,6 @@ def symbols_of(expr: Expr) -> set[str]:
     return {s for a in expr[1:] if isinstance(a, list) for s in symbols_of(a)}
 
 
-def numbers_in(expr: Expr) -> set[Fraction]:
-    """Return the numbers in ``expr``."""
-    if expr[0] == "num":
-        return {Fraction(expr[1], expr[2])}
-    return {c for a in expr[1:] if isinstance(a, list) for c in numbers_in(a)}
-
-
 def check(expr: Any, depth: int = 0) -> Expr:
     """Return ``expr`` if it is a well-formed expression; raise P3SError otherwise."""
     if depth > 16 or not isinstance(expr, list) or not expr:

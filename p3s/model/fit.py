@@ -21,6 +21,7 @@ from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Statement
+from p3s.model.grid.uncut import uncut_rivals
 from p3s.model.growth import growth
 from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
@@ -91,7 +92,7 @@ def fit_model(
     phases = judge_trips(phases, items, tables, choice.grids, split, typed)
     model = Model(
         counts=tuple(counts),
-        grid=_grid_rule(choice, tables, known),
+        grid=_grid_rule(choice, tables, known, items, typed),
         tag_splits=tuple((s, o, v) for (s, o), v in sorted(split.items())),
         items=tuple(items),
         phases=tuple(phases),
@@ -128,15 +129,23 @@ def _tracing(t: PointTable) -> Tracing:
 
 
 def _grid_rule(
-    choice: GridChoice, tables: Sequence[PointTable], known: Statement | None
+    choice: GridChoice,
+    tables: Sequence[PointTable],
+    known: Statement | None,
+    items: Sequence[Item],
+    typed: Collection[int],
 ) -> ProcessGrid:
+    cart = bool(cart_grids(tables)[0])
+    uncut = (
+        uncut_rivals(choice.family, choice.grids, items, typed) if not cart and not known else []
+    )
     return ProcessGrid(
         family=choice.family,
         text=choice.family.text(),
         dims={str(n): tuple(g.dims) for n, g in choice.grids.items()},
-        cart=bool(cart_grids(tables)[0]),
+        cart=cart,
         considered=tuple((text, cost) for text, cost in choice.others),
-        rivals=tuple(choice.rivals),
+        rivals=(*choice.rivals, *uncut),
         others=tuple(_other_grids(choice)),
         stated=known or None,
     )

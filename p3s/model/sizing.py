@@ -45,7 +45,7 @@ class Sizing:
         tables: Sequence[PointTable],
         typed: Collection[int],
     ) -> None:
-        self._nodes, self._choice = nodes, choice
+        self._nodes, self._choice, self._typed = nodes, choice, typed
         self._counts = [t.np for t in tables]
         self._varying = {v for t in tables for v in t.moved}
         self._drafts = _drafts(nodes, choice, tables)
@@ -78,7 +78,8 @@ class Sizing:
     def cost(self) -> float:
         """Return the bits of the laws of all sizes and numbers, in relations."""
         slots = self._with_shared({k: [s for s, _ in some] for k, some in self._sized.items()})
-        return cost_of_sizes(slot for k in range(len(self._drafts)) for slot in slots[k])
+        some = (slot for k in range(len(self._drafts)) for slot in slots[k])
+        return cost_of_sizes(some, self._typed)
 
     def finished(self, choice: GridChoice, unmodelled: Mapping[str, int]) -> list[Draft]:
         """Return every item with its slots, complete."""

@@ -210,12 +210,12 @@ def _differs_on(item: Item, grid: GridAt, other: _Other) -> bool:
         if item.relation is None:
             return True
         if other.elsewhere is None:
-            if len(grid.dims) != len(there.dims) or not _same_partners(item.relation, grid, there):
+            if not _same_partners(item.relation, grid, there):
                 return True
         elif item.node in other.elsewhere:
             return True
         guards = [atom for slot in item.slots if slot.guard for atom in slot.guard.atoms]
-        if any(other.elsewhere is None or not isinstance(a, HasPartner) for a in guards):
+        if any(not isinstance(a, HasPartner) for a in guards):
             return True
     extents = {f"p{d}" for d in range(len(grid.dims))} | {f"c{d}" for d in range(len(grid.dims))}
     alike = (
@@ -227,6 +227,11 @@ def _differs_on(item: Item, grid: GridAt, other: _Other) -> bool:
 
 
 def _same_partners(relation: Relation, grid: GridAt, other: GridAt) -> bool:
+    """Tell whether partners are the same on two grids; along all ranks they are on any."""
+    if getattr(relation, "axis", 0) is None:
+        return True
+    if len(grid.dims) != len(other.dims):
+        return False
     here, there = partners(relation, grid), partners(relation, other)
     return here.shape == there.shape and bool(np.array_equal(here, there))
 

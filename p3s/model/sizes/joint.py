@@ -198,7 +198,7 @@ def _may_be_cut(obs: Observations) -> bool:
     """Tell whether sizes may be blocks: they differ, or the extents of a face never did."""
     if not len(obs.value) or obs.value.min() < 1 or moving(obs):
         return False
-    if len(np.unique(obs.env["n"])) < 2:
+    if len(np.unique(obs.env["n"])) < 2 and not obs.across:
         return False
     if np.any(obs.value != obs.value[0]):
         return True
