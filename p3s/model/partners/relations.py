@@ -44,18 +44,16 @@ def at_stage(rel: Relation | None, g: GridAt, stage: int, stages: int, turn: int
 def branches(rel: Relation | None, g: GridAt) -> np.ndarray | None:
     """Return how many ranks a tree has from the lower end of each call on, shape (stages, n).
 
-    That end is counted, too; 0 where there is no partner. None where the calls make no tree.
+    That end is counted, too; 0 where there is no partner. None for what is no tree.
     """
-    sign = getattr(rel, "sign", 0)
-    if not isinstance(rel, Staged) or not sign:
+    if not isinstance(rel, Staged) or not rel.tree:
         return None
     table = partners(rel, g)
     stage, rank = np.nonzero(table >= 0)
-    parent, child = (rank, table[stage, rank]) if sign > 0 else (table[stage, rank], rank)
+    down = getattr(rel, "sign", 1) > 0
+    parent, child = (rank, table[stage, rank]) if down else (table[stage, rank], rank)
     above = np.full(g.n, -1, dtype=np.int64)
     above[child] = parent
-    if np.any(above[child] != parent):
-        return None
     size = np.ones(g.n, dtype=np.int64)
     for level in _from_the_leaves(above):
         np.add.at(size, above[level], size[level])
