@@ -5,6 +5,7 @@ A pair that two relations lead to may be of either, or of both; one that was not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,9 +40,14 @@ def used_pairs(p: Pairs) -> np.ndarray:
     return out
 
 
-def mixture(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
-    """Return who has each of the relations that lead to the pairs, all of them together."""
-    return _fitted(_Guards(rels, pairs))
+def mixture(
+    rels: Sequence[Relation], pairs: Sequence[Pairs], most: float = math.inf
+) -> Mixture | None:
+    """Return who has each of the relations that lead to the pairs, all of them together.
+
+    most: None is returned as soon as relations without a rule, if any, cost as much.
+    """
+    return _fitted(_Guards(rels, pairs), most)
 
 
 def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
@@ -49,13 +55,18 @@ def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     found = _Guards(rels, pairs)
     if all(known.all() for each in found.alone for known in each):
         return Mixture(found.guards, found.alone, found.alone, True)
-    return _fitted(found)
+    fitted = _fitted(found)
+    assert fitted is not None
+    return fitted
 
 
-def _fitted(found: _Guards) -> Mixture:
-    rels = found.rels
-    for k in range(len(rels)):
-        found.fit(k)
+def _fitted(found: _Guards, most: float = math.inf) -> Mixture | None:
+    rels, lost = found.rels, 0.0
+    for k, rel in enumerate(rels):
+        if not found.fit(k):
+            lost += rel.no_guard
+        if lost and lost >= most:
+            return None
     left = found.left_out()
     for k in range(len(rels)):
         if not any(x.any() for x in left):

@@ -17,6 +17,8 @@ from p3s.model.partners.relation import Relation, Staged
 #: The files of kinds.
 KINDS = (shift, single, lines, halving, irregular)
 
+#: Partners that are remembered at most, stages aside.
+MOST_CELLS = 1 << 21
 _TABLES: dict[tuple[object, ...], np.ndarray] = {}
 
 
@@ -29,7 +31,7 @@ def partners(rel: Relation, g: GridAt) -> np.ndarray:
     key = (*g.key, rel)
     found = _TABLES.get(key)
     if found is None:  # the search asks for the same small tables again and again
-        if len(_TABLES) > 8192:
+        if len(_TABLES) * g.n > MOST_CELLS:
             _TABLES.clear()
         found = _TABLES[key] = rel.table(g)
         found.setflags(write=False)
