@@ -268,7 +268,8 @@ def _number_verdict(item: Item) -> Verdict:
         s.count.stat is not None or s.count.total is not None for s in item.slots
     ):
         return Verdict.EXACT
-    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *_SELDOM, *_PARTNERS):
+    open_here = (*_SELDOM, *_PARTNERS, Code.GRID_OPEN, Code.PARTNERS_OPEN)
+    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *open_here):
         return Verdict.EXACT
     return item.verdict
 

@@ -124,13 +124,15 @@ def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
     """
     if not items or not items[0].rivals:
         return False
+    guards = [[s.guard for s in each.slots if s.guard is not None] for each in items]
     pairs = [
-        reached(each.relation, grid, [s.guard for s in each.slots if s.guard is not None])
-        for each in items
+        reached(each.relation, grid, some)
+        for each, some in zip(items, guards, strict=True)
         if each.relation is not None
     ]
     here = np.unique(np.concatenate(pairs))
-    return any(not np.array_equal(here, reached(rel, grid)) for rel in items[0].rivals)
+    every = [guard for some in guards for guard in some]
+    return any(not np.array_equal(here, reached(rel, grid, every)) for rel in items[0].rivals)
 
 
 def ranks_differ(slot: Slot, grid: GridAt) -> bool:

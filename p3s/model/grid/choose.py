@@ -290,14 +290,17 @@ class _Search:
 
     def near(self) -> list[GridChoice]:
         """Return what explains all partners as well on grids other than the best, or nearly so."""
-        if self.cart.dims:
+        best = self.best
+        if self.cart.dims or best is None:
             return []
         return [
             choice
             for choice in sorted(self.priced, key=lambda c: c.cost)
-            if choice is not self.best
+            if choice is not best
             and choice.cost <= self.limit()
-            and not any(e.unexplained for e in choice.explained.values())
+            and all(
+                e.unexplained <= best.explained[i].unexplained for i, e in choice.explained.items()
+            )
         ]
 
     def name_rivals(self) -> None:

@@ -23,7 +23,7 @@ _ALL, _ENDS = 8192, 256
 def rival_relations(
     found: Explanation, pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]
 ) -> list[Relation]:
-    """Return the single relations that have all pairs of a node and no others.
+    """Return the single relations that have all pairs of the ranks of a node and no others.
 
     Where those found have as many messages for each way to a partner, a rival has, too.
     """
@@ -40,9 +40,14 @@ def rival_relations(
 
 def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) -> bool:
     return all(
-        np.array_equal(reached(rel, p.grid), codes)
+        np.array_equal(_of_ranks(reached(rel, p.grid), p), codes)
         for p, codes in zip(reversed(pairs), reversed(traced), strict=True)
     )
+
+
+def _of_ranks(codes: np.ndarray, p: Pairs) -> np.ndarray:
+    """Return the pairs of ranks that take part: who does not has the same guard as now."""
+    return codes[np.isin(codes // p.grid.n, p.rank)]
 
 
 def _as_often(rels: Sequence[Relation], p: Pairs) -> bool:
