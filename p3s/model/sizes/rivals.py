@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from p3s.laws.expr import Expr, symbols_of
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
@@ -11,6 +12,11 @@ from p3s.model.sizes.blocks import differs
 
 #: Iterations that are compared.
 _TURNS = 8
+
+
+def _of_places(expr: Expr) -> bool:
+    """Tell whether a law asks for a place on the grid, which not every rank may have."""
+    return any(name[0] in "cq" for name in symbols_of(expr))
 
 
 def differ_at(law: SizeLaw | CountLaw, grid: GridAt) -> bool:
@@ -27,9 +33,9 @@ def differ_at(law: SizeLaw | CountLaw, grid: GridAt) -> bool:
             env |= {"r": np.arange(grid.n), "s": np.zeros(grid.n), "t": np.full(grid.n, t)}
             for d, p in enumerate(grid.dims):
                 env |= {f"c{d}": grid.coords[d], f"q{d}": (grid.coords[d] + 1) % p}
-            own, other = (
-                evaluate_int(e, env, undefined=-1) for e in (law.expr or [], rival.expr or [])
-            )
-            if np.any(own != other):
+            laws = (law.expr or [], rival.expr or [])
+            own, other = (evaluate_int(e, env, undefined=-1) for e in laws)
+            apart = np.broadcast_to(own != other, grid.n)
+            if np.any(apart & grid.inside if any(map(_of_places, laws)) else apart):
                 return True
     return False
