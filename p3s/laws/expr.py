@@ -32,7 +32,7 @@ Env = Mapping[str, Any]
 
 #: n processes; p_d grid extents; c_d own and q_d partner coordinates; r own rank;
 #: s stage of a family of partners (0, 1, ...); t iteration of a loop; j bound by a sum.
-SYMBOLS = ("n", "r", "s", "t", "j", *(f"{k}{d}" for k in "pcq" for d in range(4)))
+SYMBOLS = ("n", "r", "s", "t", "j", "b", *(f"{k}{d}" for k in "pcq" for d in range(4)))
 
 #: Longest sum that is evaluated: more terms than extents of any grid in use.
 MAX_TERMS = 1 << 16

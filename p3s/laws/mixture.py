@@ -341,7 +341,8 @@ def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarr
     """Return the shortest interval with INSIDE of the mixture at every count: (low, high) rows."""
     values, weight = _values(models, columns(n, float(points.n[-1])))
     below = np.linspace(0.001, 0.999 - INSIDE, 50)
-    low, high = (quantiles(values, weight, shares) for shares in (below, below + INSIDE))
+    both = quantiles(values, weight, np.concatenate([below, below + INSIDE]))
+    low, high = both[: len(below)], both[len(below) :]
     shortest = np.argmin(high - low, axis=0)[None, :]
     ends = [np.take_along_axis(side, shortest, axis=0)[0] for side in (low, high)]
     return np.asarray(np.stack(ends, axis=1) * points.size[-1])

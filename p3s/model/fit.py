@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
-from p3s.model.grid.choose import GridChoice, Vote, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
@@ -26,18 +26,14 @@ from p3s.model.growth import growth
 from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
 from p3s.model.order.iterations import with_turns
-from p3s.model.partners.communicator_laws import Odd
-from p3s.model.partners.irregular import Sample, sample_relation
-from p3s.model.partners.items import empty_rows, items_of
+from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
+from p3s.model.partners.items import empty_rows
 from p3s.model.partners.lines import Xor
-from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
-from p3s.model.sizes.elements import distinct, known_law
-from p3s.model.sizes.joint import joint_sizes
 from p3s.model.sizes.observed import Observed
-from p3s.model.sizes.price import cost_of_sizes
-from p3s.model.sizes.slots import OF_SIZES, SizedSlot, fit_item, fit_sized, sample_slot, with_size
+from p3s.model.sizes.slots import fit_item, sample_slots
+from p3s.model.sizing import Draft, Sizing
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -49,24 +45,16 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Slot, Tracing
+from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Tracing
 from p3s.model.work.segments import with_phase_work
 from p3s.serialise import from_data
-from p3s.trace.ops import COMPLETION, RECV, SEND
+from p3s.trace.ops import RECV, SEND
 
 MIN_COUNTS = 2
 #: Other grids that are kept, and rules of each that only other counts tell apart.
 MAX_OTHERS, MAX_ALIKE = 4, 3
 #: Share of a node's messages without a rule from which on all are taken for a sample.
 LOOSE_SHARE = 0.3
-
-
-@dataclass(frozen=True)
-class _Draft:
-    """An item with what was traced of it."""
-
-    item: Item
-    seen: Observed
 
 
 def fit_model(
@@ -93,8 +81,7 @@ def fit_model(
     tree = structure(tables)
     tables = with_turns(tables, tree)
     unmodelled = _sum_ops(tables)
-    nodes, choice, split = _nodes_on_grid(tables, known or None, typed)
-    drafts = _sized(nodes, choice, tables, typed, unmodelled)
+    nodes, choice, split, drafts = _nodes_on_grid(tables, known or None, typed, unmodelled)
     drafts = _with_samples(drafts, nodes, tables, unmodelled)
     drafts = _with_means(drafts, choice)
     seen = [d.seen for d in drafts]
@@ -201,202 +188,93 @@ def _work_unit(tables: Sequence[PointTable]) -> str:
 
 
 def _nodes_on_grid(
-    tables: Sequence[PointTable], known: Statement | None, typed: Collection[int]
-) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
-    """Return the nodes, the program's grid, and at which places tags make nodes."""
+    tables: Sequence[PointTable],
+    known: Statement | None,
+    typed: Collection[int],
+    unmodelled: Mapping[str, int],
+) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool], list[Draft]]:
+    """Return the nodes, the program's grid, at which places tags make nodes, and the items."""
     open_splits = tag_splits(tables)
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
-    vote = vote_of_sizes(nodes, tables, typed)
+
+    sizings: list[Sizing] = []
+
+    def sizing(choice: GridChoice) -> Sizing:
+        done = next((s for s in sizings if s.of(nodes, choice)), None)
+        return done or Sizing(nodes, choice, tables, typed)
+
+    def vote(choice: GridChoice) -> float:
+        sizings.append(sizing(choice))
+        return sizings[-1].cost()
+
     choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
     if None in open_splits.values():
         split = decide_splits(open_splits, tables, choice)
         if any(split[k] for k, v in open_splits.items() if v is None):
             nodes = collect_nodes(tables, split)
-            vote = vote_of_sizes(nodes, tables, typed)
             choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
-    return nodes, choice, split
-
-
-def vote_of_sizes(
-    nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
-) -> Vote:
-    """Return what prices the sizes of messages on a grid."""
-    unmodelled = _sum_ops(tables)
-
-    def vote(choice: GridChoice) -> float:
-        drafts = _sized(nodes, choice, tables, typed, unmodelled, rivals=False)
-        return cost_of_sizes([slot for d in drafts for slot in d.item.slots], typed)
-
-    return vote
-
-
-def _sized(
-    nodes: Sequence[Node],
-    choice: GridChoice,
-    tables: Sequence[PointTable],
-    typed: Collection[int],
-    unmodelled: Mapping[str, int],
-    *,
-    rivals: bool = True,
-) -> list[_Draft]:
-    """Return every item on a grid with its slots, with what else their sizes may be if asked."""
-    drafts = _drafts(nodes, choice, tables)
-    counts = [t.np for t in tables]
-    pool = ExtentPool(typed=frozenset(typed))
-    return _with_slots(drafts, counts, tables, pool, unmodelled, rivals)
-
-
-def _drafts(
-    nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTable]
-) -> list[_Draft]:
-    """Return every item, slots still to come."""
-    return [
-        _Draft(
-            Item(
-                node=index,
-                site=node.site,
-                op=node.op,
-                kind=node.kind,
-                tag=node.tag,
-                tag_value=_tag_value(node, tables),
-                relation=seen.relation,
-                place=seen.place,
-                notes=tuple(seen.notes),
-                slots=(),
-                rivals=seen.rivals,
-            ),
-            seen,
-        )
-        for index, node in enumerate(nodes)
-        for seen in items_of(node, index, choice, tables)
-    ]
-
-
-def _with_slots(
-    drafts: Sequence[_Draft],
-    counts: Sequence[int],
-    tables: Sequence[PointTable],
-    pool: ExtentPool,
-    unmodelled: Mapping[str, int],
-    rivals: bool,
-) -> list[_Draft]:
-    """Return the items with their slots.
-
-    Items seen at many counts determine extents best; the others choose among those found, and
-    what their sizes left open is decided again when all extents are known.
-    """
-    varying = {v for t in tables for v in t.moved}
-    ranked = sorted(range(len(drafts)), key=lambda k: _spread(drafts[k].seen, counts), reverse=True)
-    sized: dict[int, list[SizedSlot]] = {}
-    for k in (*ranked, *ranked):
-        if k in sized and not any(s.elements.open for s, _ in sized[k]):
-            continue
-        call = f"{drafts[k].item.site}:{drafts[k].item.op}"
-        sized[k] = fit_sized(drafts[k].seen, list(counts), pool, call in varying)
-    slots = _with_shared(drafts, sized, pool, rivals)
-    return [
-        replace(d, item=replace(d.item, slots=_ruled(d.item, slots[k], unmodelled)))
-        for k, d in enumerate(drafts)
-    ]
-
-
-def _with_shared(
-    drafts: Sequence[_Draft],
-    sized: Mapping[int, Sequence[SizedSlot]],
-    pool: ExtentPool,
-    rivals: bool,
-) -> dict[int, tuple[Slot, ...]]:
-    """Return the slots per item with what the sizes of the whole program say together."""
-    found = {
-        (k, i): (distinct(obs), known_law(obs, pool) if slot.elements.expr is not None else None)
-        for k, some in sized.items()
-        for i, (slot, obs) in enumerate(some)
-        if obs is not None and slot.turns is None and drafts[k].item.kind != COMPLETION
-    }
-    laws = joint_sizes(found, pool.typed, rivals)
-    return {
-        k: tuple(
-            with_size(slot, laws[k, i]) if (k, i) in laws else slot
-            for i, (slot, _) in enumerate(some)
-        )
-        for k, some in sized.items()
-    }
-
-
-def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> tuple[Slot, ...]:
-    """Return the slots of an item; without a guard where the item has no rule at all."""
-    if item.kind == COMPLETION:  # how many requests a call completes is no message
-        slots = [replace(s, why=tuple(w for w in s.why if w.code not in OF_SIZES)) for s in slots]
-    why = None
-    if item.op in unmodelled:
-        why = Code.NOT_MODELLED
-    elif item.kind in (SEND, RECV) and item.relation is None:
-        why = Code.NO_PARTNERS
-    elif isinstance(item.place, Odd):
-        why = Code.NO_MEMBERS
-    if why is None:
-        return tuple(slots)
-    return tuple(replace(s, guard=None, why=(*s.why, Reason(why))) for s in slots)
+    return nodes, choice, split, sizing(choice).finished(choice, unmodelled)
 
 
 def _with_samples(
-    drafts: Sequence[_Draft],
+    drafts: Sequence[Draft],
     nodes: Sequence[Node],
     tables: Sequence[PointTable],
     unmodelled: Mapping[str, int],
-) -> list[_Draft]:
-    """Let a sample stand for all partners of a node whose messages mostly have no rule."""
+) -> list[Draft]:
+    """Let a sample stand for all partners of nodes whose messages mostly have no rule."""
     counts = [t.np for t in tables]
     moved = {v for t in tables for v in t.moved}
-    by_node: dict[int, list[_Draft]] = {}
+    by_node: dict[int, list[Draft]] = {}
     for draft in drafts:
         by_node.setdefault(draft.item.node, []).append(draft)
-    out: list[_Draft] = []
-    for k, mine in by_node.items():
-        item, seen = mine[0].item, mine[0].seen
-        sample = None
-        if (
-            item.kind in (SEND, RECV)
-            and item.op not in unmodelled
-            and f"{item.site}:{item.op}" not in moved
-        ):
-            sample = _sample(nodes[k], mine, counts, item.kind == SEND)
-        if sample is None:
-            out += mine
-            continue
-        rows = nodes[k].rows
-        one = Observed(
-            {n: r for n in counts for r in [rows.get(n, empty_rows())]},
-            {n: np.zeros(len(rows[n].rank) if n in rows else 0, dtype=np.int64) for n in counts},
-            None,
-            {n: np.ones((1, n), dtype=bool) for n in counts},
-            seen.grids,
-            sample,
-            seen.place,
+    edges = {
+        k: edges_seen(
+            {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in nodes[k].rows.items()},
+            mine[0].item.kind == SEND,
         )
-        slots = (sample_slot(one, counts),)
-        out.append(_Draft(replace(item, relation=sample, notes=(), slots=slots), one))
+        for k, mine in by_node.items()
+        if mine[0].item.kind in (SEND, RECV)
+        and mine[0].item.op not in unmodelled
+        and f"{mine[0].item.site}:{mine[0].item.op}" not in moved
+        and _mostly_without_rule(nodes[k], mine, counts)
+    }
+    samples = dict(zip(edges, sample_relations(list(edges.values())), strict=True))
+    out: list[Draft] = []
+    for k, mine in by_node.items():
+        sample = samples.get(k)
+        out += mine if sample is None else [_of_sample(mine[0], nodes[k], sample, counts)]
     return out
 
 
-def _sample(
-    node: Node, drafts: Sequence[_Draft], counts: Sequence[int], sends: bool
-) -> Sample | None:
-    """Return the sample that stands for a node's partners, None where most have a rule."""
+def _mostly_without_rule(node: Node, drafts: Sequence[Draft], counts: Sequence[int]) -> bool:
     loose = [
         sum(int(d.seen.rows[n].count.sum()) for n in counts)
         for d in drafts
         if any(s.guard is None for s in d.item.slots)
     ]
-    if sum(loose) <= LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values()):
-        return None
-    return sample_relation(
-        {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in node.rows.items()}, sends
+    return sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values())
+
+
+def _of_sample(draft: Draft, node: Node, sample: Sample, counts: Sequence[int]) -> Draft:
+    """Return the draft of all messages of a node."""
+    relation = sample if draft.item.kind == SEND else replace(sample, sign=-1)
+    rows = {n: node.rows.get(n, empty_rows()) for n in counts}
+    one = Observed(
+        rows,
+        {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
+        None,
+        {n: np.ones((1, n), dtype=bool) for n in counts},
+        draft.seen.grids,
+        relation,
+        draft.seen.place,
     )
+    slots = sample_slots(one, counts)
+    return Draft(replace(draft.item, relation=relation, notes=(), slots=slots), one)
 
 
-def _with_means(drafts: Sequence[_Draft], choice: GridChoice) -> list[_Draft]:
+def _with_means(drafts: Sequence[Draft], choice: GridChoice) -> list[Draft]:
     """Return the items with laws of the mean for sizes that have no equation."""
     sizes = {
         (i, k): (slot.elements, alike(d.item, i, k))
@@ -417,22 +295,6 @@ def _with_means(drafts: Sequence[_Draft], choice: GridChoice) -> list[_Draft]:
         )
         for i, d in enumerate(drafts)
     ]
-
-
-def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
-    tags = {
-        t.groups[g].tag
-        for t in tables
-        if t.np in node.rows
-        for g in np.unique(node.rows[t.np].group)
-    }
-    return tags.pop() if len(tags) == 1 else -1
-
-
-def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
-    there = [n for n in counts if len(seen.rows[n].rank)]
-    sizes = {int(b) for n in there for b in np.unique(seen.rows[n].nbytes)}
-    return (len(there), len(sizes))
 
 
 def _first_seen(nodes: Sequence[Node]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from p3s.errors import P3SError
 from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.comparison import HoldOut
-from p3s.model.fit import MIN_COUNTS, fit_model, vote_of_sizes
+from p3s.model.fit import MIN_COUNTS, fit_model
 from p3s.model.grid.check import misled, settled
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.judge import judged_weights, phase_key, shares
@@ -18,6 +18,7 @@ from p3s.model.measured import with_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Reason, Verdict
+from p3s.model.sizing import vote_of_sizes
 from p3s.model.tripcounts import resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
 from p3s.serialise import from_data, to_data

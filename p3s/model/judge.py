@@ -262,6 +262,8 @@ def judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
 
 def _number_verdict(item: Item) -> Verdict:
     """Return how sure it is how often an item happens on which rank, whatever its size."""
+    if _has(item.why, Code.RANKS_OPEN):
+        return Verdict.AMBIGUOUS if item.verdict != Verdict.UNKNOWN else item.verdict
     if item.verdict == Verdict.STATISTICAL and not any(
         s.count.stat is not None or s.count.total is not None for s in item.slots
     ):

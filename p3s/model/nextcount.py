@@ -20,7 +20,7 @@ from p3s.model.grid.traced_grids import Traced
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
-from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ
+from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -154,6 +154,12 @@ def _sizes(model: Model) -> Iterator[Question]:
             law = slot.elements
             if slot.guard is None:
                 continue
+            if slot.guard_rivals:
+                yield Question(
+                    "rules for the ranks that take part that fit so far differ there",
+                    _weight(item),
+                    partial(ranks_differ, slot),
+                )
             if (
                 law.expr is not None
                 and law.even
@@ -169,7 +175,7 @@ def _sizes(model: Model) -> Iterator[Question]:
                     yield Question(
                         f"rules for the {what} that fit so far differ there",
                         _weight(item),
-                        partial(differ_at, each),
+                        partial(differ_at, each, relation=slot.relation),
                     )
 
 

@@ -30,6 +30,7 @@ from p3s.model.grid.stage_atoms import ForPartner, Not
 _BLOCKS: dict[Any, np.ndarray] = {}
 _PROPOSED: dict[Any, list[Atom]] = {}
 _MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
+_GUARDS: dict[Any, list[Guard]] = {}
 
 
 def _proposed(reads: str, ndims: int) -> list[Atom]:
@@ -114,6 +115,27 @@ def fit_guards(
     care: Sequence[np.ndarray] | None = None,
 ) -> list[Guard]:
     """Return the guards equal to the observed sets, cheapest first (a few of them at most)."""
+    key = (
+        tuple(Atom.kinds),
+        *((g.key, g.stage, g.stages, g.turn) for g in grids),
+        *(np.concatenate(list(x)).tobytes() if x is not None else None for x in (peers, care)),
+        np.concatenate(list(sets)).tobytes(),
+    )
+    found = _GUARDS.get(key)
+    if found is None:  # what one call site does, many others do
+        if len(_GUARDS) > 4096:
+            _GUARDS.clear()
+        found = _GUARDS[key] = _guards(grids, sets, peers, care)
+    return list(found)
+
+
+def _guards(
+    grids: Sequence[GridAt],
+    sets: Sequence[np.ndarray],
+    peers: Sequence[np.ndarray] | None,
+    care: Sequence[np.ndarray] | None,
+) -> list[Guard]:
+    """Return the guards equal to the observed sets, cheapest first."""
     cares = np.concatenate(list(care)) if care is not None else None
     whole = np.concatenate(list(sets))
     truth = whole if cares is None else whole[cares]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from p3s.model.grid.at import GridAt
 from p3s.model.grid.axes import Axis, line
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.mixture import mixture, used_pairs
@@ -21,6 +22,8 @@ from p3s.model.partners.stencil import stencil
 MAX_SHIFTS = 26
 #: A staged relation along a shorter line says nothing that shifts do not.
 MIN_LINE = 4
+#: Relations that are looked for among the pairs at once.
+TOGETHER = 48
 #: What a guard costs beside its relation.
 GUARD_WEIGHT = 0.15
 #: What a neighbour's neighbour costs more than a neighbour, and one across a corner.
@@ -57,6 +60,23 @@ def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
     return out
 
 
+_STACKS: dict[object, tuple[np.ndarray, np.ndarray]] = {}
+
+
+def _somewhere(rels: Sequence[Relation], g: GridAt, used: np.ndarray) -> list[bool]:
+    """Return which relations have a pair at one count; used: as of :func:`used_pairs`."""
+    key = (g.key, *rels)
+    if key not in _STACKS:
+        tables = [partners(rel, g) for rel in rels]
+        of = np.repeat(np.arange(len(rels)), [len(table) for table in tables])
+        if len(_STACKS) > 512:
+            _STACKS.clear()
+        _STACKS[key] = np.concatenate(tables), of
+    table, of = _STACKS[key]
+    there = (used[np.arange(g.n)[None, :], table] & (table >= 0)).any(axis=1)
+    return (np.bincount(of[there], minlength=len(rels)) > 0).tolist()  # type: ignore[no-any-return]
+
+
 def _lines(pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]) -> list[Axis]:
     """Return the axes along which relations are tried: dimensions, all ranks, communicators."""
     ndims = len(pairs[0].grid.dims)
@@ -84,9 +104,24 @@ def candidates(
 
     Of equally cheap ones those of the grid come first, then those of one axis after the other.
     """
+    read_off = [tried for kind in Relation.kinds.values() for tried in kind.read_off(pairs)]
+    return sorted([*_of_grids(pairs, axes), *read_off], key=lambda c: c[0])
+
+
+_TRIED: dict[object, list[tuple[float, Relation]]] = {}
+
+
+def _of_grids(
+    pairs: Sequence[Pairs], axes: Sequence[CommunicatorLaw]
+) -> list[tuple[float, Relation]]:
+    """Return the relations that are tried on grids whatever the pairs, remembered."""
     kinds, ndims = list(Relation.kinds.values()), len(pairs[0].grid.dims)
+    along = _lines(pairs, axes)
+    key = (tuple(Relation.kinds), *along, *(p.grid.key for p in pairs))
+    if key in _TRIED:
+        return _TRIED[key]
     found = [tried for kind in kinds for tried in kind.on_grid(ndims)]
-    for axis in _lines(pairs, axes):
+    for axis in along:
         longest = max(line(axis, p.grid).longest for p in pairs)
         if longest > 1:
             more = _single_extra(axis)
@@ -99,8 +134,10 @@ def candidates(
                 for kind in kinds
                 for c, rel in kind.on_long_line(axis, ndims, sign)
             ]
-    found += [tried for kind in kinds for tried in kind.read_off(pairs)]
-    return sorted(found, key=lambda c: c[0])
+    if len(_TRIED) > 256:
+        _TRIED.clear()
+    _TRIED[key] = found
+    return found
 
 
 def infer_partners(
@@ -160,14 +197,17 @@ class _Search:
         """Return whether something complete is already as cheap, or so dear is not wanted."""
         return cost > self.limit or any(not e.unexplained and e.cost <= cost for e in self.options)
 
-    def guards(self, rels: Sequence[Relation]) -> tuple[float, int]:
+    def guards(self, rels: Sequence[Relation], most: float) -> tuple[float, int]:
         """Return what the guards of the relations cost together, and how many have none.
 
-        Where a traced pair is left out one has none, too.
+        Where a traced pair is left out one has none, too. most: what relations without a guard
+        must stay below.
         """
         if self.loose:
             return 0.0, 0
-        found = mixture(rels, self.pairs)
+        found = mixture(rels, self.pairs, most)
+        if found is None:
+            return math.inf, len(rels)
         cost = sum(
             rel.no_guard if guard is None else GUARD_WEIGHT * guard.cost
             for rel, guard in zip(rels, found.guards, strict=True)
@@ -182,7 +222,8 @@ class _Search:
             cost = STENCIL + STENCIL_SHIFT * len(rels)
         if self.beaten(cost):
             return
-        extra, missing = self.guards(rels)
+        complete = (e.cost for e in self.options if not e.unexplained)
+        extra, missing = self.guards(rels, min([NO_RULE, *complete]) - cost)
         if not missing or cost + extra < NO_RULE:
             self.options.append(Explanation(rels, cost + extra, 0, list(ambiguous)))
 
@@ -249,17 +290,21 @@ class _Search:
         """Try staged relations, permutations and single places along all axes."""
         if self.beaten(1.0):
             return
-        for cost, rel in candidates(self.pairs, axes):
-            if self.beaten(cost):
+        tried = candidates(self.pairs, axes)
+        last = self.pairs[-1].grid
+        for start in range(0, len(tried), TOGETHER):
+            some = tried[start : start + TOGETHER]
+            if self.beaten(some[0][0]):
                 break
-            if self._leads(rel):
-                self.consider(cost, rel)
+            there = _somewhere([rel for _, rel in some], last, self.used[-1])
+            for (cost, rel), may_lead in zip(some, there, strict=True):
+                if self.beaten(cost):
+                    return
+                if may_lead and (not isinstance(rel, Staged) or self._leads(rel)):
+                    self.consider(cost, rel)
 
-    def _leads(self, rel: Relation) -> bool:
+    def _leads(self, rel: Staged) -> bool:
         """Whether two stages are used somewhere, and much of what the relation says is there."""
-        last = self.pairs[-1]
-        if not isinstance(rel, Staged):
-            return bool((partners(rel, last.grid)[:, last.rank] == last.peer[None, :]).any())
         hit, said, levels = 0, 0, 0
         for p, used in zip(self.pairs[::-1], self.used[::-1], strict=True):
             table = partners(rel, p.grid)
@@ -268,8 +313,6 @@ class _Search:
             took[p.rank] = True
             hit += int(there.sum())
             said += int((table[:, took] >= 0).sum())
-            if not hit:  # nothing at the largest count
-                return False
             levels = max(levels, rel.levels(there, table, p.grid))
         return levels > 1 and (self.loose or 4 * hit >= said or rel.sparse)
 
@@ -279,6 +322,8 @@ class _Search:
             return
         parts = sorted(self.partial, key=lambda c: c[0])
         hits = np.array([h for _, _, h in parts])
+        if not hits.any(axis=0).all():
+            return  # a pair that none leads to
         pairs: list[tuple[float, int, int]] = []
         miss = (~hits).astype(np.float32)
         whole = np.argwhere(np.triu(miss @ miss.T == 0, 1))

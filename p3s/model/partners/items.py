@@ -12,7 +12,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, pairs_on, used
 from p3s.model.partners.communicator_laws import CommunicatorLaw, World, labels
 from p3s.model.partners.infer_partners import Explanation
-from p3s.model.partners.mixture import known_cells
+from p3s.model.partners.mixture import at_partners, known_cells, ways_to
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
@@ -45,6 +45,7 @@ def _p2p_items(
     tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
     places = _law_of_rows(node, choice)
     known = _known_cells(relations, node, grids)
+    many = {n: ways_to(tabs[n], grids[n].n) for n in counts}
     items = []
     left = {n: np.ones(len(node.rows[n].rank), dtype=bool) for n in node.rows}
     for k, rel in enumerate(relations):
@@ -55,7 +56,7 @@ def _p2p_items(
         ways: dict[int, np.ndarray] = {}
         for n in counts:
             table = tabs[n][k]
-            ways[n] = _ways(tabs[n], k)
+            ways[n] = at_partners(many[n], table)
             everywhere = np.ones(table.shape, dtype=bool), np.ones(table.shape, dtype=bool)
             care[n], taken[n] = known[n][k] if n in known else everywhere
             if n not in node.rows or not len(table):
@@ -123,16 +124,6 @@ def in_order(
             both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
             wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
     return ways[int(np.argmin(wrong))]
-
-
-def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
-    """Return per cell of relation k how many relations and stages lead to its partner."""
-    mine = tables[k]
-    out = np.zeros(mine.shape, dtype=np.int64)
-    for other in tables:
-        for row in other:
-            out += (mine == row[None, :]) & (mine >= 0)
-    return out
 
 
 def _known_cells(

@@ -5,6 +5,7 @@ A pair that two relations lead to may be of either, or of both; one that was not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,9 +40,14 @@ def used_pairs(p: Pairs) -> np.ndarray:
     return out
 
 
-def mixture(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
-    """Return who has each of the relations that lead to the pairs, all of them together."""
-    return _fitted(_Guards(rels, pairs))
+def mixture(
+    rels: Sequence[Relation], pairs: Sequence[Pairs], most: float = math.inf
+) -> Mixture | None:
+    """Return who has each of the relations that lead to the pairs, all of them together.
+
+    most: None is returned as soon as relations without a rule, if any, cost as much.
+    """
+    return _fitted(_Guards(rels, pairs), most)
 
 
 def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
@@ -49,13 +55,18 @@ def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     found = _Guards(rels, pairs)
     if all(known.all() for each in found.alone for known in each):
         return Mixture(found.guards, found.alone, found.alone, True)
-    return _fitted(found)
+    fitted = _fitted(found)
+    assert fitted is not None
+    return fitted
 
 
-def _fitted(found: _Guards) -> Mixture:
-    rels = found.rels
-    for k in range(len(rels)):
-        found.fit(k)
+def _fitted(found: _Guards, most: float = math.inf) -> Mixture | None:
+    rels, lost = found.rels, 0.0
+    for k, rel in enumerate(rels):
+        if not found.fit(k):
+            lost += rel.no_guard
+        if lost and lost >= most:
+            return None
     left = found.left_out()
     for k in range(len(rels)):
         if not any(x.any() for x in left):
@@ -74,14 +85,16 @@ class _Guards:
         self.used = [used_pairs(p) for p in pairs]
         self.tables = [[partners(rel, p.grid) for p in pairs] for rel in rels]
         self.guards: list[Guard | None] = [None] * len(rels)
-        ways = [_ways([tables[i] for tables in self.tables], p.grid.n) for i, p in enumerate(pairs)]
+        ways = [
+            ways_to([tables[i] for tables in self.tables], p.grid.n) for i, p in enumerate(pairs)
+        ]
         self.there = [
-            [_at(used, table) for used, table in zip(self.used, tables, strict=True)]
+            [at_partners(used, table) for used, table in zip(self.used, tables, strict=True)]
             for tables in self.tables
         ]
         self.alone = [
             [
-                ~there | (_at(many, table) <= 1)
+                ~there | (at_partners(many, table) <= 1)
                 for many, table, there in zip(ways, tables, theres, strict=True)
             ]
             for tables, theres in zip(self.tables, self.there, strict=True)
@@ -97,7 +110,9 @@ class _Guards:
         if more is None:
             own = self.alone[k]
             return self._fit(k, own) or self._fit(k, [np.ones_like(known) for known in own])
-        wanted = [_at(pairs, table) for pairs, table in zip(more, self.tables[k], strict=True)]
+        wanted = [
+            at_partners(pairs, table) for pairs, table in zip(more, self.tables[k], strict=True)
+        ]
         care = [old | new for old, new in zip(self.care[k], wanted, strict=True)]
         return any(new.any() for new in wanted) and self._fit(k, care)
 
@@ -129,7 +144,7 @@ class _Guards:
         return left
 
 
-def _ways(tables: Sequence[np.ndarray], n: int) -> np.ndarray:
+def ways_to(tables: Sequence[np.ndarray], n: int) -> np.ndarray:
     """Return how many relations and stages lead from each rank to each, shape (n, n + 1)."""
     out = np.zeros((n, n + 1), dtype=np.int64)
     for table in tables:
@@ -138,7 +153,7 @@ def _ways(tables: Sequence[np.ndarray], n: int) -> np.ndarray:
     return out
 
 
-def _at(pairs: np.ndarray, table: np.ndarray) -> np.ndarray:
+def at_partners(pairs: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Return what pairs are at the cells of a table of partners; nothing where there is none."""
     if not len(table):
         return np.zeros(table.shape, dtype=pairs.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations, product
 
 import numpy as np
@@ -14,7 +14,7 @@ from p3s.laws.expr import Expr, mul, num
 from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import Axis, FittedSize, Observations
 from p3s.model.sizes.levels import blocks_in
-from p3s.model.sizes.positions import decides, plain_axes
+from p3s.model.sizes.positions import cells_of, decides, plain_axes
 from p3s.model.sizes.terms import BORDERS, CUTS, Profile, Term, Terms, joined, profile, terms_along
 
 #: What hypotheses share: a kind of constant and its value.
@@ -48,8 +48,9 @@ class Hypothesis:
         terms = ((t.cut, t.extent, t.ghost) for t in self.terms)
         return (self.factor, *zip(names, terms, strict=True))
 
+    @cached_property
     def constants(self) -> frozenset[Constant]:
-        """Return what other hypotheses may share."""
+        """What other hypotheses may share."""
         out: set[Constant] = {("factor", self.factor)}
         for t in self.terms:
             out |= {("extent", t.extent), ("cut", t.cut.kind)}
@@ -92,6 +93,7 @@ class Given(Hypothesis):
     def key(self) -> tuple[object, ...]:
         return (str(self.law.expr),)
 
+    @cached_property
     def constants(self) -> frozenset[Constant]:
         out: set[Constant] = set()
         for b in blocks_in(self.law.expr):
@@ -160,7 +162,7 @@ class Slot:
     terms: those along axes that slots have in common.
     """
 
-    def __init__(self, obs: Observations, terms: dict[object, Terms]) -> None:
+    def __init__(self, obs: Observations, terms: dict[object, list[Terms]]) -> None:
         self.obs, self.terms = obs, terms
         every = plain_axes(obs)
         self.axes: tuple[Axis, ...] = tuple(
@@ -190,7 +192,7 @@ class Slot:
         for some in self.sets():
             axes = "|".join(f"{self.axes[i].p}{self.axes[i].c}" for i in some)
             rows, _ = self._rows(some)
-            found += [axes.encode(), *(s.digest() for s in self.of_axes(some) or [])]
+            found += [axes.encode(), *(s.digest for s in self.of_axes(some) or [])]
             found.append(self.obs.value[rows].tobytes())
         return b"#".join([*found, repr(self.obs.across).encode()])
 
@@ -230,8 +232,7 @@ class Slot:
         for some in self.sets():
             seen = self.of_axes(some) or []
             lists = [self._terms(s, i, tuple(known)) for s, i in zip(seen, some, strict=True)]
-            for kind in range(len(CUTS)):
-                mine = [terms.take(terms.kind == kind) for terms in lists]
+            for mine in zip(*lists, strict=True):
                 if all(len(terms.kind) for terms in mine):
                     found.append(self._products(some, mine, price))
         cost = np.concatenate([f.cost for f in found]) if found else np.zeros(0)
@@ -241,13 +242,18 @@ class Slot:
             (float(cost[i]), found[where[i][0]].hypothesis(where[i][1], self.axes)) for i in best
         ]
 
-    def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> Terms:
-        profile = seen.digest()
-        for key, extents in (((profile, ()), None), ((profile, known), known)):
-            if key not in self.terms:
-                self.terms[key] = terms_along(seen, axis, extents)
-        both = [self.terms[profile, ()], self.terms[profile, known]]
-        return replace(joined(both) if known else both[0], axis=axis)
+    def _terms(self, seen: Profile, axis: int, known: tuple[int, ...]) -> list[Terms]:
+        """Return the terms along an axis, per way of cutting."""
+        for of in ((), known):
+            if (seen.digest, of) not in self.terms:
+                some = [terms_along(seen, axis)]
+                if of:
+                    some = [joined(self.terms[seen.digest, ()]), terms_along(seen, axis, of)]
+                every = joined(some)
+                self.terms[seen.digest, of] = [
+                    every.take(every.kind == kind) for kind in range(len(CUTS))
+                ]
+        return [replace(terms, axis=axis) for terms in self.terms[seen.digest, known]]
 
     def _products(self, some: tuple[int, ...], lists: Sequence[Terms], price: Price) -> _Products:
         """Return the products of one term per axis that leave the same factor at every row."""
@@ -260,26 +266,20 @@ class Slot:
             kept.append(terms.take(keep))
             costs.append(cost[keep])
         rows, cells = self._rows(some)
-        size = np.ones((1, len(rows)), dtype=np.int64)
-        total = np.zeros(1)
-        for terms, cost, cell in zip(kept, costs, cells, strict=True):
-            size = (size[:, None, :] * terms.size[None, :, cell]).reshape(-1, len(rows))
-            total = (total[:, None] + cost[None, :]).ravel()
-        value = self.obs.value[rows]
-        times = value // np.maximum(size, 1)  # a block may be empty
-        good = np.all((size > 0) & (times * size == value) & (times == times[:, :1]), axis=1)
-        at = np.flatnonzero(good & (times[:, 0] <= MAX_FACTOR))
-        which = np.stack(np.unravel_index(at, tuple(len(t.kind) for t in kept)))
+        sizes = [terms.size[:, cell] for terms, cell in zip(kept, cells, strict=True)]
+        which, factor = _same_factor(sizes, self.obs.value[rows])
         border = np.stack([t.border[i] for t, i in zip(kept, which, strict=True)])
         top = border.max(axis=0)
         alike = np.all((border == 0) | (border == top), axis=0)
-        at, which = at[alike], which[:, alike]
-        factor = times[at, 0]
+        which, factor = which[:, alike], factor[alike]
+        total = np.zeros(len(factor))
+        for one, i in zip(costs, which, strict=True):
+            total = total + one[i]
         back = _shared_bits(kept, which, price)
         bits = {f: price(("factor", f)) for f in np.unique(factor).tolist()}
         cut = price(("cut", CUTS[int(kept[0].kind[0])]))
         odd = self._odd(some)
-        cost = 1.0 + total[at] - back + cut + np.array([bits[f] for f in factor.tolist()]) + odd
+        cost = 1.0 + total - back + cut + np.array([bits[f] for f in factor.tolist()]) + odd
         return _Products(kept, which, factor, cost, odd)
 
     def _odd(self, some: tuple[int, ...]) -> float:
@@ -302,13 +302,9 @@ class Slot:
             columns, cells = [], []
             for s, i in zip(self.of_axes(some) or [], some, strict=True):
                 a = self.axes[i]
-                number = {
-                    pc: k for k, pc in enumerate(zip(s.p.tolist(), s.c.tolist(), strict=True))
-                }
-                cell = [number[pc] for pc in zip(a.count.tolist(), a.at.tolist(), strict=True)]
-                cells.append(np.array(cell))
+                cells.append(cells_of([a.count, a.at])[2])  # as those of the profile
                 columns.append(s.part[cells[-1]])
-            _, rows = np.unique(np.stack(columns), axis=1, return_index=True)
+            _, rows, _ = cells_of(columns)
             self.rows[some] = (rows, [cell[rows] for cell in cells])
         return self.rows[some]
 
@@ -326,6 +322,30 @@ class _Products:
     def hypothesis(self, i: int, axes: tuple[Axis, ...]) -> Hypothesis:
         chosen = [t.one(k) for t, k in zip(self.terms, self.which[:, i].tolist(), strict=True)]
         return Hypothesis(int(self.factor[i]), tuple(chosen), axes, self.odd)
+
+
+def _same_factor(sizes: Sequence[np.ndarray], value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which products of one term per axis leave one factor at every row, and that factor.
+
+    sizes: per axis the terms at every row, (terms, rows). Most products fail at the first rows.
+    """
+    many = tuple(len(size) for size in sizes)
+    at = np.arange(math.prod(many))
+    factor = np.zeros(len(at), dtype=np.int64)
+    start = 0
+    for end in sorted({min(rows, len(value)) for rows in (1, 2, 8, len(value))}):
+        which = np.unravel_index(at, many)
+        product_of = np.ones((len(at), end - start), dtype=np.int64)
+        for size, i in zip(sizes, which, strict=True):
+            product_of = product_of * size[:, start:end][i]
+        times = value[start:end] // np.maximum(product_of, 1)  # a block may be empty
+        if not start:
+            factor = times[:, 0]
+        good = np.all((product_of > 0) & (times * product_of == value[start:end]), axis=1)
+        good &= np.all(times == factor[:, None], axis=1) & (factor <= MAX_FACTOR)
+        at, factor = at[good], factor[good]
+        start = end
+    return np.stack(np.unravel_index(at, many)), factor
 
 
 def _costs(terms: Terms, name: str, price: Price) -> np.ndarray:
@@ -357,6 +377,5 @@ def decides_by(obs: Observations, axes: Sequence[Axis]) -> bool:
     """Tell whether the value is a function of the numbers and positions of blocks alone."""
     if not decides(obs, axes):
         return False
-    where = np.stack([c for a in axes for c in (a.count, a.at)])
-    _, first, which = np.unique(where, axis=1, return_index=True, return_inverse=True)
-    return bool(np.all(obs.value[first][which.ravel()] == obs.value))
+    _, first, which = cells_of([c for a in axes for c in (a.count, a.at)])
+    return bool(np.all(obs.value[first][which] == obs.value))

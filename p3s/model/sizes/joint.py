@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import log2
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from p3s.laws.expr import Expr
 from p3s.model.sizes.affine import step_of
 from p3s.model.sizes.blocks import FittedSize, Observations
+from p3s.model.sizes.cover import Cover
 from p3s.model.sizes.hypotheses import Constant, Given, Hypothesis, Slot, bits_of, whole_bits
 from p3s.model.sizes.positions import moving
 from p3s.model.sizes.terms import CUTS, Terms
@@ -32,6 +34,8 @@ POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
 #: Rounds in which slots tell each other what they may share; bits above the cheapest hypothesis
 #: of a slot up to which the others are in the cover, and how many at most.
 ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
+#: Fractions of extents that are tried as rivals.
+FRACTIONS = (2, 3, 4, 5, 6, 8)
 #: Dimensions of grids.
 MOST_DIMENSIONS = 4
 #: Bits more at which a constant counts half in use.
@@ -71,38 +75,59 @@ class _Group:
 
 
 def joint_sizes(
-    slots: Mapping[K, tuple[Observations, FittedSize | None]],
-    typed: frozenset[int],
-    rivals: bool = True,
+    slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
 ) -> dict[K, FittedSize]:
     """Return the laws of those sizes about which all together say more than each one alone.
 
-    slots: any key -> the sizes of a slot and the law found for it alone; rivals: with what else
-    they may be, which takes most of the time.
+    slots: any key -> the sizes of a slot and the law found for it alone.
     """
-    groups = _groups(slots, typed)
-    if not groups:
-        return {}
-    fixed = _fixed(slots, groups)
-    varying = [g for g in groups if not g.constant]
-    if len(varying) < len(groups):
-        _as_others_show(groups, _Cover(varying, typed, fixed) if varying else None, typed)
-    cover = _Cover(groups, typed, fixed)
-    if not cover.choose():
-        return {}
-    if rivals:
-        cover.find_rivals()
-        _other_cuts(groups)
-    for g in groups:
-        g.hypotheses += g.spare
-        for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
-            g.rival(k, BUDGET)
-    out: dict[K, FittedSize] = {}
-    for g in groups:
-        law = _law_of(g)
-        if law is not None:
-            out.update(dict.fromkeys(g.keys, law))  # type: ignore[arg-type]
-    return out
+    joint = JointSizes(slots, typed)
+    joint.find_rivals()
+    return joint.laws()
+
+
+class JointSizes(Generic[K]):
+    """The sizes of all slots of a program; what all together say of each, then its rivals.
+
+    slots: any key -> the sizes of a slot and the law found for it alone.
+    """
+
+    def __init__(
+        self, slots: Mapping[K, tuple[Observations, FittedSize | None]], typed: frozenset[int]
+    ) -> None:
+        self._groups = _groups(slots, typed)
+        self._cover: _Cover | None = None
+        if not self._groups:
+            return
+        fixed = _fixed(slots, self._groups)
+        varying = [g for g in self._groups if not g.constant]
+        if len(varying) < len(self._groups):
+            cover = _Cover(varying, typed, fixed) if varying else None
+            _as_others_show(self._groups, cover, typed)
+        cover = _Cover(self._groups, typed, fixed)
+        if cover.choose():
+            self._cover = cover
+
+    def find_rivals(self) -> None:
+        """Find the rivals of every law."""
+        if self._cover is None:
+            return
+        self._cover.find_rivals()
+        _other_cuts(self._groups)
+        _other_factors(self._groups)
+        for g in self._groups:
+            g.hypotheses += g.spare
+            for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
+                g.rival(k, BUDGET)
+
+    def laws(self) -> dict[K, FittedSize]:
+        """Return the laws, with the rivals that were found."""
+        out: dict[K, FittedSize] = {}
+        for g in self._groups if self._cover is not None else ():
+            law = _law_of(g)
+            if law is not None:
+                out.update(dict.fromkeys(g.keys, law))  # type: ignore[arg-type]
+        return out
 
 
 def _groups(
@@ -110,7 +135,7 @@ def _groups(
 ) -> list[_Group]:
     """Return the slots that blocks may explain with their hypotheses, those alike together."""
     merged: dict[bytes, _Group] = {}
-    terms: dict[object, Terms] = {}
+    terms: dict[object, list[Terms]] = {}
     for key, (obs, law) in slots.items():
         if _may_be_cut(obs):
             slot = Slot(obs, terms)
@@ -152,7 +177,7 @@ def _as_others_show(
     for g in groups:
         if g.constant:
             every = g.hypotheses
-            g.hypotheses = [h for h in every if isinstance(h, Given) or h.constants() <= shown]
+            g.hypotheses = [h for h in every if isinstance(h, Given) or h.constants <= shown]
             g.spare = [h for h in every if h not in g.hypotheses][:1]
 
 
@@ -162,7 +187,7 @@ def _support(found: Sequence[Sequence[tuple[float, Hypothesis]]]) -> dict[Consta
     for some in found:
         mine: dict[Constant, float] = {}
         for cost, h in some:  # cheapest first
-            for c in h.constants():
+            for c in h.constants:
                 mine.setdefault(c, 2.0 ** ((some[0][0] - cost) / HALF))
         for c, weight in mine.items():
             out[c] = out.get(c, 0.0) + weight
@@ -182,14 +207,20 @@ def _may_be_cut(obs: Observations) -> bool:
 
 
 def _given(g: _Group) -> list[Hypothesis]:
-    """Return the law found for the slot alone as a hypothesis, unless one says the same."""
+    """Return the laws found for the slot alone as hypotheses, unless another one says the same."""
     if g.law is None:
         return []
-    given = Given(1, (), (), law=g.law)
     env = elsewhere(g.slot.obs)
-    mine = given.values(env)
-    same = any(np.array_equal(mine, h.values(env)) for h in g.hypotheses)
-    return [] if same else [given]
+    known = [h.values(env) for h in g.hypotheses]
+    found: list[Hypothesis] = []
+    others = (FittedSize(e, g.law.free, g.law.points) for e in g.law.others)
+    for law in (g.law, *others):
+        given = Given(1, (), (), law=law)
+        mine = given.values(env)
+        if not any(np.array_equal(mine, v) for v in known):
+            known.append(mine)
+            found.append(given)
+    return found
 
 
 def _fixed(
@@ -200,7 +231,7 @@ def _fixed(
     found: set[Constant] = set()
     for key, (_, law) in slots.items():
         if law is not None and key not in mine:
-            found |= Given(1, (), (), law=law).constants()
+            found |= Given(1, (), (), law=law).constants
     return frozenset(found)
 
 
@@ -212,7 +243,7 @@ class _Cover:
     ) -> None:
         self.groups, self.fixed = groups, fixed
         self.constants = sorted(
-            frozenset().union(*(h.constants() for g in groups for h in g.hypotheses)), key=str
+            frozenset().union(*(h.constants for g in groups for h in g.hypotheses)), key=str
         )
         self.number = {c: i for i, c in enumerate(self.constants)}
         self.bits = np.array(
@@ -220,63 +251,15 @@ class _Cover:
         )
         self.total = 0.0
         self.taken: frozenset[Constant] = frozenset()
-        self._build()
-
-    def _build(self) -> None:
-        """Set up the cover: constants are 0 or 1, hypotheses and raw sizes shares of one."""
-        from scipy.sparse import csr_array
-
-        cost = list(self.bits)
-        entries: list[tuple[int, int, float]] = []
-        self.first: list[int] = []
-        row = 0
-        for g in self.groups:
-            start = len(cost)
-            self.first.append(start)
-            cost += [h.own() for h in g.hypotheses] + [g.raw]
-            entries += [(row, i, 1.0) for i in range(start, len(cost))]
-            row += 1
-        self.groups_rows = row
-        for g, start in zip(self.groups, self.first, strict=True):
-            users: dict[Constant, list[int]] = {}
-            for i, h in enumerate(g.hypotheses):
-                for c in h.constants():
-                    users.setdefault(c, []).append(start + i)
-            for c, who in users.items():
-                entries += [(row, i, 1.0) for i in who] + [(row, self.number[c], -1.0)]
-                row += 1
-        self.cost = np.array(cost)
-        rows, cols, data = zip(*entries, strict=True)
-        self.matrix = csr_array((data, (rows, cols)), shape=(row, len(cost)))
+        self.cover = Cover(
+            [[*((h.own(), h.constants) for h in g.hypotheses), (g.raw, ())] for g in groups],
+            self.constants,
+            self.bits.tolist(),
+        )
 
     def solve(self, without: frozenset[Constant] = frozenset()) -> tuple[float, list[int]] | None:
         """Return the least bits, and the hypothesis of every group (their number: raw)."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        m = len(self.constants)
-        upper = np.ones(len(self.cost))
-        for c in without:
-            upper[self.number[c]] = 0.0
-        low = np.full(self.matrix.shape[0], -np.inf)
-        high = np.zeros(self.matrix.shape[0])
-        low[: self.groups_rows] = high[: self.groups_rows] = 1.0
-        found = milp(
-            self.cost,
-            integrality=np.append(np.ones(m), np.zeros(len(self.cost) - m)),
-            bounds=Bounds(0.0, upper),
-            constraints=LinearConstraint(self.matrix, low, high),
-            options={"mip_rel_gap": 0.002},
-        )
-        if found.x is None:
-            return None
-        taken = {c for c, x in zip(self.constants, found.x[:m], strict=True) if x > 0.5}
-        chosen, total = [], float(self.bits[found.x[:m] > 0.5].sum())
-        for g in self.groups:
-            mine = [(h.own(), i) for i, h in enumerate(g.hypotheses) if h.constants() <= taken]
-            cost, which = min([*mine, (g.raw, len(g.hypotheses))])
-            total += cost
-            chosen.append(which)
-        return total, chosen
+        return self.cover.solve(without)
 
     def choose(self) -> bool:
         """Choose for every group; tell whether that worked."""
@@ -292,7 +275,7 @@ class _Cover:
     def _constants(self, chosen: Sequence[int]) -> frozenset[Constant]:
         return frozenset().union(
             *(
-                g.hypotheses[k].constants()
+                g.hypotheses[k].constants
                 for g, k in zip(self.groups, chosen, strict=True)
                 if k < len(g.hypotheses)
             )
@@ -310,17 +293,15 @@ class _Cover:
         for g in self.groups:
             if (best := g.best) is not None:
                 twins[best.key()] = twins.get(best.key(), 0) + 1
-                for c in best.constants():
+                for c in best.constants:
                     users.setdefault(c, set()).add(best.key())
         for g in self.groups:
             if (best := g.best) is not None:
-                mine = {c for c in best.constants() if len(users[c]) == 1}
+                mine = {c for c in best.constants if len(users[c]) == 1}
                 for k, h in enumerate(g.hypotheses):
                     more = (h.own() - best.own()) * twins[best.key()]
-                    more += self._bits(h.constants() - self.taken) - self._bits(
-                        mine - h.constants()
-                    )
-                    if sure and not {c for c in h.constants() if c[0] == "cut"} <= self.taken:
+                    more += self._bits(h.constants - self.taken) - self._bits(mine - h.constants)
+                    if sure and not {c for c in h.constants if c[0] == "cut"} <= self.taken:
                         more += ANOTHER_CUT
                     if more <= BUDGET:
                         g.rival(k, more)
@@ -374,6 +355,40 @@ def _cut_otherwise(g: _Group, kind: str) -> Hypothesis | None:
     assert g.best is not None
     terms = tuple(replace(t, cut=replace(t.cut, kind=kind)) for t in g.best.terms)
     other = replace(g.best, terms=terms)
+    return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
+
+
+def _other_factors(groups: Sequence[_Group]) -> None:
+    """Note as rivals a fraction of an extent, and so much larger factors, where all allow of it.
+
+    Blocks that all ranks have the same of do not tell 60/p from 2 * (30/p).
+    """
+    users: dict[int, list[_Group]] = {}
+    for g in groups:
+        for e in {t.extent for t in g.best.terms} if g.best is not None else ():
+            users.setdefault(e, []).append(g)
+    for (extent, some), k in product(users.items(), FRACTIONS):
+        if extent % k or extent == k:
+            continue
+        found = [_less(g, extent, k) for g in some]
+        if any(h is None for h in found):
+            continue
+        more = bits_of(("extent", extent // k), frozenset())
+        more -= bits_of(("extent", extent), frozenset())
+        for g, h in zip(some, found, strict=True):
+            assert h is not None
+            number = {other.key(): i for i, other in enumerate(g.hypotheses)}
+            if h.key() not in number:
+                g.hypotheses.append(h)
+            g.rival(number.get(h.key(), len(g.hypotheses) - 1), max(more, 0.0))
+
+
+def _less(g: _Group, extent: int, k: int) -> Hypothesis | None:
+    """Return what was chosen for a group with a fraction of an extent, if it gives the sizes."""
+    assert g.best is not None
+    terms = tuple(replace(t, extent=extent // k) if t.extent == extent else t for t in g.best.terms)
+    times = k ** sum(t.extent == extent for t in g.best.terms)
+    other = replace(g.best, factor=g.best.factor * times, terms=terms)
     return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
 
 

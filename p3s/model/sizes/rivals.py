@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.laws.expr import Expr, symbols_of
+from p3s.laws.expr import symbols_of
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.relations import partners
 from p3s.model.sizes.blocks import differs
+from p3s.model.sizes.observed import env_of
 
 #: Iterations that are compared.
 _TURNS = 8
 
 
-def _of_places(expr: Expr) -> bool:
-    """Tell whether a law asks for a place on the grid, which not every rank may have."""
-    return any(name[0] in "cq" for name in symbols_of(expr))
+def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None = None) -> bool:
+    """Return whether a law and one of its rivals give different values on a grid.
 
-
-def differ_at(law: SizeLaw | CountLaw, grid: GridAt) -> bool:
-    """Return whether a law and one of its rivals give different values on a grid."""
+    relation: who calls whom at which stage.
+    """
     extents = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
+    exprs = []
     for rival in law.rivals or ():
-        if rival.cut is not None:
-            symbol, kind, extent, other_kind, other_extent = rival.cut
-            if differs(kind, extent, other_kind, other_extent, extents[symbol]):
-                return True
+        if rival.cut is None:
+            exprs.append(rival.expr or [])
             continue
-        for t in range(min(_TURNS, max(grid.dims))):
-            env = {k: np.full(grid.n, v) for k, v in extents.items()}
-            env |= {"r": np.arange(grid.n), "s": np.zeros(grid.n), "t": np.full(grid.n, t)}
-            for d, p in enumerate(grid.dims):
-                env |= {f"c{d}": grid.coords[d], f"q{d}": (grid.coords[d] + 1) % p}
-            laws = (law.expr or [], rival.expr or [])
-            own, other = (evaluate_int(e, env, undefined=-1) for e in laws)
-            apart = np.broadcast_to(own != other, grid.n)
-            if np.any(apart & grid.inside if any(map(_of_places, laws)) else apart):
-                return True
+        symbol, kind, extent, other_kind, other_extent = rival.cut
+        if differs(kind, extent, other_kind, other_extent, extents[symbol]):
+            return True
+    if not exprs:
+        return False
+    ranks = np.arange(grid.n)
+    if any(name[0] in "cq" for e in (law.expr or [], *exprs) if e for name in symbols_of(e)):
+        ranks = np.flatnonzero(grid.inside)  # a law of places says nothing of ranks without one
+    for turn in range(min(_TURNS, max(grid.dims))):
+        env = _everywhere(grid, relation, turn, ranks)
+        own = evaluate_int(law.expr or [], env, undefined=-1)
+        if any(np.any(own != evaluate_int(e, env, undefined=-1)) for e in exprs):
+            return True
     return False
+
+
+def _everywhere(
+    grid: GridAt, relation: Relation | None, turn: int, ranks: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the symbols of all calls; ranks: those that call without a relation."""
+    if relation is None:
+        return env_of(grid, ranks, (ranks + 1) % grid.n, 0, turn)
+    table = partners(relation, grid)
+    stage, rank = np.nonzero(table >= 0)
+    return env_of(grid, rank, table[stage, rank], stage, turn, relation)

@@ -17,6 +17,7 @@ import numpy as np
 
 from p3s.laws.expr import Expr, add, block, block_size, mul, num
 from p3s.model.sizes.blocks import Axis, Observations, divisors
+from p3s.model.sizes.positions import cells_of, distinct_columns
 
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
@@ -102,8 +103,9 @@ class Profile:
         """Tell whether all is one size of one number of blocks."""
         return bool(np.all(self.p == self.p[0]) and np.all(self.ratio == self.ratio[0]))
 
+    @cached_property
     def digest(self) -> bytes:
-        """Return what tells profiles apart."""
+        """What tells profiles apart."""
         parts = (self.p, self.c, self.ratio, self.part)
         return b"|".join([*(x.tobytes() for x in parts), repr(self.multiples).encode()])
 
@@ -111,6 +113,44 @@ class Profile:
         """Return for every cell the first one of its part."""
         _, first, which = np.unique(self.part, return_index=True, return_inverse=True)
         return np.asarray(first[which.ravel()])
+
+
+@dataclass(frozen=True, eq=False)
+class _Links:
+    """Which cells along one axis are seen with which of the others.
+
+    pairs: (2, links); first: a row of each; at_a, at_b: the links of each cell; part: cells that
+    links connect, directly or not, have one number.
+    """
+
+    pairs: np.ndarray
+    first: np.ndarray
+    at_a: list[list[int]]
+    at_b: list[list[int]]
+    part: np.ndarray
+
+
+@lru_cache(maxsize=2048)
+def _links(a: bytes, b: bytes) -> _Links:
+    pairs, first, _ = distinct_columns([np.frombuffer(x, dtype=np.int64) for x in (a, b)])
+    at_a: list[list[int]] = [[] for _ in range(1 + int(pairs[0].max()))]
+    at_b: list[list[int]] = [[] for _ in range(1 + int(pairs[1].max()))]
+    for e, (x, y) in enumerate(pairs.T.tolist()):
+        at_a[x].append(e)
+        at_b[y].append(e)
+    part = np.full(len(at_a), -1)
+    reached: set[int] = set()
+    for start in range(len(at_a)):
+        queue = [start] if part[start] < 0 else []
+        number = 1 + int(part.max())
+        while queue:
+            x = queue.pop()
+            if part[x] < 0:
+                part[x] = number
+                new = {int(pairs[1, e]) for e in at_a[x]} - reached
+                reached |= new
+                queue += [int(pairs[0, f]) for y in new for f in at_b[y]]
+    return _Links(pairs, first, at_a, at_b, part)
 
 
 @lru_cache(maxsize=4096)
@@ -125,19 +165,15 @@ def some_divisors(value: int) -> tuple[int, ...]:
 
 def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
     """Return the sizes along axis ``k`` of a product over ``axes``; None if they are no product."""
-    mine = np.stack([axes[k].count, axes[k].at])
-    rest = np.stack(
-        [c for i, a in enumerate(axes) if i != k for c in (a.count, a.at)] or [mine[0] * 0]
-    )
-    cells, a = np.unique(mine, axis=1, return_inverse=True)
-    _, b = np.unique(rest, axis=1, return_inverse=True)
-    pairs, first = np.unique(np.stack([a.ravel(), b.ravel()]), axis=1, return_index=True)
-    values = obs.value[first].tolist()
-    at_a: dict[int, list[int]] = {}
-    at_b: dict[int, list[int]] = {}
-    for e, (x, y) in enumerate(pairs.T.tolist()):
-        at_a.setdefault(x, []).append(e)
-        at_b.setdefault(y, []).append(e)
+    mine = [axes[k].count, axes[k].at]
+    rest = [c for i, a in enumerate(axes) if i != k for c in (a.count, a.at)] or [mine[0] * 0]
+    cells, _, a = cells_of(mine)
+    links = _links(a.tobytes(), cells_of(rest)[2].tobytes())
+    value = obs.value[links.first]
+    if np.all(value == value[0]):
+        every = (some_divisors(int(value[0])),) * (1 + int(links.part.max()))
+        return Profile(cells[0], cells[1], np.ones_like(links.part), links.part, every)
+    pairs, at_a, at_b, values = links.pairs, links.at_a, links.at_b, value.tolist()
     share: dict[int, Fraction] = {}
     other: dict[int, Fraction] = {}
     part = np.full(cells.shape[1], -1)
@@ -223,8 +259,7 @@ def joined(some: Sequence[Terms]) -> Terms:
     """Return all terms of lists along one axis, each once."""
     names = ("kind", "border", "extent", "ghost", "size")
     out = Terms(some[0].axis, *(np.concatenate([getattr(t, x) for t in some]) for x in names))
-    keys = np.stack([out.kind, out.border, out.extent, out.ghost])
-    return out.take(np.unique(keys, axis=1, return_index=True)[1])
+    return out.take(distinct_columns([out.kind, out.border, out.extent, out.ghost])[1])
 
 
 def _that_fit(
@@ -282,7 +317,7 @@ def _tried(seen: Profile, start: np.ndarray) -> np.ndarray:
         good = (low <= high) & (size.min(axis=1) >= 1) & (high < MAX_EXTENT)
         extent = _between(low[good], high[good])
         lists.append(np.stack([extent, np.full_like(extent, g), np.full_like(extent, which)]))
-    return np.unique(np.concatenate(lists, axis=1), axis=1)
+    return distinct_columns(list(np.concatenate(lists, axis=1)))[0]
 
 
 def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -1,0 +1,202 @@
+"""The items of a program with the laws of their sizes and numbers, on one process grid.
+
+What sizes cost decides between grids, so they are fitted before all else; who takes part and the
+work come when the grid is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from p3s.characterize.tables import PointTable
+from p3s.model.grid.choose import GridChoice, Vote
+from p3s.model.grid.nodes import Node
+from p3s.model.partners.communicator_laws import Odd
+from p3s.model.partners.items import items_of
+from p3s.model.reasons import Code, Reason
+from p3s.model.sizes.blocks import ExtentPool
+from p3s.model.sizes.elements import distinct, known_law
+from p3s.model.sizes.joint import JointSizes
+from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.price import cost_of_sizes
+from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, with_size
+from p3s.model.types import Item, Slot
+from p3s.trace.ops import COMPLETION, RECV, SEND
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An item with what was traced of it."""
+
+    item: Item
+    seen: Observed
+
+
+class Sizing:
+    """The items of a program on one grid, fitted as far as grids are compared by it."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        choice: GridChoice,
+        tables: Sequence[PointTable],
+        typed: Collection[int],
+    ) -> None:
+        self._nodes, self._choice, self._typed = nodes, choice, typed
+        self._counts = [t.np for t in tables]
+        self._varying = {v for t in tables for v in t.moved}
+        self._drafts = _drafts(nodes, choice, tables)
+        pool = ExtentPool(typed=frozenset(typed))
+        self._sized = self._fit(pool)
+        self._joint = JointSizes(
+            {
+                (k, i): (
+                    distinct(obs),
+                    known_law(obs, pool) if slot.elements.expr is not None else None,
+                )
+                for k, some in self._sized.items()
+                for i, (slot, obs) in enumerate(some)
+                if obs is not None
+                and slot.turns is None
+                and self._drafts[k].item.kind != COMPLETION
+            },
+            pool.typed,
+        )
+
+    def of(self, nodes: Sequence[Node], choice: GridChoice) -> bool:
+        """Tell whether these are the items of the nodes on a grid."""
+        mine = self._choice
+        return (
+            self._nodes is nodes
+            and mine.communicators is choice.communicators
+            and _partners(mine) == _partners(choice)
+        )
+
+    def cost(self) -> float:
+        """Return the bits of the laws of all sizes and numbers, in relations."""
+        slots = self._with_shared({k: [s for s, _ in some] for k, some in self._sized.items()})
+        some = (slot for k in range(len(self._drafts)) for slot in slots[k])
+        return cost_of_sizes(some, self._typed)
+
+    def finished(self, choice: GridChoice, unmodelled: Mapping[str, int]) -> list[Draft]:
+        """Return every item with its slots, complete."""
+        self._joint.find_rivals()
+        done = {
+            k: finished(self._drafts[k].seen, self._counts, self._varies(k), some)
+            for k, some in self._sized.items()
+        }
+        slots = self._with_shared(done)
+        out = []
+        for k, d in enumerate(self._drafts):
+            if d.item.relation is not None:
+                d.seen.rivals = tuple(choice.explained[d.item.node].rivals)
+            item = replace(d.item, slots=_ruled(d.item, slots[k], unmodelled), rivals=d.seen.rivals)
+            out.append(replace(d, item=item))
+        return out
+
+    def _fit(self, pool: ExtentPool) -> dict[int, list[SizedSlot]]:
+        """Return the slots of every item with the laws of their sizes alone.
+
+        Items seen at many counts determine extents best; the others choose among those found, and
+        what their sizes left open is decided again when all extents are known.
+        """
+        ranked = sorted(
+            range(len(self._drafts)),
+            key=lambda k: _spread(self._drafts[k].seen, self._counts),
+            reverse=True,
+        )
+        sized: dict[int, list[SizedSlot]] = {}
+        for k in (*ranked, *ranked):
+            if k not in sized or any(s.elements.open for s, _ in sized[k]):
+                seen = self._drafts[k].seen
+                sized[k] = fit_sizes(seen, self._counts, pool, self._varies(k))
+        return sized
+
+    def _varies(self, k: int) -> bool:
+        item = self._drafts[k].item
+        return f"{item.site}:{item.op}" in self._varying
+
+    def _with_shared(self, slots: Mapping[int, Sequence[Slot]]) -> dict[int, tuple[Slot, ...]]:
+        """Return the slots per item with what the sizes of the whole program say together."""
+        laws = self._joint.laws()
+        return {
+            k: tuple(
+                with_size(slot, laws[k, i]) if (k, i) in laws else slot
+                for i, slot in enumerate(some)
+            )
+            for k, some in slots.items()
+        }
+
+
+def vote_of_sizes(
+    nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
+) -> Vote:
+    """Return what prices the sizes of messages on a grid."""
+    return lambda choice: Sizing(nodes, choice, tables, typed).cost()
+
+
+def _partners(choice: GridChoice) -> object:
+    """Return what the items of a program depend on."""
+    return (
+        [(n, g.key) for n, g in choice.grids.items()],
+        [(i, e.relations, e.ambiguous) for i, e in choice.explained.items()],
+    )
+
+
+def _drafts(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTable]) -> list[Draft]:
+    """Return every item, slots still to come."""
+    return [
+        Draft(
+            Item(
+                node=index,
+                site=node.site,
+                op=node.op,
+                kind=node.kind,
+                tag=node.tag,
+                tag_value=_tag_value(node, tables),
+                relation=seen.relation,
+                place=seen.place,
+                notes=tuple(seen.notes),
+                slots=(),
+                rivals=seen.rivals,
+            ),
+            seen,
+        )
+        for index, node in enumerate(nodes)
+        for seen in items_of(node, index, choice, tables)
+    ]
+
+
+def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> tuple[Slot, ...]:
+    """Return the slots of an item; without a guard where the item has no rule at all."""
+    if item.kind == COMPLETION:  # how many requests a call completes is no message
+        slots = [replace(s, why=tuple(w for w in s.why if w.code not in OF_SIZES)) for s in slots]
+    why = None
+    if item.op in unmodelled:
+        why = Code.NOT_MODELLED
+    elif item.kind in (SEND, RECV) and item.relation is None:
+        why = Code.NO_PARTNERS
+    elif isinstance(item.place, Odd):
+        why = Code.NO_MEMBERS
+    if why is None:
+        return tuple(slots)
+    return tuple(replace(s, guard=None, why=(*s.why, Reason(why))) for s in slots)
+
+
+def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
+    tags = {
+        t.groups[g].tag
+        for t in tables
+        if t.np in node.rows
+        for g in np.unique(node.rows[t.np].group)
+    }
+    return tags.pop() if len(tags) == 1 else -1
+
+
+def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
+    there = [n for n in counts if len(seen.rows[n].rank)]
+    sizes = {int(b) for n in there for b in np.unique(seen.rows[n].nbytes)}
+    return (len(there), len(sizes))
