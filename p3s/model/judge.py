@@ -110,7 +110,7 @@ def _verdict(
         or sampled(item.relation)
     ):
         return Verdict.STATISTICAL, set()
-    if _has(why, *_OPEN):
+    if _has(why, *_OPEN) and not wrong:
         return Verdict.AMBIGUOUS, set()
     verdict, more = _settled(item, wrong, values, tables)
     weak = verdict == Verdict.FITTED and (wrong or _has(more, *_SELDOM))
