@@ -14,7 +14,7 @@ from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
 from p3s.errors import P3SError, UsageError
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
-from p3s.model.fit import fit_model, vote_of_sizes
+from p3s.model.fit import fit_model
 from p3s.model.grid import check
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import Cube, Fixed, Listed
@@ -30,6 +30,7 @@ from p3s.model.grid.stated import (
 )
 from p3s.model.holdout import build_model
 from p3s.model.nextcount import questions
+from p3s.model.sizing import vote_of_sizes
 from p3s.model.text import grid_text
 from p3s.report.equations import notes
 from p3s.study import Study

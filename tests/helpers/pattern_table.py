@@ -20,7 +20,7 @@ TABLE = (
         (4, 8, 12, 16),
         (24, 36),
         NOTHING,
-        "balanced in two dimensions fits as well, and the third is cut at 24 ranks first",
+        "balanced in two dimensions fits as well, and a third is cut at 24 first: ambiguous",
     ),
     Program("longest.c", "40 100 64 5", (2, 4, 8, 16), (32,)),
     Program("dealt.c", "96 6", (2, 4, 8, 16), (32,)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import corpus
 import neighbour_programs as nb
 import numpy as np
@@ -205,6 +207,26 @@ def test_axes_of_two_ranks_in_a_loop_go_as_the_third(first, tags):
     for n in (27, 64):
         found = compare(model, corpus.table(program, n))
         assert found.p2p_triples.all_equal and not found.items_wrong, n
+
+
+def test_edges_that_a_single_rank_shortens_keep_both_directions():
+    """Edges along dimensions of two ranks: at 2 x 2 x 1 they look like faces."""
+
+    def program(rec):
+        dims = B3(rec.n)
+        here = np.unravel_index(rec.rank, dims)
+        for _ in range(3):
+            for dimensions in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 2)):
+                for signs in product((-1, 1), repeat=len(dimensions)):
+                    there = list(here)
+                    for d, s in zip(dimensions, signs, strict=True):
+                        there[d] += s
+                    peer = int(np.ravel_multi_index(there, dims, mode="wrap"))
+                    rec("Send", f"send{dimensions}", peer=peer, nbytes=80)
+
+    model = build_model([corpus.table(program, n) for n in (4, 8, 12)])
+    for n in (27, 36):
+        assert compare(model, corpus.table(program, n)).p2p_triples.all_equal
 
 
 def test_an_exchange_on_four_ranks_alone_is_not_exact_on_others():

@@ -8,6 +8,7 @@ import corpus
 import numpy as np
 import pytest
 
+from p3s.laws.extents import dims_balanced
 from p3s.model.comparison import Difference
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
@@ -84,6 +85,30 @@ def test_every_rank_does_its_calls_in_the_order_of_the_program(name: str) -> Non
         assert result is not None
         assert result.first is None and result.equal == result.ranks == n
         assert result.events["true"] == result.events["equal"] == t.events
+
+
+@pytest.mark.parametrize("first", [1, -1])
+def test_neighbours_on_both_sides_that_are_one_rank_come_in_turn(first: int) -> None:
+    """A torus from one call: dimensions of two ranks have both neighbours in one place."""
+
+    def program(rec: corpus.Recorder) -> None:
+        dims = dims_balanced(rec.n, 3)
+        grid = rec.comm(tuple(range(rec.n)), 1, dims, (True, True, True))
+        here = np.unravel_index(rec.rank, dims)
+        rec("Cart_create", comm=0)
+        for _ in range(4):
+            for d in range(3):
+                for s in (first, -first):
+                    there = list(here)
+                    there[d] += s
+                    peer = int(np.ravel_multi_index(there, dims, mode="wrap"))
+                    if peer != rec.rank:
+                        rec("Send", "swap", peer=peer, nbytes=80, comm=grid)
+
+    model = fit_model([corpus.table(program, n) for n in (4, 8, 12, 16)])
+    for n in (24, 36):
+        found = compare_order(model, corpus.table(program, n), generate(model, n))
+        assert found is not None and found.equal == found.ranks == n
 
 
 def test_the_first_difference_is_named() -> None:

@@ -126,7 +126,8 @@ def uncut_rivals(
                 uncut = Uncut(ndims, order, rule=replace(rule, layout=family.layout))
                 if all((g := uncut.at(n)) is not None and g.key == grids[n].key for n in counts):
                     beyond = tuple(uncut.dims(k * counts[-1]) for k in _BEYOND)
-                    out.setdefault(beyond, uncut)
+                    if any(dims is not None and len(dims) > ndims for dims in beyond):
+                        out.setdefault(beyond, uncut)
     return list(out.values())
 
 

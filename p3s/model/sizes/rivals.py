@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from p3s.laws.expr import symbols_of
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
@@ -32,18 +33,22 @@ def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None =
             return True
     if not exprs:
         return False
+    ranks = np.arange(grid.n)
+    if any(name[0] in "cq" for e in (law.expr or [], *exprs) if e for name in symbols_of(e)):
+        ranks = np.flatnonzero(grid.inside)  # a law of places says nothing of ranks without one
     for turn in range(min(_TURNS, max(grid.dims))):
-        env = _everywhere(grid, relation, turn)
+        env = _everywhere(grid, relation, turn, ranks)
         own = evaluate_int(law.expr or [], env, undefined=-1)
         if any(np.any(own != evaluate_int(e, env, undefined=-1)) for e in exprs):
             return True
     return False
 
 
-def _everywhere(grid: GridAt, relation: Relation | None, turn: int) -> dict[str, np.ndarray]:
-    """Return the symbols of all calls."""
+def _everywhere(
+    grid: GridAt, relation: Relation | None, turn: int, ranks: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the symbols of all calls; ranks: those that call without a relation."""
     if relation is None:
-        ranks = np.arange(grid.n)
         return env_of(grid, ranks, (ranks + 1) % grid.n, 0, turn)
     table = partners(relation, grid)
     stage, rank = np.nonzero(table >= 0)
