@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from itertools import product
 from pathlib import Path
 
