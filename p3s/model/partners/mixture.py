@@ -58,7 +58,7 @@ def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     of_pairs = ((p.grid.key, p.rank.tobytes(), p.peer.tobytes()) for p in pairs)
     key = (tuple(Atom.kinds), tuple(rels), *of_pairs)
     if key not in _KNOWN:  # many call sites have the same partners
-        if len(_KNOWN) > 512:
+        if len(_KNOWN) > 128:
             _KNOWN.clear()
         _KNOWN[key] = _known_cells(rels, pairs)
     return _KNOWN[key]

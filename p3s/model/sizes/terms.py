@@ -131,7 +131,7 @@ class _Links:
     part: np.ndarray
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _links(a: bytes, b: bytes) -> _Links:
     pairs, first, _ = distinct_columns([np.frombuffer(x, dtype=np.int64) for x in (a, b)])
     at_a: list[list[int]] = [[] for _ in range(1 + int(pairs[0].max()))]
