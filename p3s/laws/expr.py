@@ -32,7 +32,7 @@ Env = Mapping[str, Any]
 
 #: n processes; p_d grid extents; c_d own and q_d partner coordinates; r own rank;
 #: s stage of a family of partners (0, 1, ...); t iteration of a loop; j bound by a sum.
-SYMBOLS = ("n", "r", "s", "t", "j", *(f"{k}{d}" for k in "pcq" for d in range(4)))
+SYMBOLS = ("n", "r", "s", "t", "j", "b", *(f"{k}{d}" for k in "pcq" for d in range(4)))
 
 #: Longest sum that is evaluated: more terms than extents of any grid in use.
 MAX_TERMS = 1 << 16
@@ -200,13 +200,6 @@ def symbols_of(expr: Expr) -> set[str]:
     if expr[0] == "sym":
         return {expr[1]}
     return {s for a in expr[1:] if isinstance(a, list) for s in symbols_of(a)}
-
-
-def numbers_in(expr: Expr) -> set[Fraction]:
-    """Return the numbers in ``expr``."""
-    if expr[0] == "num":
-        return {Fraction(expr[1], expr[2])}
-    return {c for a in expr[1:] if isinstance(a, list) for c in numbers_in(a)}
 
 
 def check(expr: Any, depth: int = 0) -> Expr:

@@ -48,12 +48,14 @@ def shapes(ndims: int) -> list[Shape]:
         Shape(log, 2.0, True),
         Shape(root, 2.2, True),
         Shape(add(n, num(-1)), 2.4, True),
+        Shape(add(n, num(1)), 3.4, True),
     ]
     for p in extents:
         out += [
             Shape(p, 2.6, True),
             Shape(["log2", p], 2.8, True),
             Shape(add(p, num(-1)), 3.0, True),
+            Shape(add(p, num(1)), 3.6, True),
         ]
     if extents:
         out += [

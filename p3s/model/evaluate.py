@@ -9,7 +9,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.laws.whole import evaluate_int
 from p3s.model.follow import posted
-from p3s.model.grid import domain_grids, traced_grids
+from p3s.model.grid import domain_grids, node_grids, traced_grids, uncut
 from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt, Guard, of_ranks
 from p3s.model.grid.nodes import grid_at
@@ -28,7 +28,7 @@ from p3s.text import joined, processes
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
 
 #: Modules of rules that a file may hold: a kind is known once its module was imported.
-RULES = (domain_grids, traced_grids, relations)
+RULES = (domain_grids, node_grids, traced_grids, uncut, relations)
 #: Up to how many times a count the counts are looked at of which one may have a grid.
 _SEARCHED = 5
 

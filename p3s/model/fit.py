@@ -21,17 +21,18 @@ from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Statement
+from p3s.model.grid.uncut import uncut_rivals
 from p3s.model.growth import growth
 from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
 from p3s.model.order.iterations import with_turns
-from p3s.model.partners.irregular import Sample, sample_relation
+from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
 from p3s.model.partners.items import empty_rows
 from p3s.model.partners.lines import Xor
 from p3s.model.sizes.amounts import alike, fit_amounts
 from p3s.model.sizes.blocks import ExtentPool
 from p3s.model.sizes.observed import Observed
-from p3s.model.sizes.slots import fit_item, sample_slot
+from p3s.model.sizes.slots import fit_item, sample_slots
 from p3s.model.sizing import Draft, Sizing
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
@@ -91,7 +92,7 @@ def fit_model(
     phases = judge_trips(phases, items, tables, choice.grids, split, typed)
     model = Model(
         counts=tuple(counts),
-        grid=_grid_rule(choice, tables, known),
+        grid=_grid_rule(choice, tables, known, items, typed),
         tag_splits=tuple((s, o, v) for (s, o), v in sorted(split.items())),
         items=tuple(items),
         phases=tuple(phases),
@@ -128,15 +129,23 @@ def _tracing(t: PointTable) -> Tracing:
 
 
 def _grid_rule(
-    choice: GridChoice, tables: Sequence[PointTable], known: Statement | None
+    choice: GridChoice,
+    tables: Sequence[PointTable],
+    known: Statement | None,
+    items: Sequence[Item],
+    typed: Collection[int],
 ) -> ProcessGrid:
+    cart = bool(cart_grids(tables)[0])
+    uncut = (
+        uncut_rivals(choice.family, choice.grids, items, typed) if not cart and not known else []
+    )
     return ProcessGrid(
         family=choice.family,
         text=choice.family.text(),
         dims={str(n): tuple(g.dims) for n, g in choice.grids.items()},
-        cart=bool(cart_grids(tables)[0]),
+        cart=cart,
         considered=tuple((text, cost) for text, cost in choice.others),
-        rivals=tuple(choice.rivals),
+        rivals=(*choice.rivals, *uncut),
         others=tuple(_other_grids(choice)),
         stated=known or None,
     )
@@ -214,54 +223,55 @@ def _with_samples(
     tables: Sequence[PointTable],
     unmodelled: Mapping[str, int],
 ) -> list[Draft]:
-    """Let a sample stand for all partners of a node whose messages mostly have no rule."""
+    """Let a sample stand for all partners of nodes whose messages mostly have no rule."""
     counts = [t.np for t in tables]
     moved = {v for t in tables for v in t.moved}
     by_node: dict[int, list[Draft]] = {}
     for draft in drafts:
         by_node.setdefault(draft.item.node, []).append(draft)
+    edges = {
+        k: edges_seen(
+            {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in nodes[k].rows.items()},
+            mine[0].item.kind == SEND,
+        )
+        for k, mine in by_node.items()
+        if mine[0].item.kind in (SEND, RECV)
+        and mine[0].item.op not in unmodelled
+        and f"{mine[0].item.site}:{mine[0].item.op}" not in moved
+        and _mostly_without_rule(nodes[k], mine, counts)
+    }
+    samples = dict(zip(edges, sample_relations(list(edges.values())), strict=True))
     out: list[Draft] = []
     for k, mine in by_node.items():
-        item, seen = mine[0].item, mine[0].seen
-        sample = None
-        if (
-            item.kind in (SEND, RECV)
-            and item.op not in unmodelled
-            and f"{item.site}:{item.op}" not in moved
-        ):
-            sample = _sample(nodes[k], mine, counts, item.kind == SEND)
-        if sample is None:
-            out += mine
-            continue
-        rows = nodes[k].rows
-        one = Observed(
-            {n: r for n in counts for r in [rows.get(n, empty_rows())]},
-            {n: np.zeros(len(rows[n].rank) if n in rows else 0, dtype=np.int64) for n in counts},
-            None,
-            {n: np.ones((1, n), dtype=bool) for n in counts},
-            seen.grids,
-            sample,
-            seen.place,
-        )
-        slots = (sample_slot(one, counts),)
-        out.append(Draft(replace(item, relation=sample, notes=(), slots=slots), one))
+        sample = samples.get(k)
+        out += mine if sample is None else [_of_sample(mine[0], nodes[k], sample, counts)]
     return out
 
 
-def _sample(
-    node: Node, drafts: Sequence[Draft], counts: Sequence[int], sends: bool
-) -> Sample | None:
-    """Return the sample that stands for a node's partners, None where most have a rule."""
+def _mostly_without_rule(node: Node, drafts: Sequence[Draft], counts: Sequence[int]) -> bool:
     loose = [
         sum(int(d.seen.rows[n].count.sum()) for n in counts)
         for d in drafts
         if any(s.guard is None for s in d.item.slots)
     ]
-    if sum(loose) <= LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values()):
-        return None
-    return sample_relation(
-        {n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0]) for n, r in node.rows.items()}, sends
+    return sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in node.rows.values())
+
+
+def _of_sample(draft: Draft, node: Node, sample: Sample, counts: Sequence[int]) -> Draft:
+    """Return the draft of all messages of a node."""
+    relation = sample if draft.item.kind == SEND else replace(sample, sign=-1)
+    rows = {n: node.rows.get(n, empty_rows()) for n in counts}
+    one = Observed(
+        rows,
+        {n: np.zeros(len(r.rank), dtype=np.int64) for n, r in rows.items()},
+        None,
+        {n: np.ones((1, n), dtype=bool) for n in counts},
+        draft.seen.grids,
+        relation,
+        draft.seen.place,
     )
+    slots = sample_slots(one, counts)
+    return Draft(replace(draft.item, relation=relation, notes=(), slots=slots), one)
 
 
 def _with_means(drafts: Sequence[Draft], choice: GridChoice) -> list[Draft]:

@@ -18,6 +18,7 @@ from p3s.model.measured import with_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Reason, Verdict
+from p3s.model.sizing import vote_of_sizes
 from p3s.model.tripcounts import resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
 from p3s.serialise import from_data, to_data
@@ -109,7 +110,7 @@ def build_model(
     """
     wanted = holdout and len(tables) > MIN_COUNTS
     said = known
-    known, dropped = settled(tables, known)
+    known, dropped = settled(tables, known, lambda nodes: vote_of_sizes(nodes, tables, typed))
     aside = None
     if wanted and not trips:
         aside = Aside(lambda: _as_data(*hold_out(tables, typed, known=known)))

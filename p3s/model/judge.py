@@ -110,7 +110,7 @@ def _verdict(
         or sampled(item.relation)
     ):
         return Verdict.STATISTICAL, set()
-    if _has(why, *_OPEN):
+    if _has(why, *_OPEN) and not wrong:
         return Verdict.AMBIGUOUS, set()
     verdict, more = _settled(item, wrong, values, tables)
     weak = verdict == Verdict.FITTED and (wrong or _has(more, *_SELDOM))
@@ -262,6 +262,8 @@ def judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
 
 def _number_verdict(item: Item) -> Verdict:
     """Return how sure it is how often an item happens on which rank, whatever its size."""
+    if _has(item.why, Code.RANKS_OPEN):
+        return Verdict.AMBIGUOUS if item.verdict != Verdict.UNKNOWN else item.verdict
     if item.verdict == Verdict.STATISTICAL and not any(
         s.count.stat is not None or s.count.total is not None for s in item.slots
     ):

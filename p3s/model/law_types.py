@@ -36,6 +36,15 @@ class Rival:
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """Numbers of the pairs of an irregular neighbourhood: in proportion to those of the reference
+    pairs, and the law of what all pairs have together."""
+
+    values: tuple[float, ...]
+    total: Total
+
+
+@dataclass(frozen=True)
 class CountLaw:
     """How often: one of expr (per rank), total (shared out), stat (a mean), follows (requests).
 
@@ -43,7 +52,8 @@ class CountLaw:
     that it follows, times this fraction; together: one call completes what is posted in an
     iteration: of all followed items ("all"), or of those of one number each ("alike"), the one
     that a rank posts most often counts; per_turn: the law of one iteration of a loop whose number
-    the user states.
+    the user states; sample: of the pairs of an irregular neighbourhood, in units of the equation or
+    mean.
     """
 
     expr: Expr | None = None
@@ -58,14 +68,7 @@ class CountLaw:
     per_turn: Expr | None = None
     stated: int | None = None
     holds_from: int | None = field(default=None, metadata={"key": "from"})
-
-
-@dataclass(frozen=True)
-class SampleSizes:
-    """Sizes in an irregular neighbourhood: quantiles relative to the mean, law of their total."""
-
-    quantiles: tuple[float, ...]
-    total: Total
+    sample: Sampled | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class SizeLaw:
     open: bool | None = None
     stat: Amount | None = None
     means: tuple[tuple[int, float, int], ...] | None = None
-    sample: SampleSizes | None = None
+    sample: Sampled | None = None
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
 from p3s.model.grid.traced_grids import Traced
 from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
-from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ
+from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
 
 #: Counts proposed at most, each for what those before it leave open.
 MAX_PROPOSED = 3
@@ -156,6 +157,12 @@ def _sizes(model: Model) -> Iterator[Question]:
             law = slot.elements
             if slot.guard is None:
                 continue
+            if slot.guard_rivals:
+                yield Question(
+                    "rules for the ranks that take part that fit so far differ there",
+                    _weight(item),
+                    partial(ranks_differ, slot),
+                )
             if (
                 law.expr is not None
                 and law.even
@@ -168,18 +175,20 @@ def _sizes(model: Model) -> Iterator[Question]:
                 )
             for what, each in (("size", law), ("number of messages", slot.count)):
                 if each.rivals:
-                    known = answers.setdefault(repr((each.expr, each.rivals)), {})
+                    known = answers.setdefault(repr((each.expr, each.rivals, slot.relation)), {})
                     yield Question(
                         f"rules for the {what} that fit so far differ there",
                         _weight(item),
-                        partial(_rules_differ, each, known),
+                        partial(_rules_differ, each, slot.relation, known),
                     )
 
 
-def _rules_differ(law: SizeLaw | CountLaw, known: dict[int, bool], g: GridAt) -> bool:
+def _rules_differ(
+    law: SizeLaw | CountLaw, relation: Relation | None, known: dict[int, bool], g: GridAt
+) -> bool:
     """Tell whether rules for a number differ at a count, which is asked several times."""
     if g.n not in known:
-        known[g.n] = differ_at(law, g)
+        known[g.n] = differ_at(law, g, relation)
     return known[g.n]
 
 

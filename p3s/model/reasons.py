@@ -47,6 +47,7 @@ class Code(StrEnum):
     REMAINDER_OPEN = "remainder-open"
     GRID_OPEN = "grid-open"
     PARTNERS_OPEN = "partners-open"
+    RANKS_OPEN = "ranks-open"
     ONE_EXTENT = "one-extent"
     SHARED_PARTNER = "shared-partner"
     # seldom seen, or not met again
@@ -85,6 +86,7 @@ _SENTENCES = {
     "open",
     Code.GRID_OPEN: "other rules for the process grid that explain the traces differ at this count",
     Code.PARTNERS_OPEN: "other rules for the partners that explain the traces differ at this count",
+    Code.RANKS_OPEN: "other rules for who takes part that explain the traces differ at this count",
     Code.ONE_EXTENT: "dimension {dims} had as many ranks at every traced count: other rules along "
     "it fit as well",
     Code.SHARED_PARTNER: "never seen apart from another partner at the same rank",

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from math import log2
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.laws.expr import Expr, numbers_in
-from p3s.model.grid.choose import GridChoice
+from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
 from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.items import items_of
@@ -24,12 +21,10 @@ from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import distinct, known_law
 from p3s.model.sizes.joint import JointSizes
 from p3s.model.sizes.observed import Observed, digest
+from p3s.model.sizes.price import cost_of_sizes
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, with_size
 from p3s.model.types import Item, Slot
 from p3s.trace.ops import COMPLETION, RECV, SEND
-
-#: Bits that cost as much as a relation, and those of sizes and numbers without a law.
-BITS, WITHOUT_LAW = 20.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Sizing:
         tables: Sequence[PointTable],
         typed: Collection[int],
     ) -> None:
-        self._nodes, self._choice = nodes, choice
+        self._nodes, self._choice, self._typed = nodes, choice, typed
         self._counts = [t.np for t in tables]
         self._varying = {v for t in tables for v in t.moved}
         self._drafts = _drafts(nodes, choice, tables)
@@ -86,22 +81,10 @@ class Sizing:
         )
 
     def cost(self) -> float:
-        """Return the bits of the laws of all sizes and numbers, in relations.
-
-        Each number counts once for the program.
-        """
+        """Return the bits of the laws of all sizes and numbers, in relations."""
         slots = self._with_shared({k: [s for s, _ in some] for k, some in self._sized.items()})
-        constants: set[Fraction] = set()
-        bits = 0.0
-        for slot in (slot for k in range(len(self._drafts)) for slot in slots[k]):
-            for law in (slot.elements, slot.count):
-                if law.expr is None:
-                    bits += WITHOUT_LAW
-                else:
-                    constants |= numbers_in(law.expr)
-                    bits += _operations(law.expr)
-        bits += sum(2 * log2(abs(c.numerator) + 1) + 2 * log2(c.denominator) for c in constants)
-        return bits / BITS
+        some = (slot for k in range(len(self._drafts)) for slot in slots[k])
+        return cost_of_sizes(some, self._typed)
 
     def finished(self, choice: GridChoice, unmodelled: Mapping[str, int]) -> list[Draft]:
         """Return every item with its slots, complete."""
@@ -156,6 +139,13 @@ class Sizing:
             )
             for k, some in slots.items()
         }
+
+
+def vote_of_sizes(
+    nodes: Sequence[Node], tables: Sequence[PointTable], typed: Collection[int]
+) -> Vote:
+    """Return what prices the sizes of messages on a grid."""
+    return lambda choice: Sizing(nodes, choice, tables, typed).cost()
 
 
 def _partners(choice: GridChoice) -> object:
@@ -220,9 +210,3 @@ def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
     there = [n for n in counts if len(seen.rows[n].rank)]
     sizes = {int(b) for n in there for b in np.unique(seen.rows[n].nbytes)}
     return (len(there), len(sizes))
-
-
-def _operations(expr: Expr) -> int:
-    """Return how many operations an expression has, but products of blocks."""
-    inner = [a for a in expr[1:] if isinstance(a, list)] if expr[0] != "block" else []
-    return (expr[0] not in ("num", "sym", "block", "mul")) + sum(map(_operations, inner))

@@ -42,7 +42,7 @@ class Slot:
     """One communication as equations: who takes part, how often, how many elements, which root.
 
     guard: a conjunction of atoms (p3s.model.grid.guards), None when unknown; seen: traced counts;
-    work, work_points: of one occurrence.
+    work, work_points: of one occurrence; guard_rivals: other guards with the traced ranks.
     """
 
     relation: Relation | None
@@ -58,6 +58,7 @@ class Slot:
     turns: IterationsLaw | None = None
     why: tuple[Reason, ...] = ()
     when: tuple[When, ...] | None = None
+    guard_rivals: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.judge import divides, judged_completions
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.relations import partners
+from p3s.model.partners.relations import at_stage, partners
 from p3s.model.partners.rivals import reached
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizes.rivals import differ_at
@@ -111,6 +111,9 @@ def _item_at(
         verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.PARTNERS_OPEN))
     elif verdict == Verdict.EXACT and _open_at(item, model, grid):
         verdict = Verdict.AMBIGUOUS
+    if any(ranks_differ(slot, grid) for slot in item.slots):
+        verdict = Verdict.AMBIGUOUS if verdict == Verdict.EXACT else verdict
+        why = (*why, Reason(Code.RANKS_OPEN))
     return replace(item, verdict=verdict, why=why)
 
 
@@ -128,6 +131,23 @@ def partners_differ(items: Sequence[Item], grid: GridAt) -> bool:
     ]
     here = np.unique(np.concatenate(pairs))
     return any(not np.array_equal(here, reached(rel, grid)) for rel in items[0].rivals)
+
+
+def ranks_differ(slot: Slot, grid: GridAt) -> bool:
+    """Tell whether other guards that have the traced ranks have others on a grid."""
+    if slot.guard is None or not slot.guard_rivals:
+        return False
+    stages: list[tuple[GridAt, np.ndarray | None]] = [(grid, None)]
+    if slot.relation is not None:
+        table = partners(slot.relation, grid)
+        stages = [
+            (at_stage(slot.relation, grid, s, len(table)), peers) for s, peers in enumerate(table)
+        ]
+    return any(
+        not np.array_equal(slot.guard.holds(g, peers), other.holds(g, peers))
+        for g, peers in stages
+        for other in slot.guard_rivals
+    )
 
 
 def items_with_rivals(model: Model) -> dict[int, list[Item]]:
@@ -151,7 +171,9 @@ def _open_at(item: Item, model: Model, grid: GridAt) -> bool:
 
 
 def _slot_open(slot: Slot, grid: GridAt) -> bool:
-    if any(law.rivals and differ_at(law, grid) for law in (slot.elements, slot.count)):
+    if any(
+        law.rivals and differ_at(law, grid, slot.relation) for law in (slot.elements, slot.count)
+    ):
         return True
     known = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
     size = slot.elements
@@ -188,12 +210,12 @@ def _differs_on(item: Item, grid: GridAt, other: _Other) -> bool:
         if item.relation is None:
             return True
         if other.elsewhere is None:
-            if len(grid.dims) != len(there.dims) or not _same_partners(item.relation, grid, there):
+            if not _same_partners(item.relation, grid, there):
                 return True
         elif item.node in other.elsewhere:
             return True
         guards = [atom for slot in item.slots if slot.guard for atom in slot.guard.atoms]
-        if any(other.elsewhere is None or not isinstance(a, HasPartner) for a in guards):
+        if any(not isinstance(a, HasPartner) for a in guards):
             return True
     extents = {f"p{d}" for d in range(len(grid.dims))} | {f"c{d}" for d in range(len(grid.dims))}
     alike = (
@@ -205,6 +227,11 @@ def _differs_on(item: Item, grid: GridAt, other: _Other) -> bool:
 
 
 def _same_partners(relation: Relation, grid: GridAt, other: GridAt) -> bool:
+    """Tell whether partners are the same on two grids; along all ranks they are on any."""
+    if getattr(relation, "axis", 0) is None:
+        return True
+    if len(grid.dims) != len(other.dims):
+        return False
     here, there = partners(relation, grid), partners(relation, other)
     return here.shape == there.shape and bool(np.array_equal(here, there))
 

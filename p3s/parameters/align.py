@@ -285,7 +285,8 @@ def _meets(member: Member, i: int, k: int, expr: Expr) -> bool:
         rows = member.rows(n)
         mine = np.flatnonzero((rows.item == own) & (rows.slot == k))
         peers = rows.peer[mine] if len(mine) and np.all(rows.peer[mine] >= 0) else None
-        env = env_of(rows.grid, rows.rank[mine], peers, rows.stage[mine], rows.turn[mine])
+        tree = member.model.items[own].slots[k].relation
+        env = env_of(rows.grid, rows.rank[mine], peers, rows.stage[mine], rows.turn[mine], tree)
         try:
             sizes = evaluate_int(expr, env, undefined=-1) * bytes_each
         except (KeyError, ZeroDivisionError):

@@ -5,16 +5,19 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from textwrap import wrap
 
 from p3s.errors import P3SError, UsageError
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
-from p3s.model.law_types import CountLaw, Rival, SizeLaw
+from p3s.model.grid.guards import GridAt
+from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.notation import TEXT, bytes_of
+from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.tripcounts import refusal_text
@@ -29,6 +32,7 @@ from p3s.model.types import (
     Slot,
     Values,
 )
+from p3s.model.verdicts import ranks_differ
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
 from p3s.text import aligned, percent, plural, processes, visible
@@ -171,6 +175,7 @@ def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list
     if target:
         lines += _named("destination", f"{word} {visible(target)}")
     lines += _named("who", visible(TEXT.in_words_of(model, text.members(slot))))
+    lines += [line for rival in _rival_guards(model, slot) for line in _wrapped(rival, 15)]
     size = TEXT.in_words_of(model, TEXT.volume(item, slot))
     if size:
         law, width = slot.elements, slot.elem_bytes
@@ -178,7 +183,8 @@ def _slot(model: Model, phase: Phase, item: Item, slot: Slot, name: str) -> list
             "volume", f"{size} bytes" + (f", elements of {width}" if width != 1 else "")
         )
         lines += _wrapped(_why_chosen(law), 15)
-        lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
+        rows = rivals(model, law, width, slot.relation)
+        lines += [line for rival in rows for line in _wrapped(rival, 15)]
     times = TEXT.in_words_of(model, text.repeats(model, phase, slot)) or "once in every iteration"
     lines += _named("how often", visible(times))
     lines += _wrapped(_why_chosen(slot.count), 15)
@@ -237,10 +243,24 @@ def _why_chosen(law: CountLaw | SizeLaw) -> str:
     return ""
 
 
-def rivals(model: Model, law: CountLaw | SizeLaw, width: int = 1) -> list[str]:
+def _rival_guards(model: Model, slot: Slot) -> list[str]:
+    """Return who else may take part, and from where on that makes a difference."""
+    found = []
+    for rival in slot.guard_rivals:
+        words = TEXT.in_words_of(model, rival.text())
+        there = _first_difference(
+            model, partial(ranks_differ, replace(slot, guard_rivals=(rival,)))
+        )
+        found.append(f"fits as well: {visible(words)}; {there}")
+    return found
+
+
+def rivals(
+    model: Model, law: CountLaw | SizeLaw, width: int = 1, relation: Relation | None = None
+) -> list[str]:
     """Return the laws that fit as well as the chosen one, and from where on they differ.
 
-    width: bytes of an element, where the law is one of elements.
+    width: bytes of an element, where the law is one of elements; relation: who calls whom.
     """
     found = []
     others = law.rivals or ()
@@ -250,20 +270,22 @@ def rivals(model: Model, law: CountLaw | SizeLaw, width: int = 1) -> list[str]:
         else:
             _, kind, extent, other, other_extent = rival.cut
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
-        found.append(f"fits as well: {words}; {_first_difference(model, law, rival)}")
+        alone = replace(law, rivals=(rival,))
+        there = _first_difference(model, partial(differ_at, alone, relation=relation))
+        found.append(f"fits as well: {words}; {there}")
     hidden = len(others) - MAX_RIVALS
     return [*found, f"and {hidden} more that fit as well"] if hidden > 0 else found
 
 
-def _first_difference(model: Model, law: CountLaw | SizeLaw, rival: Rival) -> str:
-    """Say at which count the program may take two laws differ first."""
+def _first_difference(model: Model, differ: Callable[[GridAt], bool]) -> str:
+    """Say at which count that the program may take two rules differ first."""
     top = min(_FAR * max(model.counts), _MOST)
     for n in range(2, top + 1):
         try:
             grid = model_grid(model, n)
         except P3SError:
             continue
-        if differ_at(replace(law, rivals=(rival,)), grid):
+        if differ(grid):
             return f"differs first at {processes(n)} ({'x'.join(map(str, grid.dims))})"
     return f"the same up to {processes(top)}"
 

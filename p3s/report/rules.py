@@ -292,7 +292,11 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
             meanings.append((" ".join(names), what))
     meanings += [
         (name, what)
-        for name, what in (("s", "stage"), ("t", "iteration of the loop"))
+        for name, what in (
+            ("s", "stage"),
+            ("t", "iteration of the loop"),
+            ("b", "ranks of the tree's branch"),
+        )
         if name in words
     ]
     meanings += [

@@ -14,8 +14,8 @@ from p3s.cli.grid import check_dims, keep_dims, parse_dims, stated
 from p3s.errors import P3SError, UsageError
 from p3s.model.compare import compare
 from p3s.model.evaluate import model_grid
-from p3s.model.fit import fit_model
-from p3s.model.grid.check import settled
+from p3s.model.fit import fit_model, vote_of_sizes
+from p3s.model.grid import check
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import Cube, Fixed, Listed
 from p3s.model.grid.nodes import collect_nodes
@@ -82,6 +82,10 @@ def _place(rank, n):
     return rank % px, rank // px % py, rank // (px * py)
 
 
+def settled(there, known):
+    return check.settled(there, known, lambda nodes: vote_of_sizes(nodes, there, ()))
+
+
 def test_extents_by_no_rule_hold_where_they_are_stated():
     def dims_of(n):
         return {4: (1, 4), 8: (4, 2), 16: (2, 8), 32: (1, 32)}[n]
@@ -141,6 +145,13 @@ def test_one_process_has_one_place_whatever_the_rule():
             Statement(extents=((6, (3, 2)),), fastest=LAST),
             r"grid of 3x2 \(dimension 1 fastest\), and one on 2x3|on a grid of 3x3",
         ),
+        (
+            g.one_call(3),  # halvings explain its partners on any grid
+            (2, 4, 8, 12),
+            Statement(extents=((12, (2, 2, 3)),), fastest=0),
+            "are neighbours on a grid of .*, and not on .*: rank 0 and its partner",
+        ),
+        (g.one_call(3), (2, 4, 8, 12), Statement(1), "and not on 12 in one dimension: rank 0"),
         (g.one_call(2), (4, 6, 9), Statement(extents=((6, (6, 1)),)), "no rule gives 6x1 at 6"),
         (
             corpus.jacobi2d(97, 61, 3),

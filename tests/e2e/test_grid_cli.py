@@ -169,6 +169,8 @@ def test_a_statement_changes_the_model_is_checked_and_is_taken_back(place):
     assert true == predicted == equal
     before = (place / "own" / "study.json").read_text()
     for words, why in (
+        (["--grid", "none,1"], "does not fit the traces"),
+        (["--grid", "2x2x3@12", "--fastest", "first"], "does not fit the traces"),
         (["--grid", "2x2@12"], "does not fit the traces"),
         (["--grid", "4x4@12"], "4x4 is 16, not 12"),
     ):
@@ -178,9 +180,6 @@ def test_a_statement_changes_the_model_is_checked_and_is_taken_back(place):
             json.loads((place / "own" / "study.json").read_text())["grid"]
             == json.loads(before)["grid"]
         )
-    # halvings explain the partners on other grids, too: what such a model says is not trusted
-    doubted = p3s("model", "own", "--grid", "2x2x3@12", "--fastest", "first", cwd=place)
-    assert doubted.returncode == 3 and "holdout-missed" in doubted.stderr
     done = p3s("model", "own", "--grid", "3x2x2@12", "--fastest", "first", cwd=place)
     assert "stated: 3x2x2 at 12, dimension 0 fastest" in " ".join(done.stdout.split())
     done = p3s("model", "own", "--grid", "none", cwd=place)

@@ -22,23 +22,9 @@ TABLE = (
         NOTHING,
         "balanced in two dimensions fits as well, and the third is cut at 24 ranks first",
     ),
-    Program(
-        "longest.c",
-        "40 100 64 5",
-        (2, 4, 8, 16),
-        (32,),
-        PAIRS,
-        "faces of the dimension that is cut at the largest count alone are taken for constants",
-    ),
+    Program("longest.c", "40 100 64 5", (2, 4, 8, 16), (32,)),
     Program("dealt.c", "96 6", (2, 4, 8, 16), (32,)),
-    Program(
-        "nodesgrid.c",
-        "24 4",
-        (4, 8, 16),
-        (32, 36),
-        NOTHING,
-        "a grid of nodes times a grid of cores, numbered node by node, is no known grid",
-    ),
+    Program("nodesgrid.c", "24 4", (4, 8, 16), (32, 36)),
     # cuts
     Program(
         "cellpoint.c",
@@ -53,27 +39,13 @@ TABLE = (
     Program("elements.f90", "151 89 4", (4, 6, 9, 12), (24, 36)),
     Program("polled.c", "403 5", (2, 3, 5, 8), (16, 27)),
     Program("caravan.f90", "203", (3, 4, 5, 7), (14, 24)),
-    Program(
-        "stages.py",
-        "90 4",
-        (2, 3, 5, 8),
-        (16, 21),
-        PAIRS,
-        "a length that falls by one from rank to rank is no known size",
-    ),
+    Program("stages.py", "90 4", (2, 3, 5, 8), (16, 21)),
     # numbers of iterations
     Program("tolerance.c", "", (2, 4, 8), (16, 24), PAIRS, "the data decides when the loop ends"),
     Program("rounding.c", "", (2, 4, 8), (12, 24), PAIRS, "rounding decides when the loop ends"),
     Program("coarsening.c", "20 4", (4, 8, 16), (32, 36)),
     # partners
-    Program(
-        "intervals.c",
-        "6 4",
-        (3, 5, 6, 8),
-        (16, 23),
-        PAIRS,
-        "the length of the upper half of an interval is no known size",
-    ),
+    Program("intervals.c", "6 4", (3, 5, 6, 8), (16, 23)),
     Program("box26.c", "30 37 44 4", (8, 12, 18), (27, 36)),
     Program("star3d.c", "29 5", (4, 8, 12, 16), (27, 32)),
     Program("torus.c", "33 5", (4, 8, 12, 16), (24, 36)),
@@ -83,28 +55,14 @@ TABLE = (
     Program("transposed.f90", "85 4", (4, 9, 16), (25, 36)),
     # sizes of one field
     Program("vlevels.c", "192 96 96 3 2", (4, 8, 16), (32,)),
-    Program(
-        "shells.c",
-        "48 36 24 3",
-        (4, 8, 12),
-        (24, 36),
-        NOTHING,
-        "where extents are two, both sides are one rank: some edges and corners are missed",
-    ),
+    Program("shells.c", "48 36 24 3", (4, 8, 12), (24, 36)),
     # classes of ranks, completions, sites
     Program("corners.f90", "93 70 3", (4, 6, 12), (24, 36)),
     Program("leaders.c", "131 4", (4, 6, 12), (24, 36)),
     Program("idle.c", "12 7", (4, 6, 12), (24, 36)),
     Program("tested.c", "250 6", (4, 6, 9), (18, 24)),
     Program("cloned.c", "40 8 0", (4, 6, 12), (24, 36)),
-    Program(
-        "cloned.c",
-        "40 8 1",
-        (4, 6, 12),
-        (24, 36),
-        PAIRS,
-        "a number of iterations of an extent and one more has no law",
-    ),
+    Program("cloned.c", "40 8 1", (4, 6, 12), (24, 36)),
     # communicators
     Program(
         "halves.c",
@@ -114,23 +72,9 @@ TABLE = (
         PAIRS,
         "each depth has a rule of its own, and the fifth was not traced",
     ),
-    Program(
-        "rowofrow.c",
-        "8 4",
-        (4, 8, 16),
-        (32, 36),
-        NOTHING,
-        "pairs of a row's ranks are taken for a third dimension of the grid",
-    ),
+    Program("rowofrow.c", "8 4", (4, 8, 16), (32, 36)),
     # Python
-    Program(
-        "tasks.py",
-        "121 3",
-        (3, 4, 6, 8),
-        (12, 16),
-        PAIRS,
-        "a pickled list's head and elements are not told apart",
-    ),
+    Program("tasks.py", "121 3", (3, 4, 6, 8), (12, 16)),
 )
 
 #: Those that `make test-mpi` runs; all others are slow.

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.host.placeholders import shape
 from p3s.model.comparison import HoldOut
-from p3s.model.grid.choose import GridChoice, choose_grid
+from p3s.model.grid.choose import GridChoice, Vote, choose_grid
 from p3s.model.grid.grids import dimensions
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relation import Staged
+from p3s.model.sizes.observed import Rows
 from p3s.model.types import Model
 from p3s.text import processes
 
@@ -25,11 +28,13 @@ _TIMES, _MORE, _TIMES_KNOWN = 1.25, 1.0, 1.5
 _ALL_RANKS = 0.5
 
 
-def settled(tables: Sequence[PointTable], known: Statement | None) -> tuple[Statement | None, str]:
+def settled(
+    tables: Sequence[PointTable], known: Statement | None, votes: Callable[[Sequence[Node]], Vote]
+) -> tuple[Statement | None, str]:
     """Return what is known of the grid if the traces allow it, and why it was dropped if not.
 
-    Raises Contradiction and P3SError where the user says what the traces do not allow; what
-    arguments alone say is dropped.
+    votes: what prices the sizes of messages of nodes on a grid. Raises Contradiction and P3SError
+    where the user says what the traces do not allow; what arguments alone say is dropped.
     """
     if not known:
         return None, ""
@@ -38,12 +43,11 @@ def settled(tables: Sequence[PointTable], known: Statement | None) -> tuple[Stat
         choice = choose_grid(nodes, tables, known)
         # extents that the program was given have places for all ranks
         apart = not known.arguments
-        free = choose_grid(nodes, tables, apart=apart)
-        why = contradiction(nodes, choice, free, _TIMES) or contradiction(
-            nodes, choice, choose_grid(nodes, tables, Statement(), apart=apart), _TIMES_KNOWN
-        )
-        if why:
-            raise Contradiction(why)
+        price = _Price(votes(nodes))
+        for said, times in ((None, _TIMES), (Statement(), _TIMES_KNOWN)):
+            free = choose_grid(nodes, tables, said, apart=apart)
+            if why := contradiction(nodes, choice, free, times, price):
+                raise Contradiction(why)
     except P3SError as err:
         if known.by_user:
             raise
@@ -51,18 +55,39 @@ def settled(tables: Sequence[PointTable], known: Statement | None) -> tuple[Stat
     return known, ""
 
 
-def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice, times: float) -> str:
+class _Price:
+    """What the sizes of messages cost on grids, each asked once."""
+
+    def __init__(self, vote: Vote) -> None:
+        self._vote = vote
+        self._asked: dict[str, float] = {}
+
+    def __call__(self, choice: GridChoice) -> float:
+        key = repr([(n, g.key) for n, g in choice.grids.items()])
+        if key not in self._asked:
+            self._asked[key] = self._vote(choice)
+        return self._asked[key]
+
+
+def contradiction(
+    nodes: Sequence[Node], choice: GridChoice, free: GridChoice, times: float, sizes: Vote
+) -> str:
     """Return why a grid cannot be the program's, "" where it can.
 
     What the free choice explains must be explained on it too, at no more than so many ``times``
-    the cost.
+    the cost. Where partners alone do not say so, ``sizes`` of messages on both grids count, too.
     """
     worse = {i: _price(choice, i) - _price(free, i) for i in choice.explained}
     without = [
         i for i in worse if choice.explained[i].unexplained and not free.explained[i].unexplained
     ]
     total = sum(_price(free, i) for i in worse)
-    if not without and sum(worse.values()) <= (times - 1) * total + _MORE:
+    more, allowed = sum(worse.values()), (times - 1) * total + _MORE
+    if (
+        not without
+        and more <= allowed
+        and (more <= 0 or more + sizes(choice) - sizes(free) <= allowed)
+    ):
         return ""
     i = max(without or worse, key=lambda k: worse[k])
     n = max(nodes[i].rows)
@@ -71,13 +96,36 @@ def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice, t
     if without:
         return f"{of} follow no rule on a grid of {here}, and one on {there}"
     many, few = len(choice.explained[i].relations), len(free.explained[i].relations)
-    if many <= few:
-        return f"{of} follow rules with exceptions on a grid of {here}, and without on {there}"
-    return f"{of} need {many} rules on a grid of {here}, and {few} on {there}"
+    if many > few:
+        return f"{of} need {many} rules on a grid of {here}, and {few} on {there}"
+    if apart := _apart(nodes[i], choice.grids[n], free.grids[n]):
+        rank, peer = apart
+        return (
+            f"{of} are neighbours on a grid of {there}, and not on {here}: rank {rank} and its "
+            f"partner {peer}"
+        )
+    return f"{of} follow rules with exceptions on a grid of {here}, and without on {there}"
+
+
+def _apart(node: Node, grid: GridAt, other: GridAt) -> tuple[int, int] | None:
+    """Return the first rank and partner that are neighbours on the other grid alone."""
+    rows = node.rows[grid.n]
+    far = (_steps(rows, other) == 1) & (_steps(rows, grid) > 1)
+    at = np.lexsort((rows.peer, rows.rank, ~far))[:1]
+    return (int(rows.rank[at[0]]), int(rows.peer[at[0]])) if far.any() else None
+
+
+def _steps(rows: Rows, grid: GridAt) -> np.ndarray:
+    """Return how many steps away partners are on a grid, at an end round to the other; -1: none."""
+    step = np.abs(grid.coords[:, rows.peer] - grid.coords[:, rows.rank])
+    step = np.minimum(step, np.array(grid.dims)[:, None] - step).sum(axis=0)
+    return np.where(rows.peer < 0, -1, step)
 
 
 def _named(grid: GridAt, other: GridAt) -> str:
     """Return the extents of a grid, with the order of its ranks where nothing else is different."""
+    if len(grid.dims) == 1:
+        return f"{grid.dims[0]} in one dimension"
     if sorted(grid.dims) != sorted(other.dims):
         return shape(grid.dims)
     fastest = (

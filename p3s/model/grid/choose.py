@@ -22,6 +22,7 @@ from p3s.model.grid.domain_grids import (
 )
 from p3s.model.grid.grids import Balanced, Greedy, GridRule, candidate_rules, rules_in_part
 from p3s.model.grid.guards import GridAt
+from p3s.model.grid.node_grids import rules_of_nodes
 from p3s.model.grid.nodes import Node, unique_pairs, used
 from p3s.model.grid.stated import Statement, rules
 from p3s.model.grid.traced_grids import rules_of_traces
@@ -108,6 +109,8 @@ _DIMENSION = 0.5
 _RIVALS = 24
 #: Grids that cost so much more than the best, and this part of its cost, may be the true one.
 _NEAR, _NEAR_PART = 1.0, 0.05
+#: Of rules that are many so many are priced.
+_LIKELIEST = 12
 #: Grids beside the best that the sizes of messages are asked about.
 _ELECTED = 3
 #: Sizes speak for another grid only if it is so much cheaper with them.
@@ -188,6 +191,8 @@ def _seek_further(search: _Search, apart: bool) -> None:
             for pairs, _, members in search.todo
         ]
         search.try_all(rules_of_traces(found, search.counts))
+    if search.best.dear():
+        search.try_all(search.likeliest(rules_of_nodes(search.counts)))
 
 
 class _Search:
@@ -234,6 +239,12 @@ class _Search:
             ):
                 self.best, chosen = choice, alike[0]
         self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
+
+    def likeliest(self, families: Sequence[GridRule]) -> list[GridRule]:
+        """Return those of many rules that the partners look likeliest on."""
+        admitted = [f for f in families if len(self.grids(f)) == len(self.counts)]
+        rough = {f: _rough(self.grids(f), self.todo) for f in admitted}
+        return sorted(admitted, key=lambda f: rough[f])[:_LIKELIEST]
 
     def alike(self, rules: Sequence[GridRule]) -> list[GridRule]:
         """Return the rules that have the best one's grids at all traced counts."""

@@ -8,7 +8,7 @@ order in which siblings go to both sides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -123,18 +123,23 @@ class _Directions:
                     break
 
     def _vectors(self, i: int) -> list[Vector]:
-        """Return the steps of a node that moves along open dimensions alone, as absolute values."""
-        steps: set[Vector] = set()
+        """Return the steps of a node that moves along open dimensions alone, as absolute values.
+
+        Across an edge of which one dimension has a single rank a step is one along the other.
+        """
+        steps: dict[Vector, set[Vector]] = {}
         for n, rows in self.nodes[i].rows.items():
             p = pairs_on(rows, self.grids[n])
             if not p.grid.inside.all():
                 return []
             step = np.unique(np.abs(p.grid.coords[:, p.peer] - p.grid.coords[:, p.rank]), axis=1)
-            steps |= {tuple(map(int, c)) for c in step.T}
+            for c in step.T:
+                steps.setdefault(tuple(map(int, c)), set()).add(p.grid.dims)
             if len(steps) > 1 << len(p.grid.dims):
                 return []
         moved = {d for v in steps for d, x in enumerate(v) if x}
-        return sorted(v for v in steps if any(v)) if moved <= self.open else []
+        whole = (v for v, seen in steps.items() if not _shortened(v, seen, steps))
+        return sorted(v for v in whole if any(v)) if moved <= self.open else []
 
     def _siblings(self, i: int) -> list[_Kind]:
         """Return how siblings do it: those of the call site first, then those of the operation."""
@@ -220,6 +225,18 @@ class _Directions:
             for r in e.relations
         ]
         self.explained[i] = Explanation(turned, e.cost, e.unexplained, e.ambiguous)
+
+
+def _shortened(vector: Vector, seen: Iterable[Vector], steps: Iterable[Vector]) -> bool:
+    """Return whether a step is another one wherever it was seen, on grids of these extents."""
+    return any(
+        other != vector
+        and all(
+            vector == tuple(x if p > 1 else 0 for x, p in zip(other, dims, strict=True))
+            for dims in seen
+        )
+        for other in steps
+    )
 
 
 def _along(shift: Shift) -> set[int]:

@@ -244,11 +244,15 @@ def _unlike(domain: Sequence[int], shape: Sequence[int]) -> float:
 
 def rules_of_domains(shapes: Sequence[Sequence[int]], counts: Sequence[int]) -> list[OfDomain]:
     """Return the rules for domains of such extents that have a grid of more than one dimension."""
-    kinds = [kind for kind in Several.kinds.values() if issubclass(kind, OfDomain)]
     return [
         rule
         for domain in shapes
-        for kind in kinds
-        for rule in kind.for_domain(domain)
+        for rule in rules_for(domain)
         if any(sum(x > 1 for x in rule.dims(n) or ()) > 1 for n in counts)
     ]
+
+
+def rules_for(domain: Sequence[int]) -> list[OfDomain]:
+    """Return the rules for a domain of such extents."""
+    kinds = [kind for kind in Several.kinds.values() if issubclass(kind, OfDomain)]
+    return [rule for kind in kinds for rule in kind.for_domain(domain)]

@@ -24,7 +24,7 @@ from p3s.laws.expr import Expr
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import LoopRule, Order, TripLaw, Trips, Walk, When
-from p3s.model.order.observe import Cell, LoopTurns, Seen, see
+from p3s.model.order.observe import Cell, LoopTurns, Seen, cells_of_rows, first_signs, see
 from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, fit_when
 from p3s.model.types import Item, Model
 from p3s.trace.ops import COMPLETION
@@ -48,7 +48,9 @@ def fit_order(
     """
     if any(set(np.unique(t.rank).tolist()) - set(t.sequences) for t in tables):
         return None, model.items
-    kinds = [k for t in tables for k in see(model, t, s, rows[t.np])]
+    cells = [cells_of_rows(model, t, rows[t.np]) for t in tables]
+    sign = first_signs(model, zip(tables, cells, strict=True))
+    kinds = [k for t, mine in zip(tables, cells, strict=True) for k in see(model, t, s, mine, sign)]
     number = {node: k for k, node in enumerate(s.nodes)}
     loops = [replace(loop, walk=_walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:]]
     ranks = _Ranks({x.loop: x.walk for x in loops if x.walk is not None}, model.items)

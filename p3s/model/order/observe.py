@@ -6,7 +6,7 @@ A *cell* is (item, slot, stage, iteration): a rule of the model as one rank carr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +18,12 @@ from p3s.characterize.structure import Structure
 from p3s.characterize.tables import PointTable, first_rows, node_of_row
 from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Ints
+from p3s.model.partners.shift import Shift
 from p3s.model.types import Model
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 Cell = tuple[int, int, int, int]
+Cells = tuple[Cell, ...]
 #: Kinds of ranks looked at per count: of more, the first ones; of those with the same rules (that
 #: differ in what they do to whom, not in what they do) fewer.
 _KINDS, _ALIKE = 48, 3
@@ -106,12 +108,17 @@ def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
     return out
 
 
-def see(model: Model, t: PointTable, s: Structure, rows: Any) -> Iterator[Seen]:
-    """Yield the kinds of ranks of one count; rows: the model evaluated there (ScaledRows)."""
+def see(
+    model: Model, t: PointTable, s: Structure, cell_of: Sequence[Cells], sign: Mapping[int, int]
+) -> Iterator[Seen]:
+    """Yield the kinds of ranks of one count; cell_of: as of :func:`cells_of_rows`.
+
+    sign: per node the direction in which its messages go first. Messages of several rules to one
+    partner follow these in turn.
+    """
     number = {node: k for k, node in enumerate(s.nodes)}
     union = np.array([number.get(node, -1) for node in t.nodes], dtype=np.int64)
     of_row, first = node_of_row(t), first_rows(t)
-    cell_of = cells_of_rows(model, t, rows)
     bounds = {r: (a, int(np.searchsorted(t.rank, r, side="right"))) for r, a in first.items()}
     partner = np.array([g.peer for g in t.groups], dtype=np.int64)
     kinds: dict[tuple[int, bytes], list[int]] = {}
@@ -127,7 +134,7 @@ def see(model: Model, t: PointTable, s: Structure, rows: Any) -> Iterator[Seen]:
     left = _KINDS
     for ranks in kinds.values():
         a, b = bounds.get(ranks[0], (0, 0))
-        what = frozenset(None if c is None else c[:2] for c in cell_of[a:b])
+        what = frozenset(c[:2] for some in cell_of[a:b] for c in some or ((-1, -1),))
         like[what] = like.get(what, 0) + 1
         if like[what] > _ALIKE or not left:
             continue
@@ -135,31 +142,80 @@ def see(model: Model, t: PointTable, s: Structure, rows: Any) -> Iterator[Seen]:
         codes = t.sequences[ranks[0]].astype(np.int64)
         node = union[nodes_of(codes, a, of_row)]
         index = loop_indices(parse(s.nest, node))
-        cells: dict[Cell, int] = {}
-        of_local = np.array(
-            [-1 if c is None else cells.setdefault(c, len(cells)) for c in cell_of[a:b]] + [-2],
-            dtype=np.int64,
-        )
-        peer = [-1] * len(cells)
-        for c, group in zip(cell_of[a:b], t.group[a:b], strict=True):
-            if c is not None:
-                peer[cells[c]] = int(partner[group])
+        peers = partner[t.group[a:b]].tolist()
+        cell, cells, peer = _cells_of_events(codes, cell_of[a:b], peers, model, sign)
         yield Seen(
             t.np,
             ranks,
             s.nest.around[node],
             index,
-            of_local[np.where(codes < 0, b - a, codes)],
-            list(cells),
+            cell,
+            cells,
             peer,
             turns_of_loops(s.nest, node, index),
         )
 
 
-def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cell | None]:
-    """Return which cell of the model each row of a table is; None: unknown.
+def _cells_of_events(
+    codes: Ints,
+    cell_of: Sequence[Cells],
+    partner: Sequence[int],
+    model: Model,
+    sign: Mapping[int, int],
+) -> tuple[Ints, list[Cell], list[int]]:
+    """Return the number of the cell of each event of a rank, the cells, and their partners.
 
-    Where two rules give a rank the same partner and size, which one a row follows is unknown.
+    codes: the row of each event, negative where it moves nothing.
+    """
+    number = {some: i for i, some in enumerate(dict.fromkeys(cell_of))}
+    of_event = np.array([*(number[some] for some in cell_of), -1])[np.maximum(codes, -1)]
+    order = np.argsort(of_event, kind="stable")
+    starts = np.searchsorted(of_event[order], np.arange(len(number) + 1))
+    cell = np.where(codes < 0, -2, -1)
+    cells: dict[Cell, int] = {}
+    for some, i in number.items():
+        events = order[starts[i] : starts[i + 1]]
+        for j, c in enumerate(_one_after_another(some, model, sign)):
+            cell[events[j :: len(some)]] = cells.setdefault(c, len(cells))
+    peer = {c: to for some, to in zip(cell_of, partner, strict=True) for c in some}
+    return cell, list(cells), [peer[c] for c in cells]
+
+
+def _one_after_another(some: Cells, model: Model, sign: Mapping[int, int]) -> Cells:
+    """Return the cells of a row in the order in which its messages follow them."""
+    first = sign.get(model.items[some[0][0]].node, 1) if len(some) > 1 else 1
+    return tuple(sorted(some, key=lambda c: [-first * x for x in _step(model, c)]))
+
+
+def _step(model: Model, cell: Cell) -> tuple[int, ...]:
+    """Return the step to a neighbour, nothing of other relations."""
+    relation = model.items[cell[0]].relation
+    return relation.vec if isinstance(relation, Shift) else ()
+
+
+def first_signs(model: Model, seen: Iterable[tuple[PointTable, Sequence[Cells]]]) -> dict[int, int]:
+    """Return per node in which direction its messages go first: up (1) or down (-1).
+
+    seen: tables with the cells of their rows. Those tell it that are of one rule alone.
+    """
+    votes: dict[int, int] = {}
+    for t, cell_of in seen:
+        first: dict[tuple[int, int, tuple[int, ...]], int] = {}
+        for rank, when, some in zip(t.rank.tolist(), t.first.tolist(), cell_of, strict=True):
+            if len(some) == 1 and (step := _step(model, some[0])):
+                node = model.items[some[0][0]].node
+                first.setdefault((rank, node, step), when)
+        for (rank, node, step), when in first.items():
+            back = first.get((rank, node, tuple(-x for x in step)))
+            if back is not None and step > tuple(-x for x in step):
+                votes[node] = votes.get(node, 0) + (1 if when < back else -1)
+    return {node: 1 if vote >= 0 else -1 for node, vote in votes.items()}
+
+
+def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
+    """Return which cells of the model each row of a table is; none: unknown.
+
+    Where neighbours on several sides are one rank, the messages to it follow several rules.
     """
     split, items = model.splits, model.items
     node = {it.key: it.node for it in items}
@@ -183,7 +239,7 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cell | None]:
         loosely = (r, it.node, peer, where)
         full[(*loosely, size)].add((i, slot, stage, at))
         loose[loosely].add((i, slot, stage, at))
-    out: list[Cell | None] = []
+    out: list[Cells] = []
     keys: list[tuple[Any, ...]] = []
     for r, gi, size, at in zip(
         t.rank.tolist(), t.group.tolist(), t.nbytes.tolist(), turn_of(t).tolist(), strict=True
@@ -200,13 +256,14 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cell | None]:
         )
         if len(found) > 1:
             found = {c for c in found if c[3] == at} or found
-        out.append(next(iter(found)) if len(found) == 1 else None)
+        known = len(found) == 1 or (found and all(_step(model, c) for c in found))
+        out.append(tuple(sorted(found)) if known else ())
     _in_order_of_appearance(out, keys, loose, t.first)
     return out
 
 
 def _in_order_of_appearance(
-    out: list[Cell | None],
+    out: list[Cells],
     keys: list[tuple[Any, ...]],
     loose: Mapping[tuple[Any, ...], set[Cell]],
     first: Ints,
@@ -217,14 +274,14 @@ def _in_order_of_appearance(
     """
     open_: dict[tuple[Any, ...], list[int]] = {}
     for k, cell in enumerate(out):
-        if cell is None:
+        if not cell:
             open_.setdefault(keys[k], []).append(k)
     for key, rows in open_.items():
         cells = sorted(loose.get(key, ()))
         if len(cells) == len(rows) and len({(c[0], *c[2:]) for c in cells}) == 1:
             rows.sort(key=lambda k: int(first[k]))
-            for k, cell in zip(rows, cells, strict=True):
-                out[k] = cell
+            for k, one in zip(rows, cells, strict=True):
+                out[k] = (one,)
 
 
 _ON_COMM = ("collective", "comm")

@@ -352,6 +352,47 @@ class Halved(CommunicatorLaw, kind="halved"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Inside(CommunicatorLaw, kind="inside"):
+    """Each communicator of ``outer`` split as ``inner`` splits as many ranks: pairs of a row."""
+
+    outer: CommunicatorLaw = field(metadata={"read": CommunicatorLaw.from_json})
+    inner: CommunicatorLaw = field(metadata={"read": CommunicatorLaw.from_json})
+
+    @classmethod
+    def proposed(cls, seen: Seen) -> Tried:
+        sizes = sorted({len(m) for m in seen.members} - {1})
+        inner = [
+            *((0.6, Nodes(size=k)) for k in sizes if k <= _MAX_K),
+            *((0.6, Modulo(k=k)) for k in (2, 3, 4)),
+            *((0.7, Parts(k=2, cut=cut)) for cut in ("floor", "first")),
+            *Halved.proposed(seen),
+        ]
+        for axis in range(seen.ndims if seen.ndims > 1 else 0):
+            outer = Axes(axes=(axis,))
+            yield from ((0.1 + cost / 2, cls(outer=outer, inner=law)) for cost, law in inner)
+
+    def series(self) -> tuple[object, int] | None:
+        found = self.inner.series()
+        return found and (replace(self, inner=self.inner.at_depth(0), ordinal=None), found[1])
+
+    def at_depth(self, depth: int) -> CommunicatorLaw:
+        return replace(self, inner=self.inner.at_depth(depth))
+
+    def colours(self, g: GridAt) -> np.ndarray:
+        out = np.full(g.n, -1, dtype=np.int64)
+        _, members, starts = numbered(self.outer, g)
+        for size in np.unique(np.diff(starts)).tolist():
+            colour = self.inner.colour(np.arange(size, dtype=np.int64), size)
+            some = np.flatnonzero(np.diff(starts) == size)
+            ranks = members[starts[some][:, None] + np.arange(size)]
+            out[ranks] = np.where(colour < 0, -1, some[:, None] * g.n + colour)
+        return out
+
+    def members_text(self) -> str:
+        return f"{self.inner.members_text()}, among {self.outer.members_text()}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Where(CommunicatorLaw, kind="where"):
     """The ranks for which a guard holds; both: and those for which it does not, for themselves."""
 

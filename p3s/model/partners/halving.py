@@ -71,6 +71,10 @@ class Halves(Staged, kind="halves"):
             yield cost + 0.05, cls(form="like", sign=sign, ceil=ceil, axis=axis)
             yield cost + 0.1, cls(form="mirror", sign=sign, ceil=ceil, axis=axis)
 
+    @property
+    def tree(self) -> bool:
+        return self.form == "first" and self.sign != 0
+
     def stages(self, ln: Line, g: GridAt) -> list[np.ndarray]:
         out = []
         for each in _intervals(ln, self.ceil):
@@ -117,6 +121,10 @@ class SearchTree(Staged, kind="searchtree"):
         if sign:
             yield 1.85, cls(sign=sign, axis=axis)
             yield 1.9, cls(sign=sign, ceil=True, axis=axis)
+
+    @property
+    def tree(self) -> bool:
+        return True
 
     def _middle(self, lo: np.ndarray, size: np.ndarray) -> np.ndarray:
         middle: np.ndarray = lo + (size - 1 + self.ceil) // 2

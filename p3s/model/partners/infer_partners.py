@@ -26,8 +26,8 @@ MIN_LINE = 4
 TOGETHER, MOST_CELLS = 48, 1 << 22
 #: What a guard costs beside its relation.
 GUARD_WEIGHT = 0.15
-#: What a neighbour's neighbour costs more than a neighbour.
-BEYOND = 0.15
+#: What a neighbour's neighbour costs more than a neighbour, and one across a corner.
+BEYOND, DIAGONAL = 0.15, 0.15
 #: What partners without a rule cost.
 NO_RULE = 12.0
 #: More relations than this in one node are a neighbourhood without a rule.
@@ -266,7 +266,8 @@ class _Search:
                 left[:] = False
         far = max(abs(x) for r in found for x in r.vec) > MAX_REACH
         reach = sum(max(abs(x) for x in r.vec) - 1 for r in found if any(r.vec))
-        cost = len(rels) * 2.0 if far else len(rels) + BEYOND * reach
+        askew = sum(len(r.vec) - r.vec.count(0) - 1 for r in found if any(r.vec))
+        cost = len(rels) * 2.0 if far else len(rels) + BEYOND * reach + DIAGONAL * askew
         if left.any():
             self.options.append(Explanation(rels, cost, int(left.sum()), sorted(ambiguous)))
         else:

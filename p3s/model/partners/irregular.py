@@ -2,8 +2,9 @@
 
 Where a graph or an unstructured mesh is cut into parts, who is next to whom depends on the data.
 What has laws are the number of neighbours and what goes to all of them: the parts of a cut plane
-or space. A sample has so many pairs, with the degrees, distances in rank and sizes in the
-proportions of the largest count; a send and the receive of the same pairs make the same sample.
+or space. A sample has so many pairs, with the degrees and distances in rank in the proportions of
+the largest count; a send and the receive of the same pairs make the same sample. Calls that have
+many pairs in common (the levels of a multigrid) draw from one graph, each its part of the pairs.
 """
 
 from __future__ import annotations
@@ -15,29 +16,35 @@ from zlib import crc32
 import numpy as np
 
 from p3s.model.grid.at import GridAt
-from p3s.model.law_types import SampleSizes, SizeLaw
 from p3s.model.partners.relation import Relation
-from p3s.model.partners.totals import Total, shape_value
+from p3s.model.partners.totals import Total, fit_total
+from p3s.model.registry import left_out
 
 #: Mean number of partners at the largest count from which on they are a neighbourhood.
 MIN_DEGREE = 2.0
+#: Pairs of the largest count that stand for all.
+REFERENCE = 64
 _QUANTILES = 33
 #: Rounds of drawing partners before ranks may get more of them than they should.
 _ROUNDS, _MORE = 24, 8
-#: One more term has to lower the error where a count is left out by this factor.
-_WORTH = 0.8
+#: Share of the smaller set of pairs that two calls have in common, where both are of one graph.
+_IN_COMMON = 0.5
 
-#: Terms tried for the number of pairs and for the amount of all messages: (shape, sign)...
-_PAIRS = ((("bricks", 1),), (("rest", 1), ("cuts", -1)), (("rest", 1), ("outer", -1)))
-_AMOUNTS = ((("cuts", 1),), (("power", 1),))
+#: Terms tried for the number of pairs: (shape, sign)...
+PAIRS = ((("bricks", 1),), (("rest", 1), ("cuts", -1)), (("rest", 1), ("outer", -1)))
+
+#: Pairs of a call per count: (pairs, 2), sender and receiver, each once.
+Edges = Mapping[int, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(Relation, kind="sample"):
     """No rule: a sample of an irregular neighbourhood.
 
-    sign: 1 to the receivers, -1 to the senders; pairs: how many directed pairs; degree: quantiles,
-    relative to the mean; reach: quantiles of the logarithm of the distance in rank to the base n.
+    sign: 1 to the receivers, -1 to the senders; pairs: how many directed pairs the graph has;
+    degree: quantiles, relative to the mean; reach: quantiles of the logarithm of the distance in
+    rank to the base n. own: how many of them the call has, None for all; has: 1 for each reference
+    pair of the graph that it has.
     """
 
     sign: int
@@ -46,6 +53,8 @@ class Sample(Relation, kind="sample"):
     pairs: Total = field(metadata={"read": Total.from_json})
     degree: tuple[float, ...]
     reach: tuple[float, ...]
+    own: Total | None = left_out(None, read=lambda data: data and Total.from_json(data))
+    has: tuple[int, ...] = left_out(())
 
     def table(self, g: GridAt) -> np.ndarray:
         """Return partners, (largest degree, n): -1 where a rank has no more."""
@@ -60,7 +69,8 @@ class Sample(Relation, kind="sample"):
 
     def text(self) -> str:
         side = "partners" if self.sign > 0 else "senders"
-        return f"irregular {side}, a sample (seed {self.seed}): {self.pairs.text()} pairs"
+        number = (self.own or self.pairs).text()
+        return f"irregular {side}, a sample (seed {self.seed}): {number} pairs"
 
 
 def sampled(relation: Relation | None) -> bool:
@@ -68,104 +78,106 @@ def sampled(relation: Relation | None) -> bool:
     return isinstance(relation, Sample)
 
 
-def sample_relation(
-    pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: bool
-) -> Sample | None:
-    """Return the sample that stands for the (rank, partner) pairs per count, None for few of them.
-
-    sends: whether partners are receivers.
-    """
-    counts = sorted(n for n, (r, _) in pairs.items() if len(r))
-    if len(counts) < 2:
-        return None
-    edges = {
-        n: np.unique(np.stack(pairs[n] if sends else pairs[n][::-1], axis=1), axis=0)
-        for n in counts
+def edges_seen(pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: bool) -> Edges:
+    """Return the edges of (rank, partner) pairs per count; sends: partners are receivers."""
+    return {
+        n: np.unique(np.stack(each if sends else each[::-1], axis=1), axis=0)
+        for n, each in sorted(pairs.items())
+        if len(each[0])
     }
-    top = counts[-1]
-    ranks = np.unique(edges[top])
-    if len(edges[top]) < MIN_DEGREE * len(ranks) or 2 * len(ranks) < top:
-        return None
-    symmetric = all(
-        {(a, b) for a, b in e.tolist()} == {(b, a) for a, b in e.tolist()} for e in edges.values()
-    )
+
+
+def sample_relations(calls: Sequence[Edges]) -> list[Sample | None]:
+    """Return the sample that stands for the pairs of each call, to receivers; None for few pairs.
+
+    Calls with many pairs in common have the same graph: what is a neighbour for one is for others.
+    """
+    found: list[Sample | None] = [None] * len(calls)
+    for mine in _of_one_graph(calls):
+        graph = {
+            n: np.unique(np.concatenate([calls[i][n] for i in mine if n in calls[i]]), axis=0)
+            for n in sorted({n for i in mine for n in calls[i]})
+        }
+        whole = _graph(graph)
+        for i in mine:
+            alike = graph.keys() == calls[i].keys() and all(
+                np.array_equal(e, graph[n]) for n, e in calls[i].items()
+            )
+            found[i] = whole if alike else _part(whole, graph, calls[i])
+    return found
+
+
+def _of_one_graph(calls: Sequence[Edges]) -> list[list[int]]:
+    """Return the calls that have neighbourhoods, those of one graph together.
+
+    One that has too few pairs alone belongs to the graph of another that has them, too.
+    """
+    groups: list[tuple[set[tuple[int, int]], list[int]]] = []
+    keys = [set(map(tuple, e[max(e)].tolist())) if e else set() for e in calls]
+    for i in sorted(range(len(calls)), key=lambda i: -len(keys[i])):
+        for known, mine in groups:
+            if len(known & keys[i]) > _IN_COMMON * len(keys[i]):
+                known |= keys[i]
+                mine.append(i)
+                break
+        else:
+            if _many(calls[i]):
+                groups.append((set(keys[i]), [i]))
+    return [sorted(mine) for _, mine in groups]
+
+
+def _many(edges: Edges) -> bool:
+    """Tell whether ranks have several partners, at two counts or more."""
+    if len(edges) < 2:
+        return False
+    top = max(edges)
+    ranks = len(np.unique(edges[top]))
+    return len(edges[top]) >= MIN_DEGREE * ranks and 2 * ranks >= top
+
+
+def _graph(edges: Edges) -> Sample:
+    """Return the sample that has the number of pairs, degrees and distances of the edges."""
+    top = max(edges)
     degree = np.bincount(edges[top][:, 0], minlength=top).astype(float)
     distance = np.abs(edges[top][:, 0] - edges[top][:, 1])
-    number = [(n, float(len(e))) for n, e in edges.items()]
-    telling = [(n, k) for n, k in number if k < n * (n - 1)]  # at few ranks all are next to all
-    if len(telling) > 1:
-        number = telling
-    seed = crc32(b"|".join(e.tobytes() for e in edges.values()))
     return Sample(
-        sign=1 if sends else -1,
-        seed=seed,
-        symmetric=symmetric,
-        pairs=fit_total([n for n, _ in number], [k for _, k in number], _PAIRS),
+        sign=1,
+        seed=crc32(b"|".join(e.tobytes() for e in edges.values())),
+        symmetric=all(
+            {(a, b) for a, b in e.tolist()} == {(b, a) for a, b in e.tolist()}
+            for e in edges.values()
+        ),
+        pairs=_number(edges),
         degree=_quantiles(degree / degree.mean()),
         reach=_quantiles(np.log(np.maximum(distance, 1)) / np.log(top)),
     )
 
 
-def fit_total(
-    ns: Sequence[int], values: Sequence[float], tried: Sequence[tuple[tuple[str, int], ...]]
-) -> Total:
-    """Return a law of a total of all parts of a cut plane or space.
-
-    Chosen by the relative error where a count is left out (weighted by the totals), a second
-    term only where it pays.
-    """
-    y = np.asarray(values, dtype=float)
-    every = np.ones(len(ns), dtype=bool)
-    best: tuple[float, int, tuple[tuple[str, float], ...], int] | None = None
-    for size in (1, 2):
-        if len(ns) < size + 1:
-            break
-        for dims in (2, 3):  # along a line, neighbours have a rule
-            for terms in (t for t in tried if len(t) == size):
-                if dims != 2 and terms[0][0] == "bricks" and len(ns) > 2:
-                    continue  # how boxes meet in space, no such simple count tells
-                columns = np.array(
-                    [[sign * shape_value(name, n, dims) for name, sign in terms] for n in ns]
-                )
-                errors = []
-                for i in range(len(ns)):
-                    coef = _solve(columns, y, every & (np.arange(len(ns)) != i))
-                    errors.append(float(columns[i] @ coef) / max(y[i], 1e-300) - 1.0)
-                error = float(np.sqrt(np.average(np.square(errors), weights=y)))
-                coef = _solve(columns, y, every)
-                if _falls(terms, coef, dims, max(ns)):
-                    continue
-                if best is None or error < best[0] * (_WORTH if size > best[1] else 1.0) - 1e-12:
-                    rows = tuple(
-                        (name, float(sign * c))
-                        for (name, sign), c in zip(terms, coef, strict=True)
-                        if c
-                    )
-                    best = (error, size, rows, dims)
-    if best is None:
-        best = (1.0, 1, (("rest", float(y[-1]) / (max(ns) - 1)),), 2)
-    return Total(best[3], best[2], best[0])
+def _number(edges: Edges) -> Total:
+    """Return the law of the number of pairs."""
+    number = [(n, float(len(e))) for n, e in edges.items()]
+    telling = [(n, k) for n, k in number if k < n * (n - 1)]  # at few ranks all are next to all
+    if len(telling) > 1:
+        number = telling
+    return fit_total([n for n, _ in number], [k for _, k in number], PAIRS)
 
 
-def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    from scipy.optimize import nnls
+def _part(whole: Sample, graph: Edges, edges: Edges) -> Sample:
+    """Return the sample of a call that has some pairs of a graph."""
+    top = max(edges)
+    mine = set(map(tuple, edges[top].tolist()))
+    pairs = graph[top]
+    if whole.symmetric:
+        pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    pairs = pairs[reference(len(pairs))]
+    has = tuple(int(tuple(pair) in mine) for pair in pairs.tolist())
+    return replace(whole, own=_number(edges), has=has)
 
-    scale = np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
-    scaled = columns / scale[:, None]
-    norm = np.maximum(np.linalg.norm(scaled, axis=0), 1e-300)
-    return np.asarray(nnls((scaled / norm)[keep], (y / scale)[keep])[0] / norm)
 
-
-def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:
-    """Return whether a law falls further on: no part of a cut ever gets fewer neighbours."""
-    far = [
-        sum(
-            sign * c * shape_value(name, n, dims)
-            for (name, sign), c in zip(terms, coef, strict=True)
-        )
-        for n in (top, 4 * top, 16 * top, 64 * top)
-    ]
-    return any(b < a * (1.0 - 1e-9) for a, b in zip(far, far[1:], strict=False))
+def reference(number: int) -> np.ndarray:
+    """Return the places of those that stand for all, spread evenly over so many in order."""
+    few = min(number, REFERENCE)
+    return ((np.arange(few) + 0.5) * number / max(few, 1)).astype(np.int64)
 
 
 def _quantiles(values: np.ndarray) -> tuple[float, ...]:
@@ -186,8 +198,31 @@ def edges_of(sample: Sample, n: int) -> np.ndarray:
     if key not in _EDGES:
         if len(_EDGES) > 64:
             _EDGES.clear()
-        _EDGES[key] = _drawn_pairs(sample, n)
+        if sample.own is None:
+            _EDGES[key] = _drawn_pairs(sample, n)
+        else:
+            _EDGES[key] = _drawn_part(sample, n, sample.own)
     return _EDGES[key]
+
+
+def _drawn_part(sample: Sample, n: int, own: Total) -> np.ndarray:
+    """Return the pairs of a graph that a call has: of the reference pairs that have it first."""
+    edges = edges_of(replace(sample, sign=1, own=None, has=()), n)
+    once = edges[edges[:, 0] < edges[:, 1]] if sample.symmetric else edges
+    has = np.asarray(sample.has)[stands_for(sample, n, len(once), len(sample.has), 2)]
+    rng = np.random.Generator(np.random.PCG64([sample.seed, n, 3]))
+    wanted = min(round(own.at(n) / (2 if sample.symmetric else 1)), len(once))
+    kept = once[np.lexsort((rng.random(len(once)), -has))[:wanted]]
+    if sample.symmetric:
+        kept = np.concatenate([kept, kept[:, ::-1]])
+    return kept[np.lexsort((kept[:, 1], kept[:, 0]))]
+
+
+def stands_for(sample: Sample, n: int, pairs: int, references: int, purpose: int) -> np.ndarray:
+    """Return which reference pair stands for each pair at ``n``; purpose: draws that differ."""
+    rng = np.random.Generator(np.random.PCG64([sample.seed, n, purpose]))
+    place = (np.argsort(np.argsort(rng.random(pairs))) + 0.5) / max(pairs, 1)
+    return np.asarray((place * references).astype(np.int64))
 
 
 def _drawn_pairs(sample: Sample, n: int) -> np.ndarray:
@@ -242,47 +277,3 @@ def _drawn_pairs(sample: Sample, n: int) -> np.ndarray:
     if half == 2:
         out = np.concatenate([out, out[:, ::-1]])
     return out[np.lexsort((out[:, 1], out[:, 0]))]
-
-
-def sizes(
-    rel: Relation, law: SampleSizes, n: int, ranks: np.ndarray, peers: np.ndarray
-) -> np.ndarray:
-    """Return elements per message of the pairs of ranks and partners, int64.
-
-    Sizes belong to pairs, so that both ends agree; over all pairs they add up to the total.
-    """
-    sample = rel
-    assert isinstance(sample, Sample)
-    edges = edges_of(sample, n)
-    a, b = (ranks, peers) if sample.sign > 0 else (peers, ranks)
-    rng = np.random.Generator(np.random.PCG64([sample.seed, n, 1]))
-    place = (np.argsort(np.argsort(rng.random(len(edges)))) + 0.5) / max(len(edges), 1)
-    share = np.maximum(_drawn(law.quantiles, place), 0.0)
-    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * law.total.at(n) + 0.5)
-    amount = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
-    at = np.searchsorted(edges[:, 0] * n + edges[:, 1], a * n + b)
-    return np.asarray(amount[np.minimum(at, len(edges) - 1)])
-
-
-def sample_law(
-    rows: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]], elem: int
-) -> SizeLaw:
-    """Return the law of sizes, in elements of ``elem`` bytes.
-
-    rows: per count the ranks, partners, bytes of one message and how often.
-    """
-    points, means = [], []
-    quantiles: tuple[float, ...] = (1.0,)
-    for n in sorted(rows):
-        rank, peer, nbytes, count = rows[n]
-        if not len(rank):
-            continue
-        pair, which = np.unique(rank * n + peer, return_inverse=True)
-        number = np.bincount(which, weights=count)
-        size = np.bincount(which, weights=count * (nbytes / elem)) / number
-        points.append((n, float(size.sum())))
-        means.append((n, float(size.mean()), int(number.sum())))
-        if size.mean() > 0:
-            quantiles = _quantiles(size / size.mean())
-    total = fit_total([n for n, _ in points], [v for _, v in points], _AMOUNTS)
-    return SizeLaw(means=tuple(means), sample=SampleSizes(tuple(quantiles), total))

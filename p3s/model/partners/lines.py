@@ -174,6 +174,10 @@ class Tree(Staged, kind="tree"):
             if root:
                 yield from ((1.9, cls(sign=sign, root=root)) for sign in (1, -1))
 
+    @property
+    def tree(self) -> bool:
+        return bool(self.sign)
+
     def stages(self, ln: Line, g: GridAt) -> list[np.ndarray]:
         root = index_of(self.root, ln.p, g)
         p = np.maximum(ln.p, 1)
@@ -246,6 +250,10 @@ class Heap(Staged, kind="heap"):
     def on_long_line(cls, axis: Axis, ndims: int, sign: int) -> Tried:
         if sign:
             yield from ((1.9, cls(k=k, sign=sign, axis=axis)) for k in (2, 3, 4))
+
+    @property
+    def tree(self) -> bool:
+        return bool(self.sign)
 
     def stages(self, ln: Line, g: GridAt) -> list[np.ndarray]:
         if self.sign < 0:

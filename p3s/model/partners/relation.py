@@ -105,6 +105,11 @@ class Staged(Relation):
     descending: bool = left_out(False, last=True)
 
     @property
+    def tree(self) -> bool:
+        """Whether it leads down a tree, or up one (``sign`` is negative), at any count."""
+        return False
+
+    @property
     def along(self) -> Axis:
         """The axis."""
         axis: Axis = getattr(self, "axis")  # noqa: B009

@@ -6,6 +6,8 @@ their files, which decides among equally cheap ones. A new kind is one more clas
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from p3s.model.grid.at import GridAt
@@ -39,6 +41,39 @@ def partners(rel: Relation, g: GridAt) -> np.ndarray:
 def at_stage(rel: Relation | None, g: GridAt, stage: int, stages: int, turn: int = 0) -> GridAt:
     """Return the grid at a stage of the relation, as guards want it: 2**stage is the distance."""
     return g.at(stage, stages, turn) if rel is None else rel.stage_at(g, stage, stages, turn)
+
+
+def branches(rel: Relation | None, g: GridAt) -> np.ndarray | None:
+    """Return how many ranks a tree has from the lower end of each call on, shape (stages, n).
+
+    That end is counted, too; 0 where there is no partner. None for what is no tree.
+    """
+    if not isinstance(rel, Staged) or not rel.tree:
+        return None
+    table = partners(rel, g)
+    stage, rank = np.nonzero(table >= 0)
+    down = getattr(rel, "sign", 1) > 0
+    parent, child = (rank, table[stage, rank]) if down else (table[stage, rank], rank)
+    above = np.full(g.n, -1, dtype=np.int64)
+    above[child] = parent
+    size = np.ones(g.n, dtype=np.int64)
+    for level in _from_the_leaves(above):
+        np.add.at(size, above[level], size[level])
+    found = np.zeros(table.shape, dtype=np.int64)
+    found[stage, rank] = size[child]
+    return found
+
+
+def _from_the_leaves(above: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the ranks of each level of trees, the lowest first; none where there is a cycle."""
+    levels = [np.flatnonzero(above < 0)]
+    by_parent = np.argsort(above, kind="stable")
+    start = np.searchsorted(above[by_parent], np.arange(len(above) + 1))
+    while len(levels[-1]):
+        mine = levels[-1]
+        spans = [by_parent[start[r] : start[r + 1]] for r in mine.tolist()]
+        levels.append(np.concatenate(spans))
+    yield from levels[:0:-1]
 
 
 def stages_depend_on_n(rel: Relation) -> bool:

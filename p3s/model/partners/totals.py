@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
+
+#: One more term has to lower the error where a count is left out by this factor.
+_WORTH = 0.8
 
 
 @dataclass(frozen=True)
@@ -82,3 +85,65 @@ def _planes(n: int, box: tuple[float, ...]) -> float:
     here = tuple(round(x * part, 12) if d == k else x for d, x in enumerate(box))
     rest = tuple(round(x * (1.0 - part), 12) if d == k else x for d, x in enumerate(box))
     return area + _planes(n // 2, here) + _planes(n - n // 2, rest)
+
+
+def fit_total(
+    ns: Sequence[int], values: Sequence[float], tried: Sequence[tuple[tuple[str, int], ...]]
+) -> Total:
+    """Return a law of a total of all parts of a cut plane or space.
+
+    Chosen by the relative error where a count is left out (weighted by the totals), a second
+    term only where it pays.
+    """
+    y = np.asarray(values, dtype=float)
+    every = np.ones(len(ns), dtype=bool)
+    best: tuple[float, int, tuple[tuple[str, float], ...], int] | None = None
+    for size in (1, 2):
+        if len(ns) < size + 1:
+            break
+        for dims in (2, 3):  # along a line, neighbours have a rule
+            for terms in (t for t in tried if len(t) == size):
+                if dims != 2 and terms[0][0] == "bricks" and len(ns) > 2:
+                    continue  # how boxes meet in space, no such simple count tells
+                columns = np.array(
+                    [[sign * shape_value(name, n, dims) for name, sign in terms] for n in ns]
+                )
+                errors = []
+                for i in range(len(ns)):
+                    coef = _solve(columns, y, every & (np.arange(len(ns)) != i))
+                    errors.append(float(columns[i] @ coef) / max(y[i], 1e-300) - 1.0)
+                error = float(np.sqrt(np.average(np.square(errors), weights=y)))
+                coef = _solve(columns, y, every)
+                if _falls(terms, coef, dims, max(ns)):
+                    continue
+                if best is None or error < best[0] * (_WORTH if size > best[1] else 1.0) - 1e-12:
+                    rows = tuple(
+                        (name, float(sign * c))
+                        for (name, sign), c in zip(terms, coef, strict=True)
+                        if c
+                    )
+                    best = (error, size, rows, dims)
+    if best is None:
+        best = (1.0, 1, (("rest", float(y[-1]) / (max(ns) - 1)),), 2)
+    return Total(best[3], best[2], best[0])
+
+
+def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    from scipy.optimize import nnls
+
+    scale = np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
+    scaled = columns / scale[:, None]
+    norm = np.maximum(np.linalg.norm(scaled, axis=0), 1e-300)
+    return np.asarray(nnls((scaled / norm)[keep], (y / scale)[keep])[0] / norm)
+
+
+def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:
+    """Return whether a law falls further on: no part of a cut ever gets fewer neighbours."""
+    far = [
+        sum(
+            sign * c * shape_value(name, n, dims)
+            for (name, sign), c in zip(terms, coef, strict=True)
+        )
+        for n in (top, 4 * top, 16 * top, 64 * top)
+    ]
+    return any(b < a * (1.0 - 1e-9) for a, b in zip(far, far[1:], strict=False))

@@ -32,6 +32,7 @@ from p3s.model.sizes.blocks import (
 )
 from p3s.model.sizes.diagonal import fit_diagonal
 from p3s.model.sizes.levels import blocks_in, fit_chunks, fit_levels, replaced, scalar_law
+from p3s.model.sizes.linear import fit_branch, fit_linear
 from p3s.model.sizes.positions import composite_axes, decides, moving, plain_axes
 
 #: Ways of writing sizes by one block that are compared.
@@ -102,11 +103,14 @@ def _fit(obs: Observations, pool: ExtentPool) -> FittedSize | None:
 
 
 def _steps(fit: _Fit) -> Iterator[Callable[[], FittedSize | None]]:
+    yield lambda: fit_branch(fit.obs)
     if moving(fit.obs):
         turned = [
             fit.level_scalar,
             fit.one,
+            fit.header,
             fit.affine,
+            lambda: fit_linear(fit.obs),
             lambda: fit_levels(fit.obs, fit.pool, fit_elements),
             lambda: fit_chunks(fit.obs, fit.pool, fit_elements),
         ]
@@ -137,6 +141,7 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], FittedSize | None]]:
         fit.scalar,
         fit.multiplied,
         fit.over_two,
+        lambda: fit_linear(fit.obs),
         fit.affine,
         lambda: fit_diagonal(fit.obs, fit.pool),
         fit.complement,

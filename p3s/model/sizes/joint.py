@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import log2
 from typing import Generic, TypeVar
 
@@ -33,6 +34,8 @@ POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
 #: Rounds in which slots tell each other what they may share; bits above the cheapest hypothesis
 #: of a slot up to which the others are in the cover, and how many at most.
 ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
+#: Fractions of extents that are tried as rivals.
+FRACTIONS = (2, 3, 4, 5, 6, 8)
 #: Dimensions of grids.
 MOST_DIMENSIONS = 4
 #: Bits more at which a constant counts half in use.
@@ -111,6 +114,7 @@ class JointSizes(Generic[K]):
             return
         self._cover.find_rivals()
         _other_cuts(self._groups)
+        _other_factors(self._groups)
         for g in self._groups:
             g.hypotheses += g.spare
             for k in range(len(g.hypotheses) - len(g.spare), len(g.hypotheses)):
@@ -198,7 +202,7 @@ def _may_be_cut(obs: Observations) -> bool:
     """Tell whether sizes may be blocks: they differ, or the extents of a face never did."""
     if not len(obs.value) or obs.value.min() < 1 or moving(obs):
         return False
-    if len(np.unique(obs.env["n"])) < 2:
+    if len(np.unique(obs.env["n"])) < 2 and not obs.across:
         return False
     if np.any(obs.value != obs.value[0]):
         return True
@@ -207,14 +211,20 @@ def _may_be_cut(obs: Observations) -> bool:
 
 
 def _given(g: _Group) -> list[Hypothesis]:
-    """Return the law found for the slot alone as a hypothesis, unless one says the same."""
+    """Return the laws found for the slot alone as hypotheses, unless another one says the same."""
     if g.law is None:
         return []
-    given = Given(1, (), (), law=g.law)
     env = elsewhere(g.slot.obs)
-    mine = given.values(env)
-    same = any(np.array_equal(mine, h.values(env)) for h in g.hypotheses)
-    return [] if same else [given]
+    known = [h.values(env) for h in g.hypotheses]
+    found: list[Hypothesis] = []
+    others = (FittedSize(e, g.law.free, g.law.points) for e in g.law.others)
+    for law in (g.law, *others):
+        given = Given(1, (), (), law=law)
+        mine = given.values(env)
+        if not any(np.array_equal(mine, v) for v in known):
+            known.append(mine)
+            found.append(given)
+    return found
 
 
 def _fixed(
@@ -349,6 +359,40 @@ def _cut_otherwise(g: _Group, kind: str) -> Hypothesis | None:
     assert g.best is not None
     terms = tuple(replace(t, cut=replace(t.cut, kind=kind)) for t in g.best.terms)
     other = replace(g.best, terms=terms)
+    return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
+
+
+def _other_factors(groups: Sequence[_Group]) -> None:
+    """Note as rivals a fraction of an extent, and so much larger factors, where all allow of it.
+
+    Blocks that all ranks have the same of do not tell 60/p from 2 * (30/p).
+    """
+    users: dict[int, list[_Group]] = {}
+    for g in groups:
+        for e in {t.extent for t in g.best.terms} if g.best is not None else ():
+            users.setdefault(e, []).append(g)
+    for (extent, some), k in product(users.items(), FRACTIONS):
+        if extent % k or extent == k:
+            continue
+        found = [_less(g, extent, k) for g in some]
+        if any(h is None for h in found):
+            continue
+        more = bits_of(("extent", extent // k), frozenset())
+        more -= bits_of(("extent", extent), frozenset())
+        for g, h in zip(some, found, strict=True):
+            assert h is not None
+            number = {other.key(): i for i, other in enumerate(g.hypotheses)}
+            if h.key() not in number:
+                g.hypotheses.append(h)
+            g.rival(number.get(h.key(), len(g.hypotheses) - 1), max(more, 0.0))
+
+
+def _less(g: _Group, extent: int, k: int) -> Hypothesis | None:
+    """Return what was chosen for a group with a fraction of an extent, if it gives the sizes."""
+    assert g.best is not None
+    terms = tuple(replace(t, extent=extent // k) if t.extent == extent else t for t in g.best.terms)
+    times = k ** sum(t.extent == extent for t in g.best.terms)
+    other = replace(g.best, factor=g.best.factor * times, terms=terms)
     return other if np.array_equal(other.values(g.slot.obs.env), g.slot.obs.value) else None
 
 

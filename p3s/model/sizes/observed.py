@@ -10,6 +10,7 @@ import numpy as np
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
+from p3s.model.partners.relations import branches
 from p3s.model.reasons import Reason
 
 
@@ -83,8 +84,12 @@ def env_of(
     peers: np.ndarray | None = None,
     stage: np.ndarray | int = 0,
     turn: np.ndarray | int = 0,
+    relation: Relation | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the symbols of expressions for ``ranks`` at one count, as int64 arrays."""
+    """Return the symbols of expressions for ``ranks`` at one count, as int64 arrays.
+
+    relation: for the symbol b, the ranks of the branch of a tree that a call is for.
+    """
     ranks = np.asarray(ranks, dtype=np.int64)
     env = {
         "n": np.full(len(ranks), g.n, dtype=np.int64),
@@ -97,4 +102,7 @@ def env_of(
         env[f"c{d}"] = g.coords[d][ranks]
         if peers is not None:
             env[f"q{d}"] = g.coords[d][np.maximum(peers, 0)]
+    branch = branches(relation, g)
+    if branch is not None:
+        env["b"] = branch[env["s"], ranks]
     return env

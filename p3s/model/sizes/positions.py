@@ -48,6 +48,12 @@ def plain_axes(obs: Observations) -> list[Axis]:
         for d in range(1, obs.ndims):
             rank = add(mul(rank, sym(f"p{d}")), sym(f"q{d}"))
         out.append(axis_of(obs, sym("n"), rank))
+    # shares of workers, where the first rank has none
+    out += [
+        axis_of(obs, add(a.p, num(-1)), add(a.c, num(-1)))
+        for a in out
+        if a.p == sym("n") and len(a.at) and a.at.min() > 0 and a.count.min() > 2
+    ]
     return out
 
 

@@ -8,31 +8,45 @@ from p3s.laws.expr import symbols_of
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.partners.relation import Relation
+from p3s.model.partners.relations import partners
 from p3s.model.sizes.blocks import differs
+from p3s.model.sizes.observed import env_of
 
 #: Iterations that are compared.
 _TURNS = 8
 
 
-def differ_at(law: SizeLaw | CountLaw, grid: GridAt) -> bool:
-    """Return whether a law and one of its rivals give different values on a grid."""
+def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None = None) -> bool:
+    """Return whether a law and one of its rivals give different values on a grid.
+
+    relation: who calls whom at which stage.
+    """
     extents = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
-    others = []
+    exprs = []
     for rival in law.rivals or ():
         if rival.cut is None:
-            others.append(rival.expr or [])
+            exprs.append(rival.expr or [])
             continue
         symbol, kind, extent, other_kind, other_extent = rival.cut
         if differs(kind, extent, other_kind, other_extent, extents[symbol]):
             return True
-    own = law.expr or []
-    follow = bool(others) and any("t" in symbols_of(e) for e in (own, *others))
-    for t in range(min(_TURNS, max(grid.dims)) if follow else len(others[:1])):
-        env = {k: np.full(grid.n, v) for k, v in extents.items()}
-        env |= {"r": np.arange(grid.n), "s": np.zeros(grid.n), "t": np.full(grid.n, t)}
-        for d, p in enumerate(grid.dims):
-            env |= {f"c{d}": grid.coords[d], f"q{d}": (grid.coords[d] + 1) % p}
-        mine = evaluate_int(own, env, undefined=-1)
-        if any(np.any(mine != evaluate_int(e, env, undefined=-1)) for e in others):
+    if not exprs:
+        return False
+    follow = any("t" in symbols_of(e) for e in (law.expr or [], *exprs))
+    for turn in range(min(_TURNS, max(grid.dims)) if follow else 1):
+        env = _everywhere(grid, relation, turn)
+        own = evaluate_int(law.expr or [], env, undefined=-1)
+        if any(np.any(own != evaluate_int(e, env, undefined=-1)) for e in exprs):
             return True
     return False
+
+
+def _everywhere(grid: GridAt, relation: Relation | None, turn: int) -> dict[str, np.ndarray]:
+    """Return the symbols of all calls."""
+    if relation is None:
+        ranks = np.arange(grid.n)
+        return env_of(grid, ranks, (ranks + 1) % grid.n, 0, turn)
+    table = partners(relation, grid)
+    stage, rank = np.nonzero(table >= 0)
+    return env_of(grid, rank, table[stage, rank], stage, turn, relation)

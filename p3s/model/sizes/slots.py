@@ -12,17 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from p3s.laws.counts import Law, WorkLaw
-from p3s.laws.expr import whole_number
+from p3s.laws.expr import symbols_of, whole_number
 from p3s.laws.lawfinder import find_law
 from p3s.laws.whole import evaluate_int
-from p3s.model.grid.guardfit import fit_guard
+from p3s.model.grid.guardfit import fit_guards
 from p3s.model.grid.guards import Above, GridAt, Guard
 from p3s.model.grid.stage_atoms import HasPartner
 from p3s.model.law_types import CountLaw, IterationsLaw, Rival, RootLaw, SizeLaw
-from p3s.model.partners import irregular
 from p3s.model.partners.relations import at_stage
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
+from p3s.model.sizes import sampled
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.by_iteration import fit_root, fit_turns, turns_matter
 from p3s.model.sizes.elements import fit_elements
@@ -32,6 +32,8 @@ from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
+#: Bits that a rival guard may take more to name.
+RIVAL_BITS = 5.0
 
 
 def _matrix(item: Observed, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -107,9 +109,10 @@ def finished(
         parts = _by_size(item, counts)
     out = []
     for part, (slot, _) in zip(parts or [item], sized, strict=True):
-        guard, why = _fit_guard(item, _times(part, counts), counts, varying)
+        guards, why = _fit_guards(item, _times(part, counts), counts, varying)
         work, points = _fit_work(part, counts)
-        out.append(replace(slot, guard=guard, work=work, work_points=points, why=(*why, *slot.why)))
+        slot = replace(slot, guard=next(iter(guards), None), guard_rivals=tuple(guards[1:]))
+        out.append(replace(slot, work=work, work_points=points, why=(*why, *slot.why)))
     return out
 
 
@@ -178,10 +181,10 @@ def _fit_slot(
     return slot, obs
 
 
-def _fit_guard(
+def _fit_guards(
     item: Observed, times: dict[int, np.ndarray], counts: list[int], varying: bool
-) -> tuple[Guard | None, list[Reason]]:
-    """Return who takes part (None: no rule), and what there is to say of it."""
+) -> tuple[list[Guard], list[Reason]]:
+    """Return who takes part (none: no rule) with its rivals, and what there is to say of it."""
     seen = [n for n in counts if times[n].any()]
     grids: list[GridAt] = []
     sets: list[np.ndarray] = []
@@ -198,24 +201,26 @@ def _fit_guard(
             cares.append(item.taken.get(n, item.care[n])[s])
             if item.peers is not None:
                 peers.append(item.peers[n][s])
-    guard = (
-        fit_guard(grids, sets, peers if item.peers is not None else None, cares)
-        if grids
-        else Guard()
-    )
-    if guard is None and seen and seen[0] > counts[0]:
+    if not grids:
+        return [Guard()], []
+    found = fit_guards(grids, sets, peers if item.peers is not None else None, cares)
+    if not found and seen and seen[0] > counts[0]:
         late = [i for i, g in enumerate(grids) if g.n >= seen[0]]
-        guard = fit_guard(
+        found = fit_guards(
             [grids[i] for i in late],
             [sets[i] for i in late],
             [peers[i] for i in late] if peers else None,
             [cares[i] for i in late],
         )
-        if guard is not None:
-            below = max(n for n in counts if n < seen[0])
-            guard += Guard((Above(below),))
-            return guard, [Reason(Code.FIRST_SEEN, at=seen[0])]
-    return guard, [Reason(Code.NO_RANKS)] if guard is None else []
+        if found:
+            below = Guard((Above(max(n for n in counts if n < seen[0])),))
+            return [g + below for g in _near(found)], [Reason(Code.FIRST_SEEN, at=seen[0])]
+    return _near(found), [] if found else [Reason(Code.NO_RANKS)]
+
+
+def _near(guards: Sequence[Guard]) -> list[Guard]:
+    """Return the first guard and those that are named in few bits more."""
+    return [g for g in guards if g.bits <= guards[0].bits + RIVAL_BITS]
 
 
 def _cells(item: Observed, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -315,7 +320,8 @@ def _known_rows(item: Observed, n: int) -> tuple[dict[str, np.ndarray], Rows, np
         keep = np.ones(len(rows.rank), dtype=bool)
     mine, stage = rows.take(keep), stage[keep]
     peers = item.peers[n][stage, mine.rank] if item.peers is not None else None
-    return env_of(item.grids[n], mine.rank, peers, stage, mine.turn), mine, stage
+    grid = item.grids[n]
+    return env_of(grid, mine.rank, peers, stage, mine.turn, item.relation), mine, stage
 
 
 def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -417,7 +423,7 @@ def _across(item: Observed) -> tuple[int, ...]:
 
 
 def _fit_root(
-    item: Observed, counts: list[int], turned: bool
+    item: Observed, counts: Sequence[int], turned: bool
 ) -> tuple[RootLaw | None, list[Reason]]:
     """Return the law of the root; turned: it may depend on the iteration."""
     roots = {(int(r), n) for n in counts for r in np.unique(item.rows[n].root)}
@@ -442,7 +448,9 @@ def _fit_root(
     return RootLaw(index=0), [Reason(Code.ROOT_VARIES)]
 
 
-def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[int, float], ...]]:
+def _fit_work(
+    item: Observed, counts: Sequence[int]
+) -> tuple[WorkLaw, tuple[tuple[int, float], ...]]:
     """Return the law of the work of one occurrence, and its points."""
     points = []
     for n in counts:
@@ -452,41 +460,30 @@ def _fit_work(item: Observed, counts: list[int]) -> tuple[WorkLaw, tuple[tuple[i
     return find_law(points, "work").fit, tuple(points)
 
 
-def sample_slot(item: Observed, counts: list[int]) -> Slot:
-    """Return the one slot of an item whose relation is a sample (p3s.model.partners.irregular)."""
+def sample_slots(item: Observed, counts: Sequence[int]) -> tuple[Slot, ...]:
+    """Return the slots of an item whose relation is a sample (p3s.model.partners.irregular)."""
     rows = {n: item.rows[n] for n in counts if len(item.rows[n].rank)}
     units = {int(e) for r in rows.values() for e in np.unique(r.elem)}
     elem = units.pop() if len(units) == 1 else 1
     if any(np.any(r.nbytes % elem) for r in rows.values()):
         elem = 1
-    each = {
-        n: np.bincount(np.unique(r.rank * n + r.peer, return_inverse=True)[1], weights=r.count)
-        for n, r in rows.items()
-    }
-    law = None
-    if all(np.all(v == v[0]) for v in each.values()):
-        law = find_law([(_extents(item.grids[n]), int(v[0])) for n, v in each.items()], "whole").law
-    count = (
-        CountLaw(expr=law.expr, points=law.points, free=law.free)
-        if law
-        else CountLaw(stat=find_law([(n, float(v.mean())) for n, v in each.items()], "work").fit)
-    )
     root, why = _fit_root(item, counts, False)
     work, points = _fit_work(item, counts)
-    return Slot(
-        relation=item.relation,
-        place=item.place,
-        seen=tuple(sorted(rows)),
-        guard=Guard((HasPartner(),)),
-        count=count,
-        elements=irregular.sample_law(
-            {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem
-        ),
-        elem_bytes=elem,
-        root=root,
-        work=work,
-        work_points=points,
-        why=(Reason(Code.SAMPLE), *why),
+    return tuple(
+        Slot(
+            relation=item.relation,
+            place=item.place,
+            seen=tuple(sorted(rows)),
+            guard=Guard((HasPartner(),)),
+            count=count,
+            elements=elements,
+            elem_bytes=elem,
+            root=root,
+            work=work,
+            work_points=points,
+            why=(Reason(Code.SAMPLE), *why),
+        )
+        for count, elements in sampled.laws(sampled.calls_of(rows), elem)
     )
 
 
@@ -503,6 +500,10 @@ def count_of(
     cells: number of (stage, rank) cells before these and in all, to share out a total.
     """
     law = slot.count
+    if law.sample is not None and peers is not None:
+        unit = replace(slot, count=replace(law, sample=None))
+        each = count_of(unit, g, ranks, None, stage, cells)
+        return np.asarray(each * sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers))
     if law.expr is not None:
         value = evaluate_int(law.expr, env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
@@ -526,11 +527,11 @@ def bytes_of(
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot.elements
     if law.sample is not None and peers is not None:
-        if slot.relation is None:
-            raise ValueError("sizes of a neighbourhood have no relation")
-        return irregular.sizes(slot.relation, law.sample, g.n, ranks, peers) * slot.elem_bytes
+        elements = sampled.of_pairs(slot.relation, law.sample, g.n, ranks, peers)
+        return np.asarray(elements * slot.elem_bytes)
     if law.expr is not None:
-        value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn))
+        tree = slot.relation if "b" in symbols_of(law.expr) else None
+        value = evaluate_int(law.expr, env_of(g, ranks, peers, stage, turn, tree))
         elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)
         return np.asarray(elements * slot.elem_bytes)
     if law.stat is None:
