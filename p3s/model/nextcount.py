@@ -17,6 +17,8 @@ from p3s.model.grid.grid_rule import GridRule
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
 from p3s.model.grid.traced_grids import Traced
+from p3s.model.law_types import CountLaw, SizeLaw
+from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
@@ -149,6 +151,7 @@ def _leaves_remainder(expr: Any, g: GridAt) -> bool:
 
 
 def _sizes(model: Model) -> Iterator[Question]:
+    answers: dict[str, dict[int, bool]] = {}  # many slots have the same law and rivals
     for item in model.items:
         for slot in item.slots:
             law = slot.elements
@@ -172,11 +175,21 @@ def _sizes(model: Model) -> Iterator[Question]:
                 )
             for what, each in (("size", law), ("number of messages", slot.count)):
                 if each.rivals:
+                    known = answers.setdefault(repr((each.expr, each.rivals, slot.relation)), {})
                     yield Question(
                         f"rules for the {what} that fit so far differ there",
                         _weight(item),
-                        partial(differ_at, each, relation=slot.relation),
+                        partial(_rules_differ, each, slot.relation, known),
                     )
+
+
+def _rules_differ(
+    law: SizeLaw | CountLaw, relation: Relation | None, known: dict[int, bool], g: GridAt
+) -> bool:
+    """Tell whether rules for a number differ at a count, which is asked several times."""
+    if g.n not in known:
+        known[g.n] = differ_at(law, g, relation)
+    return known[g.n]
 
 
 def _partners(model: Model) -> Iterator[Question]:

@@ -17,10 +17,10 @@ from p3s.model.grid.nodes import Node
 from p3s.model.partners.communicator_laws import Odd
 from p3s.model.partners.items import items_of
 from p3s.model.reasons import Code, Reason
-from p3s.model.sizes.blocks import ExtentPool
+from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import distinct, known_law
 from p3s.model.sizes.joint import JointSizes
-from p3s.model.sizes.observed import Observed
+from p3s.model.sizes.observed import Observed, digest
 from p3s.model.sizes.price import cost_of_sizes
 from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, with_size
 from p3s.model.types import Item, Slot
@@ -51,12 +51,17 @@ class Sizing:
         self._drafts = _drafts(nodes, choice, tables)
         pool = ExtentPool(typed=frozenset(typed))
         self._sized = self._fit(pool)
+        known: dict[int, tuple[Observations, FittedSize | None]] = {}
+
+        def with_law(slot: Slot, obs: Observations) -> tuple[Observations, FittedSize | None]:
+            if id(obs) not in known:  # items that did the same share theirs
+                law = known_law(obs, pool) if slot.elements.expr is not None else None
+                known[id(obs)] = distinct(obs), law
+            return known[id(obs)]
+
         self._joint = JointSizes(
             {
-                (k, i): (
-                    distinct(obs),
-                    known_law(obs, pool) if slot.elements.expr is not None else None,
-                )
+                (k, i): with_law(slot, obs)
                 for k, some in self._sized.items()
                 for i, (slot, obs) in enumerate(some)
                 if obs is not None
@@ -101,18 +106,23 @@ class Sizing:
         """Return the slots of every item with the laws of their sizes alone.
 
         Items seen at many counts determine extents best; the others choose among those found, and
-        what their sizes left open is decided again when all extents are known.
+        what their sizes left open is decided again when all extents are known. Items that did the
+        same have the same laws.
         """
         ranked = sorted(
             range(len(self._drafts)),
             key=lambda k: _spread(self._drafts[k].seen, self._counts),
             reverse=True,
         )
+        alike: dict[object, list[int]] = {}
+        for k in ranked:
+            alike.setdefault((self._varies(k), digest(self._drafts[k].seen)), []).append(k)
         sized: dict[int, list[SizedSlot]] = {}
-        for k in (*ranked, *ranked):
-            if k not in sized or any(s.elements.open for s, _ in sized[k]):
-                seen = self._drafts[k].seen
-                sized[k] = fit_sizes(seen, self._counts, pool, self._varies(k))
+        for first, *others in (*alike.values(), *alike.values()):
+            if first not in sized or any(s.elements.open for s, _ in sized[first]):
+                seen = self._drafts[first].seen
+                sized[first] = fit_sizes(seen, self._counts, pool, self._varies(first))
+                sized.update(dict.fromkeys(others, sized[first]))
         return sized
 
     def _varies(self, k: int) -> bool:

@@ -53,14 +53,14 @@ def fit_order(
     kinds = [k for t, mine in zip(tables, cells, strict=True) for k in see(model, t, s, mine, sign)]
     number = {node: k for k, node in enumerate(s.nodes)}
     loops = [replace(loop, walk=_walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:]]
-    walks = {loop.loop: loop.walk for loop in loops if loop.walk is not None}
+    ranks = _Ranks({x.loop: x.walk for x in loops if x.walk is not None}, model.items)
     items = []
     for i, it in enumerate(model.items):
         node = number[(it.site, it.op)]
         depth = int(s.nest.depth[node])
         around = tuple(s.nest.around[node, 1 : depth + 1].tolist())
         slots = tuple(
-            replace(slot, when=_when((i, k), around, kinds, walks, model.items))
+            replace(slot, when=_when((i, k), around, kinds, ranks))
             for k, slot in enumerate(it.slots)
         )
         at = tuple(s.nest.place[node, : depth + 1].tolist())
@@ -81,12 +81,34 @@ def _loops(nest: Nest) -> list[LoopRule]:
     return out
 
 
+class _Ranks:
+    """What kinds of ranks do inside loops; each is asked for by all rules of a loop."""
+
+    def __init__(self, walks: Mapping[int, Walk], items: Sequence[Item]) -> None:
+        self.walks, self._items_of_model = walks, items
+        self._items: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._places: dict[tuple[int, int], tuple[dict[Cell, int], int]] = {}
+
+    def items_in(self, seen: Seen, loop: int, level: int) -> tuple[int, ...]:
+        """Return the items that a kind of rank has inside a loop."""
+        key = (id(seen), loop)
+        if key not in self._items:
+            have = {seen.cells[c][0] for c in seen.cells_in(loop, level) if c >= 0}
+            self._items[key] = tuple(sorted(have))
+        return self._items[key]
+
+    def places(self, seen: Seen, loop: int, level: int) -> tuple[dict[Cell, int], int]:
+        """Return at which iteration of a loop's walk each cell is, and of how many."""
+        key = (id(seen), loop)
+        if key not in self._places:
+            cells = known_cells(seen, loop, level, self._items_of_model)
+            place = positions(self.walks[loop], cells)
+            self._places[key] = place, max(place.values(), default=0) + 1
+        return self._places[key]
+
+
 def _when(
-    rule: tuple[int, int],
-    loops: Sequence[int],
-    kinds: Sequence[Seen],
-    walks: Mapping[int, Walk],
-    items: Sequence[Item],
+    rule: tuple[int, int], loops: Sequence[int], kinds: Sequence[Seen], ranks: _Ranks
 ) -> tuple[When, ...]:
     """Return in which turns a rule (item, slot) is carried out, as rules of its own.
 
@@ -104,10 +126,8 @@ def _when(
         return (When(None, (["all"],) * len(loops)),)
     groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
     for seen, cells in theirs:
-        have = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
-        groups.setdefault(tuple(sorted(have)), []).extend(
-            _occurrences(cells, loops, seen, walks, items)
-        )
+        have = ranks.items_in(seen, loops[-1], len(loops))
+        groups.setdefault(have, []).extend(_occurrences(cells, loops, seen, ranks))
     when = _joint([one for group in groups.values() for one in group])
     if when is not None:
         return (When(None, when),)
@@ -129,27 +149,20 @@ def _joint(parts: Sequence[tuple[Turns, Bools]]) -> tuple[Pattern, ...] | None:
 
 
 def _occurrences(
-    cells: Sequence[int],
-    loops: Sequence[int],
-    seen: Seen,
-    walks: Mapping[int, Walk],
-    items: Sequence[Item],
+    cells: Sequence[int], loops: Sequence[int], seen: Seen, ranks: _Ranks
 ) -> Iterator[tuple[Turns, Bools]]:
     """Yield the iterations of every cell given of a kind of rank, and which of them have it."""
     turns = seen.turns[loops[-1]]
     m, levels = turns.index.shape
     places = {
-        x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
-        for x, loop in enumerate(loops)
-        if loop in walks
+        x: ranks.places(seen, loop, x + 1) for x, loop in enumerate(loops) if loop in ranks.walks
     }
     for c in cells:
         cell = seen.cells[c]
         walk = np.full((m, levels), -1, dtype=np.int64)
         keys = np.ones((m, levels), dtype=np.int64)
-        for x, place in places.items():
-            walk[:, x] = place.get(cell, -1)
-            keys[:, x] = max(place.values(), default=0) + 1
+        for x, (place, many) in places.items():
+            walk[:, x], keys[:, x] = place.get(cell, -1), many
         made = np.zeros(m, dtype=bool)
         made[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
         yield (

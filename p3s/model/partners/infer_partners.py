@@ -22,8 +22,8 @@ from p3s.model.partners.stencil import stencil
 MAX_SHIFTS = 26
 #: A staged relation along a shorter line says nothing that shifts do not.
 MIN_LINE = 4
-#: Relations that are looked for among the pairs at once.
-TOGETHER = 48
+#: Relations that are looked for among the pairs at once; cells of partners kept for that.
+TOGETHER, MOST_CELLS = 48, 1 << 22
 #: What a guard costs beside its relation.
 GUARD_WEIGHT = 0.15
 #: What a neighbour's neighbour costs more than a neighbour, and one across a corner.
@@ -69,7 +69,7 @@ def _somewhere(rels: Sequence[Relation], g: GridAt, used: np.ndarray) -> list[bo
     if key not in _STACKS:
         tables = [partners(rel, g) for rel in rels]
         of = np.repeat(np.arange(len(rels)), [len(table) for table in tables])
-        if len(_STACKS) > 512:
+        if len(_STACKS) * len(of) * g.n > MOST_CELLS:
             _STACKS.clear()
         _STACKS[key] = np.concatenate(tables), of
     table, of = _STACKS[key]

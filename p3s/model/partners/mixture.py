@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.model.grid.atom import Guard
+from p3s.model.grid.atom import Atom, Guard
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
@@ -50,8 +50,21 @@ def mixture(
     return _fitted(_Guards(rels, pairs), most)
 
 
+_KNOWN: dict[object, Mixture] = {}
+
+
 def known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     """Return the mixture; without its guards where no two relations lead to one partner."""
+    of_pairs = ((p.grid.key, p.rank.tobytes(), p.peer.tobytes()) for p in pairs)
+    key = (tuple(Atom.kinds), tuple(rels), *of_pairs)
+    if key not in _KNOWN:  # many call sites have the same partners
+        if len(_KNOWN) > 128:
+            _KNOWN.clear()
+        _KNOWN[key] = _known_cells(rels, pairs)
+    return _KNOWN[key]
+
+
+def _known_cells(rels: Sequence[Relation], pairs: Sequence[Pairs]) -> Mixture:
     found = _Guards(rels, pairs)
     if all(known.all() for each in found.alone for known in each):
         return Mixture(found.guards, found.alone, found.alone, True)

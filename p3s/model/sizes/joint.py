@@ -135,12 +135,16 @@ def _groups(
 ) -> list[_Group]:
     """Return the slots that blocks may explain with their hypotheses, those alike together."""
     merged: dict[bytes, _Group] = {}
+    seen: dict[bytes, _Group] = {}
     terms: dict[object, list[Terms]] = {}
     for key, (obs, law) in slots.items():
         if _may_be_cut(obs):
-            slot = Slot(obs, terms)
-            same = slot.digest() + repr(law and law.expr).encode()
-            merged.setdefault(same, _Group([], slot, law)).keys.append(key)
+            of_law = repr(law and law.expr).encode()
+            rows = obs.digest() + of_law
+            if rows not in seen:
+                slot = Slot(obs, terms)
+                seen[rows] = merged.setdefault(slot.digest() + of_law, _Group([], slot, law))
+            seen[rows].keys.append(key)
 
     def cheaper(c: Constant) -> float:  # what several slots share costs each of them its part
         return bits_of(c, typed) / max(support.get(c, 0.0), 1.0)

@@ -66,6 +66,18 @@ class Observed:
         return self.care[n] | self.sure[n] if n in self.sure else self.care[n]
 
 
+def digest(item: Observed) -> object:
+    """Return what tells apart items whose sizes, numbers and roots have other laws."""
+    parts: list[object] = [item.relation, item.place]
+    for n, rows in item.rows.items():
+        order = np.lexsort((rows.first, rows.rank, item.stage[n]))
+        of = (rows.rank, rows.nbytes, rows.elem, rows.count, rows.root, rows.turn, item.stage[n])
+        cells = (each.get(n) for each in (item.care, item.sure, item.ways))
+        parts += [n, *(x.tobytes() for x in (*of, order))]
+        parts += [x.tobytes() if x is not None else None for x in cells]
+    return tuple(parts)
+
+
 def env_of(
     g: GridAt,
     ranks: np.ndarray,

@@ -79,7 +79,7 @@ def cells_of(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.
     return _cells_of(tuple(column.tobytes() for column in columns))
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _cells_of(columns: tuple[bytes, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     found = distinct_columns([np.frombuffer(column, dtype=np.int64) for column in columns])
     for part in found:

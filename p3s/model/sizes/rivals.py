@@ -33,10 +33,11 @@ def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None =
             return True
     if not exprs:
         return False
+    names = {name[0] for e in (law.expr or [], *exprs) if e for name in symbols_of(e)}
     ranks = np.arange(grid.n)
-    if any(name[0] in "cq" for e in (law.expr or [], *exprs) if e for name in symbols_of(e)):
+    if names & {"c", "q"}:
         ranks = np.flatnonzero(grid.inside)  # a law of places says nothing of ranks without one
-    for turn in range(min(_TURNS, max(grid.dims))):
+    for turn in range(min(_TURNS, max(grid.dims)) if "t" in names else 1):
         env = _everywhere(grid, relation, turn, ranks)
         own = evaluate_int(law.expr or [], env, undefined=-1)
         if any(np.any(own != evaluate_int(e, env, undefined=-1)) for e in exprs):

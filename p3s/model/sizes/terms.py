@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import product
 from math import lcm
 
 import numpy as np
@@ -23,6 +22,8 @@ from p3s.model.sizes.positions import cells_of, distinct_columns
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
 UNEVEN_CUTS = ("ceil", "tail")
 CUTS = (*EVEN_CUTS, *UNEVEN_CUTS)
+#: Of these, those that go with no border.
+WITHOUT_BORDER = ("low", "high", "tail")
 #: Elements that the first and the last block have more (cells and their points).
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
 #: Elements that every block has more.
@@ -130,7 +131,7 @@ class _Links:
     part: np.ndarray
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def _links(a: bytes, b: bytes) -> _Links:
     pairs, first, _ = distinct_columns([np.frombuffer(x, dtype=np.int64) for x in (a, b)])
     at_a: list[list[int]] = [[] for _ in range(1 + int(pairs[0].max()))]
@@ -246,10 +247,10 @@ def terms_along(seen: Profile, axis: int, known: Sequence[int] | None = None) ->
     found: list[Terms] = []
     for cuts, start in ((EVEN_CUTS, np.ones(len(seen.p), dtype=bool)), (UNEVEN_CUTS, seen.c == 0)):
         tried = _tried(seen, start) if known is None else _known(seen, known)
-        for which, kind in product(range(len(BORDERS)), cuts):
-            own = tried[2] == which
-            if own.any() and not (which and kind in ("low", "high", "tail")):
-                found.append(_that_fit(seen, axis, kind, which, tried[0][own], tried[1][own]))
+        for kind in cuts:
+            some = tried[:, tried[2] == 0] if kind in WITHOUT_BORDER else tried
+            if some.shape[1]:
+                found.append(_that_fit(seen, axis, kind, *some))
     none = np.zeros(0, dtype=np.int64)
     found.append(Terms(axis, none, none, none, none, np.zeros((0, len(seen.p)), dtype=np.int64)))
     return joined(found)
@@ -263,25 +264,33 @@ def joined(some: Sequence[Terms]) -> Terms:
 
 
 def _that_fit(
-    seen: Profile, axis: int, kind: str, border: int, extents: np.ndarray, ghosts: np.ndarray
+    seen: Profile,
+    axis: int,
+    kind: str,
+    extents: np.ndarray,
+    ghosts: np.ndarray,
+    borders: np.ndarray,
 ) -> Terms:
-    cut = Cut(kind, BORDERS[border])
+    """Return the terms of one way of cutting; borders: their numbers."""
     lead = seen.leads()
+    cut, of_border = Cut(kind), np.array(BORDERS)
     size = np.zeros((len(extents), len(seen.p)), dtype=np.int64)
-    for some in (seen.few, slice(None)):  # most fail at once
-        p, c, ratio = seen.p[some], seen.c[some], seen.ratio[some]
-        size = cut.sizes(extents[:, None], p, c) + ghosts[:, None]
-        first = cut.sizes(extents[:, None], seen.p[lead[some]], seen.c[lead[some]])
-        first = first + ghosts[:, None]
+
+    def sizes(at: np.ndarray) -> np.ndarray:
+        p, c = seen.p[at], seen.c[at]
+        first, last = of_border[borders].T[:, :, None]
+        out = cut.sizes(extents[:, None], p, c) + first * (c == 0) + last * (c == p - 1)
+        return np.asarray(out + ghosts[:, None])
+
+    for some in (seen.few, np.arange(len(seen.p))):  # most fail at once
+        ratio, size, first = seen.ratio[some], sizes(some), sizes(lead[some])
         good = np.all((size > 0) & (size % ratio == 0), axis=1)
         good &= np.all(size * seen.ratio[lead[some]] == first * ratio, axis=1)
-        extents, ghosts, size = extents[good], ghosts[good], size[good]
+        extents, ghosts, borders, size = extents[good], ghosts[good], borders[good], size[good]
         if not len(extents):
             size = np.zeros((0, len(seen.p)), dtype=np.int64)
             break
-    m = len(extents)
-    of_kind, of_border = np.full(m, CUTS.index(kind)), np.full(m, border)
-    return Terms(axis, of_kind, of_border, extents, ghosts, size)
+    return Terms(axis, np.full(len(extents), CUTS.index(kind)), borders, extents, ghosts, size)
 
 
 def _known(seen: Profile, known: Sequence[int]) -> np.ndarray:
@@ -309,25 +318,28 @@ def _tried(seen: Profile, start: np.ndarray) -> np.ndarray:
         full = ms * ratio[0] * p[0]
         full = full[full >= 8 * p[0]]
         return np.stack([full, full * 0, full * 0])
-    lists = []
-    for g, (which, (first, last)) in product(GHOSTS, enumerate(BORDERS)):
-        size = ms[:, None] * ratio - g - first * (c == 0) - last * (c == p - 1)
-        low = np.maximum(((size - 1) * p + 1).max(axis=1), 2)
-        high = ((size + 1) * p - 1).min(axis=1)
-        good = (low <= high) & (size.min(axis=1) >= 1) & (high < MAX_EXTENT)
-        extent = _between(low[good], high[good])
-        lists.append(np.stack([extent, np.full_like(extent, g), np.full_like(extent, which)]))
-    return distinct_columns(list(np.concatenate(lists, axis=1)))[0]
+    ghost, which = (x.ravel() for x in np.meshgrid(GHOSTS, range(len(BORDERS)), indexing="ij"))
+    first, last = np.array(BORDERS)[which].T[:, :, None, None]
+    size = ms[:, None] * ratio - ghost[:, None, None] - first * (c == 0) - last * (c == p - 1)
+    low = np.maximum(((size - 1) * p + 1).max(axis=2), 2)
+    high = ((size + 1) * p - 1).min(axis=2)
+    good = (low <= high) & (size.min(axis=2) >= 1) & (high < MAX_EXTENT)
+    extent, of = _between(low[good], high[good])
+    of = np.nonzero(good)[0][of]
+    return distinct_columns([extent, ghost[of], which[of]])[0]
 
 
-def _between(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the whole numbers in ranges, of wide ranges a few."""
+def _between(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the whole numbers in ranges, of wide ranges a few, and which range each is of."""
     wide = high - low >= 64
     number = np.where(wide, 0, high - low + 1)
     start = np.cumsum(number) - number
-    narrow = np.repeat(low - start, number) + np.arange(int(number.sum()))
-    ends = zip(low[wide].tolist(), high[wide].tolist(), strict=True)
-    return np.concatenate([narrow, *(_few(a, b) for a, b in ends)])
+    of = np.arange(len(low))
+    parts = [(np.repeat(low - start, number) + np.arange(int(number.sum())), np.repeat(of, number))]
+    for k in of[wide].tolist():
+        some = _few(int(low[k]), int(high[k]))
+        parts.append((some, np.full(len(some), k)))
+    return np.concatenate([x for x, _ in parts]), np.concatenate([k for _, k in parts])
 
 
 def _few(low: int, high: int) -> np.ndarray:
