@@ -21,7 +21,7 @@ from p3s.model.sizes.positions import cells_of, distinct_columns
 
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
-UNEVEN_CUTS = ("ceil", "tail")
+UNEVEN_CUTS = ("ceil", "tail", "nearest")
 CUTS = (*EVEN_CUTS, *UNEVEN_CUTS)
 #: Elements that the first and the last block have more (cells and their points).
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
@@ -248,7 +248,7 @@ def terms_along(seen: Profile, axis: int, known: Sequence[int] | None = None) ->
         tried = _tried(seen, start) if known is None else _known(seen, known)
         for which, kind in product(range(len(BORDERS)), cuts):
             own = tried[2] == which
-            if own.any() and not (which and kind in ("low", "high", "tail")):
+            if own.any() and not (which and kind in ("low", "high", "tail", "nearest")):
                 found.append(_that_fit(seen, axis, kind, which, tried[0][own], tried[1][own]))
     none = np.zeros(0, dtype=np.int64)
     found.append(Terms(axis, none, none, none, none, np.zeros((0, len(seen.p)), dtype=np.int64)))
