@@ -443,7 +443,7 @@ def elsewhere(obs: Observations) -> dict[str, np.ndarray]:
     """Return symbols of ranks on grids larger than those seen, to compare laws there.
 
     Along each axis every number of blocks up to four times the largest, on the others as many as
-    were seen, and one more, and the first, a middle, and the last block; symbol ``grid`` numbers the grids.
+    were seen and one more, the first, a middle, and the last block; symbol ``grid`` numbers them.
     """
     top = [int(obs.env[f"p{d}"].max()) for d in range(obs.ndims)]
     parts: list[np.ndarray] = []
