@@ -176,7 +176,8 @@ def _cells_of_events(
     for some, i in number.items():
         events = order[starts[i] : starts[i + 1]]
         for j, c in enumerate(_one_after_another(some, model, sign)):
-            cell[events[j :: len(some)]] = cells.setdefault(c, len(cells))
+            if len(own := events[j :: len(some)]):  # more rules than messages leave some none
+                cell[own] = cells.setdefault(c, len(cells))
     peer = {c: to for some, to in zip(cell_of, partner, strict=True) for c in some}
     return cell, list(cells), [peer[c] for c in cells]
 
