@@ -136,13 +136,14 @@ def _summed(count: Expr, body: Expr, env: Symbols) -> Fraction | None:
 def _block(kind: str, extent: int, p: int, c: int) -> Fraction | None:
     if p <= 0:
         return None
-    width = -(-extent // p)
+    width, near = -(-extent // p), (2 * extent + p) // (2 * p)
     sizes = {
         "first": (extent + p - 1 - c) // p,
         "last": (extent + c) // p,
         "floor": (c + 1) * extent // p - c * extent // p,
         "tail": extent - (p - 1) * (extent // p) if c == p - 1 else extent // p,
         "ceil": min(extent, (c + 1) * width) - min(extent, c * width),
+        "nearest": max(extent - (p - 1) * near, 0) if c == p - 1 else near,
         "low": extent // p,
         "high": width,
     }

@@ -40,7 +40,7 @@ MAX_TERMS = 1 << 16
 #: Whole numbers from here on are none of int64.
 _BEYOND = 2.0**63
 
-BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "low", "high")
+BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "nearest", "low", "high")
 
 
 def num(value: int | Fraction) -> Expr:
@@ -86,7 +86,8 @@ def block_size(kind: str, extent: Any, p: Any, c: Any) -> Any:
 
     first/last: the remainder goes one each to the first/last blocks; floor: boundaries at
     floor(c L / p); tail: the last block takes the whole remainder; ceil: blocks of ceil(L/p),
-    the last ones short or empty; low/high: floor(L/p) and ceil(L/p) whatever the block.
+    the last ones short or empty; nearest: blocks of L/p rounded, halves up, the last one takes what
+    is left; low/high: floor(L/p) and ceil(L/p) whatever the block.
     """
     if kind == "first":
         return (extent + p - 1 - c) // p
@@ -99,6 +100,9 @@ def block_size(kind: str, extent: Any, p: Any, c: Any) -> Any:
     if kind == "ceil":
         width = -(-extent // p)
         return np.minimum(extent, (c + 1) * width) - np.minimum(extent, c * width)
+    if kind == "nearest":
+        width = (2 * extent + p) // (2 * p)
+        return np.where(c == p - 1, np.maximum(extent - (p - 1) * width, 0), width)
     if kind == "low":
         return extent // p + 0 * c
     if kind == "high":

@@ -371,6 +371,12 @@ def _block(kind: str, extent: _Piece, p: _Piece, c: _Piece) -> _Piece:
             _ADD,
             True,
         ),
+        "nearest": (
+            f"(max({e_} - ({p_} - 1) * ((2 * {e_} + {p_}) // (2 * {p_})), 0) if {c_} == {p_} - 1 "
+            f"else (2 * {e_} + {p_}) // (2 * {p_}))",
+            _ATOM,
+            True,
+        ),
         "low": (f"{e_} // {p_}", _MUL, True),
         "high": (f"-(-{e_} // {p_})", _NEG, True),
     }[kind]

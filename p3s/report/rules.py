@@ -314,6 +314,7 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
         "block_floor": "cut at floor(c L/p)",
         "block_tail": "the rest in the last",
         "block_ceil": "ceil(L/p) until none is left",
+        "block_nearest": "L/p rounded, what is left in the last",
     }
     if any(word.startswith("block") for word in words):
         kinds = sorted(

@@ -266,6 +266,21 @@ def fused(outer: int = 4, inner: int = 3) -> Program:
     return program
 
 
+def rounded(size: int = 205, steps: int = 7) -> Program:
+    """A ring that hands its blocks on; all but the last are size / n rounded."""
+
+    def program(rec: Recorder) -> None:
+        def block(rank: int) -> int:
+            width = int(size / rec.n + 0.5)
+            return size - (rec.n - 1) * width if rank == rec.n - 1 else width
+
+        after, before = (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n
+        for _ in range(steps):
+            exchange(rec, "ring", after, before, 24 * block(rec.rank), 24 * block(before))
+
+    return program
+
+
 def chunks(size: int = 1001, chunk: int = 64, rounds: int = 2) -> Program:
     """A chain that hands a vector on in chunks, the last one short."""
 

@@ -141,3 +141,35 @@ def test_a_law_with_a_zero_in_it_has_bits():
     assert whole_bits(0) > 0
     law = FittedSize(["add", ["num", 0, 1], ["sym", "n"]], 1, 2)
     assert Given(1, (), (), law=law).own() > 0
+
+
+def blocks(sizes, grids: Grids) -> Observations:
+    """Return sizes that are a function of (p0, p1, c0, c1), on every rank of 2-D grids."""
+    rows = np.array([(*d, a, b) for d in grids for a in range(d[0]) for b in range(d[1])]).T
+    env = {name: rows[i] for i, name in enumerate(("p0", "p1", "c0", "c1"))}
+    zero = rows[0] * 0
+    env |= {"n": rows[0] * rows[1], "r": rows[2] * rows[1] + rows[3], "s": zero, "t": zero}
+    env |= {"q0": rows[2], "q1": (rows[3] + 1) % rows[1]}
+    values = np.array([sizes(*row) for row in rows.T.tolist()])
+    return Observations(env, values, 2, (0, 1))
+
+
+@pytest.mark.parametrize("grid", [(5, 4), (6, 4), (8, 3), (8, 4), (8, 5), (8, 6), (6, 6)])
+def test_a_factor_that_may_be_of_either_extent_does_not_hide_another_cut(grid):
+    def last(extent, p, c):
+        return (extent + c) // p
+
+    def transposed(a, b, times):
+        return lambda p0, p1, c0, c1: times * last(a, p0, c0) * last(b, p1, c1)
+
+    seen = ((2, 2), (3, 2), (4, 2), (4, 3))
+    kinds = {"x": (28, 21, 576), "y": (28, 36, 336), "z": (36, 21, 448)}
+    slots = {name: (blocks(transposed(*k), seen), None) for name, k in kinds.items()}
+    laws = joint_sizes(slots, frozenset())
+    for name, k in kinds.items():
+        there, law = blocks(transposed(*k), (grid,)), laws[name]
+        if not says(law, there)[0]:  # then some rival says something else than the law
+            own, *others = (
+                evaluate_int(e, there.env, undefined=-1) for e in (law.expr, *law.others)
+            )
+            assert any(np.any(own != o) for o in others), (name, law)

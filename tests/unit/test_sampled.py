@@ -44,3 +44,20 @@ def test_every_time_at_a_partner_has_its_own_sizes():
     assert len(item.slots) == 3
     means = [slot.elements.means[-1][1] for slot in item.slots]
     assert means == sorted(means, reverse=True) and means[0] > 1.5 * means[2]
+
+
+def signals(rec):
+    """Neighbours of an irregular mesh tell each other that they are there: no bytes at all."""
+    sent = mesh_levels.ghosts(6000, rec.n, 1)[0]
+    for _ in range(5):
+        for p, q in sent:
+            if p == rec.rank:
+                rec("Isend", site="signal", peer=q, nbytes=0)
+        rec("Allreduce", nbytes=8)
+
+
+def test_messages_of_no_bytes_on_an_irregular_mesh_stay_of_no_bytes():
+    model = build_model([corpus.table(signals, n) for n in (4, 8, 16)])
+    assert any(sampled(i.relation) for i in model.items)
+    triples, _ = predicted_tallies(model, generate(model, 32))
+    assert triples and {nbytes for _, _, nbytes in triples} == {0}

@@ -35,6 +35,8 @@ CASES = [
     ("pencils", s.pencils(), *PLANES),
     ("fused", s.fused(), *ANY),
     ("chunks", s.chunks(), *ANY),
+    ("rounded", s.rounded(), (2, 4, 8), (16, 32)),
+    ("rounded-up-and-down", s.rounded(1012), (3, 4, 8, 9, 12), (16, 18, 24, 28)),
     ("panels", s.panels(), *ANY),
     ("trimmed-halo", s.trimmed_halo(), *PLANES),
     ("scattered", s.scattered(), *ANY),

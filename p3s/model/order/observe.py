@@ -176,7 +176,8 @@ def _cells_of_events(
     for some, i in number.items():
         events = order[starts[i] : starts[i + 1]]
         for j, c in enumerate(_one_after_another(some, model, sign)):
-            cell[events[j :: len(some)]] = cells.setdefault(c, len(cells))
+            if len(own := events[j :: len(some)]):  # more rules than messages leave some none
+                cell[own] = cells.setdefault(c, len(cells))
     peer = {c: to for some, to in zip(cell_of, partner, strict=True) for c in some}
     return cell, list(cells), [peer[c] for c in cells]
 
@@ -215,7 +216,8 @@ def first_signs(model: Model, seen: Iterable[tuple[PointTable, Sequence[Cells]]]
 def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
     """Return which cells of the model each row of a table is; none: unknown.
 
-    Where neighbours on several sides are one rank, the messages to it follow several rules.
+    Where neighbours on several sides are one rank, the messages to it follow several rules; of
+    sizes that follow none, which of them is unknown.
     """
     split, items = model.splits, model.items
     node = {it.key: it.node for it in items}
@@ -251,12 +253,11 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
         )
         loosely = (r, node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
         keys.append(loosely)
-        found = (
-            full.get((*loosely, 0 if g.kind == COMPLETION else size)) or loose.get(loosely) or set()
-        )
+        exactly = full.get((*loosely, 0 if g.kind == COMPLETION else size), set())
+        found = exactly or loose.get(loosely, set())
         if len(found) > 1:
             found = {c for c in found if c[3] == at} or found
-        known = len(found) == 1 or (found and all(_step(model, c) for c in found))
+        known = len(found) == 1 or (exactly and all(_step(model, c) for c in found))
         out.append(tuple(sorted(found)) if known else ())
     _in_order_of_appearance(out, keys, loose, t.first)
     return out

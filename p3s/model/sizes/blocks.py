@@ -23,7 +23,7 @@ GHOSTS = (0, 1, 2, 4)
 #: Shares rounded down or up whatever the block.
 PADDED = ("low", "high")
 #: Cuts that leave much of a remainder to one block: tried when nothing else fits.
-RARE = ("tail", "ceil")
+RARE = ("tail", "ceil", "nearest")
 #: Extents tried for one block.
 MAX_EXTENTS = 1 << 13
 #: Rivals of one law that are kept.
@@ -208,6 +208,10 @@ def extent_bounds(value: np.ndarray, axis: Axis, kind: str) -> tuple[int, int]:
     low, high = (value - 1) * p + 1, (value + 1) * p - 1
     if kind == "tail":  # the last block may be nearly twice as long as the others
         low = np.where(c == p - 1, (value - p + 1) * p, low)
+    if kind == "nearest":  # the last block makes up for what rounding gave the others
+        last = c == p - 1
+        low = np.where(last, p * (2 * value - p) // 2, low)
+        high = np.where(last, p * (2 * value + p) // 2, high)
     if kind == "ceil":  # a short or empty block says little: only the longest are full
         _, which = np.unique(p, return_inverse=True)
         longest = np.zeros(int(which.max()) + 1, dtype=np.int64)
@@ -221,7 +225,7 @@ def kinds_possible(value: np.ndarray, axis: Axis, kinds: Sequence[str]) -> list[
     p = axis.count
     if int(((value - 1) * p).max()) + 1 <= int(((value + 1) * p).min()) - 1:
         return list(kinds)
-    return [k for k in kinds if k in ("tail", "ceil")]
+    return [k for k in kinds if k in RARE]
 
 
 def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:

@@ -35,7 +35,7 @@ POPULAR, STARTS, EXCLUSIONS = 12, 12, 3
 #: of a slot up to which the others are in the cover, and how many at most.
 ROUNDS, SPREAD, MOST_HYPOTHESES = 2, 16.0, 80
 #: Fractions of extents that are tried as rivals.
-FRACTIONS = (2, 3, 4, 5, 6, 8)
+FRACTIONS = (2, 3, 4, 5, 6, 8, 9, 16, 32, 64)
 #: Dimensions of grids.
 MOST_DIMENSIONS = 4
 #: Bits more at which a constant counts half in use.
@@ -446,20 +446,21 @@ def _that_differ(
 def elsewhere(obs: Observations) -> dict[str, np.ndarray]:
     """Return symbols of ranks on grids larger than those seen, to compare laws there.
 
-    Along each axis every number of blocks up to four times the largest, on the others the first,
-    a middle, and the last block; symbol ``grid`` numbers the grids.
+    Along each axis every number of blocks up to four times the largest, on the others as many as
+    were seen and one more, the first, a middle, and the last block; symbol ``grid`` numbers them.
     """
     top = [int(obs.env[f"p{d}"].max()) for d in range(obs.ndims)]
     parts: list[np.ndarray] = []
     for d, p in enumerate(top):
         for more in sorted({*range(2, min(4 * p, p + 24) + 1), 3 * p, 4 * p}):
-            dims = np.array([q + (more > p) if e != d else more for e, q in enumerate(top)])
-            places = [
-                np.arange(x) if e == d else np.unique([0, x // 2, x - 1])
-                for e, x in enumerate(dims.tolist())
-            ]
-            at = np.stack([x.ravel() for x in np.meshgrid(*places, indexing="ij")])
-            parts.append(np.concatenate([np.broadcast_to(dims[:, None], at.shape), at]))
+            for besides in range(1 + (more > p)):  # where the other extents divide, and do not
+                dims = np.array([q + besides if e != d else more for e, q in enumerate(top)])
+                places = [
+                    np.arange(x) if e == d else np.unique([0, x // 2, x - 1])
+                    for e, x in enumerate(dims.tolist())
+                ]
+                at = np.stack([x.ravel() for x in np.meshgrid(*places, indexing="ij")])
+                parts.append(np.concatenate([np.broadcast_to(dims[:, None], at.shape), at]))
     cells = np.concatenate(parts, axis=1)
     k = obs.ndims
     n = np.prod(cells[:k], axis=0)

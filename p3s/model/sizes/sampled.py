@@ -116,7 +116,7 @@ def _sampled(
     """Return the law of numbers of pairs; chosen: the reference pairs, of the largest count."""
     total = fit_total(list(values), [float(v.sum()) for v in values.values()], terms)
     top = values[max(values)]
-    shares = top[chosen] / top.mean()
+    shares = top[chosen] / (top.mean() or 1.0)
     return Sampled(tuple(round(float(x), 6) for x in shares), total)
 
 

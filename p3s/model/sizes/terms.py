@@ -20,10 +20,10 @@ from p3s.model.sizes.positions import cells_of, distinct_columns
 
 #: Ways of cutting an extent: those of blocks, and bounds at ceil(c L / p), floor seen from the end.
 EVEN_CUTS = ("first", "floor", "last", "roof", "low", "high")
-UNEVEN_CUTS = ("ceil", "tail")
+UNEVEN_CUTS = ("ceil", "tail", "nearest")
 CUTS = (*EVEN_CUTS, *UNEVEN_CUTS)
 #: Of these, those that go with no border.
-WITHOUT_BORDER = ("low", "high", "tail")
+WITHOUT_BORDER = ("low", "high", "tail", "nearest")
 #: Elements that the first and the last block have more (cells and their points).
 BORDERS = ((0, 0), (1, 0), (0, 1), (1, 1), (-1, -1))
 #: Elements that every block has more.
