@@ -30,6 +30,8 @@ from p3s.trace.ops import COMPLETION
 _PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)
 _OPEN = (*_PARTNERS, Code.REMAINDER_OPEN, Code.CUT_OPEN)
 _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
+#: What is open at one count.
+_OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN)
 
 #: Operations that post a request, as their names begin.
 _POSTS = ("MPI_I", "MPI_Send_init", "MPI_Recv_init")
@@ -262,14 +264,13 @@ def judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
 
 def _number_verdict(item: Item) -> Verdict:
     """Return how sure it is how often an item happens on which rank, whatever its size."""
-    if _has(item.why, Code.RANKS_OPEN):
-        return Verdict.AMBIGUOUS if item.verdict != Verdict.UNKNOWN else item.verdict
+    if item.verdict != Verdict.UNKNOWN and _has(item.why, *_OPEN_AT):
+        return Verdict.AMBIGUOUS
     if item.verdict == Verdict.STATISTICAL and not any(
         s.count.stat is not None or s.count.total is not None for s in item.slots
     ):
         return Verdict.EXACT
-    open_here = (*_SELDOM, *_PARTNERS, Code.GRID_OPEN, Code.PARTNERS_OPEN)
-    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *open_here):
+    if item.verdict == Verdict.AMBIGUOUS and not _has(item.why, *_SELDOM, *_PARTNERS):
         return Verdict.EXACT
     return item.verdict
 

@@ -104,16 +104,16 @@ def _item_at(
     verdict = item.verdict
     if verdict == Verdict.AMBIGUOUS and item.settled != verdict and not _open_at(item, model, grid):
         verdict = item.settled
-    why = item.why
-    if verdict == Verdict.EXACT and any(_differs_on(item, grid, other) for other in others):
-        verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.GRID_OPEN))
-    elif verdict == Verdict.EXACT and item.node in unsure:
-        verdict, why = Verdict.AMBIGUOUS, (*why, Reason(Code.PARTNERS_OPEN))
-    elif verdict == Verdict.EXACT and _open_at(item, model, grid):
-        verdict = Verdict.AMBIGUOUS
+    open_here = []
+    if any(_differs_on(item, grid, other) for other in others):
+        open_here.append(Code.GRID_OPEN)
+    elif item.node in unsure:
+        open_here.append(Code.PARTNERS_OPEN)
     if any(ranks_differ(slot, grid) for slot in item.slots):
-        verdict = Verdict.AMBIGUOUS if verdict == Verdict.EXACT else verdict
-        why = (*why, Reason(Code.RANKS_OPEN))
+        open_here.append(Code.RANKS_OPEN)
+    if verdict == Verdict.EXACT and (open_here or _open_at(item, model, grid)):
+        verdict = Verdict.AMBIGUOUS
+    why = (*item.why, *map(Reason, open_here))
     return replace(item, verdict=verdict, why=why)
 
 

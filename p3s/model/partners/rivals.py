@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from p3s.model.partners.infer_partners import Explanation, candidates
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import at_stage, partners
+from p3s.model.partners.shift import MAX_REACH, Shift
 
 #: What a rival costs more at most, and how many are kept.
 _WITHIN, _MOST = 1.3, 6
@@ -31,11 +33,33 @@ def rival_relations(
         return []
     traced = [np.unique(p.rank * p.grid.n + p.peer) for p in pairs]
     near = [rel for cost, rel in candidates(pairs, axes) if cost <= found.cost + _WITHIN]
+    near += _shifts(pairs[-1])
     others = [rel for rel in dict.fromkeys(near) if [rel] != found.relations]
     alike = [rel for rel in others if _leads(rel, pairs, traced)]
     if all(_as_often(found.relations, p) for p in pairs):
         alike = [rel for rel in alike if all(_as_often([rel], p) for p in pairs)]
     return alike[:_MOST]
+
+
+def _shifts(last: Pairs) -> list[Relation]:
+    """Return the shifts that lead from every rank to its partner at the largest count."""
+    if not last.grid.inside.all():
+        return []
+    dims = np.array(last.grid.dims)
+    steps = last.grid.coords[:, last.peer] - last.grid.coords[:, last.rank]
+    step = np.unique(steps.T % dims, axis=0)
+    if len(step) != 1 or not step.any():
+        return []
+    ways = [
+        [(0, False)]
+        if not by
+        else [(x, w) for x in (by, by - p) if abs(x) <= MAX_REACH for w in (False, True)]
+        for by, p in zip(step[0].tolist(), last.grid.dims, strict=True)
+    ]
+    return [
+        Shift(vec=vec, wrap=wrap)
+        for vec, wrap in (zip(*way, strict=True) for way in product(*ways))
+    ]
 
 
 def _leads(rel: Relation, pairs: Sequence[Pairs], traced: Sequence[np.ndarray]) -> bool:
