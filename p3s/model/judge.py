@@ -28,7 +28,7 @@ from p3s.trace.ops import COMPLETION
 
 #: What is open because several rules meet all traced counts; what was seen too seldom.
 _PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)
-_OPEN = (*_PARTNERS, Code.REMAINDER_OPEN, Code.CUT_OPEN)
+_OPEN = (*_PARTNERS, Code.REMAINDER_OPEN, Code.CUT_OPEN, Code.CONSTANT_OPEN)
 _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
 #: What is open at one count.
 _OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN)

@@ -109,15 +109,19 @@ def _weight(item: Item) -> float:
 
 
 def _extents(model: Model) -> Iterator[Question]:
-    weights: dict[int, float] = {}
+    about = {
+        Code.ONE_EXTENT: "who the partners along it are",
+        Code.CONSTANT_OPEN: "which sizes depend on it",
+    }
+    weights: dict[tuple[Code, int], float] = {}
     for item in model.items:
         for why in item.why:
-            for d in (why.dims or ()) if why.code == Code.ONE_EXTENT else ():
-                weights[d] = weights.get(d, 0.0) + _weight(item)
-    traced = {d: {dims[d] for dims in model.grid.dims.values()} for d in weights}
-    for d, weight in sorted(weights.items()):
-        text = f"another number of ranks in dimension {d} shows who the partners along it are"
-        yield Question(text, weight, partial(_another_extent, d, traced[d]))
+            for d in (why.dims or ()) if why.code in about else ():
+                weights[why.code, d] = weights.get((why.code, d), 0.0) + _weight(item)
+    for (code, d), weight in sorted(weights.items()):
+        traced = {dims[d] for dims in model.grid.dims.values()}
+        text = f"another number of ranks in dimension {d} shows {about[code]}"
+        yield Question(text, weight, partial(_another_extent, d, traced))
 
 
 def _another_extent(dimension: int, traced: Collection[int], g: GridAt) -> bool:

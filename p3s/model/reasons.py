@@ -49,6 +49,7 @@ class Code(StrEnum):
     PARTNERS_OPEN = "partners-open"
     RANKS_OPEN = "ranks-open"
     ONE_EXTENT = "one-extent"
+    CONSTANT_OPEN = "constant-open"
     SHARED_PARTNER = "shared-partner"
     # seldom seen, or not met again
     FIRST_SEEN = "first-seen"
@@ -87,6 +88,8 @@ _SENTENCES = {
     Code.GRID_OPEN: "other rules for the process grid that explain the traces differ at this count",
     Code.PARTNERS_OPEN: "other rules for the partners that explain the traces differ at this count",
     Code.RANKS_OPEN: "other rules for who takes part that explain the traces differ at this count",
+    Code.CONSTANT_OPEN: "dimension {dims} had as many ranks at every traced count: part of an "
+    "extent along it would have had one size, too",
     Code.ONE_EXTENT: "dimension {dims} had as many ranks at every traced count: other rules along "
     "it fit as well",
     Code.SHARED_PARTNER: "never seen apart from another partner at the same rank",

@@ -26,6 +26,9 @@ from p3s.model.sizes.slots import OF_SIZES, SizedSlot, finished, fit_sizes, with
 from p3s.model.types import Item, Slot
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
+#: Elements from which on a constant size may be part of an extent.
+_LONG = 64
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -93,7 +96,12 @@ class Sizing:
             k: finished(self._drafts[k].seen, self._counts, self._varies(k), some)
             for k, some in self._sized.items()
         }
-        slots = self._with_shared(done)
+        extents = list(zip(*(g.dims for g in choice.grids.values()), strict=True))
+        fixed = tuple(d for d, p in enumerate(extents) if len(set(p)) == 1 and p[0] > 1)
+        slots = {
+            k: tuple(self._constant_or_not(slot, fixed) for slot in some)
+            for k, some in self._with_shared(done).items()
+        }
         out = []
         for k, d in enumerate(self._drafts):
             if d.item.relation is not None:
@@ -101,6 +109,15 @@ class Sizing:
             item = replace(d.item, slots=_ruled(d.item, slots[k], unmodelled), rivals=d.seen.rivals)
             out.append(replace(d, item=item))
         return out
+
+    def _constant_or_not(self, slot: Slot, fixed: tuple[int, ...]) -> Slot:
+        """Return a slot that says where its size may be part of an extent; fixed: dimensions."""
+        expr = slot.elements.expr
+        if not fixed or expr is None or expr[0] != "num" or expr[1] < _LONG:
+            return slot
+        if expr[1] in self._typed:
+            return slot
+        return replace(slot, why=(*slot.why, Reason(Code.CONSTANT_OPEN, dims=fixed)))
 
     def _fit(self, pool: ExtentPool) -> dict[int, list[SizedSlot]]:
         """Return the slots of every item with the laws of their sizes alone.

@@ -163,7 +163,8 @@ def items_with_rivals(model: Model) -> dict[int, list[Item]]:
 
 def _open_at(item: Item, model: Model, grid: GridAt) -> bool:
     """Tell whether rules of an item that explain the traces differ on a grid."""
-    fixed = {d for why in item.why if why.code == Code.ONE_EXTENT for d in why.dims or ()}
+    codes = (Code.ONE_EXTENT, Code.CONSTANT_OPEN)
+    fixed = {d for why in item.why if why.code in codes for d in why.dims or ()}
     if any(grid.dims[d] != dims[d] for d in fixed for dims in model.grid.dims.values()):
         return True
     narrow = {d for why in item.why if why.code == Code.DIRECTION for d in why.dims or ()}

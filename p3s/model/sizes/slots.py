@@ -32,6 +32,9 @@ from p3s.model.sizes.rankcounts import by_class, fit_rank_count
 from p3s.model.types import Slot
 
 MAX_VARIANTS = 32
+#: Laws of numbers that differ by rank, by what was seen; so many are kept.
+_BY_RANK: dict[bytes, CountLaw | None] = {}
+_MOST_KNOWN = 1024
 #: Bits that a rival guard may take more to name.
 RIVAL_BITS = 5.0
 
@@ -259,17 +262,15 @@ def _fit_count(
         why = Code.NO_COUNT
     elif not varying:
         names = set(parts[0][0])
-        obs = Observations(
-            {k: np.concatenate([e[k] for e, _ in parts]) for k in names},
-            np.concatenate([v for _, v in parts]),
-            ndims,
+        law = _by_rank(
+            Observations(
+                {k: np.concatenate([e[k] for e, _ in parts]) for k in names},
+                np.concatenate([v for _, v in parts]),
+                ndims,
+            )
         )
-        by_rank = fit_rank_count(obs.env, obs.value, ndims)
-        if by_rank is not None and (by_rank.free < by_rank.points or by_class(by_rank.expr)):
-            return exact_count(by_rank), []
-        law = fit_elements(obs, ExtentPool())
-        if law is not None and law.points >= 2 and law.free < law.points:
-            return CountLaw(expr=law.expr, points=law.points, free=law.free), []
+        if law is not None:
+            return law, []
         why = Code.COUNT_BY_RANK
     else:
         why = Code.COUNT_BY_REPEAT
@@ -280,6 +281,26 @@ def _fit_count(
         return CountLaw(total=total.expr), [Reason(why)]
     means = [float(v.mean()) for _, v in parts]
     return CountLaw(stat=find_law(zip(envs, means, strict=True), "work").fit), [Reason(why)]
+
+
+def _by_rank(obs: Observations) -> CountLaw | None:
+    """Return the law of numbers that differ by rank, found once for call sites with the same."""
+    key = obs.digest()
+    if key not in _BY_RANK:
+        if len(_BY_RANK) >= _MOST_KNOWN:
+            _BY_RANK.clear()
+        _BY_RANK[key] = _fit_by_rank(obs)
+    return _BY_RANK[key]
+
+
+def _fit_by_rank(obs: Observations) -> CountLaw | None:
+    by_rank = fit_rank_count(obs.env, obs.value, obs.ndims)
+    if by_rank is not None and (by_rank.free < by_rank.points or by_class(by_rank.expr)):
+        return exact_count(by_rank)
+    law = fit_elements(obs, ExtentPool())
+    if law is not None and law.points >= 2 and law.free < law.points:
+        return CountLaw(expr=law.expr, points=law.points, free=law.free)
+    return None
 
 
 def _shared_count(item: Observed, times: dict[int, np.ndarray], counts: list[int]) -> CountLaw:
