@@ -101,8 +101,9 @@ def test_a_split_of_rows_keeps_to_the_row():
 
 
 # ---- dimensions that are not cut ---------------------------------------------------------------
-def test_a_dimension_that_no_traced_count_cuts_is_a_rival():
-    program, counts, targets, typed, _ = random_domains.make(43)
+@pytest.mark.parametrize("made", [(43, False), (318, True)], ids=["blocks", "points at borders"])
+def test_a_dimension_that_no_traced_count_cuts_is_a_rival(made):
+    program, counts, targets, typed, _ = random_domains.make(*made)
     model = build_model([corpus.table(program, n) for n in counts], typed=typed)
     (rival, *_) = [rule for rule in model.grid.rivals if isinstance(rule, Uncut)]
     assert GridRule.load(rival.to_json()) == rival

@@ -99,8 +99,8 @@ def _face(expr: Expr) -> Face | None:
         if part[0] == "num" and part[2] == 1:
             factor *= part[1]
             continue
-        if part[0] == "add" and len(part) == 3 and part[2][0] == "num":
-            part, more = part[1], part[2][1]
+        if part[0] == "add" and part[1][0] == "block":  # a ghost layer, or a point at the border
+            part, more = part[1], part[2][1] if part[2][0] == "num" else 1
         if part[0] != "block" or part[2][0] != "num" or part[3][0] != "sym" or part[3][1] == "n":
             return None
         lengths.append((int(part[3][1][1:]), part[2][1]))
