@@ -28,6 +28,8 @@ from p3s.model.types import Item, Model, Phase, Refusal, Slot
 SAME_TIME = 0.08
 #: Iterations have to differ this much before a time that does not is a sign.
 _TURNS_DIFFER = 1.25
+#: From how many iterations on, and within which ratio, their numbers are nearly the same.
+_MANY, _ALIKE = 8, 1.1
 MAX_TRIPS = 1 << 40
 #: Calls whose result may tell all ranks to end a loop.
 _REDUCTIONS = ("MPI_Allreduce", "MPI_Iallreduce", "MPI_Reduce")
@@ -70,25 +72,26 @@ def _told(typed: Collection[int]) -> set[int]:
 
 
 def _tolerance(
-    phase: Phase, phases: Sequence[Phase], items: Sequence[Item], said: Collection[int]
+    phase: Phase, phases: Sequence[Phase], items: Sequence[Item], said: set[int]
 ) -> Refusal | None:
-    """Return that a tolerance may end a loop of as many iterations at every count."""
+    """Return that a tolerance may end a loop of as many iterations at every count, or nearly so."""
     once = _per_entry(phase, phases)
-    if once is None or once in said or not any(_one_number(items[i]) for i in phase.items):
+    if not once or once <= said or not any(_one_number(items[i]) for i in phase.items):
         return None
-    return Refusal("tolerance", n=once)
+    if len(once) == 1:
+        return Refusal("tolerance", n=once.pop())
+    alike = min(once) >= _MANY and max(once) <= _ALIKE * min(once)
+    return Refusal("tolerance") if alike else None
 
 
-def _per_entry(phase: Phase, phases: Sequence[Phase]) -> int | None:
-    """Return the iterations of a loop for one of the loop around it, None where they differ."""
+def _per_entry(phase: Phase, phases: Sequence[Phase]) -> set[int]:
+    """Return the iterations of a loop for one of the loop around it; none where they are parts."""
     if phase.parent is None:
-        return None
+        return set()
     around = dict(phases[phase.parent].weight_points)
     ratios = {Fraction(v, around.get(n) or 1) for n, v in phase.weight_points}
-    if len(ratios) != 1:
-        return None
-    ratio = ratios.pop()
-    return int(ratio) if ratio > 1 and ratio.denominator == 1 else None
+    whole = all(ratio > 1 and ratio.denominator == 1 for ratio in ratios)
+    return {int(ratio) for ratio in ratios} if whole else set()
 
 
 def _one_number(item: Item) -> bool:
@@ -138,9 +141,11 @@ def refusal_text(phase: Phase) -> str:
             f"{why.seconds:.3g} s at every count: it seems to end when a time is over"
         )
     if why.kind == "tolerance":
+        number = f"{why.n} iterations at every count, which is none of the program's arguments"
+        if not why.n:
+            number = f"{_listed(phase.weight_points)} iterations, hardly more or less at any count"
         return (
-            f"it has {why.n} iterations at every count, which is none of the program's arguments, "
-            "and reduces one number in them: it may run until something converges"
+            f"it has {number}, and reduces one number in them: it may run until something converges"
         )
     return (
         f"it has {_listed(phase.weight_points)} iterations, by no rule found: it may run until "

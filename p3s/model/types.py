@@ -236,7 +236,8 @@ class Refusal:
 
     kind: repeats (they differ between runs at ``n`` processes), time (it takes about ``seconds`` at
     every count: it ends when a time is over), data (no rule was found) or tolerance (``n``
-    iterations whenever it is entered, which no argument says, each with a reduction of one number).
+    iterations whenever it is entered, 0 where they hardly differ, which no argument says, each with
+    a reduction of one number).
     """
 
     kind: Literal["repeats", "time", "data", "tolerance"]

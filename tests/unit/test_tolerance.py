@@ -54,3 +54,13 @@ def test_loops_inside_are_as_sure_as_the_one_around() -> None:
     assert "none of the program's arguments" in refusal_text(outer)
     assert inner.trips is None and inner.weight_verdict == "fitted"
     assert {model.items[i].verdict for i in inner.items} == {"fitted"}
+
+
+def test_numbers_that_hardly_differ_prove_no_law_either() -> None:
+    """81, 82 and 84 are 78 + n at 3, 4 and 6; a residual gives them, too."""
+
+    def program(rec: corpus.Recorder) -> None:
+        solver(78 + rec.n)(rec)
+
+    assert verdicts(program)["loop"] == "fitted"
+    assert verdicts(lambda rec: solver(2 * rec.n)(rec))["loop"] == "exact"
