@@ -96,10 +96,8 @@ class Sizing:
             k: finished(self._drafts[k].seen, self._counts, self._varies(k), some)
             for k, some in self._sized.items()
         }
-        extents = list(zip(*(g.dims for g in choice.grids.values()), strict=True))
-        fixed = tuple(d for d, p in enumerate(extents) if len(set(p)) == 1 and p[0] > 1)
         slots = {
-            k: tuple(self._constant_or_not(slot, fixed) for slot in some)
+            k: tuple(self._constant_or_not(slot) for slot in some)
             for k, some in self._with_shared(done).items()
         }
         out = []
@@ -110,12 +108,14 @@ class Sizing:
             out.append(replace(d, item=item))
         return out
 
-    def _constant_or_not(self, slot: Slot, fixed: tuple[int, ...]) -> Slot:
-        """Return a slot that says where its size may be part of an extent; fixed: dimensions."""
+    def _constant_or_not(self, slot: Slot) -> Slot:
+        """Return a slot that says along which dimensions its size may be part of an extent."""
         expr = slot.elements.expr
-        if not fixed or expr is None or expr[0] != "num" or expr[1] < _LONG:
+        if expr is None or expr[0] != "num" or expr[1] < _LONG or expr[1] in self._typed:
             return slot
-        if expr[1] in self._typed:
+        extents = zip(*(self._choice.grids[n].dims for n in slot.seen), strict=True)
+        fixed = tuple(d for d, p in enumerate(extents) if len(set(p)) == 1 and p[0] > 1)
+        if not fixed:
             return slot
         return replace(slot, why=(*slot.why, Reason(Code.CONSTANT_OPEN, dims=fixed)))
 
