@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from p3s.laws.lawfinder import find_law
 from p3s.model.evaluate import generate
 from p3s.model.follow import follow_posts
 from p3s.model.grid import admissible
-from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.choose import GridChoice, Memo, cart_grids, choose_grid, decide_splits
 from p3s.model.grid.grids import Power2
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
@@ -208,12 +209,12 @@ def _nodes_on_grid(
         sizings.append(sizing(choice))
         return sizings[-1].cost()
 
-    choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
-    if None in open_splits.values():
-        split = decide_splits(open_splits, tables, choice)
-        if any(split[k] for k, v in open_splits.items() if v is None):
-            nodes = collect_nodes(tables, split)
-            choice = choose_grid(nodes, tables, known, typed=typed, vote=vote)
+    memo: Memo = {}
+    search = partial(choose_grid, tables=tables, known=known, typed=typed, memo=memo)
+    if None in open_splits.values():  # sizes are asked when it is known which nodes there are
+        split = decide_splits(open_splits, tables, search(nodes))
+        nodes = collect_nodes(tables, split)
+    choice = search(nodes, vote=vote)
     return nodes, choice, split, sizing(choice).finished(choice, unmodelled)
 
 

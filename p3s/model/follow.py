@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leave
 
 #: Largest denominator of completions per request.
 _MOST = 64
+#: Whether each request has a completion of its own, or those posted in an iteration have one.
+_TOGETHER: tuple[Literal["all", "alike"] | None, ...] = (None, "all", "alike")
 
 
 def follow_posts(
@@ -32,20 +36,19 @@ def follow_posts(
     if not posts:
         return list(items)
 
-    def totals(k: int) -> dict[int, np.ndarray]:
-        rows = seen[k].rows
-        return {n: np.bincount(rows[n].rank, weights=rows[n].count, minlength=n) for n in counts}
+    ends = np.cumsum(counts)[:-1]  # ranks of all counts stand in a row
 
-    times = {k: totals(k) for k in posts}
-    groups = _groups(items, posts)
+    def totals(k: int) -> np.ndarray:
+        rows = [(n, seen[k].rows[n]) for n in counts]
+        return np.concatenate([np.bincount(r.rank, weights=r.count, minlength=n) for n, r in rows])
+
+    open_ = [k for k, item in enumerate(items) if item.kind == COMPLETION and not _plain(item)]
+    laws = _following([totals(k) for k in open_], items, {k: totals(k) for k in posts}, ends)
     out = list(items)
-    for k, item in enumerate(items):
-        if item.kind != COMPLETION or _plain(item):
-            continue
-        law = _following(totals(k), groups, items, times, counts)
+    for k, law in zip(open_, laws, strict=True):
         if law is not None:
-            slot = replace(item.slots[0], guard=Guard(), count=law, why=())
-            out[k] = replace(item, slots=(slot,))
+            slot = replace(items[k].slots[0], guard=Guard(), count=law, why=())
+            out[k] = replace(items[k], slots=(slot,))
     return out
 
 
@@ -57,21 +60,40 @@ def _plain(item: Item) -> bool:
 
 
 def _following(
-    mine: dict[int, np.ndarray],
-    groups: Sequence[Sequence[int]],
+    completions: Sequence[np.ndarray],
     items: Sequence[Item],
-    times: Mapping[int, Mapping[int, np.ndarray]],
-    counts: Sequence[int],
-) -> CountLaw | None:
-    """Return the law by which completions follow what is posted, None if there is none."""
-    for together in (None, "all", "alike"):
-        for group in groups:
-            law = CountLaw(follows=tuple(group), factor=(1, 1), together=together)
-            total = {n: posted(law, items, {j: times[j][n] for j in group}) for n in counts}
-            factor = _factor(mine, total, counts)
-            if factor is not None and (together is None or factor == (1, 1)):
-                return replace(law, factor=factor)
-    return None
+    times: Mapping[int, np.ndarray],
+    ends: np.ndarray,
+) -> list[CountLaw | None]:
+    """Return the laws by which completions follow what is posted, None where there is none.
+
+    completions, times: how often each rank completes, and posts the requests of an item, ranks of
+    all counts in a row that is parted at ``ends``.
+    """
+    found: list[CountLaw | None] = [None] * len(completions)
+    left = np.arange(len(completions))
+    mine = np.array(completions)
+    starts = [0, *ends]
+    for together, group in product(_TOGETHER, _groups(items, list(times))):
+        if not len(left):
+            break
+        if not group:
+            continue
+        law = CountLaw(follows=tuple(group), factor=(1, 1), together=together)
+        total = posted(law, items, times)
+        at = int(np.argmax(np.add.reduceat(total, starts)))
+        den = int(np.add.reduceat(total, starts)[at])
+        if not den:
+            continue
+        num = np.add.reduceat(mine[left], starts, axis=1)[:, at]
+        hit = (num > 0) & np.all(mine[left] * den == total * num[:, None], axis=1)
+        for k, made in zip(left[hit].tolist(), num[hit].tolist(), strict=True):
+            g = int(np.gcd(int(made), den))
+            factor = (int(made) // g, den // g)
+            if factor == (1, 1) or (together is None and factor[1] <= _MOST):
+                found[k] = replace(law, factor=factor)
+        left = np.array([k for k in left.tolist() if found[k] is None], dtype=np.int64)
+    return found
 
 
 def posted(law: CountLaw, items: Sequence[Item], times: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -115,15 +137,3 @@ def _groups(items: Sequence[Item], posts: Sequence[int]) -> list[list[int]]:
             if items[a[0]].kind == RECV and items[b[0]].kind == SEND:
                 groups.append(a + b)
     return groups
-
-
-def _factor(
-    mine: dict[int, np.ndarray], total: dict[int, np.ndarray], counts: Sequence[int]
-) -> tuple[int, int] | None:
-    """Return the fraction of requests that completions are on every rank, None if there is none."""
-    ratio = [(int(mine[n].sum()), int(np.sum(total[n]))) for n in counts]
-    num, den = max(ratio, key=lambda x: x[1])
-    if not den or not num or any(not np.array_equal(mine[n] * den, total[n] * num) for n in counts):
-        return None
-    g = int(np.gcd(num, den))
-    return (num // g, den // g) if den // g <= _MOST else None

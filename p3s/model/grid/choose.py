@@ -129,6 +129,7 @@ def choose_grid(
     apart: bool = True,
     typed: Collection[int] = (),
     vote: Vote | None = None,
+    memo: Memo | None = None,
 ) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes.
 
@@ -136,7 +137,8 @@ def choose_grid(
     the sizes of messages cost on a grid, in relations, asked where grids cost nearly as much.
     known: what is known of the grid beside the traces; neighbours on a known grid come first. An
     empty statement takes any grid for known, None none. apart: grids without some of the ranks
-    count, too. Raises Contradiction and P3SError as :func:`p3s.model.grid.stated.rules`.
+    count, too. memo: what an earlier search found of the same pairs. Raises Contradiction and
+    P3SError as :func:`p3s.model.grid.stated.rules`.
     """
     counts = [t.np for t in tables]
     cart = cart_of(tables)
@@ -148,7 +150,7 @@ def choose_grid(
         families.sort(key=lambda f: type(f) not in (Balanced, Greedy))
     domain = [] if known else rules_of_domains(domains(typed), counts)
     domain = [rule for rule in domain if all(rule.dims(n) == d for n, d in cart.dims.items())]
-    search = _Search(nodes, tables, cart, known is not None)
+    search = _Search(nodes, tables, cart, known is not None, {} if memo is None else memo)
     search.try_all([*families, *domain])
     assert search.best is not None  # the 1-D line admits every count
     if not cart.dims and not known:
@@ -188,7 +190,7 @@ def _seek_further(search: _Search, apart: bool) -> None:
     if search.best.dear():
         found = [
             (len(members), [(n, rank, peer) for n, (rank, peer, _) in pairs])
-            for pairs, _, members in search.todo
+            for _, pairs, _, members in search.todo
         ]
         search.try_all(rules_of_traces(found, search.counts))
     if search.best.dear():
@@ -199,9 +201,15 @@ class _Search:
     """Prices rules of grids; keeps the cheapest, of equal ones the first, which is simplest."""
 
     def __init__(
-        self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart, known: bool
+        self,
+        nodes: Sequence[Node],
+        tables: Sequence[PointTable],
+        cart: Cart,
+        known: bool,
+        memo: Memo,
     ) -> None:
         self.known = known
+        self.memo = memo
         self.nodes = nodes
         self.counts = [t.np for t in tables]
         self.tables = tables
@@ -307,7 +315,7 @@ class _Search:
         """Name the other relations that lead to the partners of nodes on the best grid."""
         best = self.best
         assert best is not None
-        for seen, loose, members in self.todo:
+        for _, seen, loose, members in self.todo:
             pairs = [Pairs(best.grids[n], *each) for n, each in seen if len(each[0])]
             axes = _axes(best.communicators, members)
             known: dict[tuple[Relation, ...], list[Relation]] = {}
@@ -335,21 +343,43 @@ class _Search:
             + comms.cost(self.places)
         )
         explained: dict[int, Explanation] = {}
-        for pairs, loose, members in self.todo:
-            limit = self.limit() - cost
+        least = sum(_least(each) for each in self.todo)
+        for each in self.in_order():
+            key, pairs, loose, members = each
+            least -= _least(each)
+            limit = self.limit() - cost - least
             if limit < 0:
                 return None
-            found = infer_partners(
-                [Pairs(grids[n], *seen) for n, seen in pairs],
-                known,
-                loose,
-                _axes(comms, members),
-                self.known,
-                limit / len(members),
-            )
+            axes = _axes(comms, members)
+            at = (key, tuple(g.key for g in grids.values()), tuple(axes), known, self.known)
+            found = self.explain(at, pairs, grids, loose, limit / len(members))
             cost += found.cost * len(members)
             explained.update(dict.fromkeys(members, found))
         return GridChoice(fam, grids, dict(sorted(explained.items())), cost, [], known, comms)
+
+    def in_order(self) -> list[Todo]:
+        """Return the nodes that the best grid explains well first: they rule out another soon."""
+        best = self.best
+        if best is None:
+            return self.todo
+        return sorted(self.todo, key=lambda each: best.explained[next(iter(each[3]))].cost)
+
+    def explain(
+        self,
+        at: Problem,
+        pairs: Sequence[tuple[int, Seen]],
+        grids: Mapping[int, GridAt],
+        loose: bool,
+        limit: float,
+    ) -> Explanation:
+        """Return the relations of a node's pairs on a grid; what is dearer than the limit, too."""
+        sought, found = self.memo.get(at, (-math.inf, None))
+        if found is None or sought < min(limit, found.cost):
+            _, _, axes, periods, known = at
+            on_grid = [Pairs(grids[n], *seen) for n, seen in pairs]
+            found = infer_partners(on_grid, periods, loose, axes, known, limit)
+            self.memo[at] = limit, found
+        return found
 
 
 def _extents_beyond(rule: GridRule, counts: Sequence[int]) -> tuple[object, ...]:
@@ -366,15 +396,27 @@ def _rough(grids: Mapping[int, GridAt], todo: Sequence[Todo]) -> float:
     """Return a first guess at the cost of a grid."""
     return sum(
         len(members) * rough_cost([Pairs(grids[n], *seen) for n, seen in pairs])
-        for pairs, _, members in todo
+        for _, pairs, _, members in todo
         if pairs
     )
 
 
 #: Ranks, partners, and how many messages.
 Seen = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-#: Pairs at each count, whether partners differ from run to run, and the nodes that have them.
-Todo = tuple[list[tuple[int, Seen]], bool, dict[int, Used]]
+#: A key, pairs at each count, whether partners differ from run to run, the nodes that have them.
+Todo = tuple[bytes, list[tuple[int, Seen]], bool, dict[int, Used]]
+#: Pairs by their key, extents, laws of communicators, periods, and whether the grid is known.
+Problem = tuple[
+    bytes, tuple[object, ...], tuple[CommunicatorLaw, ...], tuple[bool, ...] | None, bool
+]
+#: What was found of pairs on a grid, and up to which cost that is the cheapest.
+Memo = dict[Problem, tuple[float, Explanation]]
+
+
+def _least(todo: Todo) -> float:
+    """Return what partners cost at least on any grid: a relation for each node that has some."""
+    _, pairs, _, members = todo
+    return float(len(members)) if any(len(seen[0]) for _, seen in pairs) else 0.0
 
 
 def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -> list[Todo]:
@@ -395,7 +437,7 @@ def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -
                 for of in [[x for x in seen if x is not None]]
             )
         )
-        out.setdefault(key, (pairs, loose, {}))[2][i] = places
+        out.setdefault(key, (key, pairs, loose, {}))[3][i] = places
     return list(out.values())
 
 

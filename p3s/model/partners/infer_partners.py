@@ -322,12 +322,15 @@ class _Search:
             return
         parts = sorted(self.partial, key=lambda c: c[0])
         hits = np.array([h for _, _, h in parts])
-        if not hits.any(axis=0).all():
+        led = hits.sum(axis=0)
+        if not led.all():
             return  # a pair that none leads to
-        pairs: list[tuple[float, int, int]] = []
+        few = np.flatnonzero(hits[:, int(led.argmin())])  # one of them takes part
         miss = (~hits).astype(np.float32)
-        whole = np.argwhere(np.triu(miss @ miss.T == 0, 1))
-        pairs = sorted((parts[i][0] + parts[j][0] + 0.2, int(i), int(j)) for i, j in whole)
+        whole = {tuple(sorted((few[i], j))) for i, j in np.argwhere(miss[few] @ miss.T == 0)}
+        pairs = sorted(
+            (parts[i][0] + parts[j][0] + 0.2, int(i), int(j)) for i, j in whole if i != j
+        )
         for cost, i, j in pairs[:12]:
             if self.beaten(cost):
                 break

@@ -259,20 +259,22 @@ class _Fit:
         face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
         if not self.even or len(face) < 2:
             return None
+        blocks = {
+            (kind, i, e): block_size(kind, e, a.count, a.at)
+            for kind in self.cuts
+            for i, a in enumerate(face)
+            for e in self.pool.extents()[:8]
+        }
         ghosts = [(0,) * len(face), *self.pool.ghosts]
         for g, kind, chosen in product(
             ghosts, self.cuts, product(self.pool.extents()[:8], repeat=len(face))
         ):
             if len(g) != len(face):
                 continue
-            size = np.ones(len(self.value), dtype=np.int64)
-            for e, a, wider in zip(chosen, face, g, strict=True):
-                size = size * (block_size(kind, e, a.count, a.at) + wider)
-            if np.any(size <= 0) or np.any(self.value % size):
-                continue
-            times = self.value // size
-            if np.all(times == times[0]) and (times[0] == 1 or any(g)):
-                return self.wide(chosen, face, kind, int(times[0]), g)
+            parts = [blocks[kind, i, e] for i, e in enumerate(chosen)]
+            times = _how_often(self.value, parts, g)
+            if times is not None and (times == 1 or any(g)):
+                return self.wide(chosen, face, kind, times, g)
         return None
 
     def wide(
@@ -535,3 +537,13 @@ class _Fit:
                         mul(num(f), add(num(e), own)), 1 + (f != 1), law.points, False, law.rivals
                     )
         return None
+
+
+def _how_often(value: np.ndarray, parts: Sequence[np.ndarray], ghosts: Sequence[int]) -> int | None:
+    """Return what the product of wider blocks must be multiplied by to be ``value``, if one."""
+    first = math.prod(int(part[0]) + g for part, g in zip(parts, ghosts, strict=True))
+    if first <= 0 or int(value[0]) % first:  # one observation tells nearly always
+        return None
+    times = int(value[0]) // first
+    size = math.prod(part + g for part, g in zip(parts, ghosts, strict=True))
+    return times if np.all(size > 0) and np.array_equal(size * times, value) else None

@@ -241,9 +241,9 @@ def _extents(env: Mapping[str, np.ndarray], ndims: int) -> list[_Feature]:
 def _solve(columns: Sequence[np.ndarray], y: np.ndarray) -> list[Fraction] | None:
     """Return rational coefficients that give ``y`` exactly, or None."""
     design = np.stack(columns, axis=1)
-    if len(columns) > 1 and np.linalg.matrix_rank(design) < len(columns):
+    found, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    if rank < len(columns) or not np.allclose(design @ found, y, rtol=1e-6, atol=1e-6):
         return None
-    found = np.linalg.lstsq(design, y, rcond=None)[0]
     coef = [Fraction(float(x)).limit_denominator(MAX_DENOMINATOR) for x in found]
     if any(c == 0 for c in coef) or not np.array_equal(
         design @ np.array([float(c) for c in coef]), y
