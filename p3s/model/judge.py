@@ -33,6 +33,8 @@ _SELDOM = (Code.ONE_COUNT, Code.TWO_COUNTS)
 #: What is open at one count.
 _OPEN_AT = (Code.GRID_OPEN, Code.PARTNERS_OPEN, Code.RANKS_OPEN)
 
+#: Counts that make a law of what is not there, or another, at the first ones.
+_LATE = 3
 #: Operations that post a request, as their names begin.
 _POSTS = ("MPI_I", "MPI_Send_init", "MPI_Recv_init")
 
@@ -135,7 +137,7 @@ def _settled(
         return Verdict.FITTED, {Reason(Code.NOT_REPRODUCED)}
     if len(seen) < 2 and tables > 1:
         return Verdict.AMBIGUOUS, {Reason(Code.ONE_COUNT)}
-    if len(seen) < min(3, tables):
+    if len(seen) < min(_LATE, tables):
         # what starts late is what most often goes on changing
         return Verdict.FITTED, {Reason(Code.TWO_COUNTS)}
     if any(_as_many(s, seen_values) for s, seen_values in zip(slots, values, strict=True)):
@@ -300,6 +302,8 @@ def _weight_verdict(model: Model, phase: Phase) -> Verdict:
         return Verdict.FITTED
     if fraction_open(model, law.expr) or (held is not None and key in held.weights_missed):
         return Verdict.FITTED
+    if law.holds_from is not None and (law.points or 0) < _LATE:
+        return Verdict.FITTED  # what starts late is what most often goes on changing
     met = held is not None and key in held.phases_seen
     constant = law.expr[0] == "num" and len(phase.weight_points) > 1
     return Verdict.EXACT if met or constant else Verdict.FITTED
