@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +20,15 @@ HERE = Path(__file__).resolve().parent / "smpi"
 _ANSWERED = ("Comm_get_parent", "Get_elements_x", "Topo_test")
 #: Picoseconds of a basic block and of an access to memory on the simulated cores.
 BLOCK_PS = ACCESS_PS = 1000
-_COUNTED = ("-O2", "-g", "-std=gnu11", "-w", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
+_HOOKS = ("-g", "-w", "-fsanitize-coverage=trace-pc", "-fsanitize=thread")
+_COUNTED = ("-O2", "-std=gnu11", *_HOOKS)
+#: Names under which builds of programs look for a compiler, and its language.
+_WRAPPERS = {
+    "c": ("mpicc",),
+    "c++": ("mpicxx", "mpic++", "mpiCC"),
+    "fortran": ("mpif77", "mpif90", "mpifort"),
+}
+_BUILD_TIMEOUT_S = 1800.0
 _TRACER = (
     "-O2",
     "-g",
@@ -22,6 +36,7 @@ _TRACER = (
     "-w",
     "-fvisibility=hidden",
     "-DSMPI_NO_OVERRIDE_MALLOC",
+    "-DP3S_INSIDE_PROGRAM",
     "-include",
     str(HERE / "tracer.h"),
 )
@@ -29,10 +44,15 @@ _TRACER = (
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled program: alone, and with the tracer."""
+    """A compiled program: alone, and with the tracer; preloaded: libraries for the traced runs.
+
+    ``directory``: where it runs and finds its input files (None: anywhere); there are two copies.
+    """
 
     plain: Path
     traced: Path
+    directories: tuple[Path, Path] | None = None
+    preloaded: tuple[Path, ...] = ()
 
 
 class Builder:
@@ -67,20 +87,83 @@ class Builder:
         """Compile a program alone and with the tracer."""
         compiled = self._object(source, name)
         plain = self._link(compiled, self.directory / f"{name}.plain", [])
-        system = self.directory / f"{name}.system.o"
-        _run(
-            [
-                "smpicc",
-                *_TRACER,
-                f'-DPROGRAM="{name}"',
-                "-c",
-                str(HERE / "tracer.c"),
-                "-o",
-                str(system),
-            ]
+        traced = self._link(
+            compiled, self.directory / f"{name}.traced", [*self.tracer(), self._system(name)]
         )
-        traced = self._link(compiled, self.directory / f"{name}.traced", [*self.tracer(), system])
         return Build(plain, traced)
+
+    def outside(self, name: str, source: Path, command: str, executable: str) -> Build:
+        """Build a directory of sources in C, C++ or Fortran by its own build ``command``.
+
+        It runs twice, in copies of the directory, with compilers of MPI's usual names that compile
+        for SMPI; ``executable`` is what it makes, from there. Errors: SimulationError.
+        """
+        traced = [*self.tracer(), self._system(name), self._own()]
+        places = []
+        for kind, others in (("plain", []), ("traced", traced)):
+            place = self.directory / f"{name}.{kind}"
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(source, place, symlinks=True)
+            link = [*map(str, others), str(self.counted), str(self.clock)]
+            tools = self._wrappers(self.directory / f"{name}.{kind}.tools", link)
+            _make(command, place, tools)
+            if not (place / executable).is_file():
+                raise SimulationError(f"{name}: `{command}` has made no {executable}")
+            places.append(place)
+        return Build(
+            places[0] / executable,
+            places[1] / executable,
+            (places[0], places[1]),
+            (self._fortran(),),
+        )
+
+    def _wrappers(self, tools: Path, link: Sequence[str]) -> Path:
+        tools.mkdir(exist_ok=True)
+        settings = tools / "settings.json"
+        hooks = list(_HOOKS)
+        named = ["-include", str(HERE / "program.h")]
+        settings.write_text(
+            json.dumps(
+                {
+                    "flags": {"c": [*hooks, *named], "c++": [*hooks, *named], "fortran": hooks},
+                    "link": [*link, "-lm", "-ldl", "-lpthread"],
+                }
+            )
+        )
+        for language, names in _WRAPPERS.items():
+            words = [sys.executable, str(HERE / "compiler.py"), str(settings), language]
+            for name in names:
+                path = tools / name
+                path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+                path.chmod(0o755)
+        return tools
+
+    def _system(self, name: str) -> Path:
+        target = self.directory / f"{name}.system.o"
+        words = ["smpicc", *_TRACER, f'-DPROGRAM="{name}"', "-c", str(HERE / "tracer.c")]
+        _run([*words, "-o", str(target)])
+        return target
+
+    def _fortran(self) -> Path:
+        self._calls_header()
+        target = self.directory / "fortran.so"
+        words = ["cc", "-O2", "-fPIC", "-shared", "-I", str(self.directory)]
+        _run([*words, str(HERE / "fortran.c"), "-o", str(target), "-ldl"])
+        return target
+
+    def _own(self) -> Path:
+        self._calls_header()
+        target = self.directory / "own.o"
+        words = ["cc", "-O2", "-fPIC", "-I", str(self.directory), "-c", str(HERE / "own.c")]
+        _run([*words, "-o", str(target)])
+        return target
+
+    def _calls_header(self) -> None:
+        """Write calls.h: every MPI call that the tracer has, as CALL(name)."""
+        self.tracer()
+        text = (self.directory / "tracer" / "wrappers.c").read_text()
+        calls = sorted(set(re.findall(r'__asm__\("MPI_(\w+)"\)', text)))
+        (self.directory / "calls.h").write_text("".join(f"CALL({name})\n" for name in calls))
 
     def _object(self, source: Path, name: str) -> Path:
         compiled = self.directory / f"{name}.o"
@@ -157,6 +240,27 @@ class Builder:
             )
             self._tracer.append(target)
         return self._tracer
+
+
+def _make(command: str, place: Path, tools: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=place,
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=_BUILD_TIMEOUT_S,
+    )
+    (tools / "build.log").write_text(done.stdout)
+    if done.returncode != 0:
+        raise SimulationError(
+            f"`{command}` failed with exit code {done.returncode}; {tools / 'build.log'} has its "
+            "output"
+        )
 
 
 def _run(words: Sequence[str]) -> None:

@@ -105,8 +105,12 @@ def simulate(
     arguments: Sequence[str],
     ranks: int,
     environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    preloaded: Sequence[Path] = (),
 ) -> tuple[float, str]:
     """Run ``program`` on the first nodes of a cluster; return the simulated time in s, its output.
+
+    ``directory``: where it runs (None: here); ``preloaded``: libraries beside the clock.
 
     Errors: SimulationError when it fails or says no time.
     """
@@ -119,7 +123,7 @@ def simulate(
         "-hostfile",
         str(cluster.hosts),
         "-wrapper",
-        f"setarch -R env LD_PRELOAD={clock}",
+        f"setarch -R env LD_PRELOAD={':'.join(map(str, (clock, *preloaded)))}",
         *settings(),
         str(program),
         *arguments,
@@ -133,6 +137,7 @@ def simulate(
         errors="replace",
         env={**os.environ, "TMPDIR": str(cluster.directory), **(environment or {})},
         start_new_session=True,
+        cwd=directory,
     )
     try:
         text, _ = process.communicate(timeout=TIMEOUT_S)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -12,13 +13,25 @@ COMPUTE = ROOT / "tests" / "programs" / "compute"
 
 @dataclass(frozen=True)
 class Program:
-    """A program: C source, arguments, process counts that are traced, and that are predicted."""
+    """A program: C source, arguments, process counts that are traced, and that are predicted.
+
+    With ``build`` the source is a directory of C, C++ or Fortran, that shell command makes
+    ``executable`` in it. In arguments ``{np}`` is the process count; ``at`` has those of counts
+    that need others.
+    """
 
     name: str
     source: Path
     arguments: tuple[str, ...]
     traced: tuple[int, ...] = (4, 8, 16, 32)
     predicted: tuple[int, ...] = (64, 128, 256)
+    build: str = ""
+    executable: str = ""
+    at: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def arguments_at(self, n: int) -> tuple[str, ...]:
+        """Return the arguments of a run on ``n`` processes."""
+        return tuple(word.replace("{np}", str(n)) for word in self.at.get(n, self.arguments))
 
 
 def _example(name: str, arguments: str, source: str = "") -> Program:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[0:1] = [str(HERE.parent.parent), str(HERE.parent)]
 
 from accuracy import cluster  # noqa: E402
-from accuracy.build import ACCESS_PS, BLOCK_PS, Builder  # noqa: E402
+from accuracy.build import ACCESS_PS, BLOCK_PS, Build, Builder  # noqa: E402
 from accuracy.predicting import PredictionError, as_row, predicted, study_of  # noqa: E402
 from accuracy.programs import HELD_OUT, PROGRAMS, Program  # noqa: E402
 
@@ -34,6 +36,13 @@ MEAN, LARGEST = 0.04, 0.08
 def say(text: str) -> None:
     """Tell how far it is, with the time of day."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def built(program: Program, builder: Builder) -> Build:
+    """Compile a program, by its own build where it has one."""
+    if program.build:
+        return builder.outside(program.name, program.source, program.build, program.executable)
+    return builder.program(program.source, program.name)
 
 
 def simulated(
@@ -47,6 +56,8 @@ def simulated(
     path = directory / "simulated.json"
     head = {
         "arguments": list(program.arguments),
+        "arguments_at": {str(n): list(words) for n, words in program.at.items()},
+        "build": program.build,
         "settings": cluster.settings(),
         "counts": [program.traced, program.predicted],
         "cost_ps": [BLOCK_PS, ACCESS_PS],
@@ -57,12 +68,16 @@ def simulated(
         if {key: found.get(key) for key in head} == head:
             return dict(found)
     shutil.rmtree(directory, ignore_errors=True)
-    build = builder.program(program.source, program.name)
+    build = built(program, builder)
     alone: dict[str, float] = {}
     traced: dict[str, float] = {}
     for n in (*program.traced, *program.predicted):
         begin = time.monotonic()
-        alone[str(n)], _ = cluster.simulate(where, builder.clock, build.plain, program.arguments, n)
+        words = program.arguments_at(n)
+        places = build.directories or (None, None)
+        alone[str(n)], _ = cluster.simulate(
+            where, builder.clock, build.plain, words, n, directory=places[0]
+        )
         if n in program.traced:
             into = directory / f"np{n:04d}"
             into.mkdir(parents=True)
@@ -70,9 +85,11 @@ def simulated(
                 where,
                 builder.clock,
                 build.traced,
-                program.arguments,
+                words,
                 n,
                 {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"},
+                places[1],
+                build.preloaded,
             )
         say(
             f"{program.name} n={n}: {alone[str(n)]:.6f} s, simulated in "
@@ -157,13 +174,66 @@ def table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def counts_of(text: str) -> tuple[int, ...]:
+    """Return process counts from words such as 4,8,16."""
+    return tuple(int(word) for word in text.split(","))
+
+
+def asked(args: argparse.Namespace) -> list[Program]:
+    """Return the programs that the command line means. Errors: ValueError, one line."""
+    if args.source is None:
+        every = {**PROGRAMS, **HELD_OUT}
+        names = args.program or (HELD_OUT if args.held_out else PROGRAMS)
+        if unknown := [name for name in names if name not in every]:
+            raise ValueError(
+                f"--program {unknown[0]}: give --source, or one of {', '.join(sorted(every))}"
+            )
+        found = [every[name] for name in names]
+    elif len(args.program or ()) != 1 or not args.executable:
+        raise ValueError("--source needs one --program NAME and --executable PATH")
+    else:
+        at = dict(word.split("=", 1) for word in args.arguments_at)
+        found = [
+            Program(
+                args.program[0],
+                args.source.resolve(),
+                tuple(shlex.split(args.arguments)),
+                build=args.build,
+                executable=args.executable,
+                at={int(n): tuple(shlex.split(words)) for n, words in at.items()},
+            )
+        ]
+    return [
+        replace(
+            program,
+            traced=args.traced or program.traced,
+            predicted=args.predicted or program.predicted,
+        )
+        for program in found
+    ]
+
+
 def main() -> int:
     """Run the benchmark; print the table."""
-    every = {**PROGRAMS, **HELD_OUT}
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
-        "--program", action="append", choices=sorted(every), help="only this one (may be repeated)"
+        "--program", action="append", help="only this one (may be repeated); a name for --source"
     )
+    parser.add_argument("--source", type=Path, help="an outside program: directory of its sources")
+    parser.add_argument(
+        "--build", default="make", help="shell command that builds --source (default: make)"
+    )
+    parser.add_argument("--executable", default="", help="what it makes, from --source")
+    parser.add_argument("--arguments", default="", help="of --source; {np}: the process count")
+    parser.add_argument(
+        "--arguments-at",
+        action="append",
+        default=[],
+        metavar="N=WORDS",
+        help="other arguments at a count (may be repeated)",
+    )
+    parser.add_argument("--traced", type=counts_of, help="traced counts, such as 4,8,16,32")
+    parser.add_argument("--predicted", type=counts_of, help="predicted counts")
     parser.add_argument(
         "--held-out", action="store_true", help="the programs that nothing was changed for"
     )
@@ -172,6 +242,10 @@ def main() -> int:
         "--dir", type=Path, help="work here; what was simulated there is not simulated again"
     )
     args = parser.parse_args()
+    try:
+        wanted = asked(args)
+    except ValueError as error:
+        parser.error(str(error))
     if why := cluster.missing():
         print(f"run.py: {why}", file=sys.stderr)
         return 1
@@ -180,7 +254,6 @@ def main() -> int:
         builder = Builder(directory / "build")
         from accuracy import machine
 
-        wanted = [every[name] for name in args.program or (HELD_OUT if args.held_out else PROGRAMS)]
         where = cluster.Cluster(
             directory / "build", max(n for program in wanted for n in program.predicted)
         )

@@ -121,7 +121,12 @@ static int own_module(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-static void find_own(void) { dl_iterate_phdr(own_module, NULL); }
+static void find_own(void)
+{
+#ifndef P3S_INSIDE_PROGRAM      /* linked into the program, whose frames are its own */
+    dl_iterate_phdr(own_module, NULL);
+#endif
+}
 
 static _Unwind_Reason_Code one_frame(struct _Unwind_Context *context, void *argument)
 {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from steps_builder import Builder
@@ -57,3 +60,9 @@ def test_recursive_doubling_takes_its_rounds() -> None:
     library = library_of("openmpi", "4.1.4", "allreduce=recursive_doubling")
     found = simulate(expand(b.build(), library).steps, np.zeros(16, int), network)
     assert found.end_ns.max() == 4000.0
+
+
+def test_wanted_algorithms_are_known_before_anything_else_is_imported() -> None:
+    words = "from p3s.program.collectives.library import rules_of; rules_of('bcast=binomial')"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #undef clock_gettime
 #undef dl_iterate_phdr
+#undef dlsym
+#undef dladdr
 
 double simgrid_get_clock(void);
 int smpi_clock_gettime(clockid_t clock, struct timespec *t);
@@ -36,6 +38,9 @@ static int one(struct dl_phdr_info *info, size_t size, void *argument)
     struct dl_phdr_info shown = *info;
     if (dladdr((void *)one, &own) && (uintptr_t)own.dli_fbase == (uintptr_t)info->dlpi_addr)
         shown.dlpi_name = PROGRAM;
+    else if (dladdr((void *)simgrid_get_clock, &own) &&
+             (uintptr_t)own.dli_fbase == (uintptr_t)info->dlpi_addr)
+        shown.dlpi_name = "libmpi_simgrid";     /* what comes from it is its Fortran layer */
     return v->callback(&shown, size, v->data);
 }
 
@@ -43,6 +48,30 @@ int accuracy_modules(int (*callback)(struct dl_phdr_info *, size_t, void *), voi
 {
     struct visit v = {callback, data};
     return dl_iterate_phdr(one, &v);
+}
+
+/* The simulator's library has its Fortran layer inside, whose calls are the program's: none of its
+ * calls is one of the library's own. */
+int accuracy_module(const void *address, Dl_info *info)
+{
+    Dl_info simulator;
+    int found = dladdr(address, info);
+    if (found && dladdr((void *)simgrid_get_clock, &simulator) &&
+        info->dli_fbase == simulator.dli_fbase)
+        info->dli_fbase = (void *)1;
+    return found;
+}
+
+/* What comes after the tracer is the simulator's library: not fortran.c, which leads back to it. */
+void *accuracy_symbol(void *library, const char *name)
+{
+    static void *simulator;
+    if (library == RTLD_NEXT && !simulator) {
+        Dl_info info;
+        if (dladdr((void *)simgrid_get_clock, &info))
+            simulator = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    }
+    return dlsym(library == RTLD_NEXT && simulator ? simulator : library, name);
 }
 
 /* Declared by the simulator, not implemented. */

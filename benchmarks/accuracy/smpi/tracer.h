@@ -7,6 +7,11 @@
 #define tls_model(which) unused
 #include <time.h>
 int accuracy_clock(clockid_t clock, struct timespec *t);
+#include <dlfcn.h>
+#define dlsym(library, name) accuracy_symbol(library, name)
+void *accuracy_symbol(void *library, const char *name);
+#define dladdr(address, info) accuracy_module(address, info)
+int accuracy_module(const void *address, Dl_info *info);
 
 #include <mpi.h>
 int accuracy_Comm_get_parent(MPI_Comm *parent);
