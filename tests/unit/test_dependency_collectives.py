@@ -64,5 +64,6 @@ def test_recursive_doubling_takes_its_rounds() -> None:
 
 def test_wanted_algorithms_are_known_before_anything_else_is_imported() -> None:
     words = "from p3s.program.collectives.library import rules_of; rules_of('bcast=binomial')"
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
