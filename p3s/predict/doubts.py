@@ -23,9 +23,8 @@ UNKNOWN_LIMIT = 0.10
 EXTRAPOLATION_LIMIT = 32.0
 #: Share of the messages and collectives of a held-out count that the model must get right.
 HOLDOUT_LIMIT = 0.9
-#: Share of the messages that may have no partner; share of the run time that may rest on loops
-#: whose iterations went on changing in the simulation.
-UNMATCHED_LIMIT, UNSETTLED_LIMIT = 0.02, 0.10
+#: Share of the run time that may rest on loops whose iterations went on changing in the simulation.
+UNSETTLED_LIMIT = 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
 
@@ -310,7 +309,7 @@ def of_simulation(
     share = {row.n: row.comm_s / row.model_s if row.model_s > 0 else 0.0 for row in rows}
     rests = {row.n for row in rows if row.time_from != "measured"}
     advice = another(commands)
-    lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
+    lost = {n: f for n, f in followed.items() if f.lost > 0}
     moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
     reasons = []
     if lost:
@@ -321,8 +320,7 @@ def of_simulation(
                 "unmatched",
                 f"at {processes(n)} {one.unmatched:,.0f} of "
                 f"{plural(round(one.messages), 'message')} ({few(one.calls)}) have "
-                f"no partner in the model (limit {100 * UNMATCHED_LIMIT:.0f} %): its rules "
-                f"contradict each other there, and the "
+                "no partner in the model: its rules contradict each other there, and the "
                 "simulation leaves these messages out",
                 advice,
                 bool(rests & set(lost)),

@@ -441,10 +441,28 @@ def test_messages_without_a_known_tag_meet_by_size(tmp_path: Path) -> None:
     read = read_scaled(trace.write(tmp_path))
     (section,) = sections_of(read, None)
     why = checked(read, (section,))
-    assert why == {"its tag is not known, and no message of its size meets it": 20.0}
+    assert why == {"its tag is not known, and its partner has no call left that meets it": 20.0}
     s = section.steps
     assert s.to[s.of(0)].tolist() == [-1, -1, 6, 5, -1]
     assert (s.tag[s.to[2]] == s.tag[2]) and s.tag[2] != s.tag[3] and s.tag[2] >= 0
+
+
+def test_messages_without_a_known_tag_whose_sizes_differ_meet_in_order(tmp_path: Path) -> None:
+    """Sizes that are drawn for senders and receivers, each by itself, meet nowhere else."""
+    trace = Trace(2)
+    for tag, nbytes in ((-1, 8), (-1, 24), (7, 16), (5, 64)):
+        trace.add(0, "MPI_Send", 1, nbytes, tag=tag)
+    for tag, nbytes in ((-1, 10), (-1, 20), (-1, 30), (5, 64), (-1, 40)):
+        trace.add(1, "MPI_Recv", 0, nbytes, tag=tag)
+    read = read_scaled(trace.write(tmp_path))
+    (section,) = sections_of(read, None)
+    # One receive more than there are sends: nothing else is left out.
+    why = checked(read, (section,))
+    assert why == {"its tag is not known, and its partner has no call left that meets it": 10.0}
+    s = section.steps
+    sends, receives = np.flatnonzero(s.op == Op.SEND), np.flatnonzero(s.op == Op.RECV)
+    assert s.to[sends].tolist() == receives.tolist()
+    assert s.bytes[receives].tolist() == [10, 20, 30, 64]
 
 
 def test_sendrecv_is_one_step(tmp_path: Path) -> None:

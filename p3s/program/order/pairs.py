@@ -59,7 +59,9 @@ def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Int
     """Return the channels that rows send into and receive from, and the tags of all rows.
 
     A tag that is not known, or known on one side of a pair of ranks only, tells nothing: messages
-    of that kind meet by their size instead, and get a tag that the pair does not use.
+    of that kind meet by their size instead. Those of a pair whose sizes do not meet either, one
+    for one, meet in the order in which they are sent and received. Both get a tag that the pair
+    does not use.
     """
     out, into = channels_of(
         trace.rank, trace.peer, trace.comm, trace.tag, sends, trace.peer, trace.tag, receives
@@ -71,12 +73,32 @@ def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Int
     blind = (sends | receives) & ~told
     if not blind.any():
         return out, into, trace.tag
+
+    def by(code: Ints) -> tuple[Ints, Ints]:
+        return channels_of(
+            trace.rank, trace.peer, trace.comm, code, sends, trace.peer, code, receives
+        )
+
     code = np.where(blind, -2 - trace.bytes, trace.tag)
-    out, into = channels_of(
-        trace.rank, trace.peer, trace.comm, code, sends, trace.peer, code, receives
-    )
+    out, into = by(code)
+    by_order = _unequal(trace, out, into)
+    if by_order.any():
+        first, second = by(np.zeros_like(code))  # one channel for each pair
+        pair = np.maximum(first, second)
+        by_order &= np.isin(pair, pair[by_order & blind])
+        out, into = by(np.where(by_order, -1, code))
     made = _MADE_TAG + np.maximum(out, into) % _MADE_TAG
-    return out, into, np.where(blind, made, trace.tag)
+    return out, into, np.where(blind | by_order, made, trace.tag)
+
+
+def _unequal(trace: ScaledTrace, out: Ints, into: Ints) -> Bools:
+    """Tell which rows are in channels into which more, or fewer, are sent than are received."""
+    channel = np.maximum(out, into)
+    balance = np.zeros(int(channel.max(initial=-1)) + 1)
+    for sign, side in ((1.0, out), (-1.0, into)):
+        has = np.flatnonzero(side >= 0)
+        np.add.at(balance, side[has], sign * trace.repeat[has])
+    return (channel >= 0) & (balance[np.maximum(channel, 0)] != 0)
 
 
 def _codes(keys: tuple[Ints, ...]) -> Ints:

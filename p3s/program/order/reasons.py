@@ -32,7 +32,7 @@ class Reason(IntEnum):
 REASON_TEXT = {
     Reason.UNKNOWN_VERDICT: "the model has no law for it",
     Reason.NO_PEER: "its partner is not known",
-    Reason.NO_TAG: "its tag is not known, and no message of its size meets it",
+    Reason.NO_TAG: "its tag is not known, and its partner has no call left that meets it",
     Reason.NO_PARTNER: "no call of the partner in the same stretch of the program matches it",
     Reason.NO_REQUEST: "no executed request is outstanding where it completes one",
     Reason.CONSTRUCTOR: "communicators are not constructed in the replay",
