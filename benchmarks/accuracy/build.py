@@ -120,16 +120,8 @@ class Builder:
     def _wrappers(self, tools: Path, link: Sequence[str]) -> Path:
         tools.mkdir(exist_ok=True)
         settings = tools / "settings.json"
-        hooks = list(_HOOKS)
-        named = ["-include", str(HERE / "program.h")]
-        settings.write_text(
-            json.dumps(
-                {
-                    "flags": {"c": [*hooks, *named], "c++": [*hooks, *named], "fortran": hooks},
-                    "link": [*link, "-lm", "-ldl", "-lpthread"],
-                }
-            )
-        )
+        link = [*link, "-lm", "-ldl", "-lpthread"]
+        settings.write_text(json.dumps({"flags": _HOOKS, "link": link}))
         for language, names in _WRAPPERS.items():
             words = [sys.executable, str(HERE / "compiler.py"), str(settings), language]
             for name in names:

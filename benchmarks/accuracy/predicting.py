@@ -34,7 +34,7 @@ class Predicted:
 
 
 def study_of(program: Program, captures: Sequence[Path], directory: Path) -> Path:
-    """Make a study of captures, with its model; return its directory."""
+    """Make a study of captures; return its directory."""
     shutil.rmtree(directory, ignore_errors=True)
     for capture in captures:
         # Every simulated rank has a core for itself, and nothing else runs there.
@@ -52,7 +52,6 @@ def study_of(program: Program, captures: Sequence[Path], directory: Path) -> Pat
     p3s(
         "add", directory, *captures, "--", "mpiexec", "-n", "{np}", program.name, *program.arguments
     )
-    p3s("model", directory)
     return directory
 
 
@@ -78,6 +77,7 @@ def predicted(study: Path, counts: Sequence[int], machine: Path) -> dict[int, Pr
 
     At counts that were traced it is the model's time, not the measured one.
     """
+    p3s("model", study)
     shutil.copyfile(machine, study / "machine.json")
     p3s(
         "predict",

@@ -101,20 +101,28 @@ def simulated(
 
 
 def one(
-    program: Program, builder: Builder, where: cluster.Cluster, machine: Path, directory: Path
+    program: Program,
+    builder: Builder,
+    where: cluster.Cluster,
+    machine: Path,
+    directory: Path,
+    *,
+    predict: bool = True,
 ) -> dict[str, Any]:
-    """Return everything that is seen of one program."""
+    """Return everything that is seen of one program; without ``predict`` only its runs."""
     runs = simulated(program, builder, where, directory)
     row: dict[str, Any] = {"program": program.name, "traced": list(program.traced), **runs}
+    row.update(counts=[], why_not="")
     try:
         study = study_of(
             program, [directory / f"np{n:04d}" for n in program.traced], directory / "study"
         )
+        if not predict:
+            return row
         found = predicted(study, [*program.traced, *program.predicted], machine)
         row["counts"] = [as_row(found[n], runs["truth_s"][str(n)]) for n in found]
-        row["why_not"] = ""
     except PredictionError as error:
-        row.update(counts=[], why_not=str(error))
+        row.update(why_not=str(error))
     for count in row["counts"]:
         say(
             f"{program.name} n={count['n']}: predicted {count['time_s']:.6f} s of "
@@ -237,6 +245,9 @@ def main() -> int:
     parser.add_argument(
         "--held-out", action="store_true", help="the programs that nothing was changed for"
     )
+    parser.add_argument(
+        "--simulate-only", action="store_true", help="make the runs and the study, predict nothing"
+    )
     parser.add_argument("--out", type=Path, help="write everything that was seen, as JSON")
     parser.add_argument(
         "--dir", type=Path, help="work here; what was simulated there is not simulated again"
@@ -264,7 +275,8 @@ def main() -> int:
             machine.measured(builder, path)
         rows = []
         for program in wanted:
-            rows.append(one(program, builder, where, path, directory / program.name))
+            into = directory / program.name
+            rows.append(one(program, builder, where, path, into, predict=not args.simulate_only))
         total = summary(rows)
         print(table(rows, total))
         if args.out:

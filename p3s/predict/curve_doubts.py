@@ -127,6 +127,32 @@ def _width(ends: Sequence[float]) -> float:
     return ends[1] / max(ends[0], 1e-300)
 
 
+def of_emptied(
+    heads: Mapping[int, Mapping[str, Any]],
+    traced: Sequence[int] = (),
+    commands: Commands = NO_STUDY,
+) -> list[Reason]:
+    """Say at which counts messages fall below one element; ``heads``: scaled.json by count.
+
+    Programs take another way there than the one that was traced.
+    """
+    found = {n: head["emptied"] for n, head in sorted(heads.items()) if head.get("emptied")}
+    if not found:
+        return []
+    first, calls = next(iter(found.items()))
+    names = list(dict.fromkeys(str(call["op"]) for call in calls))
+    ranks = max(int(call["ranks"]) for call in calls)
+    return [
+        Reason(
+            "emptied",
+            f"at {processes(list(found))} the model divides the data into less than one element "
+            f"({few(names)} on {ranks:,} of {processes(first)}), which no traced count had: "
+            "what the program does instead is not known, and the interval is open",
+            another(commands, traced),
+        )
+    ]
+
+
 def of_trends(
     phases: Iterable[Mapping[str, Any]],
     row: Count,

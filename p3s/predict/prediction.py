@@ -183,7 +183,7 @@ def compose(
         for n, row in zip(counts, rows, strict=True)
     ]
     rows, residual = _intervals(rows, times, said)
-    rows = _without_empty_ends(rows)
+    rows = _without_empty_ends(_open_where_emptied(rows, times))
     wrong = {} if weak else _below(times, traced, totals or {})
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
     rows = _related(rows, residual)
@@ -201,6 +201,7 @@ def compose(
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
         *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
+        *curve_doubts.of_emptied({n: times[n].head for n in counts}, traced, commands),
         *doubts.of_reach(ratio, traced, commands),
         *below.reasons(wrong, base.n, commands),
         *outside.doubts(asked, commands),
@@ -290,6 +291,16 @@ def _intervals(
         found, rows, {row.n: known for row, known in parts if known is not None}
     )
     return [with_interval(row, known, run or work.get(row.n)) for row, known in parts], found
+
+
+def _open_where_emptied(rows: Sequence[Count], times: Mapping[int, PhaseTimes]) -> list[Count]:
+    """Take the intervals off the counts at which the model's data runs out."""
+    return [
+        replace(row, low_s=None, high_s=None, model_low_s=None, model_high_s=None)
+        if times[row.n].head.get("emptied") and row.time_from == "model"
+        else row
+        for row in rows
+    ]
 
 
 def _related(rows: Sequence[Count], found: Sequence[Residual]) -> list[Count]:

@@ -23,6 +23,7 @@ from p3s.model.stage import load
 from p3s.model.types import Model, Phase
 from p3s.model.verdicts import judged_at
 from p3s.model.work.workload import RankWork, rank_work
+from p3s.program.emptied import below_one, emptied
 from p3s.program.types import NoTrend, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
 
@@ -232,12 +233,15 @@ class _Head:
         )
         self.share = np.zeros((3, len(self.verdicts)))
         self.rows = 0
+        self.short: dict[int, set[int]] = {}
 
     def add(self, rows: ScaledRows, found: RankWork, timed: Timed | None) -> None:
         """Take in the rows of some ranks, their work and the time it takes."""
         phases = len(self.work)
         work = rows.work * rows.repeat
         self.rows += len(rows.rank)
+        for item, short in below_one(self.model, rows).items():
+            self.short.setdefault(item, set()).update(short)
         self.work += np.bincount(rows.phase, weights=work, minlength=phases)
         # Ranks share their laws, so their errors add up; those of segments are independent.
         if self.times is not None and timed is not None:
@@ -299,5 +303,6 @@ class _Head:
                 for it in model.items
                 if it.verdict == Verdict.UNKNOWN
             ),
+            emptied=emptied(model, self.short),
             ranks=of,
         )

@@ -65,6 +65,15 @@ class UnknownCall:
 
 
 @dataclass(frozen=True)
+class Emptied:
+    """A call whose messages fall below one element on some ranks, as at no traced count."""
+
+    op: str
+    site: str
+    ranks: int
+
+
+@dataclass(frozen=True)
 class ScaledHead:
     """A scaled trace without its rows.
 
@@ -88,4 +97,5 @@ class ScaledHead:
     share: Mapping[str, RowShare]
     traced_share: Mapping[str, Share]
     unknown: tuple[UnknownCall, ...]
+    emptied: tuple[Emptied, ...] = ()
     ranks: tuple[tuple[int, int], ...] | None = None

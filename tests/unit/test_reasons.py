@@ -456,6 +456,19 @@ def test_laws_that_fit_as_well_widen_the_interval() -> None:
     assert timed.parts_of(0)[0] == pytest.approx((0.94, 1.06))
 
 
+# ---- data that runs out ----------------------------------------------------------------------
+def test_where_the_data_runs_out_the_interval_is_open() -> None:
+    times = halving(4, 8, 16)
+    times[16].head["emptied"] = [{"op": "MPI_Isend", "site": "a", "ranks": 3}]
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4])
+    assert codes(result) == ["emptied"]
+    (said,) = texts(result, "emptied")
+    assert "at 16 processes" in said and "MPI_Isend on 3 of 16 processes" in said
+    before, there = result.counts[1:]
+    assert before.low_s is not None and before.model_high_s is not None
+    assert {there.low_s, there.high_s, there.speedup_low, there.speedup_high} == {None}
+
+
 # ---- words -----------------------------------------------------------------------------------
 def test_numbers_with_their_nouns() -> None:
     assert [plural(k, "call") for k in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]

@@ -239,3 +239,27 @@ def test_a_damaged_signature_is_one_clear_line(study, tmp_path):
     with pytest.raises(P3SError) as err:
         load_table(copy, 8)
     assert "\n" not in str(err.value)
+
+
+@pytest.mark.parametrize(("n", "empty"), [(40, 0), (41, 1), (64, 24)])
+def test_ranks_that_have_nothing_left_are_told(n: int, empty: int, tmp_path: Path) -> None:
+    """40 rows are dealt to the ranks, which pass them around: above 40 ranks some have none."""
+
+    def program(rec: corpus.Recorder) -> None:
+        rows = corpus.block(40, rec.n, rec.rank)
+        before = corpus.block(40, rec.n, (rec.rank - 1) % rec.n)
+        for _ in range(5):
+            rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=16 * rows)
+            rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=16 * before)
+            rec("Wait")
+        rec("Barrier")
+
+    study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./program"])
+    for count in (4, 8, 12, 16):
+        table = corpus.table(program, count)
+        study.signature_path(count).parent.mkdir(exist_ok=True)
+        write_tables(table, study.signature_path(count))
+        write_json(study.signature_path(count), signature_json(table))
+    build(tmp_path)
+    found = {each.op: each.ranks for each in write_scaled(tmp_path, n).emptied}
+    assert found == ({"MPI_Isend": empty, "MPI_Recv": empty} if empty else {})

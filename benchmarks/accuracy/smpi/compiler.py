@@ -61,7 +61,7 @@ def main() -> None:
     sources = [word for word in words if not word.startswith("-") and language_of(word)]
     if ONLY & set(words):
         kind = language_of(sources[0]) if sources else None
-        flags = settings["flags"][kind or own] if "-c" in words else []
+        flags = settings["flags"] if "-c" in words else []
         run([COMPILERS[kind or own], *flags, *words])
         return
     at = output(words)
@@ -77,8 +77,7 @@ def main() -> None:
         for number, source in enumerate(sources):
             kind = language_of(source) or own
             target = f"{work}/{number}.o"
-            flags = settings["flags"][kind]
-            run([COMPILERS[kind], *flags, *options, "-c", source, "-o", target])
+            run([COMPILERS[kind], *settings["flags"], *options, "-c", source, "-o", target])
             objects[source] = target
         parts = [
             objects.get(word, word)

@@ -98,7 +98,8 @@ def _unequal(trace: ScaledTrace, out: Ints, into: Ints) -> Bools:
     for sign, side in ((1.0, out), (-1.0, into)):
         has = np.flatnonzero(side >= 0)
         np.add.at(balance, side[has], sign * trace.repeat[has])
-    return (channel >= 0) & (balance[np.maximum(channel, 0)] != 0)
+    unequal: Bools = (channel >= 0) & (balance[np.maximum(channel, 0)] != 0)
+    return unequal
 
 
 def _codes(keys: tuple[Ints, ...]) -> Ints:
