@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -11,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Nodes of one core at one switch that does not block, each with one link in each direction.
+#: Nodes of one core.
 SPEED = "1Gf"
-BANDWIDTH = "10Gbps"
-LATENCY = "2us"
 LOOPBACK = ("40Gbps", "200ns")
 #: Messages up to this many bytes travel before their receive is posted (eager).
 EAGER_BYTES = 65536
@@ -29,6 +28,39 @@ BROADCAST = ("binomial_tree", "binomial")
 _TIME = re.compile(r"Simulated time:\s*([0-9.eE+-]+)\s*seconds")
 #: A simulation of a few hundred ranks takes seconds, on a loaded machine a minute.
 TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A network: links of which bandwidth and latency, and the simulator's name of its shape.
+
+    An empty name: one switch that does not block, each node with one link in each direction.
+    """
+
+    bandwidth: str
+    latency: str = "2us"
+    shape: str = ""
+
+    def nodes(self, wanted: int) -> tuple[int, str]:
+        """Return how many nodes a cluster has that holds ``wanted``, and its parameters."""
+        if self.shape == "FAT_TREE":
+            leaves = -(-wanted // LEAF[0])
+            return leaves * LEAF[0], f"2;{LEAF[0]},{leaves};1,{LEAF[1]};1,1"
+        if self.shape == "TORUS":
+            extents = [1, 1, 1]
+            while math.prod(extents) < wanted:
+                extents[extents.index(min(extents))] *= 2
+            return math.prod(extents), ",".join(map(str, extents))
+        return wanted, ""
+
+
+#: Nodes of a leaf of the fat tree, and its uplinks, one to each switch above.
+LEAF = (16, 4)
+PLATFORMS = {
+    "flat": Platform("10Gbps"),
+    "fat-tree": Platform("1Gbps", shape="FAT_TREE"),
+    "torus": Platform("10Gbps", shape="TORUS"),
+}
 
 
 class SimulationError(Exception):
@@ -49,15 +81,19 @@ def version() -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A described cluster of ``nodes``; ``directory`` holds its files and the simulator's own."""
+    """A described cluster of ``nodes``; ``directory`` holds its files and the simulator's own.
+
+    ``network``: one of PLATFORMS.
+    """
 
     directory: Path
     nodes: int
+    network: str = "flat"
 
     @property
     def platform(self) -> Path:
         """The description that the simulator reads."""
-        return self.directory / f"cluster-{self.nodes}.xml"
+        return self.directory / f"{self.network}-{self.nodes}.xml"
 
     @property
     def hosts(self) -> Path:
@@ -67,12 +103,15 @@ class Cluster:
     def write(self) -> None:
         """Write both files."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        kind = PLATFORMS[self.network]
+        nodes, parameters = kind.nodes(self.nodes)
+        shape = f' topology="{kind.shape}" topo_parameters="{parameters}"' if kind.shape else ""
         self.platform.write_text(
             '<?xml version="1.0"?>\n'
             '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
             '<platform version="4.1">\n'
-            f'  <cluster id="cluster" prefix="n-" suffix="" radical="0-{self.nodes - 1}"'
-            f' speed="{SPEED}" bw="{BANDWIDTH}" lat="{LATENCY}"'
+            f'  <cluster id="cluster" prefix="n-" suffix="" radical="0-{nodes - 1}"'
+            f' speed="{SPEED}" bw="{kind.bandwidth}" lat="{kind.latency}"{shape}'
             f' loopback_bw="{LOOPBACK[0]}" loopback_lat="{LOOPBACK[1]}"/>\n'
             "</platform>\n"
         )

@@ -12,14 +12,14 @@ from accuracy.build import ACCESS_PS, BLOCK_PS, Builder
 _BUDGET_NS = 1
 
 
-def measured(builder: Builder, path: Path) -> str:
+def measured(builder: Builder, path: Path, platform: str = "flat") -> str:
     """Measure messages between two nodes, write the machine file; return what network.c said."""
     from p3s import __version__
     from p3s.machine import network
     from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Machine
 
     source = Path(network.__file__).with_name("network.c")
-    two = cluster.Cluster(builder.directory / "two", 2)
+    two = cluster.Cluster(builder.directory / "two", 2, platform)
     two.write()
     _, text = cluster.simulate(
         two, builder.clock, builder.plain(source, "network"), [str(_BUDGET_NS)], 2

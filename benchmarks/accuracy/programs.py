@@ -17,7 +17,7 @@ class Program:
 
     With ``build`` the source is a directory of C, C++ or Fortran, that shell command makes
     ``executable`` in it. In arguments ``{np}`` is the process count; ``at`` has those of counts
-    that need others.
+    that need others. ``half``: whether P3S was developed with it, or it was kept.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Program:
     build: str = ""
     executable: str = ""
     at: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    half: str = "developed"
 
     def arguments_at(self, n: int) -> tuple[str, ...]:
         """Return the arguments of a run on ``n`` processes."""
@@ -39,7 +40,7 @@ def _example(name: str, arguments: str, source: str = "") -> Program:
 
 
 def _compute(name: str, arguments: str) -> Program:
-    return Program(name, COMPUTE / f"{name}.c", tuple(arguments.split()))
+    return Program(name, COMPUTE / f"{name}.c", tuple(arguments.split()), half="kept")
 
 
 #: Extents and numbers of bodies are no multiples of the process counts.

@@ -1,36 +1,40 @@
 """How well P3S predicts run times, on a simulated cluster (SimGrid SMPI).
 
     python benchmarks/accuracy/run.py [--program NAME]... [--held-out] [--out raw.json] [--dir DIR]
+    python benchmarks/accuracy/run.py --program NAME --source DIR --build COMMAND --executable PATH
 
 Every program runs in SimGrid's simulator, alone at all counts (the truth) and with P3S's tracer
 compiled into it at the small ones. Captures of the small counts and a measurement between two
 nodes of the same cluster are all that the prediction gets. docs/accuracy.md, "Run time", says what
-the cluster is. Nothing here passes or fails.
+the cluster is, benchmarks/README.md how a program from elsewhere is built. Nothing here passes or
+fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[0:1] = [str(HERE.parent.parent), str(HERE.parent)]
 
-from accuracy import cluster  # noqa: E402
+from accuracy import cluster, options, report  # noqa: E402
 from accuracy.build import ACCESS_PS, BLOCK_PS, Build, Builder  # noqa: E402
 from accuracy.predicting import PredictionError, as_row, predicted, study_of  # noqa: E402
-from accuracy.programs import HELD_OUT, PROGRAMS, Program  # noqa: E402
+from accuracy.programs import Program  # noqa: E402
 
-#: What is aimed at: mean and largest error of run time.
-MEAN, LARGEST = 0.04, 0.08
+#: Of the regressions' bootstrap; runs are simulated the same every time, without one.
+SEED = 0
 
 
 def say(text: str) -> None:
@@ -59,6 +63,7 @@ def simulated(
         "arguments_at": {str(n): list(words) for n, words in program.at.items()},
         "build": program.build,
         "settings": cluster.settings(),
+        "platform": where.network,
         "counts": [program.traced, program.predicted],
         "cost_ps": [BLOCK_PS, ACCESS_PS],
     }
@@ -106,23 +111,33 @@ def one(
     where: cluster.Cluster,
     machine: Path,
     directory: Path,
-    *,
-    predict: bool = True,
+    args: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return everything that is seen of one program; without ``predict`` only its runs."""
+    """Return everything that is seen of one program."""
     runs = simulated(program, builder, where, directory)
-    row: dict[str, Any] = {"program": program.name, "traced": list(program.traced), **runs}
-    row.update(counts=[], why_not="")
+    truth = {int(n): float(seconds) for n, seconds in runs["truth_s"].items()}
+    row: dict[str, Any] = {
+        "program": program.name,
+        "half": program.half,
+        "traced": list(program.traced),
+        **runs,
+        "counts": [],
+        "why_not": "",
+    }
+    study = directory / "study"
     try:
-        study = study_of(
-            program, [directory / f"np{n:04d}" for n in program.traced], directory / "study"
-        )
-        if not predict:
+        study_of(program, [directory / f"np{n:04d}" for n in program.traced], study)
+        if args.simulate_only:
             return row
-        found = predicted(study, [*program.traced, *program.predicted], machine)
-        row["counts"] = [as_row(found[n], runs["truth_s"][str(n)]) for n in found]
+        further = shlex.split(args.predict_with)
+        found = predicted(study, program.traced, program.predicted, machine, further)
     except PredictionError as error:
-        row.update(why_not=str(error))
+        row["why_not"] = str(error)
+        return row
+    others = regression(study, truth)
+    row["counts"] = [
+        {**as_row(found[n], truth[n]), "regression": others.get(n)} for n in sorted(found)
+    ]
     for count in row["counts"]:
         say(
             f"{program.name} n={count['n']}: predicted {count['time_s']:.6f} s of "
@@ -131,167 +146,98 @@ def one(
     return row
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return mean and largest error over the predicted counts, and how many intervals held."""
-    asked = [count for row in rows for count in row["counts"] if count["n"] not in row["traced"]]
-    errors = [abs(count["error"]) for count in asked]
-    told = [count["covered"] for count in asked if count["covered"] is not None]
+def regression(study: Path, truth: Mapping[int, float]) -> dict[int, float]:
+    """Return by how much a regression of the traced run times misses at the larger counts."""
+    from benchmarks.baseline import of_program
+    from p3s.errors import P3SError
+    from p3s.study import Study
+
+    try:
+        found = of_program(Study.open(study), truth)
+    except P3SError as error:
+        say(f"{study}: no regression: {error}")
+        return {}
+    return {row["n"]: row["whole"] for row in found}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what the results depend on."""
+    import numpy as np
+
+    from p3s import __version__
+
+    found = {
+        "p3s": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "simulator": cluster.version(),
+    }
+    for tool in ("cc", "c++", "gfortran"):
+        path = shutil.which(tool)
+        done = path and subprocess.run(
+            [path, "-dumpfullversion"], capture_output=True, text=True, check=False
+        )
+        found[tool] = done.stdout.strip() if done else "none"
+    return found
+
+
+def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
+    """Run everything that the command line asks for; return what was seen."""
+    from accuracy import machine
+
+    with tempfile.TemporaryDirectory(prefix="p3s-accuracy-") as temporary:
+        directory = (args.dir or Path(temporary)).resolve()
+        builder = Builder(directory / "build")
+        most = max(n for program in wanted for n in program.predicted)
+        where = cluster.Cluster(directory / "build", most, args.platform)
+        where.write()
+        path = directory / "machine.json"
+        if not path.exists():
+            say("measuring between two nodes")
+            machine.measured(builder, path, args.platform)
+        rows = [
+            one(program, builder, where, path, directory / program.name, args) for program in wanted
+        ]
     return {
-        "compared": len(errors),
-        "mean": sum(errors) / len(errors) if errors else None,
-        "largest": max(errors, default=None),
-        "aim": {"mean": MEAN, "largest": LARGEST},
-        "intervals": len(told),
-        "covered": sum(told),
-        "refused": [row["program"] for row in rows if row["why_not"]],
+        "platform": args.platform,
+        "seed": SEED,
+        "versions": versions(),
+        "settings": cluster.settings(),
+        "programs": rows,
     }
 
 
-def table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
-    """Return a Markdown table of the predicted counts."""
-    lines = [
-        "| program | n | truth, ms | predicted, ms | error | communication | interval |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        if row["why_not"]:
-            lines.append(f"| {row['program']} | | | {row['why_not']} | | | |")
-        for count in row["counts"]:
-            if count["n"] in row["traced"]:
-                continue
-            ends = (
-                "-"
-                if count["low_s"] is None
-                else (
-                    f"{1e3 * count['low_s']:.2f} to {1e3 * count['high_s']:.2f}"
-                    f"{'' if count['covered'] else ', missed'}"
-                )
-            )
-            lines.append(
-                f"| {row['program']} | {count['n']} | {1e3 * count['truth_s']:.2f} | "
-                f"{1e3 * count['time_s']:.2f} | {100 * count['error']:+.1f} % | "
-                f"{100 * count['comm_s'] / count['time_s']:.0f} % | {ends} |"
-            )
-    if total["compared"]:
-        lines.append(
-            f"\n{total['compared']} run times: mean error {100 * total['mean']:.2f} %, "
-            f"largest {100 * total['largest']:.2f} % (aim: {100 * MEAN:.0f} and "
-            f"{100 * LARGEST:.0f} %); {total['covered']} of {total['intervals']} "
-            "intervals hold the truth"
-        )
-    return "\n".join(lines)
-
-
-def counts_of(text: str) -> tuple[int, ...]:
-    """Return process counts from words such as 4,8,16."""
-    return tuple(int(word) for word in text.split(","))
-
-
-def asked(args: argparse.Namespace) -> list[Program]:
-    """Return the programs that the command line means. Errors: ValueError, one line."""
-    if args.source is None:
-        every = {**PROGRAMS, **HELD_OUT}
-        names = args.program or (HELD_OUT if args.held_out else PROGRAMS)
-        if unknown := [name for name in names if name not in every]:
-            raise ValueError(
-                f"--program {unknown[0]}: give --source, or one of {', '.join(sorted(every))}"
-            )
-        found = [every[name] for name in names]
-    elif len(args.program or ()) != 1 or not args.executable:
-        raise ValueError("--source needs one --program NAME and --executable PATH")
-    else:
-        at = dict(word.split("=", 1) for word in args.arguments_at)
-        found = [
-            Program(
-                args.program[0],
-                args.source.resolve(),
-                tuple(shlex.split(args.arguments)),
-                build=args.build,
-                executable=args.executable,
-                at={int(n): tuple(shlex.split(words)) for n, words in at.items()},
-            )
-        ]
-    return [
-        replace(
-            program,
-            traced=args.traced or program.traced,
-            predicted=args.predicted or program.predicted,
-        )
-        for program in found
-    ]
+def show(seen: dict[str, Any], args: argparse.Namespace) -> None:
+    """Print the table, draw the picture and write the file that were asked for."""
+    rows = seen["programs"]
+    seen["summary"] = report.summary(rows)
+    print(report.table(rows))
+    if args.picture:
+        report.picture(rows, args.picture)
+    if args.out:
+        args.out.write_text(json.dumps(seen, indent=1) + "\n")
 
 
 def main() -> int:
     """Run the benchmark; print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument(
-        "--program", action="append", help="only this one (may be repeated); a name for --source"
-    )
-    parser.add_argument("--source", type=Path, help="an outside program: directory of its sources")
-    parser.add_argument(
-        "--build", default="make", help="shell command that builds --source (default: make)"
-    )
-    parser.add_argument("--executable", default="", help="what it makes, from --source")
-    parser.add_argument("--arguments", default="", help="of --source; {np}: the process count")
-    parser.add_argument(
-        "--arguments-at",
-        action="append",
-        default=[],
-        metavar="N=WORDS",
-        help="other arguments at a count (may be repeated)",
-    )
-    parser.add_argument("--traced", type=counts_of, help="traced counts, such as 4,8,16,32")
-    parser.add_argument("--predicted", type=counts_of, help="predicted counts")
-    parser.add_argument(
-        "--held-out", action="store_true", help="the programs that nothing was changed for"
-    )
-    parser.add_argument(
-        "--simulate-only", action="store_true", help="make the runs and the study, predict nothing"
-    )
-    parser.add_argument("--out", type=Path, help="write everything that was seen, as JSON")
-    parser.add_argument(
-        "--dir", type=Path, help="work here; what was simulated there is not simulated again"
-    )
+    parser = options.parser()
     args = parser.parse_args()
+    if args.join:
+        parts = [json.loads(path.read_text()) for path in args.join]
+        show({**parts[0], "programs": [row for part in parts for row in part["programs"]]}, args)
+        return 0
     try:
-        wanted = asked(args)
+        wanted = options.asked(args)
     except ValueError as error:
         parser.error(str(error))
     if why := cluster.missing():
         print(f"run.py: {why}", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory(prefix="p3s-accuracy-") as temporary:
-        directory = (args.dir or Path(temporary)).resolve()
-        builder = Builder(directory / "build")
-        from accuracy import machine
-
-        where = cluster.Cluster(
-            directory / "build", max(n for program in wanted for n in program.predicted)
-        )
-        where.write()
-        path = directory / "machine.json"
-        if not path.exists():
-            say("measuring between two nodes")
-            machine.measured(builder, path)
-        rows = []
-        for program in wanted:
-            into = directory / program.name
-            rows.append(one(program, builder, where, path, into, predict=not args.simulate_only))
-        total = summary(rows)
-        print(table(rows, total))
-        if args.out:
-            args.out.write_text(
-                json.dumps(
-                    {
-                        "simulator": cluster.version(),
-                        "settings": cluster.settings(),
-                        "summary": total,
-                        "programs": rows,
-                    },
-                    indent=1,
-                )
-                + "\n"
-            )
+    try:
+        show(results(args, wanted), args)
+    except cluster.SimulationError as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paths import ROOT
@@ -12,32 +13,102 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 from accuracy import cluster
 from accuracy.build import Builder
+from accuracy.options import asked, parser
 from accuracy.predicting import Predicted, as_row
-from accuracy.run import summary, table
+from accuracy.report import picture, summary, table
 
 
-def test_what_is_said_of_rows() -> None:
-    """Traced counts are no predictions; a truth outside the interval is missed."""
-    rows = [
+def rows_of_two() -> list[dict[str, Any]]:
+    """One program with a traced and two predicted counts, and one that was refused."""
+    trusted = Predicted(64, 1.02, 0.9, 1.1, 0.6, 0.42, 0.8, 0)
+    doubted = Predicted(128, 0.94, 0.9, 0.95, 0.5, 0.44, None, 3, ("wide",))
+    open_ = Predicted(256, 1.3, None, None, 0.5, 0.8, None, 3, ("emptied",))
+    return [
         {
             "program": "a",
+            "half": "developed",
             "traced": [4],
             "why_not": "",
             "counts": [
                 as_row(Predicted(4, 9.0, 1.0, 2.0, 1.0, 1.0), 1.0),
-                as_row(Predicted(64, 1.02, 0.9, 1.1, 0.6, 0.42), 1.0),
-                as_row(Predicted(128, 0.94, 0.9, 0.95, 0.5, 0.44), 1.0),
+                {**as_row(trusted, 1.0), "regression": 0.01},
+                {**as_row(doubted, 1.0), "regression": -0.2},
             ],
         },
-        {"program": "b", "traced": [4], "why_not": "p3s add: exit code 1: no", "counts": []},
+        {
+            "program": "b",
+            "half": "kept",
+            "traced": [4],
+            "why_not": "",
+            "counts": [as_row(open_, 1.0)],
+        },
+        {
+            "program": "c",
+            "half": "kept",
+            "traced": [4],
+            "why_not": "p3s add: exit code 1: no",
+            "counts": [],
+        },
     ]
-    total = summary(rows)
-    assert total["compared"] == 2 and total["refused"] == ["b"]
+
+
+def test_what_is_said_of_rows() -> None:
+    """Traced counts are no predictions; a truth outside the interval is missed."""
+    rows = rows_of_two()
+    total = summary(rows, "developed")
+    assert total["compared"] == 2 and total["refused"] == []
     assert (total["mean"], total["largest"]) == (pytest.approx(0.04), pytest.approx(0.06))
     assert (total["covered"], total["intervals"]) == (1, 2)
-    text = table(rows, total)
-    assert "| a | 128 | 1000.00 | 940.00 | -6.0 % | 47 % | 900.00 to 950.00, missed |" in text
+    assert (total["trusted"], total["trusted_within"], total["trusted_covered"]) == (1, 1, 1)
+    assert (total["closer_than_regression"], total["against_regression"]) == (1, 2)
+    kept = summary(rows, "kept")
+    assert (kept["compared"], kept["intervals"], kept["refused"]) == (1, 0, ["c"])
+    assert summary(rows)["compared"] == 3 and summary([])["mean"] is None
+
+
+def test_the_table_has_what_others_say_beside_it() -> None:
+    text = table(rows_of_two())
+    assert (
+        "| a | 64 | 1000.00 | 1020.00 | +2.0 % | 41 % | 900.00 to 1100.00 | 0 | +1.0 % | -20.0 % |"
+    ) in text
+    assert "| -6.0 % | 47 % | 900.00 to 950.00, missed | 3, wide | -20.0 % | - |" in text
+    assert "| b | 256 | 1000.00 | 1300.00 | +30.0 % | 62 % | open | 3, emptied | - | - |" in text
     assert "| a | 4 |" not in text and "exit code 1: no" in text
+    assert "2 run times (developed): error mean 4.0 %" in text
+    assert "1 of 2 are closer than the regression" in text
+
+
+def test_a_picture_of_intervals_and_of_open_ones(tmp_path: Path) -> None:
+    picture(rows_of_two(), tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert "<svg" in text and "true run time, s" in text
+    picture([], tmp_path / "none.png")
+    assert (tmp_path / "none.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_platforms_hold_all_ranks(tmp_path: Path) -> None:
+    for name, shape, nodes in (
+        ("flat", "", 40),
+        ("fat-tree", 'topo_parameters="2;16,3;1,4;1,1"', 48),
+        ("torus", 'topo_parameters="4,4,4"', 64),
+    ):
+        where = cluster.Cluster(tmp_path, 40, name)
+        where.write()
+        text = where.platform.read_text()
+        assert f'radical="0-{nodes - 1}"' in text and shape in text
+        assert len(where.hosts.read_text().splitlines()) == 40
+
+
+def test_programs_from_elsewhere(tmp_path: Path) -> None:
+    words = ["--program", "x", "--source", str(tmp_path), "--executable", "bin/x", "--arguments"]
+    args = parser().parse_args([*words, "-n {np}", "--arguments-at", "8=-x 2", "--traced", "4,8"])
+    (program,) = asked(args)
+    assert (program.arguments_at(4), program.arguments_at(8)) == (("-n", "4"), ("-x", "2"))
+    assert (program.traced, program.predicted) == ((4, 8), (64, 128, 256))
+    with pytest.raises(ValueError, match="--executable"):
+        asked(parser().parse_args(["--program", "x", "--source", str(tmp_path)]))
+    with pytest.raises(ValueError, match="give --source"):
+        asked(parser().parse_args(["--program", "x"]))
 
 
 @pytest.mark.slow
@@ -77,3 +148,76 @@ def test_a_capture_of_a_simulated_run(tmp_path: Path) -> None:
             assert peers == {(0, 1), (0, 2), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2)}
     assert times[0] == times[1]
     assert work[1] / work[0] == pytest.approx(2, rel=0.1)
+
+
+FORTRAN = """      program neighbours
+      include 'mpif.h'
+      integer rank, n, ierr, status(MPI_STATUS_SIZE), i
+      double precision a(1000), total
+      call MPI_Init(ierr)
+      call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
+      call MPI_Comm_size(MPI_COMM_WORLD, n, ierr)
+      do i = 1, 1000
+         a(i) = rank * i
+      end do
+      call MPI_Sendrecv_replace(a, 1000, MPI_DOUBLE_PRECISION,
+     &   mod(rank + 1, n), 7, mod(rank + n - 1, n), 7,
+     &   MPI_COMM_WORLD, status, ierr)
+      call MPI_Allreduce(a(1), total, 1, MPI_DOUBLE_PRECISION, MPI_SUM,
+     &   MPI_COMM_WORLD, ierr)
+      call MPI_Finalize(ierr)
+      end
+"""
+CXX = """#include <mpi.h>
+#include <vector>
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    int rank, n;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    std::vector<double> a(1000, rank);
+    MPI_Sendrecv_replace(a.data(), 1000, MPI_DOUBLE, (rank + 1) % n, 7, (rank + n - 1) % n, 7,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    double total;
+    MPI_Allreduce(a.data(), &total, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Finalize();
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(cluster.missing()), reason=cluster.missing() or "simulator is there")
+def test_programs_in_other_languages_are_traced(tmp_path: Path) -> None:
+    """Their own builds compile and link them, in one step or in two; tracing takes no time."""
+    from p3s.trace import read_run
+
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "f.f").write_text(FORTRAN)
+    (tmp_path / "source" / "c.cc").write_text(CXX)
+    builder = Builder(tmp_path / "build")
+    where = cluster.Cluster(tmp_path / "build", 4)
+    where.write()
+    for name, command in (
+        ("f", "mpif90 -O2 -c f.f && mpif90 f.o -o f.x"),
+        ("c", "mpicxx -O2 c.cc -o c.x"),
+    ):
+        build = builder.outside(name, tmp_path / "source", command, f"{name}.x")
+        into = tmp_path / name
+        into.mkdir()
+        environment = {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"}
+        plain, _ = cluster.simulate(where, builder.clock, build.plain, [], 4)
+        traced, _ = cluster.simulate(
+            where, builder.clock, build.traced, [], 4, environment, into, build.preloaded
+        )
+        assert plain == traced > 0
+        run = read_run(into)
+        assert run.np == 4 and not run.problem
+        for rank in run.ranks:
+            called = [run.calls[c] for c in rank.call.tolist()]
+            assert [c.op for c in called if c.op == "MPI_Allreduce"] == ["MPI_Allreduce"]
+            (sent,) = [c for c in called if c.op == "MPI_Sendrecv_replace"]
+            assert (sent.peer, sent.tag) == ((rank.rank + 1) % 4, 7)
+            assert int(rank.work.sum()) > 1000
+    with pytest.raises(cluster.SimulationError, match="has made no y"):
+        builder.outside("f", tmp_path / "source", "true", "y")
