@@ -88,7 +88,9 @@ class Builder:
         compiled = self._object(source, name)
         plain = self._link(compiled, self.directory / f"{name}.plain", [])
         traced = self._link(
-            compiled, self.directory / f"{name}.traced", [*self.tracer(), self._system(name)]
+            compiled,
+            self.directory / f"{name}.traced",
+            [*self.tracer(), self._system(f"{name}.traced")],
         )
         return Build(plain, traced)
 
@@ -98,7 +100,7 @@ class Builder:
         It runs twice, in copies of the directory, with compilers of MPI's usual names that compile
         for SMPI; ``executable`` is what it makes, from there. Errors: SimulationError.
         """
-        traced = [*self.tracer(), self._system(name), self._own()]
+        traced = [*self.tracer(), self._system(Path(executable).name), self._own()]
         places = []
         for kind, others in (("plain", []), ("traced", traced)):
             place = self.directory / f"{name}.{kind}"

@@ -41,8 +41,8 @@ class Predicted:
     reasons: tuple[str, ...] = ()
 
 
-def study_of(program: Program, captures: Sequence[Path], directory: Path) -> Path:
-    """Make a study of captures; return its directory."""
+def study_of(program: Program, executable: str, captures: Sequence[Path], directory: Path) -> Path:
+    """Make a study of captures; return its directory. ``executable``: what was traced."""
     shutil.rmtree(directory, ignore_errors=True)
     for capture in captures:
         # Every simulated rank has a core for itself, and nothing else runs there.
@@ -51,15 +51,13 @@ def study_of(program: Program, captures: Sequence[Path], directory: Path) -> Pat
                 {
                     "schema": "p3s.run",
                     "schema_version": 1,
-                    "argv": [program.name, *program.arguments],
+                    "argv": [executable, *program.arguments],
                     "traced": True,
                     "oversubscribed": False,
                 }
             )
         )
-    p3s(
-        "add", directory, *captures, "--", "mpiexec", "-n", "{np}", program.name, *program.arguments
-    )
+    p3s("add", directory, *captures, "--", "mpiexec", "-n", "{np}", executable, *program.arguments)
     return directory
 
 

@@ -100,7 +100,8 @@ def simulated(
             f"{program.name} n={n}: {alone[str(n)]:.6f} s, simulated in "
             f"{time.monotonic() - begin:.0f} s"
         )
-    found = {**head, "truth_s": alone, "with_tracer_s": traced}
+    seconds = {"truth_s": alone, "with_tracer_s": traced}
+    found = {**head, "executable": str(build.traced), **seconds}
     path.write_text(json.dumps(found, indent=1) + "\n")
     return found
 
@@ -126,7 +127,8 @@ def one(
     }
     study = directory / "study"
     try:
-        study_of(program, [directory / f"np{n:04d}" for n in program.traced], study)
+        captures = [directory / f"np{n:04d}" for n in program.traced]
+        study_of(program, runs.get("executable", program.name), captures, study)
         if args.simulate_only:
             return row
         further = shlex.split(args.predict_with)
