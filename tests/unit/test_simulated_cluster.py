@@ -169,7 +169,13 @@ FORTRAN = """      program neighbours
       end
 """
 CXX = """#include <mpi.h>
+#include <atomic>
+#include <iostream>
+#include <memory>
+#include <sstream>
 #include <vector>
+struct Base { virtual ~Base() {} virtual int value() { return 1; } };
+struct Derived : Base { int value() override { return 2; } };
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -177,6 +183,12 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     std::vector<double> a(1000, rank);
+    std::shared_ptr<Base> base(new Derived);
+    std::atomic<int> seen{base->value()};
+    std::ostringstream text;
+    text << seen.fetch_add(3) << " " << seen;
+    if (text.str() != "2 5")
+        MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Sendrecv_replace(a.data(), 1000, MPI_DOUBLE, (rank + 1) % n, 7, (rank + n - 1) % n, 7,
                          MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     double total;

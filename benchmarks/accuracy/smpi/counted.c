@@ -37,3 +37,59 @@ RANGE(read_range) RANGE(write_range)
 void __tsan_init(void) {}
 void __tsan_func_entry(void *caller) { (void)caller; }
 void __tsan_func_exit(void) {}
+
+/* C++: tables of virtual functions, and atomic operations, which these hooks replace. All ranks
+ * run in one thread. */
+void __tsan_vptr_read(void **at) { (void)at; add(ACCESS_PS); }
+void __tsan_vptr_update(void **at, void *value) { (void)at, (void)value; add(ACCESS_PS); }
+void __tsan_atomic_thread_fence(int order) { (void)order; }
+void __tsan_atomic_signal_fence(int order) { (void)order; }
+
+#define FETCH(bits, name, result)                                                                \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t *at,                     \
+                                                uint##bits##_t value, int order)                 \
+    {                                                                                            \
+        uint##bits##_t old = *at;                                                                \
+        (void)order;                                                                             \
+        add(ACCESS_PS);                                                                          \
+        *at = result;                                                                            \
+        return old;                                                                              \
+    }
+#define EXCHANGE(bits, name)                                                                     \
+    int __tsan_atomic##bits##_##name(volatile uint##bits##_t *at, uint##bits##_t *expected,      \
+                                     uint##bits##_t value, int order, int failed)                \
+    {                                                                                            \
+        uint##bits##_t old = *at;                                                                \
+        (void)order, (void)failed;                                                               \
+        add(ACCESS_PS);                                                                          \
+        if (old == *expected) {                                                                  \
+            *at = value;                                                                         \
+            return 1;                                                                            \
+        }                                                                                        \
+        *expected = old;                                                                         \
+        return 0;                                                                                \
+    }
+#define ATOMIC(bits)                                                                             \
+    uint##bits##_t __tsan_atomic##bits##_load(const volatile uint##bits##_t *at, int order)      \
+    {                                                                                            \
+        (void)order;                                                                             \
+        add(ACCESS_PS);                                                                          \
+        return *at;                                                                              \
+    }                                                                                            \
+    void __tsan_atomic##bits##_store(volatile uint##bits##_t *at, uint##bits##_t value,          \
+                                     int order)                                                  \
+    {                                                                                            \
+        (void)order;                                                                             \
+        add(ACCESS_PS);                                                                          \
+        *at = value;                                                                             \
+    }                                                                                            \
+    FETCH(bits, exchange, value)                                                                 \
+    FETCH(bits, fetch_add, (uint##bits##_t)(old + value))                                        \
+    FETCH(bits, fetch_sub, (uint##bits##_t)(old - value))                                        \
+    FETCH(bits, fetch_and, (uint##bits##_t)(old & value))                                        \
+    FETCH(bits, fetch_or, (uint##bits##_t)(old | value))                                         \
+    FETCH(bits, fetch_xor, (uint##bits##_t)(old ^ value))                                        \
+    FETCH(bits, fetch_nand, (uint##bits##_t)~(old & value))                                      \
+    EXCHANGE(bits, compare_exchange_strong)                                                      \
+    EXCHANGE(bits, compare_exchange_weak)
+ATOMIC(8) ATOMIC(16) ATOMIC(32) ATOMIC(64)
