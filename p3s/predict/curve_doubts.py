@@ -12,6 +12,7 @@ from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.predict.types import Count
 from p3s.text import processes, seconds
+from p3s.trace.other_calls import OtherCall
 
 #: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
 EFFICIENCY_LIMIT = 1.2
@@ -148,6 +149,27 @@ def of_emptied(
             f"at {processes(list(found))} the model divides the data into less than one element "
             f"({few(names)} on {ranks:,} of {processes(first)}), which no traced count had: "
             "what the program does instead is not known, and the interval is open",
+            another(commands, traced),
+        )
+    ]
+
+
+def of_other_calls(
+    found: Sequence[OtherCall],
+    counts: Sequence[int],
+    traced: Sequence[int] = (),
+    commands: Commands = NO_STUDY,
+) -> list[Reason]:
+    """Say which calls may take over at ``counts``, all above the traced ones."""
+    if not found or not counts:
+        return []
+    names = list(dict.fromkeys(each.function for each in found))
+    return [
+        Reason(
+            "other-calls",
+            f"at {processes(counts)} the program may exchange its data in another way: "
+            f"{found[0].under} leads to {few(list(dict.fromkeys(each.call for each in found)))} "
+            f"in {few(names)}, which no traced run came to; the interval is open",
             another(commands, traced),
         )
     ]

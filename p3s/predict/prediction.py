@@ -26,6 +26,7 @@ from p3s.predict.intervals import HOW
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
+from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import residual_part, residuals, with_measured_computation
@@ -35,6 +36,7 @@ from p3s.predict.types import Count, Network, Prediction, Residual
 from p3s.serialise import to_data
 from p3s.study import PREDICTION_VERSION, Study, write_json
 from p3s.text import not_used
+from p3s.trace.other_calls import OtherCall
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates, Say
@@ -106,6 +108,7 @@ def predict(
         commands=commands or of_traces(study),
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
+        other=other_ways(study, model),
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
     result = replace(result, notes=(*result.notes, *filter(None, [unused])))
@@ -156,6 +159,7 @@ def compose(
     network: Network | None = None,
     commands: Commands = NO_STUDY,
     totals: Mapping[int, float] | None = None,
+    other: Sequence[OtherCall] = (),
 ) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
 
@@ -164,7 +168,8 @@ def compose(
     ``weak``: the work grows with the count. ``validations``: comparisons with other runs.
     ``network``: whose costs of messages ``times`` rest on. ``commands``: those of the study, which
     are proposed; nothing else is read from files. ``totals``: computation of all ranks together at
-    traced counts that are not among ``times``, in s.
+    traced counts that are not among ``times``, in s. ``other``: calls that may take over at larger
+    counts.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -183,7 +188,8 @@ def compose(
         for n, row in zip(counts, rows, strict=True)
     ]
     rows, residual = _intervals(rows, times, said)
-    rows = _without_empty_ends(_open_where_emptied(rows, times))
+    beyond = [n for n in counts if other and n > max(traced, default=0)]
+    rows = _without_empty_ends(_open(rows, {*beyond, *_emptied(times)}))
     wrong = {} if weak else _below(times, traced, totals or {})
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
     rows = _related(rows, residual)
@@ -201,6 +207,7 @@ def compose(
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
         *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
+        *curve_doubts.of_other_calls(other, beyond, traced, commands),
         *curve_doubts.of_emptied({n: times[n].head for n in counts}, traced, commands),
         *doubts.of_reach(ratio, traced, commands),
         *below.reasons(wrong, base.n, commands),
@@ -293,11 +300,16 @@ def _intervals(
     return [with_interval(row, known, run or work.get(row.n)) for row, known in parts], found
 
 
-def _open_where_emptied(rows: Sequence[Count], times: Mapping[int, PhaseTimes]) -> list[Count]:
-    """Take the intervals off the counts at which the model's data runs out."""
+def _emptied(times: Mapping[int, PhaseTimes]) -> set[int]:
+    """Return the counts at which the model's data runs out."""
+    return {n for n, made in times.items() if made.head.get("emptied")}
+
+
+def _open(rows: Sequence[Count], counts: Collection[int]) -> list[Count]:
+    """Take the intervals off the counts at which the program may do something else."""
     return [
         replace(row, low_s=None, high_s=None, model_low_s=None, model_high_s=None)
-        if times[row.n].head.get("emptied") and row.time_from == "model"
+        if row.n in counts and row.time_from == "model"
         else row
         for row in rows
     ]

@@ -13,7 +13,8 @@ import lzma
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -31,6 +32,28 @@ _MOST_EMBEDDED = 1 << 28
 _FUNC, _IFUNC = 2, 10
 _LOCAL, _WEAK = 0, 2
 _X86_64 = "EM_X86_64"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Calls in the machine code of a file: (return address, function, name of what is called).
+
+    callees: functions that a function calls or ends in; functions are known by their addresses.
+    """
+
+    calls: tuple[tuple[int, int, str], ...]
+    callees: Mapping[int, frozenset[int]]
+    starts: tuple[int, ...]
+    rows: tuple[tuple[int, str], ...]
+
+    def function(self, address: int) -> int | None:
+        """Return where the function begins that an address lies in."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        return self.starts[at] if at >= 0 and address < self.rows[at][0] else None
+
+    def name(self, function: int) -> str:
+        """Return the name of the function that begins at an address."""
+        return readable(self.rows[bisect.bisect_left(self.starts, function)][1])
 
 
 class Binary:
@@ -151,6 +174,58 @@ class Binary:
             return ELFFile(io.BytesIO(reader.decompress(section.data(), _MOST_EMBEDDED)))
         return None
 
+    # ---- machine code
+    def code(self) -> Code | None:
+        """Return the calls of the machine code; None where it is not that of x86-64."""
+        return _sound(self._code)
+
+    def _code(self) -> Code | None:
+        text = self._elf.get_section_by_name(".text")
+        if self._elf["e_machine"] != _X86_64 or text is None:
+            return None
+        if self._symbols is None:
+            self._symbols = self._function_symbols()
+        starts, rows = self._symbols
+        named = {**dict(zip(starts, (name for _, name in rows), strict=True)), **self._stubs()}
+        own = Code((), {}, tuple(starts), tuple(rows))
+        data, base = text.data(), text["sh_addr"]
+        calls: list[tuple[int, int, str]] = []
+        callees: dict[int, set[int]] = {}
+        for at, target, is_call in _branches(data, base):
+            function = own.function(at)
+            if function is None or target not in named or own.function(target) == function:
+                continue
+            if is_call:
+                calls.append((at + 5, function, named[target]))
+            callees.setdefault(function, set()).add(target)
+        return Code(
+            tuple(calls), {k: frozenset(v) for k, v in callees.items()}, own.starts, own.rows
+        )
+
+    def _stubs(self) -> dict[int, str]:
+        """Return the names of what the entries of the tables for shared libraries call."""
+        slots: dict[int, str] = {}
+        for name in (".rela.plt", ".rela.dyn"):
+            section = self._elf.get_section_by_name(name)
+            if section is None:
+                continue
+            symbols = self._elf.get_section(section["sh_link"])
+            for each in section.iter_relocations():
+                if each["r_info_sym"]:
+                    slots[each["r_offset"]] = symbols.get_symbol(each["r_info_sym"]).name
+        found: dict[int, str] = {}
+        for name in (".plt", ".plt.sec", ".plt.got"):
+            section = self._elf.get_section_by_name(name)
+            data, base = (section.data(), section["sh_addr"]) if section else (b"", 0)
+            at = data.find(b"\xff\x25")
+            while at >= 0:
+                (offset,) = struct.unpack_from("<i", data, at + 2)
+                if symbol := slots.get(base + at + 6 + offset):
+                    # What stands before the jump: nothing, a prefix, endbr64, or both.
+                    found.update(dict.fromkeys((base + at - skip for skip in (0, 1, 4, 5)), symbol))
+                at = data.find(b"\xff\x25", at + 6)
+        return found
+
     # ---- debug information
     def lines(self, addresses: Iterable[int]) -> dict[int, Line]:
         """Return what debug information says of addresses; those it does not know are absent.
@@ -215,6 +290,16 @@ class Binary:
             for folder in (home, home / ".debug", *(r / str(home)[1:] for r in _DEBUG_ROOTS)):
                 if name and (folder / name) != self.path:
                     yield folder / name
+
+
+def _branches(data: bytes, base: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield (address, target, whether it is a call) of what looks like a near call or jump."""
+    for opcode in (0xE8, 0xE9):
+        at = data.find(opcode)
+        while 0 <= at < len(data) - 4:
+            (offset,) = struct.unpack_from("<i", data, at + 1)
+            yield base + at, base + at + 5 + offset, opcode == 0xE8
+            at = data.find(opcode, at + 1)
 
 
 def _build_id_of(elf: Any) -> str:

@@ -28,7 +28,7 @@ def resolve_sites(
         [*programs, *_command(study)], [*started, Path.cwd(), root.parent, root], list(more)
     )
     frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
-    return resolve(frames, where, _traced_ns(study))
+    return resolve(frames, where, traced_ns(study))
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ def chains(study: Study, sites: Mapping[str, Sequence[str]]) -> Chains:
     return out
 
 
+def programs_of(study: Study) -> list[str]:
+    """Return what may be the program's own file: what was run, and the words of the command."""
+    return [*_of_runs(study)[0], *_command(study)]
+
+
 def _identity(where: Where) -> str:
     if not where.line or where.python:
         return where.frame
@@ -85,7 +90,7 @@ def _of_runs(study: Study) -> tuple[list[str], list[Path]]:
     return list(dict.fromkeys(programs)), [Path(word) for word in dict.fromkeys(started)]
 
 
-def _traced_ns(study: Study) -> int | None:
+def traced_ns(study: Study) -> int | None:
     """Return when the first of the runs was made."""
     times = []
     for run in study.runs():

@@ -30,6 +30,7 @@ from p3s.program.order.unstick import moved_earlier
 from p3s.serialise import from_data, to_data
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed
+from p3s.trace.other_calls import OtherCall
 from p3s.study import Study, write_json
 from p3s.text import joined, plural, processes
 
@@ -467,6 +468,18 @@ def test_where_the_data_runs_out_the_interval_is_open() -> None:
     before, there = result.counts[1:]
     assert before.low_s is not None and before.model_high_s is not None
     assert {there.low_s, there.high_s, there.speedup_low, there.speedup_high} == {None}
+
+
+def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -> None:
+    times = halving(4, 8, 16)
+    found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], other=found)
+    assert codes(result) == ["other-calls"]
+    (said,) = texts(result, "other-calls")
+    assert "at 16 processes" in said and "solve leads to MPI_Alltoall in pencils" in said
+    before, there = result.counts[1:]
+    assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
+    assert codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], other=found)) == []
 
 
 # ---- words -----------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""Other ways of exchanging data that a program has and no traced run took."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from p3s.model.types import Model
+from p3s.study import Study
+from p3s.trace.other_calls import OtherCall, other_calls
+from p3s.trace.sites import programs_of, traced_ns
+
+#: Share of the bytes that an operation moves from which another way of it counts.
+_LARGE = 0.1
+
+
+def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
+    """Return the calls that could take over from those that move the program's data.
+
+    Nothing where the program is not on this machine, or was built again since.
+    """
+    stacks = _stacks(model)
+    frames = {module for found in stacks.values() for stack in found for module, _ in stack}
+    for path in map(Path, programs_of(study)):
+        if path.name in frames and _as_traced(path, study):
+            own = {
+                op: [[address for name, address in stack if name == path.name] for stack in found]
+                for op, found in stacks.items()
+            }
+            try:
+                return other_calls(path, own)
+            except (OSError, ValueError):
+                return ()
+    return ()
+
+
+def _as_traced(path: Path, study: Study) -> bool:
+    traced = traced_ns(study)
+    return path.is_file() and (traced is None or path.stat().st_mtime_ns <= traced)
+
+
+def _stacks(model: Model) -> dict[str, list[list[tuple[str, int]]]]:
+    """Return the call stacks of the operations that move the data: (module, return address)."""
+    moved: dict[str, float] = defaultdict(float)
+    for item in model.items:
+        moved[item.op] += item.share.bytes if item.share is not None else 0.0
+    found: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
+    for item in model.items:
+        if moved[item.op] >= _LARGE:
+            found[item.op].append(_frames(model.sites.get(item.site, ())))
+    return found
+
+
+def _frames(frames: Sequence[str]) -> list[tuple[str, int]]:
+    parts = (frame.rpartition("+0x") for frame in frames)
+    return [
+        (module, int(address, 16))
+        for module, _, address in parts
+        if module and all(digit in "0123456789abcdef" for digit in address)
+    ]

@@ -1,0 +1,71 @@
+"""MPI calls in a program's file that no run came to, though the code around them ran.
+
+Only machine code of x86-64 is read: direct calls, and those through the table of a shared library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.trace.elf import Binary, Code
+
+#: mpi_x_, MPI_X, PMPI_X, mpi_x_f08_ and the like are one call.
+_MPI = re.compile(r"^p?(mpi_[a-z_]*?)(?:_f08|_f08ts)?_{0,2}$")
+
+
+@dataclass(frozen=True)
+class OtherCall:
+    """A call that no run came to: in which function, below which function that ran."""
+
+    call: str
+    function: str
+    under: str
+
+
+def other_calls(
+    path: Path, stacks: Mapping[str, Iterable[Collection[int]]]
+) -> tuple[OtherCall, ...]:
+    """Return the calls of the same operations that no run came to, near those that it made.
+
+    ``stacks``: per operation (MPI_X) the stacks of its calls, return addresses in the file, the
+    innermost first. Near is what lies in a function of these stacks, or in one that such a function
+    calls, directly or through others that are on no stack. Errors: as Binary.
+    """
+    with Binary(path) as binary:
+        code = binary.code()
+    if code is None:
+        return ()
+    every = [set(stack) for found in stacks.values() for stack in found]
+    seen = set().union(*every)
+    ran = {code.function(address - 1) for address in seen}
+    found = []
+    for op, own in stacks.items():
+        around = {code.function(a - 1) for stack in own for a in stack} - {None}
+        below = _below(code, around, ran)
+        for after, function, name in code.calls:
+            if _normal(name) == op.lower() and after not in seen and function in below:
+                found.append(OtherCall(op, code.name(function), code.name(below[function])))
+    return tuple(dict.fromkeys(found))
+
+
+def _normal(name: str) -> str:
+    match = _MPI.match(name.lower())
+    return match[1] if match else ""
+
+
+def _below(
+    code: Code, around: Collection[int | None], ran: Collection[int | None]
+) -> dict[int, int]:
+    """Return the functions that are reached from some, and from which; see other_calls."""
+    found = {function: function for function in around if function is not None}
+    waiting = list(found)
+    while waiting:
+        function = waiting.pop()
+        for callee in code.callees.get(function, ()):
+            if callee not in found and callee not in ran:
+                found[callee] = found[function]
+                waiting.append(callee)
+    return found
