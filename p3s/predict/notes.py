@@ -121,7 +121,7 @@ def _of_replays(rows: Sequence[Count], replays: Replays, ratio: float) -> list[s
     unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
     if unmeasured:
         found.append(f"some classes of events could not be measured at {processes(unmeasured)}")
-    unsure = [row.n for row in rows if row.model_low_s is None]
+    unsure = [row.n for row in rows if row.model_low_s is None and row.interval_parts.work is None]
     if unsure:
         found.append(f"no interval at {processes(unsure)}: the spread of a work law is unknown")
     twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})

@@ -30,9 +30,9 @@ from p3s.program.order.unstick import moved_earlier
 from p3s.serialise import from_data, to_data
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed
-from p3s.trace.other_calls import OtherCall
 from p3s.study import Study, write_json
 from p3s.text import joined, plural, processes
+from p3s.trace.other_calls import OtherCall
 
 Json = dict[str, Any]
 
