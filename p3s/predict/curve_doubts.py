@@ -163,13 +163,13 @@ def of_other_calls(
     """Say which calls may take over at ``counts``, all above the traced ones."""
     if not found or not counts:
         return []
+    calls = list(dict.fromkeys(each.call for each in found))
     names = list(dict.fromkeys(each.function for each in found))
     return [
         Reason(
             "other-calls",
-            f"at {processes(counts)} the program may exchange its data in another way: "
-            f"{found[0].under} leads to {few(list(dict.fromkeys(each.call for each in found)))} "
-            f"in {few(names)}, which no traced run came to; the interval is open",
+            f"at {processes(counts)} the program may exchange its data in another way: no traced "
+            f"run came to its calls of {few(calls)} in {few(names)}; the interval is open",
             another(commands, traced),
         )
     ]

@@ -22,6 +22,7 @@ def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
     """
     stacks = _stacks(model)
     frames = {module for found in stacks.values() for stack in found for module, _ in stack}
+    every = [frame for frames in model.sites.values() for frame in _frames(frames)]
     for path in map(Path, programs_of(study)):
         if path.name in frames and _as_traced(path, study):
             own = {
@@ -29,7 +30,7 @@ def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
                 for op, found in stacks.items()
             }
             try:
-                return other_calls(path, own)
+                return other_calls(path, own, [at for name, at in every if name == path.name])
             except (OSError, ValueError):
                 return ()
     return ()

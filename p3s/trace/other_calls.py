@@ -26,20 +26,20 @@ class OtherCall:
 
 
 def other_calls(
-    path: Path, stacks: Mapping[str, Iterable[Collection[int]]]
+    path: Path, stacks: Mapping[str, Iterable[Collection[int]]], executed: Iterable[int] = ()
 ) -> tuple[OtherCall, ...]:
     """Return the calls of the same operations that no run came to, near those that it made.
 
     ``stacks``: per operation (MPI_X) the stacks of its calls, return addresses in the file, the
-    innermost first. Near is what lies in a function of these stacks, or in one that such a function
-    calls, directly or through others that are on no stack. Errors: as Binary.
+    innermost first; ``executed``: return addresses in stacks of other calls. Near is what lies in a
+    function of these stacks, or in one that such a function calls, directly or through others that
+    are on no stack. Errors: as Binary.
     """
     with Binary(path) as binary:
         code = binary.code()
     if code is None:
         return ()
-    every = [set(stack) for found in stacks.values() for stack in found]
-    seen = set().union(*every)
+    seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
     ran = {code.function(address - 1) for address in seen}
     found = []
     for op, own in stacks.items():

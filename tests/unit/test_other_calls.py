@@ -97,6 +97,7 @@ def test_nothing_where_all_ways_were_taken_or_none_is_known(program: Path) -> No
         after(code, "solve", "pencils"),
     ]
     assert other_calls(program, {"MPI_Alltoall": [planes, rows]}) == ()
+    assert other_calls(program, {"MPI_Alltoall": [planes]}, rows) == ()
     assert other_calls(program, {}) == ()
     # another operation, which is not one of those that move the data
     assert other_calls(program, {"MPI_Reduce": [[after(code, "report", "MPI_Reduce")]]}) == ()

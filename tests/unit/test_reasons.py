@@ -476,7 +476,7 @@ def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -
     result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], other=found)
     assert codes(result) == ["other-calls"]
     (said,) = texts(result, "other-calls")
-    assert "at 16 processes" in said and "solve leads to MPI_Alltoall in pencils" in said
+    assert "at 16 processes" in said and "its calls of MPI_Alltoall in pencils" in said
     before, there = result.counts[1:]
     assert before.low_s is not None and {there.low_s, there.high_s, there.speedup_high} == {None}
     assert codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], other=found)) == []
