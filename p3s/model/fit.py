@@ -89,7 +89,7 @@ def fit_model(
     items = follow_posts([d.item for d in drafts], seen, counts)
     of_node = items_of_nodes(tree, items, tables, choice.grids, split)
     items, phases = phases_of(tree, of_node, items, choice.grids)
-    phases = with_phase_work(phases, items, tables, choice.grids, split)
+    phases, level = with_phase_work(phases, items, tables, choice.grids, split)
     phases = judge_trips(phases, items, tables, choice.grids, split, typed)
     model = Model(
         counts=tuple(counts),
@@ -112,7 +112,10 @@ def fit_model(
         holdout=None,
         shares={},
         next=(),
+        level=level,
     )
+    if trips and level.kind == "total":  # it knows no iterations
+        model = replace(model, level=replace(level, kind="phases"))
     for where, count in sorted((trips or {}).items()):
         model = _with_trips(model, seen, resolve(model, where), count)
     model = _with_order(model, tables, tree, choice)

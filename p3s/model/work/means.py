@@ -1,0 +1,155 @@
+"""The mean work of a rank as a law of the process grid: few terms, judged by counts left out.
+
+A law is a sum of at most three non-negative terms: products of one over the extents, powers of n
+that fall, and logarithms for single phases. Laws that predict counts left out about equally well
+are averaged in the logarithm, so that noise does not decide between them; of exact work one law
+is so much better that the others have no weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from p3s.laws.expr import Expr, evaluate, mul, num, power, sym
+from p3s.model.types import MeanLaw
+
+#: Terms of a law; what a further term has to divide the error at counts left out by, and a law
+#: that has no count to spare.
+MOST_TERMS, GAIN = 3, 1.5
+#: Laws within this factor of the best one have a say, at most so many.
+NEAR, MOST_LAWS = 2.0, 8
+#: Errors below are taken as equal: rounding of clocks and counters.
+EXACT = 1e-4
+#: A law that is off by this at a traced count is none.
+WRONG = 0.5
+#: Weight of the largest count among those left out: it is nearest to what is asked.
+LAST_WEIGHT = 2.0
+
+
+def shapes(ndims: int, logs: bool) -> list[Expr]:
+    """Return the terms that a mean may have, commonest first; logs: what only phases have."""
+    n = sym("n")
+    extents = [sym(f"p{d}") for d in range(ndims)] if ndims > 1 else [n]
+    products = [
+        mul(*(power(p, -1) for p in some))
+        for size in range(len(extents), 0, -1)
+        for some in combinations(extents, size)
+    ]
+    roots: list[Expr] = [["pow", n, -a, b] for a, b in ((1, 2), (2, 3), (1, 3))]
+    more = [["log2", n], mul(["log2", n], power(n, -1)), n] if logs else []
+    return [power(n, -1), num(1), *products, *roots, *more]
+
+
+def fit_mean(
+    grids: Sequence[Mapping[str, int]], values: Sequence[float], logs: bool = False
+) -> MeanLaw | None:
+    """Return the law of values at grids (n, p0, ... each), ascending counts; None of no work.
+
+    error: of the largest count, predicted from the others; infinite with fewer than three counts.
+    """
+    known = [i for i, v in enumerate(values) if v > 0]
+    if not known:
+        return None
+    grids, values = [grids[i] for i in known], [values[i] for i in known]
+    laws = _laws(tuple(tuple(sorted(g.items())) for g in grids), tuple(values), logs)
+    error = np.inf
+    if len(values) > 2:
+        held = MeanLaw(
+            _laws(tuple(tuple(sorted(g.items())) for g in grids[:-1]), tuple(values[:-1]), logs),
+            np.inf,
+        )
+        error = abs(float(np.log(mean_at(held, grids[-1]) / values[-1])))
+    return MeanLaw(laws, float(error))
+
+
+def mean_at(law: MeanLaw, grid: Mapping[str, int]) -> float:
+    """Return the mean at a grid (n, p0, ...)."""
+    logs = [weight * np.log(max(v, 1e-300)) for weight, v in _values(law, grid)]
+    return float(np.exp(sum(logs)))
+
+
+def spread_at(law: MeanLaw, grid: Mapping[str, int]) -> float:
+    """Return how far the laws that are averaged lie apart there: a deviation of logarithms."""
+    found = _values(law, grid)
+    weight = np.array([w for w, _ in found])
+    logs = np.log(np.maximum([v for _, v in found], 1e-300))
+    return float(np.sqrt(weight @ (logs - weight @ logs) ** 2))
+
+
+def _values(law: MeanLaw, grid: Mapping[str, int]) -> list[tuple[float, float]]:
+    env = {name: np.array([float(v)]) for name, v in grid.items()}
+    return [
+        (weight, sum(c * float(np.broadcast_to(evaluate(e, env), 1)[0]) for c, e in terms))
+        for weight, terms in law.laws
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _laws(
+    grids: tuple[tuple[tuple[str, int], ...], ...], values: tuple[float, ...], logs: bool
+) -> tuple[tuple[float, tuple[tuple[float, Expr], ...]], ...]:
+    y = np.array(values)
+    if len(y) == 1:
+        n = dict(grids[0])["n"]
+        return ((1.0, ((float(y[0]) * n, power(sym("n"), -1)),)),)
+    terms, x = _columns(grids, logs)
+    found = _scored(x / y[:, None], len(y))
+    best = found[0][0]
+    kept = [f for f in found[:MOST_LAWS] if f[0] <= NEAR * best]
+    weight = np.array([score ** -float(len(y)) for score, _, _ in kept])
+    weight /= weight.sum()
+    return tuple(
+        (float(w), tuple((float(c), terms[i]) for i, c in zip(which, coef, strict=True)))
+        for w, (_, which, coef) in zip(weight, kept, strict=True)
+        if w > EXACT
+    )
+
+
+def _columns(
+    grids: Iterable[tuple[tuple[str, int], ...]], logs: bool
+) -> tuple[list[Expr], np.ndarray]:
+    """Return the terms that differ at the counts, and their values: (counts, terms)."""
+    each = [dict(g) for g in grids]
+    env = {name: np.array([float(g[name]) for g in each]) for name in each[0]}
+    terms: list[Expr] = []
+    columns: list[np.ndarray] = []
+    for term in shapes(len(each[0]) - 1, logs):
+        column = np.broadcast_to(np.asarray(evaluate(term, env), dtype=float), (len(each),))
+        unit = column / np.linalg.norm(column)
+        if all(unit @ (c / np.linalg.norm(c)) < 1 - 1e-12 for c in columns):
+            terms.append(term)
+            columns.append(column)
+    return terms, np.stack(columns, axis=1)
+
+
+def _scored(x: np.ndarray, counts: int) -> list[tuple[float, tuple[int, ...], np.ndarray]]:
+    """Return (score, terms, coefficients) of all non-negative laws, the best first.
+
+    x: (counts, terms), relative to the values. The score is the error at counts left out.
+    """
+    out = []
+    weight = np.ones(counts)
+    weight[-1] = LAST_WEIGHT
+    for size in range(1, min(MOST_TERMS, counts - 1) + 1):
+        which = np.array(list(combinations(range(x.shape[1]), size)))
+        design = x[:, which].transpose(1, 0, 2)  # (laws, counts, terms)
+        coef = np.linalg.pinv(design).sum(axis=2)
+        off = np.zeros(len(which))
+        for j in range(counts):
+            rest = np.delete(design, j, axis=1)
+            told = (design[:, j] * np.linalg.pinv(rest).sum(axis=2)).sum(axis=1)
+            off += weight[j] * (told - 1.0) ** 2
+        scores = (np.sqrt(off / weight.sum()) + EXACT) * GAIN ** (size - 1 + (size == counts - 1))
+        there = np.abs((design * coef[:, None, :]).sum(axis=2) - 1.0).max(axis=1)
+        fine = np.all(coef > 0, axis=1) & (there < WRONG)
+        out += [
+            (float(s), tuple(w.tolist()), c)
+            for s, w, c in zip(scores[fine], which[fine], coef[fine], strict=True)
+        ]
+    if not out:  # nothing is like the values: shared out evenly, as the last one is
+        return [(1.0, (0,), 1.0 / x[-1:, 0])]
+    return sorted(out, key=lambda f: f[0])
