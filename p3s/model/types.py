@@ -224,11 +224,13 @@ class WorkPlace:
 @dataclass(frozen=True)
 class MeanLaw:
     """The mean work of a rank: laws (weight, terms as (coefficient, feature)) averaged in the
-    logarithm; error: of the largest count, predicted from the others, as a logarithm.
+    logarithm; error: of the largest count, predicted from the others, as a logarithm (None: too
+    few counts); each: of one iteration, not of the run.
     """
 
     laws: tuple[tuple[float, tuple[tuple[float, Expr], ...]], ...]
-    error: float
+    error: float | None
+    each: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,11 +252,12 @@ class Profile:
 class WorkLevel:
     """Which laws say the mean work of a rank: those of segments, of phases, or of the program.
 
-    errors: of each, at the largest count, fitted without it; total: the law of the program.
+    weights: of each, in the mean of the logarithms; errors: of each, at the largest count, fitted
+    without it, and at all counts; total: the law of the program.
     """
 
-    kind: Level
-    errors: Mapping[str, float]
+    weights: Mapping[Level, float]
+    errors: Mapping[Level, float]
     total: MeanLaw | None = None
 
 

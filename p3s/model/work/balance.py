@@ -28,11 +28,13 @@ EVEN = Profile("even", 0.0)
 
 @dataclass(frozen=True)
 class Spent:
-    """The work of a phase at one count: per rank, and as the laws of segments say that were fitted
-    without the largest count (NaN where none were); there: which ranks take part."""
+    """The work of a phase at one count: per rank, as the laws of segments say, and as those say
+    that were fitted without the largest count (NaN where none were); there: which ranks take part.
+    """
 
     grid: GridAt
     work: np.ndarray
+    said: np.ndarray
     held: np.ndarray
     there: np.ndarray
 
@@ -82,7 +84,8 @@ def _candidates(points: Sequence[Spent], true: np.ndarray, even: float) -> list[
     if last.there.all() and all(p.there.all() for p in points):
         ranks = _own(points[:-1])
         seen = min(len(ranks), len(true))
-        error = np.hypot(_rms(ranks[:seen], true[:seen]), even * (1 - seen / len(true)) ** 0.5)
+        alike = _rms(np.ones(seen), true[:seen])
+        error = even * _rms(ranks[:seen], true[:seen]) / max(alike, 1e-300)
         varies = min(np.ptp(ranks[:seen]), np.ptp(true[:seen])) > 0
         if varies and np.corrcoef(ranks[:seen], true[:seen])[0, 1] > ALIKE:
             out.append(Profile("rank", float(error), coefficients=tuple(_own(points).tolist())))
@@ -150,12 +153,13 @@ def faces_at(coefficients: Sequence[float], grid: GridAt, ranks: np.ndarray) -> 
 
 
 def _own(points: Sequence[Spent]) -> np.ndarray:
-    """Return the ratio of each rank: at the largest counts that it was seen at, on average."""
-    total, seen = np.zeros((2, points[-1].grid.n))
+    """Return the ratio of each rank to the mean at the largest count, on average over counts."""
+    last = points[-1].ratio
+    total, seen = np.zeros((2, len(last)))
     for k, p in enumerate(points):
-        m = min(p.grid.n, len(total))
-        weight = float(k + 1)
-        total[:m] += weight * p.ratio[:m]
+        m = p.grid.n
+        weight = float(k + 1)  # larger counts are nearer to what is asked
+        total[:m] += weight * p.ratio * (last[:m].mean() / p.ratio.mean())
         seen[:m] += weight
     return np.asarray(total / np.maximum(seen, 1e-300))
 

@@ -40,30 +40,32 @@ def shapes(ndims: int, logs: bool) -> list[Expr]:
         for some in combinations(extents, size)
     ]
     roots: list[Expr] = [["pow", n, -a, b] for a, b in ((1, 2), (2, 3), (1, 3))]
-    more = [["log2", n], mul(["log2", n], power(n, -1)), n] if logs else []
+    more: list[Expr] = []
+    if logs:  # what falls faster is made up for by another phase
+        more = [
+            ["log2", n],
+            mul(["log2", n], power(n, -1)),
+            n,
+            ["pow", n, -3, 2],
+            ["pow", n, -4, 3],
+        ]
     return [power(n, -1), num(1), *products, *roots, *more]
 
 
 def fit_mean(
     grids: Sequence[Mapping[str, int]], values: Sequence[float], logs: bool = False
 ) -> MeanLaw | None:
-    """Return the law of values at grids (n, p0, ... each), ascending counts; None of no work.
-
-    error: of the largest count, predicted from the others; infinite with fewer than three counts.
-    """
+    """Return the law of values at grids (n, p0, ... each), ascending counts; None of no work."""
     known = [i for i, v in enumerate(values) if v > 0]
     if not known:
         return None
-    grids, values = [grids[i] for i in known], [values[i] for i in known]
-    laws = _laws(tuple(tuple(sorted(g.items())) for g in grids), tuple(values), logs)
-    error = np.inf
-    if len(values) > 2:
-        held = MeanLaw(
-            _laws(tuple(tuple(sorted(g.items())) for g in grids[:-1]), tuple(values[:-1]), logs),
-            np.inf,
-        )
-        error = abs(float(np.log(mean_at(held, grids[-1]) / values[-1])))
-    return MeanLaw(laws, float(error))
+    at = tuple(tuple(sorted(grids[i].items())) for i in known)
+    points = tuple(float(values[i]) for i in known)
+    error = None
+    if len(points) > 2:
+        held = MeanLaw(_laws(at[:-1], points[:-1], logs), None)
+        error = abs(float(np.log(mean_at(held, dict(at[-1])) / points[-1])))
+    return MeanLaw(_laws(at, points, logs), error)
 
 
 def mean_at(law: MeanLaw, grid: Mapping[str, int]) -> float:

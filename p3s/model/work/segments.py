@@ -28,8 +28,7 @@ from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkLevel, W
 from p3s.model.work.balance import Spent, apart, fit_profile
 from p3s.model.work.cases import Run, Seen, cases_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
-from p3s.model.work.levels import EXACT, PhasePoints, fit_level, scalars
-from p3s.model.work.means import fit_mean
+from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
 
@@ -51,8 +50,12 @@ def with_phase_work(
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
+    stated: bool = False,
 ) -> tuple[list[Phase], WorkLevel]:
-    """Return the phases with their work, and which of its laws say its mean."""
+    """Return the phases with their work, and which of its laws say its mean.
+
+    stated: the iterations of some loops will be other ones than those that were traced.
+    """
     places = places_of(items)
     of_item = np.array([places[(it.site, it.op)] for it in items] + [-1], dtype=np.int64)
     phase_of = np.array([it.phase for it in items] + [-1], dtype=np.int64)
@@ -67,7 +70,7 @@ def with_phase_work(
             mine = phase_of[item] == k
             there = np.bincount(t.rank[mine], minlength=t.np) > 0
             work = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)
-            spent[k].append(Spent(grid, work, np.zeros(t.np), there))
+            spent[k].append(Spent(grid, work, np.zeros(t.np), np.zeros(t.np), there))
     sizes = [s.elements.expr for it in items for s in it.slots if s.elements.expr is not None]
     basis = features(sizes, len(next(iter(grids.values())).dims))
     for run in runs:
@@ -82,8 +85,10 @@ def with_phase_work(
     for place, number in places.items():
         mine_ = [i for i, it in enumerate(items) if (it.site, it.op) == place]
         phase = phases[items[mine_[0]].phase]
-        made, held = _place(number, list(places), runs, basis, most, whole)
+        made, said, held = _place(number, list(places), runs, basis, most, whole)
         spent[phase.phase][-1].held[:] += held
+        for one, values in zip(spent[phase.phase], said, strict=True):
+            one.said[:] += values
         found[phase.phase].append(
             replace(
                 made,
@@ -94,7 +99,7 @@ def with_phase_work(
             )
         )
     points = [
-        _points(some, [dict(p.weight_points).get(r.grid.n) or 1 for r in runs])
+        _points(some, [dict(p.weight_points).get(r.grid.n) or 1 for r in runs], stated)
         for p, some in zip(phases, spent, strict=True)
     ]
     at = [scalars(run.grid) for run in runs]
@@ -104,19 +109,18 @@ def with_phase_work(
     ], fit_level(at, points)
 
 
-def _points(spent: Sequence[Spent], weights: Sequence[float]) -> PhasePoints:
+def _points(spent: Sequence[Spent], weights: Sequence[float], each: bool) -> PhasePoints:
     """Return a phase at the traced counts, ranks together; weights: its iterations."""
     last = spent[-1]
     held = float(last.held[last.there].mean()) if last.there.any() else 0.0
     return PhasePoints(
-        [
-            float(s.work[s.there].mean()) / w if s.there.any() else 0.0
-            for s, w in zip(spent, weights, strict=True)
-        ],
+        [float(s.work[s.there].mean()) if s.there.any() else 0.0 for s in spent],
         weights,
         [float(s.there.mean()) for s in spent],
+        [float(s.said[s.there].mean()) if s.there.any() else 0.0 for s in spent],
         held if np.isfinite(held) else None,
         apart(last),
+        each,
     )
 
 
@@ -199,7 +203,7 @@ def _total(
             for s, w, ranks in some
         },
         places=tuple(places),
-        mean=fit_mean(grids, points.means, logs=True),
+        mean=phase_law(grids, points),
         profile=fit_profile(spent),
         share=points.shares[-1],
     )
@@ -233,12 +237,12 @@ def _place(
     basis: Sequence[Feature],
     most: Mapping[tuple[int, int], int],
     whole: WorkLaw,
-) -> tuple[WorkPlace, np.ndarray]:
-    """Return the segments that end at one place, and their work at the largest count held out.
+) -> tuple[WorkPlace, list[np.ndarray], np.ndarray]:
+    """Return the segments that end at one place, and their work: at every count, and held out.
 
     whole: work of the program, mean over its ranks. A case stands for the ranks that make just
-    these of the calls before it. The work held out is of every rank, by laws that were fitted
-    without that count, times how often the segments occur there; NaN where nothing is left.
+    these of the calls before it. Work is of every rank, by the laws times how often the segments
+    occur; held out: at the largest count by laws that were fitted without it, NaN where none were.
     """
     here = [run.segments[run.segments[:, 2] == number] for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
@@ -246,6 +250,7 @@ def _place(
     laws: dict[int, Segment] = {}
     like: list[Fit] = []
     like_held: list[Fit] = []
+    said = [np.zeros(run.grid.n) for run in runs]
     held = np.full(runs[-1].grid.n, 0.0 if len(runs) > 2 else np.nan)
     # the code before one call is often the same: who was seen at most counts is fitted first
     order = sorted(
@@ -265,6 +270,10 @@ def _place(
         fit, terms = _fitted([_thinned(s) for s in seen], basis, most[pair], like, whole)
         like.append(fit)
         laws[k] = _segment(fit, terms, seen, basis)
+        for s in seen:
+            i = next(i for i, run in enumerate(runs) if run.grid.n == s.n)
+            once = s.work if terms is not None else s.features[:, list(fit.terms)] @ fit.coef
+            said[i][s.ranks] += tables[i][0][k][s.ranks] * once
         last = seen[-1]
         if len(runs) < 3 or last.n != runs[-1].grid.n:
             continue
@@ -286,18 +295,22 @@ def _place(
         for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
             mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
-    return WorkPlace(
-        place=places[number],
-        before=tuple(places[a] if a >= 0 else None for a in before),
-        segments=tuple(laws[k] for k in range(len(before))),
-        cases=tuple(
-            case
-            for key, seen in cases.items()
-            for case in cases_of(seen, before, number, tuple(int(x) for x in key))
+    return (
+        WorkPlace(
+            place=places[number],
+            before=tuple(places[a] if a >= 0 else None for a in before),
+            segments=tuple(laws[k] for k in range(len(before))),
+            cases=tuple(
+                case
+                for key, seen in cases.items()
+                for case in cases_of(seen, before, number, tuple(int(x) for x in key))
+            ),
+            items=(),
+            rows=(),
         ),
-        items=(),
-        rows=(),
-    ), held
+        said,
+        held,
+    )
 
 
 def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:

@@ -137,7 +137,7 @@ def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | N
     if means is None:
         means = said.sum(axis=1) / np.maximum((said > 0).sum(axis=1), 1)
     factor, half = np.ones_like(said), found.half_width.copy()
-    asked = means_at(model, grid, np.flatnonzero(means > 0).tolist())
+    asked = means_at(model, grid, means)
     for k, phase in enumerate(model.phases):
         profile, amount = phase.work.profile, asked.get(k)
         if profile is None or not means[k] > 0:
