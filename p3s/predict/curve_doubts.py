@@ -23,7 +23,7 @@ WEAK_LIMIT = 1.05
 #: High over low end of an interval from which it says that the time is not known.
 WIDE = 4.0
 #: Half width of an interval, relative, above which its run time is not relied upon.
-UNSURE = 0.10
+UNSURE, ROUNDING = 0.10, 1e-9
 
 
 def of_efficiency(rows: Sequence[Count], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
@@ -117,7 +117,7 @@ def of_intervals(
 
 def _is_wide(row: Count) -> bool:
     """Tell whether the interval of a row's time is too wide to rely upon it."""
-    return row.time_from != "measured" and _span(row) > UNSURE
+    return row.time_from != "measured" and _span(row) > UNSURE + ROUNDING
 
 
 def _span(row: Count) -> float:

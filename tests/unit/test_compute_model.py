@@ -198,8 +198,8 @@ def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
     for n in (16, 64):
         phase = main_phase(write_scaled(study.root, n))
         assert phase["compute_ns"] == pytest.approx(truth(n), rel=0.05)
-        # the law of the work is off by half, which its cost knows
-        assert phase["work_rel_half_width"] > 0.4 > phase["compute_high"] - 1
+        # the law of the work is off by a quarter, which its cost knows
+        assert phase["work_rel_half_width"] > 0.2 > phase["compute_high"] - 1
         assert phase["compute_low"] <= truth(n) / phase["compute_ns"] <= phase["compute_high"]
     far_out = main_phase(write_scaled(study.root, 1024))
     assert far_out["compute_low"] <= truth(1024) / far_out["compute_ns"] <= far_out["compute_high"]

@@ -19,7 +19,7 @@ from p3s.model.work.means import fit_mean, mean_at, spread_at
 
 #: Half width of the 90 % interval of a mean: a constant and a multiple of the error at the
 #: largest count, half as much again with each further doubling.
-LEAST, PER_ERROR, PER_DOUBLING = 0.02, 1.0, 0.5
+LEAST, PER_ERROR, PER_DOUBLING = 0.015, 1.0, 0.5
 #: Weight of what is in the wrong phase, beside what is wrong in all.
 SPLIT = 0.5
 #: Levels whose errors are within this factor of the least decide together.
@@ -180,7 +180,8 @@ def means_at(model: Model, grid: GridAt, said: np.ndarray) -> dict[int, Amount]:
     }
     every = sum(phases[k] * model.phases[k].work.share for k in laws)
     whole = mean_at(level.total, at) / every if level.total is not None and every > 0 else 1.0
-    beyond = max(float(np.log2(at["n"] / max(model.counts))), 0.0)
+    ends = min(model.counts), max(model.counts)
+    beyond = float(np.log2(max(at["n"] / ends[1], ends[0] / at["n"], 1.0)))
     out = {}
     for k, law in laws.items():
         levels = {"phases": phases[k], "total": whole * phases[k], "segments": float(said[k])}
@@ -188,7 +189,7 @@ def means_at(model: Model, grid: GridAt, said: np.ndarray) -> dict[int, Amount]:
         value = sum(w * logs[name] for name, w in level.weights.items())
         spread = np.hypot(_spread(level, law, at), _apart(level, logs, value))
         error = sum(w * level.errors[name] for name, w in level.weights.items())
-        width = (LEAST + PER_ERROR * error) * (1.0 + PER_DOUBLING * max(beyond - 1.0, 0.0))
+        width = (LEAST + PER_ERROR * error) * (1.0 + PER_DOUBLING * beyond)
         out[k] = Amount(float(np.exp(value)), float(np.hypot(width, Z90 * spread)))
     return out
 

@@ -14,12 +14,14 @@ from itertools import combinations
 
 import numpy as np
 
-from p3s.laws.expr import Expr, evaluate, mul, num, power, sym
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
 from p3s.model.types import MeanLaw
 
-#: Terms of a law; what a further term has to divide the error at counts left out by, and a law
-#: that has no count to spare.
-MOST_TERMS, GAIN = 3, 1.5
+#: Terms of a law; what a further term has to divide the error at counts left out by, and besides
+#: a law that has no count to spare: of so many some meet four counts by chance.
+MOST_TERMS, GAIN, NO_SPARE = 3, 1.5, 2.5
+#: Price of a term that is not common.
+RARE = 1.3
 #: Laws within this factor of the best one have a say, at most so many.
 NEAR, MOST_LAWS = 2.0, 8
 #: Errors below are taken as equal: rounding of clocks and counters.
@@ -30,26 +32,27 @@ WRONG = 0.5
 LAST_WEIGHT = 2.0
 
 
-def shapes(ndims: int, logs: bool) -> list[Expr]:
-    """Return the terms that a mean may have, commonest first; logs: what only phases have."""
+def shapes(ndims: int, logs: bool) -> list[tuple[Expr, float]]:
+    """Return the terms that a mean may have with their prices, commonest first.
+
+    A price is what the error has to be divided by: surfaces of all dimensions together are common,
+    those of single ones and powers beside the extents are not. logs: what only phases have.
+    """
     n = sym("n")
-    extents = [sym(f"p{d}") for d in range(ndims)] if ndims > 1 else [n]
-    products = [
-        mul(*(power(p, -1) for p in some))
-        for size in range(len(extents), 0, -1)
-        for some in combinations(extents, size)
-    ]
-    roots: list[Expr] = [["pow", n, -a, b] for a, b in ((1, 2), (2, 3), (1, 3))]
-    more: list[Expr] = []
+    extents = [sym(f"p{d}") for d in range(ndims)] if ndims > 1 else []
+    out: list[tuple[Expr, float]] = [(power(n, -1), 1.0), (num(1), 1.0)]
+    single: list[Expr] = []
+    for size in range(len(extents) - 1, 0, -1):
+        parts = [mul(*(power(p, -1) for p in some)) for some in combinations(extents, size)]
+        out.append((add(*parts), 1.0))
+        single += parts
+    out += [(term, RARE) for term in single]
+    price = RARE if extents else 1.0
+    out += [(["pow", n, -a, b], price) for a, b in ((1, 2), (2, 3), (1, 3))]
     if logs:  # what falls faster is made up for by another phase
-        more = [
-            ["log2", n],
-            mul(["log2", n], power(n, -1)),
-            n,
-            ["pow", n, -3, 2],
-            ["pow", n, -4, 3],
-        ]
-    return [power(n, -1), num(1), *products, *roots, *more]
+        out += [(term, RARE) for term in (["log2", n], mul(["log2", n], power(n, -1)), n)]
+        out += [(["pow", n, -a, b], RARE) for a, b in ((3, 2), (4, 3))]
+    return out
 
 
 def fit_mean(
@@ -98,8 +101,8 @@ def _laws(
     if len(y) == 1:
         n = dict(grids[0])["n"]
         return ((1.0, ((float(y[0]) * n, power(sym("n"), -1)),)),)
-    terms, x = _columns(grids, logs)
-    found = _scored(x / y[:, None], len(y))
+    terms, prices, x = _columns(grids, logs)
+    found = _scored(x / y[:, None], prices, len(y))
     best = found[0][0]
     kept = [f for f in found[:MOST_LAWS] if f[0] <= NEAR * best]
     weight = np.array([score ** -float(len(y)) for score, _, _ in kept])
@@ -113,22 +116,26 @@ def _laws(
 
 def _columns(
     grids: Iterable[tuple[tuple[str, int], ...]], logs: bool
-) -> tuple[list[Expr], np.ndarray]:
-    """Return the terms that differ at the counts, and their values: (counts, terms)."""
+) -> tuple[list[Expr], np.ndarray, np.ndarray]:
+    """Return the terms that differ at the counts, their prices and values: (counts, terms)."""
     each = [dict(g) for g in grids]
     env = {name: np.array([float(g[name]) for g in each]) for name in each[0]}
     terms: list[Expr] = []
+    prices: list[float] = []
     columns: list[np.ndarray] = []
-    for term in shapes(len(each[0]) - 1, logs):
+    for term, price in shapes(len(each[0]) - 1, logs):
         column = np.broadcast_to(np.asarray(evaluate(term, env), dtype=float), (len(each),))
         unit = column / np.linalg.norm(column)
         if all(unit @ (c / np.linalg.norm(c)) < 1 - 1e-12 for c in columns):
             terms.append(term)
+            prices.append(price)
             columns.append(column)
-    return terms, np.stack(columns, axis=1)
+    return terms, np.array(prices), np.stack(columns, axis=1)
 
 
-def _scored(x: np.ndarray, counts: int) -> list[tuple[float, tuple[int, ...], np.ndarray]]:
+def _scored(
+    x: np.ndarray, prices: np.ndarray, counts: int
+) -> list[tuple[float, tuple[int, ...], np.ndarray]]:
     """Return (score, terms, coefficients) of all non-negative laws, the best first.
 
     x: (counts, terms), relative to the values. The score is the error at counts left out.
@@ -136,7 +143,7 @@ def _scored(x: np.ndarray, counts: int) -> list[tuple[float, tuple[int, ...], np
     out = []
     weight = np.ones(counts)
     weight[-1] = LAST_WEIGHT
-    for size in range(1, min(MOST_TERMS, counts - 1) + 1):
+    for size in range(1, min(MOST_TERMS, max(counts - 2, min(counts - 1, 2))) + 1):
         which = np.array(list(combinations(range(x.shape[1]), size)))
         design = x[:, which].transpose(1, 0, 2)  # (laws, counts, terms)
         coef = np.linalg.pinv(design).sum(axis=2)
@@ -145,7 +152,8 @@ def _scored(x: np.ndarray, counts: int) -> list[tuple[float, tuple[int, ...], np
             rest = np.delete(design, j, axis=1)
             told = (design[:, j] * np.linalg.pinv(rest).sum(axis=2)).sum(axis=1)
             off += weight[j] * (told - 1.0) ** 2
-        scores = (np.sqrt(off / weight.sum()) + EXACT) * GAIN ** (size - 1 + (size == counts - 1))
+        scores = (np.sqrt(off / weight.sum()) + EXACT) * prices[which].prod(axis=1)
+        scores *= GAIN ** (size - 1) * (NO_SPARE if size > 1 and size == counts - 1 else 1.0)
         there = np.abs((design * coef[:, None, :]).sum(axis=2) - 1.0).max(axis=1)
         fine = np.all(coef > 0, axis=1) & (there < WRONG)
         out += [
