@@ -265,8 +265,7 @@ class WorkLevel:
 class PhaseWork:
     """Work of a phase: law and (count, mean) points of a rank over the run, and its segments.
 
-    mean, profile: of the ranks that take part; share: of ranks that do, at the largest count;
-    error: of the segments' laws at the largest count, fitted without it, as a logarithm.
+    mean, profile: of the ranks that take part; share: of ranks that do, at the largest count.
     """
 
     law: WorkLaw
@@ -277,7 +276,6 @@ class PhaseWork:
     mean: MeanLaw | None = None
     profile: Profile | None = None
     share: float = 1.0
-    error: float | None = None
 
 
 @dataclass(frozen=True)
