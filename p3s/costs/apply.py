@@ -25,17 +25,15 @@ class Timed:
     """Computation of some ranks in ns over the run, and what it rests on.
 
     ranks: ascending. ns: (places, ranks), typical time (as the median of repeats) before the calls
-    of a place; low, high: its 90 % interval. cost: ns per unit of work, of the same shape; rest:
-    (phases, ranks), the cost of work that has no place. x: (phases, ranks), work per turn. law:
-    number of the law of each place. work_ns: half width of ``ns`` that comes from the work;
-    cost_low, cost_high: from the cost, below and above. phase: of each place; runs: whether it lies
-    in the run, as a column.
+    of a place. cost: ns per unit of work, of the same shape; rest: (phases, ranks), the cost of
+    work that has no place. x: (phases, ranks), work per iteration. law: number of the law of each
+    place. work_ns: (phases, ranks), half width of the time that comes from the work; cost_low,
+    cost_high: (places, ranks), from the cost, below and above. phase: of each place; runs: whether
+    it lies in the run, as a column.
     """
 
     ranks: np.ndarray
     ns: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
     cost: np.ndarray
     rest: np.ndarray
     x: np.ndarray
@@ -76,11 +74,8 @@ class Costs:
     def of(self, grid: Any, found: RankWork) -> Timed:
         """Return the time of the computation in ``found`` (of ``rank_work``, with half widths).
 
-        Relative errors of work and of cost are independent: they add in quadrature, below and
-        above the value each. Where work is time itself its law was corrected by the cost at every
-        measured x, so that its error is in that of the cost; it comes back beyond them, half of it
-        with the first doubling, all of it with the second. Shared work (p3s.costs.shared) has no
-        error of its own.
+        Where work is time itself its law was corrected by the cost at every measured x, so that
+        its error is in that of the cost; it comes back with the first doubling beyond them.
         """
         phase = found.phases
         runs = in_the_run([p.place for p in found.places])
@@ -105,40 +100,46 @@ class Costs:
                 cost[rows], low[rows], high[rows] = c[place], lo[place], hi[place]
                 outside[rows] = np.asarray(self.laws[number].outside(value))[place]
             rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
-        # in ns: of no work at all an error may be known, but none relative to it
-        work_ns = found.half_width * cost
-        if self.model.work_unit in TIME_UNITS:
-            work_ns = work_ns * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
         if self.shared:
-            factor, shared = self._shared(grid.n, [p.place for p in found.places])
-            cost = cost * factor[:, None]
-            work_ns = np.where(shared[:, None], 0.0, work_ns)
+            cost = cost * self._shared(grid.n)[:, None]
         ns = found.work * cost
         # what a call that is not made leaves is done before the next one, at the cost it has
-        ns, work_ns, below, above = map(found.carried, (ns, work_ns, ns * low, ns * high))
+        ns, below, above = map(found.carried, (ns, ns * low, ns * high))
         work = found.carried(found.work)
         cost = np.divide(ns, work, out=cost, where=work > 0)
         return Timed(
             found.ranks,
             ns,
-            np.maximum(ns - np.hypot(work_ns, below), 0.0),
-            ns + np.hypot(work_ns, above),
             cost,
             rest,
             x,
             law,
-            work_ns,
+            self._of_work(found, np.where(runs, ns, 0.0), np.where(runs, work, 0.0), outside),
             below,
             above,
             phase,
             runs,
         )
 
-    def _shared(self, n: int, places: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return what shared work is to the modelled one by place, and which places share it."""
+    def _of_work(
+        self, found: RankWork, ns: np.ndarray, work: np.ndarray, outside: np.ndarray
+    ) -> np.ndarray:
+        """Return the half width of the time per (phase, rank) that comes from the work's."""
+        phases = len(found.half_width)
+        total = sum_phases(work, found.phases, phases)
+        time = sum_phases(ns, found.phases, phases)
+        half = np.divide(found.half_width * time, total, out=np.zeros_like(time), where=total > 0)
+        if self.model.work_unit in TIME_UNITS:  # at measured counts the cost corrects the work
+            far = np.ones(phases)
+            np.maximum.at(far, found.phases, outside.max(axis=1, initial=1.0))
+            half *= np.minimum(np.log2(far), 1.0)[:, None]
+        return np.asarray(half)
+
+    def _shared(self, n: int) -> np.ndarray:
+        """Return what shared work is to the modelled one by place."""
         if n not in self._factors:
             self._factors[n] = factors_at(self.model, self.shared, n)
-        return self._factors[n], np.array([place in self.shared for place in places], dtype=bool)
+        return self._factors[n]
 
     def _evaluate(self, number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the typical cost at each x and its relative errors, below and above."""
@@ -161,9 +162,9 @@ class PhaseSums:
         self.ns, self.x, self.ranks = np.zeros((3, phases))
         self.least = np.full(phases, np.inf)
         self.most = np.zeros(phases)
-        #: by (phase, law) and by place: time times relative error, summed over ranks
+        #: by (phase, law) and by phase: time times relative error, summed over ranks
         self.cost_error: dict[tuple[int, int], np.ndarray] = {}
-        self.work_error: dict[int, tuple[int, float]] = {}
+        self.work_error = np.zeros(phases)
 
     def add(self, timed: Timed) -> None:
         """Take in some ranks. What is computed before MPI_Init ends is left out."""
@@ -179,28 +180,28 @@ class PhaseSums:
                 self.least[k] = min(self.least[k], float(timed.x[k][busy].min()))
                 self.most[k] = max(self.most[k], float(timed.x[k][busy].max()))
         # Ranks share their laws, so their errors add up; so do those of places with one law.
-        low, high, error = (
+        self.work_error += timed.work_ns.sum(axis=1)
+        low, high = (
             np.where(timed.runs, part, 0.0).sum(axis=1)
-            for part in (timed.cost_low, timed.cost_high, timed.work_ns)
+            for part in (timed.cost_low, timed.cost_high)
         )
-        both, work = np.stack([low, high], axis=1), error.tolist()
+        both = np.stack([low, high], axis=1)
         for row, (k, number) in enumerate(
             zip(timed.phase.tolist(), timed.law.tolist(), strict=True)
         ):
             there = self.cost_error.get((k, number))
             self.cost_error[k, number] = both[row] if there is None else there + both[row]
-            self.work_error[row] = k, self.work_error.get(row, (k, 0.0))[1] + work[row]
 
     def of_phase(self, k: int, grid: Any) -> PhaseTime:
         """Return what scaled.json says of the computation of a phase.
 
-        The errors of different laws, and of the work of different places, are independent.
+        The errors of different laws are independent, of cost and of work.
         """
         total = float(self.ns[k])
         squares = np.zeros(2)
         for (phase, _), error in self.cost_error.items():
             squares += error**2 if phase == k else 0.0
-        work = sum(e**2 for phase, e in self.work_error.values() if phase == k)
+        work = float(self.work_error[k]) ** 2
         below, above = (np.sqrt(squares + work) / total).tolist() if total > 0 else (0.0, 0.0)
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)

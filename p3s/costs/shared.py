@@ -128,6 +128,7 @@ def factors_at(model: Model, shared: Mapping[Place, float], n: int) -> np.ndarra
         rows.grid,
         {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
         widths=False,
+        means=rows.means,
     )
     places, phase = places_of(model)
     weight = weights_at(model, n, evaluator.grid)

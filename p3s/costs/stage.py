@@ -13,7 +13,7 @@ from p3s.study import Study, read_json, write_json
 
 if TYPE_CHECKING:
     from p3s.costs.gather import Measured
-    from p3s.costs.types import ComputeModel, NotUsed, TimedRun
+    from p3s.costs.types import ComputeModel, CostHoldOut, NotUsed, TimedRun
     from p3s.small_runs.points import Point
 
 SCHEMA = "p3s.compute"
@@ -98,8 +98,14 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
     if unit in TIME_UNITS:
         scale = x_scale(model, [m.n for m in found] or model.counts)
         found, far = by_count(found, far, scale)
-        shared = steady(shared_work(model), found)
-        found, far = share_points(shared, found, far, weight)
+        asked = steady(shared_work(model), found)
+        small = gathered(found, far)[1]
+        if _helps(
+            hold_out(model, *share_points(asked, found, far, weight), small, unit, asked),
+            hold_out(model, found, far, small, unit),
+        ):
+            shared = asked
+            found, far = share_points(shared, found, far, weight)
     points, small = gathered(found, far)
     laws = fit_laws(points, small, len(model.phases), unit)
     own = [p for p in points if not found or p.source == OWN]
@@ -126,6 +132,16 @@ def fit(model: Model, found: Sequence[Measured], far: Sequence[Point]) -> Comput
         unmatched={},
         outside_model=outside,
     )
+
+
+def _helps(shared: CostHoldOut | None, plain: CostHoldOut | None) -> bool:
+    """Tell whether the largest count is met better where work is taken to be shared out evenly.
+
+    The laws of work know overheads, but not the caches that work falls into.
+    """
+    if shared is None or plain is None:
+        return True
+    return shared.error < plain.error
 
 
 def as_file(compute: ComputeModel) -> dict[str, object]:

@@ -98,6 +98,7 @@ def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
             costs.model,
             rows.grid,
             {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+            means=rows.means,
         )
         sums.add(costs.of(evaluator.grid, found))
     return sums, evaluator.grid

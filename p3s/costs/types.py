@@ -204,6 +204,11 @@ class CostHoldOut:
     max_abs_error: float | None
     each: tuple[PhaseError, ...]
 
+    @property
+    def error(self) -> float:
+        """The error of the time of all phases together, relative; what is unknown is all wrong."""
+        return sum(e.share * abs(1.0 if e.error is None else e.error) for e in self.each)
+
 
 # ---- what it was made from ---------------------------------------------------------------------
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.sizes.slots import bytes_of, count_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, ProcessGrid, Slot
-from p3s.model.work.workload import share_out
+from p3s.model.work.workload import rank_work, share_out
 from p3s.text import joined, processes
 
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
@@ -31,13 +32,16 @@ __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_
 RULES = (domain_grids, node_grids, traced_grids, uncut, relations)
 #: Up to how many times a count the counts are looked at of which one may have a grid.
 _SEARCHED = 5
+#: Ranks that the mean work of all is taken from, where not all are asked for.
+_SAMPLE = 128
 
 
 @dataclass(frozen=True)
 class ScaledRows:
     """The scaled trace as arrays, one entry per (rank, slot, stage, iteration), by rank and phase.
 
-    item, slot index the model's items and the item's slots; comm indexes ``members``.
+    item, slot index the model's items and the item's slots; comm indexes ``members``. means: of
+    ``rank_work``, where these are not all ranks.
     """
 
     n: int
@@ -55,6 +59,7 @@ class ScaledRows:
     comm: np.ndarray
     root: np.ndarray
     members: Communicators
+    means: np.ndarray | None = None
 
 
 def model_grid(model: Model, n: int) -> GridAt:
@@ -101,8 +106,38 @@ class Evaluator:
 
     def rows(self, ranks: np.ndarray | None = None) -> ScaledRows:
         """Return the rows of all ranks or of those given, ascending (unknown items left out)."""
+        means = None if ranks is None or len(ranks) == self.n else self.means
+        c = self._rows(ranks)
+        c["work"] = share_out(self.model, self.grid, c, means)
+        i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
+        return ScaledRows(
+            self.n,
+            self.grid,
+            i64["rank"],
+            i64["item"],
+            i64["slot"],
+            i64["stage"],
+            i64["turn"],
+            i64["phase"],
+            i64["peer"],
+            i64["nbytes"],
+            i64["repeat"],
+            c["work"].astype(float),
+            i64["comm"],
+            i64["root"],
+            self.comms,
+            means,
+        )
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """The mean work of the ranks of each phase by the laws of segments, from some of them."""
+        some = np.unique(np.linspace(0, self.n - 1, min(self.n, _SAMPLE)).astype(np.int64))
+        return rank_work(self.model, self.grid, self._rows(some), widths=False).means
+
+    def _rows(self, ranks: np.ndarray | None) -> dict[str, np.ndarray]:
         some = self.grid if ranks is None else self.grid.only(np.asarray(ranks, dtype=np.int64))
-        model, grid = self.model, self.grid
+        model = self.model
         parts: list[dict[str, np.ndarray]] = []
         per_item: dict[int, np.ndarray] = {}
         for i, item in enumerate(model.items):
@@ -155,27 +190,7 @@ class Evaluator:
                     cols["rank"],
                 )
             )
-        c = {k: v[order] for k, v in cols.items()}
-        if parts:
-            c["work"] = share_out(model, grid, c)
-        i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
-        return ScaledRows(
-            grid.n,
-            grid,
-            i64["rank"],
-            i64["item"],
-            i64["slot"],
-            i64["stage"],
-            i64["turn"],
-            i64["phase"],
-            i64["peer"],
-            i64["nbytes"],
-            i64["repeat"],
-            c["work"].astype(float),
-            i64["comm"],
-            i64["root"],
-            self.comms,
-        )
+        return {k: v[order] for k, v in cols.items()}
 
     def _columns(
         self,

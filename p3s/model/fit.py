@@ -47,6 +47,7 @@ from p3s.model.tripcounts import (
     subtree_items,
 )
 from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Tracing
+from p3s.model.work.levels import without_total
 from p3s.model.work.segments import with_phase_work
 from p3s.serialise import from_data
 from p3s.trace.ops import RECV, SEND
@@ -89,7 +90,7 @@ def fit_model(
     items = follow_posts([d.item for d in drafts], seen, counts)
     of_node = items_of_nodes(tree, items, tables, choice.grids, split)
     items, phases = phases_of(tree, of_node, items, choice.grids)
-    phases = with_phase_work(phases, items, tables, choice.grids, split)
+    phases, level = with_phase_work(phases, items, tables, choice.grids, split, bool(trips))
     phases = judge_trips(phases, items, tables, choice.grids, split, typed)
     model = Model(
         counts=tuple(counts),
@@ -112,7 +113,10 @@ def fit_model(
         holdout=None,
         shares={},
         next=(),
+        level=level,
     )
+    if trips:
+        model = replace(model, level=without_total(level))
     for where, count in sorted((trips or {}).items()):
         model = _with_trips(model, seen, resolve(model, where), count)
     model = _with_order(model, tables, tree, choice)

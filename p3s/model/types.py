@@ -22,6 +22,8 @@ from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Reason, Verdict
 
 Place = tuple[str, str]
+#: Whose laws say the mean work of a rank.
+Level = Literal["segments", "phases", "total"]
 
 
 # ---- calls -------------------------------------------------------------------------------------
@@ -220,14 +222,60 @@ class WorkPlace:
 
 
 @dataclass(frozen=True)
+class MeanLaw:
+    """The mean work of a rank: laws (weight, terms as (coefficient, feature)) averaged in the
+    logarithm; error: of the largest count, predicted from the others, as a logarithm (None: too
+    few counts); each: of one iteration, not of the run.
+    """
+
+    laws: tuple[tuple[float, tuple[tuple[float, Expr], ...]], ...]
+    error: float | None
+    each: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How the work of a phase differs between its ranks, relative to their mean.
+
+    kind: see p3s.model.work.balance; error: of the ratios at the largest count, predicted from the
+    others (rms). coefficients: of "faces", and the ratio of each rank of "rank"; ends: the least
+    and the largest ratio that "segments" may come to.
+    """
+
+    kind: Literal["even", "faces", "segments", "rank"]
+    error: float
+    coefficients: tuple[float, ...] = ()
+    ends: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class WorkLevel:
+    """Which laws say the mean work of a rank: those of segments, of phases, or of the program.
+
+    weights: of each, in the mean of the logarithms; errors: of each, at the largest count, fitted
+    without it, and at all counts; total: the law of the program.
+    """
+
+    weights: Mapping[Level, float]
+    errors: Mapping[Level, float]
+    total: MeanLaw | None = None
+
+
+@dataclass(frozen=True)
 class PhaseWork:
-    """Work of a phase: law and (count, mean) points of a rank over the run, and its segments."""
+    """Work of a phase: law and (count, mean) points of a rank over the run, and its segments.
+
+    mean, profile: of the ranks that take part; share: of ranks that do, at the largest count.
+    """
 
     law: WorkLaw
     points: tuple[tuple[int, float], ...]
     equal_ranks: bool
     measured: Mapping[str, tuple[Group, ...]]
     places: tuple[WorkPlace, ...]
+    mean: MeanLaw | None = None
+    profile: Profile | None = None
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -436,6 +484,7 @@ class Model:
     next: tuple[NextCount, ...]
     derived: Derived | None = None
     without: tuple[int, ...] = ()
+    level: WorkLevel | None = None
 
     @property
     def splits(self) -> dict[tuple[str, str], bool]:

@@ -174,7 +174,7 @@ def _with_sums(model: Model) -> Model:
             {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
             widths=False,
         )
-        work, _ = found.per_phase(len(model.phases))
+        work = found.per_phase()
         for k in range(len(model.phases)):
             there = np.isin(found.ranks, rows.rank[rows.phase == k])
             if there.any():

@@ -23,6 +23,8 @@ SAME_WORK, _GROWN = 0.8, 4
 WEAK_LIMIT = 1.05
 #: High over low end of an interval from which it says that the time is not known.
 WIDE = 4.0
+#: Half width of an interval, relative, above which its run time is not relied upon.
+UNSURE, ROUNDING = 0.10, 1e-9
 
 
 def of_efficiency(rows: Sequence[Count], base: int, commands: Commands = NO_STUDY) -> list[Reason]:
@@ -92,7 +94,7 @@ def of_intervals(
     commands: Commands = NO_STUDY,
     odd: Collection[int] = (),
 ) -> list[Reason]:
-    """Say where an interval is so wide that the run time is not known.
+    """Say where an interval is so wide that the run time is not relied upon.
 
     ``odd``: traced counts that contradict the others.
     """
@@ -106,22 +108,25 @@ def of_intervals(
     return [
         Reason(
             "wide",
-            f"the run time at {processes([row.n for row in found])} is not known: {where} lies "
-            f"between {seconds(worst.low_s)} and {seconds(worst.high_s)}",
+            f"the run time at {processes([row.n for row in found])} may be off by more than "
+            f"{100 * UNSURE:.0f} %: {where} lies between {seconds(worst.low_s)} and "
+            f"{seconds(worst.high_s)}",
             narrower(widest, worst, traced, commands, odd),
         )
     ]
 
 
 def _is_wide(row: Count) -> bool:
-    """Tell whether the interval of a row's time is too wide to say anything."""
-    return row.time_from != "measured" and _span(row) > WIDE
+    """Tell whether the interval of a row's time is too wide to rely upon it."""
+    return row.time_from != "measured" and _span(row) > UNSURE + ROUNDING
 
 
 def _span(row: Count) -> float:
-    """Return the high over the low end of a row's interval; 1 where it is not known."""
+    """Return the half width of a row's interval, relative, the longer side; 0 if not known."""
     low, high = row.low_s, row.high_s
-    return 1.0 if low is None or high is None or high <= 0 else high / max(low, 1e-300)
+    if low is None or high is None or row.time_s <= 0:
+        return 0.0
+    return max(high / row.time_s - 1.0, 1.0 - low / row.time_s)
 
 
 def _width(ends: Sequence[float]) -> float:

@@ -19,7 +19,7 @@ CODES: dict[str, str] = {
     "model-off": "the model is far off at a traced count",
     "superlinear": "an efficiency is above what can be believed",
     "same-work": "processes do not share the work",
-    "wide": "the interval is too wide to say anything",
+    "wide": "the interval is too wide to rely upon the time",
     "holdout-missed": "the model missed messages or weights where it was checked",
     "holdout-work": "computation was far off where the model was checked",
     "not-held-out": "the model could not be checked",

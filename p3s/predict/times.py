@@ -64,7 +64,7 @@ class PhaseTimes:
 
         None if unknown: no interval of its time, and none of its work.
         """
-        return _wider(self._given(slot), self._trend(slot))
+        return wider(self._given(slot), self._trend(slot))
 
     def _trend(self, slot: int) -> tuple[float, float] | None:
         """Return what laws that fit as well say of work without a clear trend; None: it has one."""
@@ -93,16 +93,16 @@ class PhaseTimes:
         """
         ends, trend, phase = self._given(slot), self._trend(slot), self.phases[slot]
         if ends is None or not isinstance(phase.get("compute_low"), (int, float)):
-            return _wider(ends, trend), None
+            return wider(ends, trend), None
         error = phase.get("work_error")
         if not isinstance(error, (int, float)):
             return trend, ends
         below, above = (max(abs(end - 1.0) ** 2 - float(error) ** 2, 0.0) ** 0.5 for end in ends)
         own = max(0.0, 1.0 - float(error)), 1.0 + float(error)
-        return _wider(own, trend), (1.0 - below, 1.0 + above)
+        return wider(own, trend), (1.0 - below, 1.0 + above)
 
 
-def _wider(
+def wider(
     one: tuple[float, float] | None, other: tuple[float, float] | None
 ) -> tuple[float, float] | None:
     """Return the interval that holds both; None where there is neither."""

@@ -67,6 +67,7 @@ def write_scaled(
                 model,
                 rows.grid,
                 {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+                means=rows.means,
             )
             timed = costs.of(evaluator.grid, found) if costs is not None else None
             once = compute_ns(model, rows, timed) if timed is not None else None
@@ -225,8 +226,7 @@ class _Head:
         self.model, self.evaluator = model, evaluator
         self.times = PhaseSums(costs) if costs is not None else None
         phases = len(model.phases)
-        self.work, self.events = np.zeros(phases), np.zeros(phases)
-        self.half: dict[int, tuple[int, float]] = {}
+        self.work, self.events, self.half = np.zeros((3, phases))
         self.verdicts = sorted({it.verdict for it in model.items})
         self.of_item = np.array(
             [self.verdicts.index(it.verdict) for it in model.items], dtype=np.int64
@@ -243,12 +243,9 @@ class _Head:
         for item, short in below_one(self.model, rows).items():
             self.short.setdefault(item, set()).update(short)
         self.work += np.bincount(rows.phase, weights=work, minlength=phases)
-        # Ranks share their laws, so their errors add up; those of segments are independent.
         if self.times is not None and timed is not None:
             self.times.add(timed)
-        halves = found.carried(found.half_width).sum(axis=1).tolist()
-        for k, (phase, half) in enumerate(zip(found.phases.tolist(), halves, strict=True)):
-            self.half[k] = phase, self.half.get(k, (0, 0.0))[1] + half
+        self.half += found.half_width.sum(axis=1)
         self.events += np.bincount(rows.phase, minlength=phases)
         verdict = self.of_item[rows.item]
         for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
@@ -257,9 +254,6 @@ class _Head:
     def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
         """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""
         model, evaluator = self.model, self.evaluator
-        squares = np.zeros(len(self.work))
-        for phase, half in self.half.values():
-            squares[phase] += half**2
         phases = [
             ScaledPhase(
                 k,
@@ -269,7 +263,7 @@ class _Head:
                 phase_weight(p, evaluator.grid),
                 float(self.events[k]) / ranks,
                 float(self.work[k]),
-                float(np.sqrt(squares[k]) / self.work[k]) if self.work[k] else 0.0,
+                float(self.half[k] / self.work[k]) if self.work[k] else 0.0,
                 no_trend(p, evaluator.n, float(self.work[k]) / ranks),
                 self.times.of_phase(k, evaluator.grid) if self.times is not None else None,
             )

@@ -106,6 +106,7 @@ class Predicted:
             rows.grid,
             {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")},
             widths=False,
+            means=rows.means,
         )
         number = {place: k for k, (place, _) in enumerate(self.places)}
         of_item = np.array([number.get((it.site, it.op), -1) for it in self.model.items] or [-1])

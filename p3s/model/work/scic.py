@@ -145,7 +145,7 @@ def _predicted(model: Model, n: int, traced: Container[tuple[int, int]]) -> Iter
     found = rank_work(
         model, scaled.grid, {c: getattr(scaled, c) for c in ("rank", "item", "nbytes", "repeat")}
     )
-    work, half = found.per_phase(len(model.phases))
+    work, half = found.per_phase(), found.half_width
     for phase in model.phases:
         k = phase.phase
         there = np.flatnonzero(np.isin(found.ranks, scaled.rank[scaled.phase == k]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,9 +24,11 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
-from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkPlace
+from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkLevel, WorkPlace
+from p3s.model.work.balance import Spent, apart, fit_profile
 from p3s.model.work.cases import Run, Seen, cases_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
 
@@ -48,23 +50,27 @@ def with_phase_work(
     tables: Sequence[PointTable],
     grids: Mapping[int, GridAt],
     split: Mapping[tuple[str, str], bool],
-) -> list[Phase]:
-    """Return the phases with their work: laws of its segments, and its total as measured."""
+    stated: bool = False,
+) -> tuple[list[Phase], WorkLevel]:
+    """Return the phases with their work, and which of its laws say its mean.
+
+    stated: the iterations of some loops will be other ones than those that were traced.
+    """
     places = places_of(items)
     of_item = np.array([places[(it.site, it.op)] for it in items] + [-1], dtype=np.int64)
     phase_of = np.array([it.phase for it in items] + [-1], dtype=np.int64)
     runs = []
-    totals: list[list[tuple[int, np.ndarray, np.ndarray]]] = [[] for _ in phases]
+    spent: list[list[Spent]] = [[] for _ in phases]
     for t in tables:
-        item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
-        runs.append(run_of(t, grids[t.np], of_item[item], places))
+        grid = grids[t.np]
+        item = np.minimum(assign(items, t, grid, split).of_row, len(items))
+        runs.append(run_of(t, grid, of_item[item], places))
         runs[-1].item, runs[-1].work = item, t.work
         for k in range(len(phases)):
             mine = phase_of[item] == k
-            ranks = np.unique(t.rank[mine])
-            if len(ranks):
-                work = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]
-                totals[k].append((t.np, ranks, work))
+            there = np.bincount(t.rank[mine], minlength=t.np) > 0
+            work = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)
+            spent[k].append(Spent(grid, work, np.zeros(t.np), np.zeros(t.np), there))
     sizes = [s.elements.expr for it in items for s in it.slots if s.elements.expr is not None]
     basis = features(sizes, len(next(iter(grids.values())).dims))
     for run in runs:
@@ -79,7 +85,10 @@ def with_phase_work(
     for place, number in places.items():
         mine_ = [i for i, it in enumerate(items) if (it.site, it.op) == place]
         phase = phases[items[mine_[0]].phase]
-        made = _place(number, list(places), runs, basis, most, whole)
+        made, said, held = _place(number, list(places), runs, basis, most, whole)
+        spent[phase.phase][-1].held[:] += held
+        for one, values in zip(spent[phase.phase], said, strict=True):
+            one.said[:] += values
         found[phase.phase].append(
             replace(
                 made,
@@ -89,10 +98,30 @@ def with_phase_work(
                 size=_size(runs, number),
             )
         )
-    return [
-        replace(phase, work=_total(total, places_))
-        for phase, total, places_ in zip(phases, totals, found, strict=True)
+    points = [
+        _points(some, [dict(p.weight_points).get(r.grid.n) or 1 for r in runs], stated)
+        for p, some in zip(phases, spent, strict=True)
     ]
+    at = [scalars(run.grid) for run in runs]
+    return [
+        replace(p, work=_total(some, point, at, places_))
+        for p, some, point, places_ in zip(phases, spent, points, found, strict=True)
+    ], fit_level(at, points)
+
+
+def _points(spent: Sequence[Spent], weights: Sequence[float], each: bool) -> PhasePoints:
+    """Return a phase at the traced counts, ranks together; weights: its iterations."""
+    last = spent[-1]
+    held = float(last.held[last.there].mean()) if last.there.any() else 0.0
+    return PhasePoints(
+        [float(s.work[s.there].mean()) if s.there.any() else 0.0 for s in spent],
+        weights,
+        [float(s.there.mean()) for s in spent],
+        [float(s.said[s.there].mean()) if s.there.any() else 0.0 for s in spent],
+        held if np.isfinite(held) else None,
+        apart(last),
+        each,
+    )
 
 
 def _calls(
@@ -153,26 +182,30 @@ def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place
 
 
 def _total(
-    points: Sequence[tuple[int, np.ndarray, np.ndarray]], places: Sequence[WorkPlace]
+    spent: Sequence[Spent],
+    points: PhasePoints,
+    grids: Sequence[Mapping[str, int]],
+    places: Sequence[WorkPlace],
 ) -> PhaseWork:
-    """Return a phase's work per rank as it was measured, with a law of its mean.
-
-    points: (count, ranks that take part, work of each of them in the whole run).
-    """
-    means = [(n, float(w.mean())) for n, _, w in points]
-    spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
+    """Return a phase's work per rank as it was measured, with laws of its mean and its ranks."""
+    some = [(s, s.work[s.there], np.flatnonzero(s.there)) for s in spent if s.there.any()]
+    means = [(s.grid.n, float(w.mean())) for s, w, _ in some]
+    spread = [float(w.std() / w.mean()) for _, w, _ in some if len(w) > 1 and w.mean() > 0]
     return PhaseWork(
         law=find_law(means, "work").fit,
         points=tuple(means),
         equal_ranks=bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
         measured={
-            str(n): tuple(
+            str(s.grid.n): tuple(
                 Group(tuple((a, b) for a, b in ranges(ranks[mine])), float(w[mine].mean()))
                 for mine in instruction_groups(w)
             )
-            for n, ranks, w in points
+            for s, w, ranks in some
         },
         places=tuple(places),
+        mean=phase_law(grids, points),
+        profile=fit_profile(spent),
+        share=points.shares[-1],
     )
 
 
@@ -204,16 +237,21 @@ def _place(
     basis: Sequence[Feature],
     most: Mapping[tuple[int, int], int],
     whole: WorkLaw,
-) -> WorkPlace:
-    """Return the segments that end at one place; whole: work of the program, mean over its ranks.
+) -> tuple[WorkPlace, list[np.ndarray], np.ndarray]:
+    """Return the segments that end at one place, and their work: at every count, and held out.
 
-    A case stands for the ranks that make just these of the calls before it.
+    whole: work of the program, mean over its ranks. A case stands for the ranks that make just
+    these of the calls before it. Work is of every rank, by the laws times how often the segments
+    occur; held out: at the largest count by laws that were fitted without it, NaN where none were.
     """
     here = [run.segments[run.segments[:, 2] == number] for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
     laws: dict[int, Segment] = {}
     like: list[Fit] = []
+    like_held: list[Fit] = []
+    said = [np.zeros(run.grid.n) for run in runs]
+    held = np.full(runs[-1].grid.n, 0.0 if len(runs) > 2 else np.nan)
     # the code before one call is often the same: who was seen at most counts is fitted first
     order = sorted(
         range(len(before)),
@@ -223,17 +261,33 @@ def _place(
         ),
     )
     for k in order:
-        a = before[k]
-        laws[k], fit = _segment_law(
-            [(run, count[k], work[k]) for run, (count, work) in zip(runs, tables, strict=True)],
-            a,
-            number,
-            basis,
-            most[(a, number)],
-            like,
-            whole,
-        )
+        pair = before[k], number
+        seen = [
+            samples
+            for run, (count, work) in zip(runs, tables, strict=True)
+            if (samples := _samples(run, count[k], work[k], pair, basis)) is not None
+        ]
+        fit, terms = _fitted([_thinned(s) for s in seen], basis, most[pair], like, whole)
         like.append(fit)
+        laws[k] = _segment(fit, terms, seen, basis)
+        for s in seen:
+            i = next(i for i, run in enumerate(runs) if run.grid.n == s.n)
+            once = s.work if terms is not None else s.features[:, list(fit.terms)] @ fit.coef
+            said[i][s.ranks] += tables[i][0][k][s.ranks] * once
+        last = seen[-1]
+        if len(runs) < 3 or last.n != runs[-1].grid.n:
+            continue
+        told: np.ndarray | float = last.work
+        if fit.error <= EXACT and terms is None:  # samples to spare are evidence enough
+            told = last.features[:, list(fit.terms)] @ np.array(fit.coef)
+        elif len(seen) > 1 and most[pair] > 1:  # what hardly matters is taken as it is
+            part = [_thinned(s) for s in seen[:-1]]
+            old, _ = _fitted(part, basis, most[pair], like_held, whole)
+            like_held.append(old)
+            told = _told(old, last, part, whole)
+        elif len(seen) == 1 and most[pair] > 1:
+            continue
+        held[last.ranks] += tables[-1][0][k][last.ranks] * told
     cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
@@ -241,17 +295,21 @@ def _place(
         for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
             mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
-    return WorkPlace(
-        place=places[number],
-        before=tuple(places[a] if a >= 0 else None for a in before),
-        segments=tuple(laws[k] for k in range(len(before))),
-        cases=tuple(
-            case
-            for key, seen in cases.items()
-            for case in cases_of(seen, before, number, tuple(int(x) for x in key))
+    return (
+        WorkPlace(
+            place=places[number],
+            before=tuple(places[a] if a >= 0 else None for a in before),
+            segments=tuple(laws[k] for k in range(len(before))),
+            cases=tuple(
+                case
+                for key, seen in cases.items()
+                for case in cases_of(seen, before, number, tuple(int(x) for x in key))
+            ),
+            items=(),
+            rows=(),
         ),
-        items=(),
-        rows=(),
+        said,
+        held,
     )
 
 
@@ -273,69 +331,94 @@ def counts_and_work(
     return out[0], out[1]
 
 
-def _segment_law(
-    points: Sequence[tuple[Run, np.ndarray, np.ndarray]],
-    a: int,
-    b: int,
+@dataclass(frozen=True)
+class _Samples:
+    """A segment at one count: features (ranks, features) and work of one occurrence by rank."""
+
+    n: int
+    ranks: np.ndarray
+    features: np.ndarray
+    work: np.ndarray
+
+
+def _samples(
+    run: Run, count: np.ndarray, work: np.ndarray, pair: tuple[int, int], basis: Sequence[Feature]
+) -> _Samples | None:
+    """Return a segment from one place to another at a count; None where no rank has it."""
+    a, b = pair
+    ranks = np.flatnonzero(count > 0)
+    if not len(ranks):
+        return None
+    factor = {
+        NONE: np.ones(len(ranks)),
+        HERE: run.sizes[b][ranks],
+        BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+        ONCE: 1.0 / count[ranks],
+    }
+    features = run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1)
+    return _Samples(run.grid.n, ranks, features, work[ranks] / count[ranks])
+
+
+def _thinned(s: _Samples) -> _Samples:
+    """Return the samples of some ranks evenly over all."""
+    if len(s.ranks) <= _RANKS:
+        return s
+    some = np.unique(np.linspace(0, len(s.ranks) - 1, _RANKS).astype(np.int64))
+    return _Samples(s.n, s.ranks[some], s.features[some], s.work[some])
+
+
+def _fitted(
+    seen: Sequence[_Samples],
     basis: Sequence[Feature],
     max_terms: int,
     like: Sequence[Fit],
     whole: WorkLaw,
-) -> tuple[Segment, Fit]:
-    """Return the law of one occurrence of the segment from place a to place b, and its terms."""
-    x, y, n = [], [], []
-    for run, count, work in points:
-        ranks = np.flatnonzero(count > 0)
-        if not len(ranks):
-            continue
-        ranks = (
-            ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))]
-            if len(ranks) > _RANKS
-            else ranks
-        )
-        factor = {
-            NONE: np.ones(len(ranks)),
-            HERE: run.sizes[b][ranks],
-            BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
-            ONCE: 1.0 / count[ranks],
-        }
-        x.append(run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
-        y.append(work[ranks] / count[ranks])
-        n.append(np.full(len(ranks), run.grid.n))
-    columns, values, at = np.concatenate(x), np.concatenate(y), np.concatenate(n)
+) -> tuple[Fit, Terms | None]:
+    """Return the law of one occurrence of a segment; terms where they are none of the features."""
+    columns = np.concatenate([s.features for s in seen])
+    values = np.concatenate([s.work for s in seen])
+    at = np.concatenate([np.full(len(s.ranks), s.n) for s in seen])
+    if len(seen) == 1 and values.any():
+        fit = fit_alike(columns, values, like)
+        other = None if fit is not None else _as_whole(float(values.mean()), seen[0].n, whole)
+        return fit or Fit((), (), 1.0), other
+    return fit_sparse(
+        columns,
+        values,
+        at,
+        _costs(basis, columns, at),
+        [i for i, f in enumerate(basis) if f.nest],
+        [i for i, f in enumerate(basis) if f.falls],
+        max_terms,
+        [f.terms for f in like if f.terms],
+    ), None
 
-    def terms(chosen: Sequence[int], coef: Sequence[float]) -> Terms:
+
+def _told(
+    fit: Fit, there: _Samples, seen: Sequence[_Samples], whole: WorkLaw
+) -> np.ndarray | float:
+    """Return the work of one occurrence at a count that the law was fitted without."""
+    if fit.terms or not seen[0].work.any():
+        return np.asarray(there.features[:, list(fit.terms)] @ np.array(fit.coef))
+    last = seen[-1]  # as the work of the program
+    ratio = float(whole.value(there.n)) / max(float(whole.value(last.n)), 1e-300)
+    return float(last.work.mean()) * ratio
+
+
+def _segment(
+    fit: Fit, terms: Terms | None, seen: Sequence[_Samples], basis: Sequence[Feature]
+) -> Segment:
+    def named(chosen: Sequence[int], coef: Sequence[float]) -> Terms:
         return tuple(
             (c, basis[i].expr, basis[i].message) for i, c in zip(chosen, coef, strict=True)
         )
 
-    if len(n) == 1 and values.any():
-        fit = fit_alike(columns, values, like)
-        law = (
-            terms(fit.terms, fit.coef)
-            if fit is not None
-            else _as_whole(float(values.mean()), int(at[0]), whole)
-        )
-        fit = fit or Fit((), (), 1.0)
-    else:
-        fit = fit_sparse(
-            columns,
-            values,
-            at,
-            _costs(basis, columns, at),
-            [i for i, f in enumerate(basis) if f.nest],
-            [i for i, f in enumerate(basis) if f.falls],
-            max_terms,
-            [f.terms for f in like if f.terms],
-        )
-        law = terms(fit.terms, fit.coef)
-    segment = Segment(
-        terms=law,
+    return Segment(
+        terms=named(fit.terms, fit.coef) if terms is None else terms,
         error=fit.error,
-        rivals=tuple(terms(*rival) for rival in fit.rivals),
-        counts=tuple(sorted({int(v) for v in at})),
+        rivals=tuple(named(*rival) for rival in fit.rivals),
+        counts=tuple(sorted({s.n for s in seen})),
     )
-    return segment, fit
 
 
 def _costs(basis: Sequence[Feature], columns: np.ndarray, at: np.ndarray) -> list[float]:

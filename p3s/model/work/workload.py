@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, WorkPlace
+from p3s.model.work.balance import ratios
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
 from p3s.model.work.flows import Flows, alike, flows_of
+from p3s.model.work.levels import means_at
 
 #: A normal distribution's 90 % interval in standard deviations.
 _Z90 = 1.645
@@ -29,10 +31,11 @@ Rows = Mapping[str, np.ndarray]
 class RankWork:
     """Work over the run of some ranks before the calls of each place, and how sure it is.
 
-    ranks: ascending; places: the model's, phases: theirs; work, half_width: (places, ranks), the
-    latter of the 90 % interval. into: (places, ranks), the place whose calls it is done before: the
-    next one that a rank makes, where it makes none at the place itself; -1: a rank without calls.
-    unruled: which places have calls that no rule tells of.
+    ranks: ascending; places: the model's, phases: theirs; work: (places, ranks); half_width:
+    (phases, ranks) of the 90 % interval. into: (places, ranks), the place whose calls it is done
+    before: the next one that a rank makes, where it makes none at the place itself; -1: a rank
+    without calls. unruled: which places have calls that no rule tells of. means: per phase, of the
+    work that segments' laws say, over the ranks that take part.
     """
 
     ranks: np.ndarray
@@ -42,6 +45,7 @@ class RankWork:
     half_width: np.ndarray
     into: np.ndarray
     unruled: np.ndarray
+    means: np.ndarray
 
     def carried(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) at the places whose calls the work is done before."""
@@ -57,18 +61,25 @@ class RankWork:
         others = self.carried(np.where(open_, 0.0, self.work))
         return np.asarray(np.where(open_, self.work, 0.0) + others)
 
-    def per_phase(self, phases: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return work and half width per (phase, rank); errors of segments are independent."""
-        work, squares = np.zeros((2, phases, len(self.ranks)))
-        np.add.at(work, self.phases, self.carried(self.work))
-        np.add.at(squares, self.phases, self.carried(self.half_width**2))
-        return work, np.sqrt(squares)
+    def per_phase(self) -> np.ndarray:
+        """Return work per (phase, rank)."""
+        return summed(self.carried(self.work), self.phases, len(self.half_width))
 
 
-def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> RankWork:
+def summed(values: np.ndarray, phases: np.ndarray, number: int) -> np.ndarray:
+    """Return values per (place, rank) summed to (phase, rank); phases: of each place."""
+    out = np.zeros((number, values.shape[1]))
+    np.add.at(out, phases, values)
+    return out
+
+
+def rank_work(
+    model: Model, grid: GridAt, rows: Rows, widths: bool = True, means: np.ndarray | None = None
+) -> RankWork:
     """Return the work of the ranks in ``rows``, all of whose rows must be there.
 
-    rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for.
+    rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for;
+    means: of :class:`RankWork`, where these are not all ranks.
     """
     places = [place for p in model.phases for place in p.work.places]
     phases = np.array([p.phase for p in model.phases for _ in p.work.places], dtype=np.int64)
@@ -102,7 +113,45 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
         there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
             work[k, there], half[k, there] = segments.of_place(k, there, widths)
-    return RankWork(ranks, places, phases, work, half, flows.into, unruled)
+    found = RankWork(
+        ranks,
+        places,
+        phases,
+        work,
+        np.sqrt(summed(half**2, phases, len(model.phases))),
+        flows.into,
+        unruled,
+        np.zeros(len(model.phases)),
+    )
+    return _levelled(model, grid, found, means)
+
+
+def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | None) -> RankWork:
+    """Return the work brought to the mean of each phase, ranks to its profile.
+
+    What segments' laws say of a rank is left as the shares of its places.
+    """
+    if model.level is None or not len(found.ranks):
+        return found
+    said = found.per_phase()
+    if means is None:
+        means = said.sum(axis=1) / np.maximum((said > 0).sum(axis=1), 1)
+    factor, half = np.ones_like(said), found.half_width.copy()
+    asked = means_at(model, grid, means)
+    for k, phase in enumerate(model.phases):
+        profile, amount = phase.work.profile, asked.get(k)
+        if profile is None or not means[k] > 0:
+            continue
+        mean = means[k] if amount is None else amount.value
+        whole = ratios(profile, said[k] / means[k], grid, found.ranks) * mean
+        factor[k] = np.divide(whole, said[k], out=np.ones_like(whole), where=said[k] > 0)
+        half[k] *= factor[k]
+        if amount is not None:
+            half[k] = whole * amount.half_width
+    column = np.arange(len(found.ranks))
+    place = np.maximum(found.into, 0)
+    work = found.work * factor[found.phases[place], column]
+    return replace(found, work=work, half_width=half, means=means)
 
 
 def _usual(
@@ -225,8 +274,10 @@ class _Segments:
         return work, np.sqrt(squares)
 
 
-def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
-    """Return the work before one call of every row.
+def share_out(
+    model: Model, grid: GridAt, rows: Rows, means: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the work before one call of every row; means: of :func:`rank_work`.
 
     rows: columns rank, item, stage, nbytes, repeat and work (used where a place has no laws). The
     work before a place is shared out between its rows as it was between relations, and between
@@ -234,7 +285,7 @@ def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     """
     if not len(rows["rank"]):
         return rows["work"]
-    found = rank_work(model, grid, rows, widths=False)
+    found = rank_work(model, grid, rows, widths=False, means=means)
     of_item = np.full(len(model.items), -1, dtype=np.int64)
     first, later = np.ones((2, len(model.items)))
     for k, p in enumerate(found.places):

@@ -1,0 +1,181 @@
+"""Mean laws by level, and profiles of ranks: what one class of ranks does never runs away."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import corpus
+import numpy as np
+import pytest
+
+from p3s.model.evaluate import generate
+from p3s.model.fit import fit_model
+from p3s.model.grid.grids import Listed
+from p3s.model.work.balance import Spent, fit_profile, largest_at, own_at
+from p3s.model.work.levels import PhasePoints, fit_level
+from p3s.model.work.means import fit_mean, mean_at, spread_at
+from p3s.model.work.workload import rank_work
+
+TRACED = (4, 8, 16, 32)
+
+
+def swept(rec):
+    """A backward sweep over 64 x 64 cells; ranks at the border have no cells on it.
+
+    Ranks inside the border of an extent of two exist at no count, those inside the border of the
+    other one at 16 and 32, where one extent is 4 both times.
+    """
+    p0, p1 = corpus.dims_balanced(rec.n, 2)
+    c0, c1 = divmod(rec.rank, p1)
+    bx, by = 64 // p0, 64 // p1
+    inner = (bx - (c0 == 0) - (c0 == p0 - 1)) * (by - (c1 == 0) - (c1 == p1 - 1))
+    rng = np.random.default_rng(1000 * rec.n + rec.rank)
+    work = int(140000 * inner * (1 + 0.01 * rng.standard_normal()))
+    before = 900
+    for _ in range(4):
+        for there, peer, size in (
+            (c1 < p1 - 1, rec.rank + 1, bx),
+            (c0 < p0 - 1, rec.rank + p1, by),
+        ):
+            if there:
+                rec(
+                    "Recv", site=f"r{peer - rec.rank == 1}", peer=peer, nbytes=8 * size, work=before
+                )
+                before = 60
+        before = work + before
+        for there, peer, size in ((c1 > 0, rec.rank - 1, bx), (c0 > 0, rec.rank - p1, by)):
+            if there:
+                rec(
+                    "Send", site=f"s{rec.rank - peer == 1}", peer=peer, nbytes=8 * size, work=before
+                )
+                before = 60
+    rec("Finalize", work=before)
+
+
+def totals(model, n):
+    """Return the work of every rank by the model."""
+    rows = generate(model, n)
+    columns = {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
+    return rank_work(model, rows.grid, columns).per_phase().sum(axis=0)
+
+
+def truth(n):
+    """Return the work of every rank of the sweep."""
+    table = corpus.table(swept, n)
+    return np.bincount(table.rank, weights=table.work, minlength=n)
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return fit_model([corpus.table(swept, n) for n in TRACED])
+
+
+@pytest.mark.parametrize("n", (64, 128, 256))
+def test_no_class_of_ranks_at_the_border_keeps_all_others_waiting(sweep, n) -> None:
+    said, true = totals(sweep, n), truth(n)
+    assert said.mean() == pytest.approx(true.mean(), rel=0.06)
+    assert said.max() == pytest.approx(true.max(), rel=0.08)
+
+
+def test_parts_of_the_ranks_have_the_work_that_they_have_among_all(sweep) -> None:
+    from p3s.model.evaluate import Evaluator
+
+    every = totals(sweep, 64)
+    rows = Evaluator(sweep, 64).rows(np.arange(16, 32))
+    columns = {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
+    some = rank_work(sweep, rows.grid, columns, means=rows.means)
+    assert some.per_phase().sum(axis=0) == pytest.approx(every[16:32], rel=1e-9)
+
+
+def grid_of(n: int, *dims: int):
+    return Listed(len(dims), listed=((n, dims),)).at(n)
+
+
+def spent(n: int, ratio: np.ndarray, *dims: int) -> Spent:
+    """Return what ranks spent at a count of whose segments nothing is known."""
+    work = 1e9 / n * ratio
+    return Spent(grid_of(n, *dims), work, np.zeros(n), np.full(n, np.nan), np.ones(n, dtype=bool))
+
+
+def test_ranks_that_differ_by_chance_are_alike() -> None:
+    rng = np.random.default_rng(1)
+    points = [spent(n, 1 + 0.01 * rng.standard_normal(n), n) for n in TRACED]
+    assert fit_profile(points).kind == "even"
+
+
+def test_what_belongs_to_the_number_of_a_rank_stays_with_it() -> None:
+    own = 1.0 + 0.3 * np.random.default_rng(2).gumbel(size=256)
+    own = np.maximum(own, 0.1)
+    points = [spent(n, own[:n] / own[:n].mean(), n) for n in (8, 16, 32, 64)]
+    profile = fit_profile(points)
+    assert profile.kind == "rank"
+    told = own_at(profile.coefficients, 256, np.arange(256))
+    assert told[:64] / told[0] == pytest.approx(own[:64] / own[0], rel=0.02)
+    assert told.mean() == pytest.approx(1.0)
+    assert told.max() == pytest.approx(own.max() / own.mean(), rel=0.25)
+
+
+def test_the_largest_of_more_ranks_grows_with_the_logarithm() -> None:
+    seen = np.random.default_rng(3).exponential(size=64)
+    assert seen.max() <= largest_at(seen.tolist(), 64) < largest_at(seen.tolist(), 1024)
+    assert largest_at(seen.tolist(), 1024) < 2.5 * seen.max()
+
+
+def test_layers_at_the_border_are_in_proportion_to_the_extent() -> None:
+    def ratio(p: int) -> np.ndarray:
+        at = np.arange(p)
+        length = 96 // p - (at == 0) - (at == p - 1)
+        cells = np.outer(length, length).ravel()
+        return cells / cells.mean()
+
+    points = [spent(p * p, ratio(p), p, p) for p in (2, 3, 4, 6)]
+    profile = fit_profile(points)
+    assert profile.kind == "faces"
+
+
+def scalars(n: int) -> dict[str, int]:
+    p0, p1 = corpus.dims_balanced(n, 2)
+    return {"n": n, "p0": p0, "p1": p1}
+
+
+def test_a_mean_of_two_terms_is_met_further_on() -> None:
+    grids = [scalars(n) for n in TRACED]
+    law = fit_mean(grids, [8e6 / g["n"] + 3e5 / g["p0"] for g in grids])
+    assert law is not None and law.error is not None
+    at = scalars(256)
+    assert mean_at(law, at) == pytest.approx(8e6 / 256 + 3e5 / 16, rel=0.02)
+
+
+def test_noise_leaves_several_laws_and_they_are_averaged() -> None:
+    rng = np.random.default_rng(4)
+    grids = [scalars(n) for n in TRACED]
+    laws = [
+        fit_mean(grids, [(8e6 / g["n"] + 2e4) * (1 + 0.02 * rng.standard_normal()) for g in grids])
+        for _ in range(40)
+    ]
+    assert np.median([len(law.laws) for law in laws if law]) > 1
+    assert any(spread_at(law, scalars(256)) > 0.02 for law in laws if law)
+
+
+def points_of(*phases: list[float]) -> list[PhasePoints]:
+    return [PhasePoints(p, [1] * len(p), [1.0] * len(p), p, None, 0.0) for p in phases]
+
+
+def test_where_work_moves_between_phases_the_program_has_the_law() -> None:
+    moved = [1.3, 0.6, 1.7, 0.9]
+    first = [1e6 / n * m for n, m in zip(TRACED, moved, strict=True)]
+    second = [2e6 / n - f for n, f in zip(TRACED, first, strict=True)]
+    level = fit_level([{"n": n} for n in TRACED], points_of(first, second))
+    assert level.errors["total"] < level.errors["phases"]
+    assert level.total is not None
+    assert mean_at(level.total, {"n": 256}) == pytest.approx(2e6 / 256)
+
+
+def test_laws_of_segments_that_miss_no_rank_are_left_alone() -> None:
+    points = [
+        PhasePoints(p.means, p.weights, p.shares, p.means, p.means[-1], 0.0)
+        for p in points_of([1e6 / n + 1e4 * np.sqrt(n) for n in TRACED])
+    ]
+    level = fit_level([{"n": n} for n in TRACED], points)
+    assert dict(level.weights) == {"segments": 1.0}
+    assert SimpleNamespace(**level.errors).segments == pytest.approx(0.0, abs=1e-9)
