@@ -166,8 +166,9 @@ def prepare(
     from p3s.program.order.reasons import unmatched
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
-    from p3s.program.topology import distances, read_topology
+    from p3s.program.topology import distances
     from p3s.replay.costs.estimate import places
+    from p3s.topology.switches import read_topology
 
     directory = study.scaled_dir(n)
     trace = read_scaled(directory)
