@@ -1,4 +1,4 @@
-"""Networks whose nodes have a switch of their own or share it with few: tori, meshes, dragonflies."""
+"""Networks whose nodes have a switch of their own or share it with few: torus, mesh, dragonfly."""
 
 from __future__ import annotations
 
