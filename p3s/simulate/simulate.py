@@ -13,7 +13,7 @@ from p3s.errors import P3SError
 from p3s.simulate.collectives import Instances, instances, rough_costs
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Steps
-from p3s.simulate.switch_links import Trunks, routes
+from p3s.simulate.switch_links import routes
 
 _INTS = ctypes.c_void_p
 #: struct live of state.h; the state is in the upper bits of the owner.
@@ -101,9 +101,9 @@ def simulate(
     With ``network.fair`` all messages on a link share it instead, each with one rate on all of its
     way (max-min fair), and arrive later by as much as they take longer than alone; of a link back
     they take ``network.back`` of that rate. Ways may be those of any network
-    (``network.wires``). Messages inside a node use no link. A receive ends when the message has arrived and
-    not before its own ``Path.receive``; a wait takes the messages that it completes in one by one
-    as they come, so k of them that are there already take the sum of their ``receive``. A call
+    (``network.wires``). Messages inside a node use no link.
+    A receive ends when the message has arrived and not before its own ``Path.receive``; a wait
+    takes the messages that it completes in one by one as they come, so k of them that are there already take the sum of their ``receive``. A call
     that only starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at
     least that.
     WAITANY completes the request that is complete first (of those complete when it is called, the
