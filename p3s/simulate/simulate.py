@@ -103,9 +103,9 @@ def simulate(
     they take ``network.back`` of that rate. Ways may be those of any network
     (``network.wires``). Messages inside a node use no link.
     A receive ends when the message has arrived and not before its own ``Path.receive``; a wait
-    takes the messages that it completes in one by one as they come, so k of them that are there already take the sum of their ``receive``. A call
-    that only starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at
-    least that.
+    takes the messages that it completes in one by one as they come, so k of them that are there
+    already take the sum of their ``receive``. A call that only starts a request takes
+    ``network.post`` (an eager send: ``Path.send``), a wait at least that.
     WAITANY completes the request that is complete first (of those complete when it is called, the
     first listed), WAITSOME the first ``number``; requests taken by one before are passed over.
     A partner that is not among the ranks is always ready: a receive from it takes its

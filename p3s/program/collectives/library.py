@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
+from p3s.program.collectives import choose as _algorithms  # noqa: F401  (fills COLLECTIVES)
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import MPICH, OPENMPI, Library, Rule
 
