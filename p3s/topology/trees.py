@@ -119,11 +119,11 @@ class FatTree(Fabric):
     @property
     def text(self) -> str:
         """What it is, for people."""
-        levels = " then ".join(
-            f"{below} below a switch" + (f" and {up} above it" if up else "")
-            for below, up in zip(self.down, (*self.above, 0), strict=True)
+        levels = zip((*self.down[:-1], 0), (*self.above, 0), strict=True)
+        told = ", then ".join(
+            f"{below} below a switch and {up} above" for below, up in levels if up
         )
-        return f"fat tree of {self.nodes} nodes, {levels}"
+        return f"fat tree, {told}"
 
     def _groups(self, level: int) -> int:
         """Return how many groups of nodes have switches of a level (0: leaves) of their own."""
