@@ -1,18 +1,18 @@
 /* Links whose rate the messages on them share: a fluid of flows, max-min fair.
  *
  * Each link has a level: what a flow on it gets at most, so that the link is full; flows that get
- * less elsewhere leave the rest to the others. A flow's rate is the least level on its way. A link
+ * less elsewhere leave the rest to the others. A flow's rate is its share of the least level on its way. A link
  * works its level out again when what its flows take has changed by more than SLACK of its rate,
  * and flows that get another rate by that change their other links (Charny et al., "Congestion
  * control with explicit rate indication", 1995, where the links do so too). So a flow that begins
  * or ends costs what it changes, not all that hangs together with it.
  */
-#define SLACK 0.01
+#define SLACK 0.003
 enum { ROUNDS = 64 }; /* for each link that changed, at most */
 
 /* A flow on a link of its way: the place among the flows of the link. */
 struct wire { int32_t link, place; double weight; };
-struct flow { i64 step; double rate, left, at, end; int32_t wires, heap; };
+struct flow { i64 step; double rate, left, at, end, share; int32_t wires, heap; };
 struct shared { int32_t *wires; int32_t n, room, queued; double rate, level, drift; };
 struct part { double level, weight; };
 
@@ -125,7 +125,8 @@ static int join_link(struct fluid *f, int32_t flow, i64 link, double weight)
     }
     f->wires[wire] = (struct wire){(int32_t)link, l->n, weight};
     l->wires[l->n++] = wire;
-    changed(f, link, weight * (l->level < l->rate ? l->level : l->rate));
+    double most = l->level * f->flows[flow].share;
+    changed(f, link, weight * (most < l->rate ? most : l->rate));
     return 1;
 }
 
@@ -179,6 +180,12 @@ static double flow_start(const struct sim *s, i64 i, double ns)
     return ns + taken(s, i) - bulk(s, i) / widest(s, i);
 }
 
+/* A flow's part beside that of others on a link: TCP's is less by as much as its way is longer. */
+static double share_of(const struct sim *s, i64 from, i64 to)
+{
+    return 1.0 / (double)(2 + way(s->in, from, to).number);
+}
+
 static void flow_begins(struct sim *s, i64 i, double ns)
 {
     struct fluid *f = s->fluid;
@@ -193,7 +200,7 @@ static void flow_begins(struct sim *s, i64 i, double ns)
     }
     int32_t flow = f->free[--f->frees];
     i64 from = from_node(s, i), to = to_node(s, i);
-    f->flows[flow] = (struct flow){i, 0, load, ns, INFINITY, 0, 0};
+    f->flows[flow] = (struct flow){i, 0, load, ns, INFINITY, share_of(s, from, to), 0, 0};
     if (!join_way(s, flow, from, to, 1)
         || (s->in->back > 0 && !join_way(s, flow, to, from, s->in->back)))
         s->failed = 1;
@@ -241,7 +248,8 @@ static double level_of(struct fluid *f, i64 link)
     }
     for (i64 n = 0; n < l->n; n++) {
         f->parts[n].level = least_level(f, l->wires[n] / f->most, link);
-        f->parts[n].weight = f->wires[l->wires[n]].weight;
+        f->parts[n].weight
+            = f->wires[l->wires[n]].weight * f->flows[l->wires[n] / f->most].share;
         weight += f->parts[n].weight;
     }
     while (open) { /* what is less than the level elsewhere leaves some to the others */
@@ -266,7 +274,7 @@ static double level_of(struct fluid *f, i64 link)
 static void give(struct fluid *f, i64 flow)
 {
     struct flow *one = &f->flows[flow];
-    double rate = least_level(f, flow, -1), by = fabs(rate - one->rate);
+    double rate = one->share * least_level(f, flow, -1), by = fabs(rate - one->rate);
     if (by <= SLACK * one->rate)
         return;
     for (i64 k = 0; k < one->wires; k++) {

@@ -99,9 +99,9 @@ def simulate(
     delay is the time it has passed all less the time it would have passed them alone with full
     buckets. On a node's link it counts as many bytes as pass in ``Path.busy``, if those are more.
     With ``network.fair`` all messages on a link share it instead, each with one rate on all of its
-    way (max-min fair), and arrive later by as much as they take longer than alone; of a link back
-    they take ``network.back`` of that rate. Ways may be those of any network
-    (``network.wires``). Messages inside a node use no link.
+    way (max-min fair, in inverse proportion to the links on their ways), and arrive later by as
+    much as they take longer than alone; of a link back they take ``network.back`` of that rate.
+    Ways may be those of any network (``network.wires``). Messages inside a node use no link.
     A receive ends when the message has arrived and not before its own ``Path.receive``; a wait
     takes the messages that it completes in one by one as they come, so k of them that are there
     already take the sum of their ``receive``. A call that only starts a request takes

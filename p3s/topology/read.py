@@ -139,7 +139,9 @@ def _speeds(source: str, data: Mapping[str, Any], levels: int, first: int) -> tu
     told = data.get("speed")
     if told is None:
         return (math.nan,) * levels
-    texts = [told] * (levels - first) if isinstance(told, str) else list(told)
+    if isinstance(told, str):
+        told, first = [told] * levels, 0
+    texts = list(told)
     found = [speed_of(text) for text in texts]
     if len(texts) != levels - first or None in found:
         what = "a speed for each of" if len(texts) != levels - first else "speeds like 1Gbit/s for"
@@ -182,9 +184,9 @@ def _dragonfly(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
             f"not {out}"
         )
     _bounded(source, groups * each * per)
-    _, *speeds = _speeds(source, data, 3, 1)
+    speeds = _speeds(source, data, 3, 1)
     about = _about(source, data, groups * each * per)
-    return Dragonfly(about, (groups, each, per, out), (math.nan, speeds[0], speeds[1]))
+    return Dragonfly(about, (groups, each, per, out), (speeds[0], speeds[1], speeds[2]))
 
 
 def _tree(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:

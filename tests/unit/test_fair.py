@@ -89,20 +89,23 @@ class Plain:
     def __init__(self, ways: list[list[int]], rate: np.ndarray) -> None:
         self.ways, self.rate = ways, rate
 
+    def share(self, flow: int) -> float:
+        return 1 / len(self.ways[flow])
+
     def rates(self, active: list[int]) -> dict[int, float]:
         left, open_, found = self.rate.copy(), set(active), {}
         while open_:
             level = {
-                link: left[link] / number
+                link: left[link] / shares
                 for link in range(len(left))
-                if (number := sum(link in self.ways[flow] for flow in open_))
+                if (shares := sum(self.share(flow) for flow in open_ if link in self.ways[flow]))
             }
             least = min(level, key=lambda link: level[link])
             for flow in [flow for flow in open_ if least in self.ways[flow]]:
-                found[flow] = level[least]
+                found[flow] = level[least] * self.share(flow)
                 open_.remove(flow)
                 for link in self.ways[flow]:
-                    left[link] -= level[least]
+                    left[link] -= found[flow]
         return found
 
     def run(self, start: list[float], nbytes: list[float]) -> list[float]:

@@ -18,6 +18,11 @@ from p3s.topology.fabric import Fabric
 from p3s.topology.read import node_numbers, read_fabric
 
 _BITS = 8.0
+#: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
+#: validity of flow-level TCP network models", 2013, section 5.3.
+ANSWERS = 0.05
+#: Headers leave at least this share of a link's speed to messages.
+LEAST_PAYLOAD = 0.8
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,25 @@ def on_wires(network: Network, there: Wired, hosts: Collection[str] = ()) -> Net
     ``hosts``: where the costs were measured, if that was between two; else at the least distance.
     """
     about = there.fabric.about
-    rate = np.where(np.isnan(there.fabric.rate), network.rate, there.fabric.rate)
+    stated = there.fabric.rate * _payload(network, there)
+    rate = np.where(np.isnan(stated), network.rate, stated)
     wires = Wires(there.fabric, tuple(there.node.tolist()), rate)
     paths = network.paths
     if about.extra.known:
         paths = _by_distance(network, there, _measured_at(there, hosts))
-    return replace(network, paths=paths, trunks=None, wires=wires, fair=about.fair)
+    back = ANSWERS if about.fair else 0.0
+    return replace(network, paths=paths, trunks=None, wires=wires, fair=about.fair, back=back)
+
+
+def _payload(network: Network, there: Wired) -> float:
+    """Return which share of a cable's stated speed is left for messages.
+
+    What a node's link was measured to carry, over what is stated for it: headers take the rest.
+    Far less than stated means that something else is the limit, and says nothing of headers.
+    """
+    stated = float(there.fabric.rate[: there.fabric.nodes].max(initial=0.0))
+    share = network.rate / stated if stated > 0 else 1.0
+    return share if LEAST_PAYLOAD <= share < 1 else 1.0
 
 
 def _measured_at(there: Wired, hosts: Collection[str]) -> int:
@@ -81,7 +99,8 @@ def _by_distance(network: Network, there: Wired, measured: int) -> dict[int, Pat
 def said_of(there: Wired, network: Network) -> list[str]:
     """Return what a prediction says of the network it is for, a line each."""
     fabric, about = there.fabric, there.fabric.about
-    between = network.wires.rate[fabric.nodes :] if network.wires is not None else np.zeros(0)
+    stated = fabric.rate[fabric.nodes :]
+    between = np.where(np.isnan(stated), network.rate, stated)
     speeds = sorted({float(rate) for rate in between if math.isfinite(rate)})
     what = "share its rate" if about.fair else "pass one after the other"
     found = [
