@@ -1,11 +1,11 @@
 /* Links whose rate the messages on them share: a fluid of flows, max-min fair.
  *
- * Each link has a level: what a flow on it gets at most, so that the link is full; flows that get
- * less elsewhere leave the rest to the others. A flow's rate is its share of the least level on its way. A link
- * works its level out again when what its flows take has changed by more than SLACK of its rate,
- * and flows that get another rate by that change their other links (Charny et al., "Congestion
- * control with explicit rate indication", 1995, where the links do so too). So a flow that begins
- * or ends costs what it changes, not all that hangs together with it.
+ * Each link has a level: what a flow on it gets at most, times its share, so that the link is full;
+ * flows that get less elsewhere leave the rest to the others. A flow's rate is its share of the least
+ * level on its way. A link works its level out again when what its flows take has changed by more
+ * than SLACK of its rate, and flows that get another rate by that change their other links (Charny
+ * et al., "Congestion control with explicit rate indication", 1995, where the links do so too). So a
+ * flow that begins or ends costs what it changes, not all that hangs together with it.
  */
 #define SLACK 0.003
 enum { ROUNDS = 64 }; /* for each link that changed, at most */
@@ -21,7 +21,8 @@ struct fluid {
     struct wire *wires;      /* `most` for each flow */
     struct shared *links;
     struct part *parts;
-    int32_t *free, *heap, *queue, *fresh; /* flows not in use; by end; links that changed, a ring; new flows */
+    int32_t *free, *heap;    /* flows not in use; flows by their end */
+    int32_t *queue, *fresh;  /* links that changed, a ring; flows without a rate */
     i64 most, room, frees, heaped, links_number, first, queued, part_room, freshes;
     double now;
 };
