@@ -124,7 +124,7 @@ class Wires:
 
     fabric: Fabric
     node: tuple[int, ...]
-    rate: Floats
+    rate: tuple[float, ...]
 
     def ways(self, nodes: int, first: Ints, second: Ints) -> Routes:
         """Return the limited links between these nodes of a run, and back; no others are there."""
@@ -132,7 +132,7 @@ class Wires:
         code = np.unique(one * nodes + two)
         number = np.asarray(self.node, dtype=np.int64)
         found = self.fabric.routes(number[code // nodes], number[code % nodes])
-        rate = np.repeat(self.rate, 2)
+        rate = np.repeat(np.asarray(self.rate, dtype=np.float64), 2)
         limited = np.isfinite(rate)
         limited[: 2 * self.fabric.nodes] = False  # the links of nodes are known otherwise
         there = limited[found.link]

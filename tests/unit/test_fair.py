@@ -25,7 +25,7 @@ def four(told: str = "fat-tree:2,1@4Gbit/s", nodes: int = 4, **more: Any) -> Net
     own = line(0.0)
     path = Path(line(TRANSFER), own, own, 1e6, True)
     fabric = read_fabric(told, nodes)
-    wires = Wires(fabric, tuple(range(nodes)), fabric.rate)
+    wires = Wires(fabric, tuple(range(nodes)), tuple(fabric.rate.tolist()))
     paths = {0: replace(path, linked=False), 1: path}
     return Network(paths, **{"rate": 1.0, "wires": wires, "fair": True, **more})
 

@@ -53,7 +53,7 @@ def on_wires(network: Network, there: Wired, hosts: Collection[str] = ()) -> Net
     about = there.fabric.about
     stated = there.fabric.rate * _payload(network, there)
     rate = np.where(np.isnan(stated), network.rate, stated)
-    wires = Wires(there.fabric, tuple(there.node.tolist()), rate)
+    wires = Wires(there.fabric, tuple(there.node.tolist()), tuple(rate.tolist()))
     paths = network.paths
     if about.extra.known:
         paths = _by_distance(network, there, _measured_at(there, hosts))
