@@ -139,11 +139,11 @@ def measure(name: str, root: Path, n: int, cores: int) -> dict[str, Any]:
     from p3s.program.collectives.expand import expand
     from p3s.program.collectives.library import library_of
     from p3s.program.mapping import block
-    from p3s.program.topology import flat
     from p3s.replay.plan.plan import PlanSettings, make_plan
     from p3s.replay.plan.show import plan_json
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
+    from p3s.topology.switches import flat
 
     sections = made or sections_of(name, root, n)
     read_s = time.perf_counter() - begin

@@ -73,10 +73,11 @@ def prepare(
     from p3s.program.mapping import mapping_of
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
-    from p3s.program.topology import distances, read_topology
+    from p3s.program.topology import distances
     from p3s.replay.launch.launcher import find_mpi
     from p3s.replay.plan.plan import PlanSettings, make_plan
     from p3s.simulate.simulate import simulate_anyway
+    from p3s.topology.switches import read_topology
 
     if say is not None:
         say("planning")

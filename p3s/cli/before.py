@@ -36,6 +36,10 @@ def check_request(
 
         if measured_file(request.network) is None:
             cluster_of(request.network)
+    if request.topology:
+        from p3s.topology.read import check
+
+        check(request.topology)
     _check_machines(Study(root), machine, base)
     _check_estimator(Study(root), counts, request, machine)
     check_room(root, LEAST_FREE)

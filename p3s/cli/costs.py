@@ -26,3 +26,11 @@ NO_REPLAY = typer.Option(
     "--no-replay",
     help="Run nothing: costs of messages as in machine.json, else those of a typical network.",
 )
+TOPOLOGY = typer.Option(
+    "",
+    "--topology",
+    show_default=False,
+    metavar="FILE|SHORT",
+    help="How nodes are joined: a file (JSON, Slurm's topology.conf, netloc), or like "
+    "fat-tree:16,4@1Gbit/s [default: no limit between switches].",
+)

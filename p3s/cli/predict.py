@@ -21,7 +21,7 @@ from p3s.cli.common import (
     say,
     say_reasons,
 )
-from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY
+from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY, TOPOLOGY
 from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
@@ -76,6 +76,7 @@ def predict(
     base: Path | None = BASE,
     estimator: str = ESTIMATOR,
     network: str = NETWORK,
+    topology: str = TOPOLOGY,
     no_replay: bool = NO_REPLAY,
     only: bool = ONLY,
     json_: bool = JSON_OPTION,
@@ -92,7 +93,7 @@ def predict(
 
     wanted = parse_counts(counts)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
-    request = request_of(estimator, network, no_replay, settings)
+    request = request_of(estimator, network, no_replay, settings, topology)
     words = launcher_words(ctx)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")

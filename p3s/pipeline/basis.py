@@ -18,12 +18,16 @@ REPLAYED = ("simulation", "thesis")
 
 @dataclass(frozen=True)
 class Request:
-    """What the options ask for: ``estimator``, ``network`` ("": none named), how to replay."""
+    """What the options ask for: ``estimator``, ``network`` ("": none named), how to replay.
+
+    ``topology``: file or short description of the network between nodes, "": none given.
+    """
 
     estimator: str
     network: str
     no_replay: bool
     settings: ReplaySettings
+    topology: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Basis:
     replay: bool = False
 
 
-def request_of(estimator: str, network: str, no_replay: bool, settings: ReplaySettings) -> Request:
+def request_of(
+    estimator: str, network: str, no_replay: bool, settings: ReplaySettings, topology: str = ""
+) -> Request:
     """Return what options ask for; raises UsageError where they contradict each other."""
     from p3s.predict.estimated import ESTIMATORS, TYPICAL
 
@@ -60,7 +66,18 @@ def request_of(estimator: str, network: str, no_replay: bool, settings: ReplaySe
             "--network names costs of messages, --hosts nodes to measure them on: "
             "leave one of them out"
         )
-    return Request(estimator, network, no_replay, settings)
+    if topology and estimator not in (AUTO, "machine", TYPICAL):
+        raise UsageError(
+            f"--estimator {estimator} does not know links between switches: leave --topology out, "
+            "or take --estimator machine"
+        )
+    if topology and settings.hosts:
+        raise UsageError(
+            "--topology with --hosts: p3s replay takes both; without --hosts, predict takes costs "
+            "between two nodes, or published ones"
+        )
+    # What a replay measures holds for where its nodes are.
+    return Request(estimator, network, no_replay or bool(topology), settings, topology)
 
 
 def basis_of(
@@ -81,6 +98,9 @@ def basis_of(
         return Basis(TYPICAL, request.network or usual(), machine)
     if request.estimator != AUTO:
         return Basis(request.estimator, machine=machine, replay=request.estimator in REPLAYED)
+    if request.topology:
+        measured = machine is not None and between_hosts(machine)
+        return Basis("machine" if measured else TYPICAL, "" if measured else usual(), machine)
     several = [n for n in asked if n > 1]  # one process has nobody to talk to
     if several and not request.no_replay and several_nodes(request.settings):
         return Basis(AUTO, machine=machine, replay=True)

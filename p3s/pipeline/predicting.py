@@ -99,7 +99,7 @@ def _told(
         "threshold": knee,
         "estimator": basis.estimator,
         "machine": basis.machine or file,
-        "setting": setting_of(request.settings, basis.network),
+        "setting": setting_of(request.settings, basis.network, request.topology),
         "stale": stale_replays(study, counts),
         "say": lambda text: progress.start(f"predicting: {text}"),
         "done": lambda name, n: progress.done(f"n={n}: simulated ({name})"),

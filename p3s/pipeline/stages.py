@@ -328,7 +328,7 @@ def machine_file(study: Study) -> Path | None:
         return None
 
 
-def setting_of(settings: ReplaySettings, network: str = "") -> Any:
+def setting_of(settings: ReplaySettings, network: str = "", topology: str = "") -> Any:
     """Return what estimators are told of the full run's cluster."""
     from p3s.predict.estimators import Setting
 
@@ -337,7 +337,7 @@ def setting_of(settings: ReplaySettings, network: str = "") -> Any:
         collectives=settings.collectives,
         mapping=settings.mapping,
         rank_file=settings.rank_file,
-        topology=settings.topology,
+        topology=topology,
         network=network,
     )
 

@@ -10,7 +10,7 @@ from p3s.errors import P3SError
 from p3s.host.compiling import c_compiler, compiled
 
 _FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
-_SOURCES = ("simulate.c", "ends.h", "messages.h", "state.h")
+_SOURCES = ("simulate.c", "ends.h", "fair.h", "messages.h", "state.h")
 
 
 @functools.cache

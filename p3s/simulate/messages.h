@@ -67,11 +67,13 @@ static int queues(const struct sim *s, i64 i)
         && (isfinite(in->rate) || way(in, from_node(s, i), to_node(s, i)).number);
 }
 
+static double flow_start(const struct sim *s, i64 i, double ns);
+
 static void transfer(struct sim *s, i64 i, double ns)
 {
     s->live[i].began = ns;
     if (queues(s, i))
-        push(s, event(ns, EGRESS, i));
+        push(s, event(s->fluid ? flow_start(s, i, ns) : ns, EGRESS, i));
     else
         arrive(s, i, ns + taken(s, i));
 }

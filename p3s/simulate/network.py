@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import Damaged, P3SError
-from p3s.simulate.switch_links import Trunks, tree
+from p3s.simulate.switch_links import Trunks, Wires, tree
 
 if TYPE_CHECKING:
     from p3s.machine.cluster import Cluster, Messages
@@ -83,7 +83,9 @@ class Network:
     link has carried them. ``background``: rendezvous messages begin while their ranks compute;
     False: when both are inside a call. ``handshake``: what announces a rendezvous message, and the
     answer, wait at busy links too. ``trunks``: the links between switches, and which node is where;
-    None: nothing is limited there.
+    None: nothing is limited there. ``wires``: links between switches of any other network instead.
+    ``fair``: messages on one link share its rate; False: they pass one after the other. ``back``:
+    share of a message's rate that its answers (of TCP) take on the way back.
     """
 
     paths: dict[int, Path]
@@ -97,6 +99,9 @@ class Network:
     background: bool = True
     handshake: bool = False
     trunks: Trunks | None = None
+    wires: Wires | None = None
+    fair: bool = False
+    back: float = 0.0
 
     def path(self, distance: int) -> Path:
         """Return the path of a distance; of the nearest one that is known where it is not."""
@@ -133,6 +138,7 @@ class Network:
                 for distance, path in sorted(self.paths.items())
             ],
             "detail": dict(self.detail),
+            **({"fair": True, "back": self.back} if self.fair else {}),
             **({} if self.trunks is None else {"trunks": self.trunks.to_json()}),
         }
 
@@ -154,6 +160,8 @@ class Network:
                 sender_buffer=_cost(data["sender_buffer_bytes"]),
                 background=bool(data["background"]),
                 handshake=bool(data.get("handshake", False)),
+                fair=bool(data.get("fair", False)),
+                back=_cost(data.get("back", 0.0)),
                 trunks=Trunks.from_json(data["trunks"]) if data.get("trunks") else None,
             )
             if not network.paths or network.rate <= 0:

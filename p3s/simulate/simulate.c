@@ -9,6 +9,8 @@
 
 #include "messages.h"
 
+#include "fair.h"
+
 #include "ends.h"
 
 /* ---- collectives that are not expanded ---- */
@@ -175,7 +177,10 @@ static void handle(struct sim *s, struct event e)
         answer(s, what, hop, e.ns);
         break;
     case EGRESS:
-        out_of_node(s, what, e.ns);
+        if (s->fluid)
+            flow_begins(s, what, e.ns);
+        else
+            out_of_node(s, what, e.ns);
         break;
     case TRUNK:
         over_trunk(s, what, hop, e.ns);
@@ -337,14 +342,35 @@ static int prepare(struct sim *s)
                 s->out->where = i;
                 return 0;
             }
+    if (s->fluid && !fluid_prepare(s)) {
+        s->failed = 1;
+        return 0;
+    }
     s->items = room(s, longest, sizeof *s->items);
     s->picks = room(s, longest, sizeof *s->picks);
     return !s->failed;
 }
 
+/* Goes on with what happens first; false: nothing does. */
+static int happens(struct sim *s)
+{
+    struct fluid *f = s->fluid;
+    if (f && (f->queued || f->freshes) && !(s->events && s->heap[0].ns <= f->now))
+        settle(f);
+    if (f && f->heaped && !(s->events && s->heap[0].ns <= f->flows[f->heap[0]].end)) {
+        flow_ends(s);
+        return 1;
+    }
+    if (!s->events)
+        return 0;
+    handle(s, pop(s));
+    return 1;
+}
+
 int p3s_simulate(const struct input *in, struct output *out)
 {
-    struct sim sim = {.in = in, .out = out}, *s = &sim;
+    struct fluid fluid = {0};
+    struct sim sim = {.in = in, .out = out, .fluid = in->fair ? &fluid : NULL}, *s = &sim;
     int result = DONE;
     out->queued = out->flaw = 0;
     if (!prepare(s))
@@ -358,9 +384,7 @@ int p3s_simulate(const struct input *in, struct output *out)
             }
             if (s->failed)
                 break;
-            if (s->events)
-                handle(s, pop(s));
-            else if (!in->anyway || !loosen(s))
+            if (!happens(s) && (!in->anyway || !loosen(s)))
                 break;
         }
     for (i64 r = 0; r < in->ranks && !s->failed && result != FLAWED; r++)
@@ -371,5 +395,6 @@ int p3s_simulate(const struct input *in, struct output *out)
                    s->kinds, s->heap, s->items, s->picks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
+    fluid_free(&fluid, in->trunks + 2 * in->nodes);
     return s->failed ? NO_MEMORY : result;
 }

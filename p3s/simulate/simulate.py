@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,7 +13,7 @@ from p3s.errors import P3SError
 from p3s.simulate.collectives import Instances, instances, rough_costs
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Steps
-from p3s.simulate.switch_links import Trunks, routes
+from p3s.simulate.switch_links import routes
 
 _INTS = ctypes.c_void_p
 #: struct live of state.h; the state is in the upper bits of the owner.
@@ -97,11 +98,14 @@ def simulate(
     time; at one time by rank, then program order) that it passes one after the other, and the
     delay is the time it has passed all less the time it would have passed them alone with full
     buckets. On a node's link it counts as many bytes as pass in ``Path.busy``, if those are more.
-    Messages inside a node use no link. A receive ends when the message has arrived and
-    not before its own ``Path.receive``; a wait takes the messages that it completes in one by one
-    as they come, so k of them that are there already take the sum of their ``receive``. A call
-    that only starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at
-    least that.
+    With ``network.fair`` all messages on a link share it instead, each with one rate on all of its
+    way (max-min fair, in inverse proportion to the links on their ways), and arrive later by as
+    much as they take longer than alone; of a link back they take ``network.back`` of that rate.
+    Ways may be those of any network (``network.wires``). Messages inside a node use no link.
+    A receive ends when the message has arrived and not before its own ``Path.receive``; a wait
+    takes the messages that it completes in one by one as they come, so k of them that are there
+    already take the sum of their ``receive``. A call that only starts a request takes
+    ``network.post`` (an eager send: ``Path.send``), a wait at least that.
     WAITANY completes the request that is complete first (of those complete when it is called, the
     first listed), WAITSOME the first ``number``; requests taken by one before are passed over.
     A partner that is not among the ranks is always ready: a receive from it takes its
@@ -215,6 +219,8 @@ class _Input(ctypes.Structure):
         ("background", ctypes.c_int64),
         ("anyway", ctypes.c_int64),
         ("handshake", ctypes.c_int64),
+        ("fair", ctypes.c_int64),
+        ("back", ctypes.c_double),
         *(
             (name, _INTS)
             for name in (
@@ -332,10 +338,12 @@ def _inputs(
         network.burst,
         network.post,
         network.sender_buffer / network.rate,
-        *_ways(keep, network.trunks, nodes),
+        *_ways(keep, network, nodes, steps, np.asarray(node_of)),
         int(network.background),
         int(anyway),
         int(network.handshake),
+        int(network.fair and _shared(network)),
+        network.back,
         ints(calls.call_start),
         ints(calls.call_step),
         ints(calls.call_instance),
@@ -353,21 +361,44 @@ def _pointer(keep: list[Any], values: Floats | Ints) -> int:
     return int(keep[-1].ctypes.data)
 
 
-def _ways(keep: list[Any], trunks: Trunks | None, nodes: int) -> tuple[int, ...]:
+def _shared(network: Network) -> bool:
+    """Tell whether any link between nodes is a limit."""
+    return math.isfinite(network.rate) or network.wires is not None
+
+
+def _ways(
+    keep: list[Any], network: Network, nodes: int, steps: Steps, node_of: Ints
+) -> tuple[int, ...]:
     """Return what the core is told of links between switches; nothing where none is a limit."""
-    if trunks is None or not trunks.limited:
+    trunks, wires = network.trunks, network.wires
+    if wires is not None:
+        if len(wires.node) < nodes:
+            raise P3SError(
+                f"simulation: {len(wires.node)} nodes of the network are known, not {nodes}"
+            )
+        ways = wires.ways(nodes, *_pairs(steps, node_of))
+    elif trunks is None or not trunks.limited:
         return (0,) * 7
-    if len(trunks.switch_of) < nodes:
+    elif len(trunks.switch_of) < nodes:
         raise P3SError(
             f"simulation: links between switches are known for "
             f"{len(trunks.switch_of)} nodes, not {nodes}"
         )
-    try:
-        ways = routes(trunks)
-    except ValueError as err:
-        raise P3SError(f"simulation: {err}") from err
+    else:
+        try:
+            ways = routes(trunks)
+        except ValueError as err:
+            raise P3SError(f"simulation: {err}") from err
     columns = (ways.place_of, ways.start, ways.link, ways.rate, ways.burst)
     return ways.places, len(ways.rate), *(_pointer(keep, column) for column in columns)
+
+
+def _pairs(steps: Steps, node_of: Ints) -> tuple[Ints, Ints]:
+    """Return the nodes of ranks that exchange messages, each pair once."""
+    sends = steps.peer >= 0
+    first, second = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
+    code = np.unique(first * (int(node_of.max()) + 1) + second)
+    return np.divmod(code, int(node_of.max()) + 1)
 
 
 def _nearest(network: Network, distance: int) -> int:

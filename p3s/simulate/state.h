@@ -39,6 +39,9 @@ struct input {
     const i64 *place_of, *route_start, *route;
     const double *trunk_rate, *trunk_burst;
     i64 background, anyway, handshake;
+    /* Messages on one link share its rate; what comes back takes this share of theirs. */
+    i64 fair;
+    double back;
     /* Collective calls in the order of their steps, and the instances they take part in. */
     const i64 *call_start, *call_step, *call_instance;
     const double *call_ns;
@@ -78,6 +81,7 @@ struct sim {
     struct event *heap;
     struct item *items;
     struct pick *picks;
+    struct fluid *fluid; /* NULL: links have queues */
     int failed;
 };
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from p3s.topology.fabric import Fabric
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -111,6 +113,41 @@ class Routes:
     link: Ints
     rate: Floats
     burst: Floats
+
+
+@dataclass(frozen=True)
+class Wires:
+    """The links of a network of any form. ``node``: which of its nodes each node of a run is.
+
+    ``rate``: bytes per ns that a cable carries in each direction, inf where it is no limit.
+    """
+
+    fabric: Fabric
+    node: tuple[int, ...]
+    rate: tuple[float, ...]
+
+    def ways(self, nodes: int, first: Ints, second: Ints) -> Routes:
+        """Return the limited links between these nodes of a run, and back; no others are there."""
+        one, two = np.concatenate([first, second]), np.concatenate([second, first])
+        code = np.unique(one * nodes + two)
+        number = np.asarray(self.node, dtype=np.int64)
+        found = self.fabric.routes(number[code // nodes], number[code % nodes])
+        rate = np.repeat(np.asarray(self.rate, dtype=np.float64), 2)
+        limited = np.isfinite(rate)
+        limited[: 2 * self.fabric.nodes] = False  # the links of nodes are known otherwise
+        there = limited[found.link]
+        counts = np.zeros(nodes * nodes, dtype=np.int64)
+        counts[code] = np.bincount(found.message[there], minlength=len(code))
+        start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        new = np.cumsum(limited) - 1
+        return Routes(
+            np.arange(nodes, dtype=np.int64),
+            nodes,
+            start,
+            new[found.link[there]],
+            rate[limited],
+            np.zeros(int(limited.sum())),
+        )
 
 
 def routes(trunks: Trunks) -> Routes:

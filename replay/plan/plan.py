@@ -17,7 +17,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.program.collectives.expand import Expanded, Used
 from p3s.program.mapping import RankMap
-from p3s.program.topology import Topology, distances, node_hosts
+from p3s.program.topology import distances, node_hosts
 from p3s.replay.plan import assemble
 from p3s.replay.plan.build_holes import Noise
 from p3s.replay.plan.build_traffic import needs_hole
@@ -43,6 +43,7 @@ from p3s.replay.plan.world import World, lay_out
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import Simulated
 from p3s.simulate.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
+from p3s.topology.switches import Topology
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24

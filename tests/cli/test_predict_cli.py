@@ -115,6 +115,20 @@ def test_replays_on_named_nodes_are_made_once_and_taken(study: Study, replays: l
     assert again["counts"][-1]["estimators"]["machine"]["why_not"] == "was not asked for"
 
 
+def test_links_between_switches_are_shared(study: Study, replays: list[int]) -> None:
+    put_machine(study.root / "machine.json")
+    free = predicted(study, "--no-replay", "--cores-per-node", "1")
+    assert any("taken to be no limit; --topology" in note for note in free["notes"])
+    told = ("--topology", "fat-tree:4,1@2Gbit/s,1us", "--cores-per-node", "1")
+    shared = predicted(study, *told)
+    assert replays == [] and shared["estimator"] == "machine"
+    (note,) = [note for note in shared["notes"] if "links between switches" in note]
+    assert "fat tree, 4 below a switch and 1 above, 2.00 Gbit/s each way" in note
+    one, other = (result["counts"][-1]["estimators"]["machine"] for result in (free, shared))
+    assert other["comm_s"] > one["comm_s"]
+    assert any("further switch" in n for n in predicted(study, "--topology", "torus:16")["notes"])
+
+
 def test_nothing_measured_on_a_cluster_a_typical_one_stands_for_it(
     study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,6 +249,10 @@ def before_and_after(study: Study, *words: str, counts: str = "16") -> int:
         (["--network", "token-ring"], "neither a file nor one of ethernet-100g, ethernet-10g"),
         (["--network", "BROKEN"], "name is missing"),
         (["--network", "ONE-HOST"], "no messages between two hosts"),
+        (["--topology", "ring:8"], "neither a file nor a description like fat-tree:16,4"),
+        (["--topology", "torus:4x4@fast"], "speeds like 1Gbit/s"),
+        (["--topology", "torus:4", "--estimator", "simulation"], "does not know links between"),
+        (["--topology", "torus:4", "--hosts", "n0,n1"], "p3s replay takes both"),
         (["--estimator", "machine"], "p3s machine measure"),
         (["--estimator", "simgrid"], "estimator simgrid"),
         (["--collectives", "allreduce=magic"], "no algorithm 'magic'"),

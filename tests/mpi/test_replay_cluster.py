@@ -20,7 +20,6 @@ from cluster.patterns import crossing, halo
 from replay_jobs import Script, program_of
 
 from p3s.errors import P3SError
-from p3s.program.topology import slurm
 from p3s.replay.costs.link import carried
 from p3s.replay.costs.network import floods
 from p3s.replay.costs.trunks import Fabric, flows_of
@@ -33,6 +32,7 @@ from p3s.replay.launch.store import ResultStore
 from p3s.replay.plan.micro import link_programs, trunk_programs
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import MEASURED, Process, World
+from p3s.topology.switches import slurm
 
 WHY = missing()
 OPENMPI = Path("/usr/bin/mpiexec.openmpi")

@@ -10,13 +10,14 @@ from steps_builder import Builder
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
-from p3s.program.topology import distances, flat
+from p3s.program.topology import distances
 from p3s.replay.plan.choose import alike_nodes, choose, cover_all, direct_needs, needs_of, traffic
 from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
 from p3s.replay.plan.loaded import Whole, load
 from p3s.replay.plan.logical import logical_time, messages
 from p3s.replay.plan.noise import noise_of
 from p3s.simulate.steps import Op
+from p3s.topology.switches import flat
 
 
 def planned(steps, mapping, full=None, origin=None):

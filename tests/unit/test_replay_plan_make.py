@@ -13,7 +13,6 @@ from p3s.errors import P3SError
 from p3s.program.collectives.expand import expand
 from p3s.program.collectives.library import library_of
 from p3s.program.mapping import block, cyclic
-from p3s.program.topology import flat, read_topology
 from p3s.replay.plan.check import check
 from p3s.replay.plan.plan import PlanSettings, make_plan, timed_programs
 from p3s.replay.plan.show import plan_json, plan_text, played_by, seconds, why_not_representative
@@ -21,6 +20,7 @@ from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import LeftOut, Section
+from p3s.topology.switches import flat, read_topology
 
 NETWORK = rough_network()
 

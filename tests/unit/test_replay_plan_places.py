@@ -7,8 +7,9 @@ import pytest
 
 from p3s.errors import P3SError
 from p3s.program.mapping import block, cyclic, mapping_of, read_rank_file
-from p3s.program.topology import distances, flat, node_hosts, read_topology
+from p3s.program.topology import distances, node_hosts
 from p3s.replay.plan.places import place, placement_of
+from p3s.topology.switches import flat, read_topology
 
 SLURM = """
 # two racks of two switches

@@ -14,7 +14,6 @@ from steps_builder import Builder
 from test_replay_network import PAUSE, network
 
 from p3s.artefacts import read_json
-from p3s.program.topology import flat
 from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from p3s.replay.costs.estimate import places
 from p3s.replay.costs.evaluate import evaluate, simulated
@@ -29,6 +28,7 @@ from p3s.report.replayed import result_text
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import LeftOut, Section
 from p3s.study import REPLAY_VERSION
+from p3s.topology.switches import flat
 
 
 def exchange(weight: float = 1.0, rows: bool = False) -> Section:

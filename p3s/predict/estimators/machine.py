@@ -21,6 +21,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
+from p3s.predict.estimators.wired import Wired, on_wires, said_of, wired
 from p3s.program.scaled import read_order
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
@@ -122,6 +123,7 @@ class Prepared:
     """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
 
     ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
+    ``wired``: the network between the nodes, None where nobody has said it.
     """
 
     trace: ScaledTrace
@@ -131,6 +133,7 @@ class Prepared:
     distance: Ints | None
     notes: tuple[str, ...]
     followed: Followed = Followed()
+    wired: Wired | None = None
 
 
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
@@ -166,7 +169,6 @@ def prepare(
     from p3s.program.order.reasons import unmatched
     from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
-    from p3s.program.topology import distances, read_topology
     from p3s.replay.costs.estimate import places
 
     directory = study.scaled_dir(n)
@@ -180,9 +182,7 @@ def prepare(
     mapping = mapping_of(
         setting.mapping, n, min(setting.ranks_per_node or max(cores, 1), n), setting.rank_file
     )
-    distance = (
-        None if setting.topology is None else distances(mapping, read_topology(setting.topology))
-    )
+    there = wired(setting.topology, mapping) if setting.topology else None
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
     full = [one.steps for one in expanded]
@@ -201,9 +201,10 @@ def prepare(
         tuple(phases),
         loops,
         mapping.node_of,
-        distance,
+        None if there is None else there.distance,
         tuple(dict.fromkeys(notes)),
         Followed().with_unmatched(unmatched(trace, [one for s in sections for one in s.left_out])),
+        there,
     )
 
 
@@ -255,11 +256,28 @@ def communication(
         int(found.facts.get("cores") or 1),
         queues=math.isfinite(costs[0].rate),
     )
-    one_host = len(set((found.network or {}).get("hosts", ()))) == 1
+    hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
+    one_host = len(set(hosts)) == 1
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
     said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}"]
+    costs, links = joined_by(costs, ready, hosts)
+    said += links
     said += [f"the machine was disturbed when it was measured: {text}" for text in found.disturbed]
     return replace(told("machine", study, ready, costs, setting, said, say), why_not=why)
+
+
+def joined_by(
+    costs: tuple[Network, Network, Network], ready: Prepared, hosts: Sequence[str]
+) -> tuple[tuple[Network, Network, Network], list[str]]:
+    """Return costs of messages with the links between switches, and what is said of these."""
+    if ready.wired is not None:
+        usual, low, high = (on_wires(network, ready.wired, hosts) for network in costs)
+        return (usual, low, high), said_of(ready.wired, usual)
+    several = len(np.unique(ready.node_of)) > 1 and costs[0].path(1).linked
+    unknown = (
+        "links between switches are taken to be no limit; --topology says how nodes are joined"
+    )
+    return costs, [unknown] if several and costs[0].trunks is None else []
 
 
 def told(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.predict.estimated import TYPICAL, Communication
-from p3s.predict.estimators.machine import library_for, prepare, told
+from p3s.predict.estimators.machine import joined_by, library_for, prepare, told
 from p3s.predict.estimators.settings import Setting
 from p3s.simulate.network import cluster_distances, network_from_cluster
 from p3s.text import processes
@@ -36,11 +36,13 @@ def communication(
     usual, fast, slow = (
         network_from_cluster(cluster, nodes, end) for end in ("typical", "low", "high")
     )
+    (usual, fast, slow), links = joined_by((usual, fast, slow), ready, ())
     said = [
         f"costs of messages: {usual.source}, {cluster.cores_per_node} cores a node, from "
         "published figures",
         f"collectives as in {library}",
         "computation is that of the machine of the runs; their run times, on another network, "
         "are not compared",
+        *(links if ready.wired is not None else ()),
     ]
     return told(TYPICAL, study, ready, (usual, fast, slow), setting, said, say)

@@ -21,10 +21,8 @@ from p3s.study import Study
 
 
 def _setting(data: Mapping[str, Any]) -> Setting:
-    paths = {
-        key: None if data[key] is None else Path(data[key]) for key in ("rank_file", "topology")
-    }
-    return Setting(**{**data, **paths})
+    ranks = data["rank_file"]
+    return Setting(**{**data, "rank_file": None if ranks is None else Path(ranks)})
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Networks of nodes and switches: distances, routes over directed links, link speeds."""

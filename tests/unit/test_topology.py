@@ -1,0 +1,256 @@
+"""Networks of nodes and switches: routes and distances worked out by hand, what holds for all."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import P3SError
+from p3s.topology.fabric import Fabric
+from p3s.topology.read import node_numbers, read_fabric
+
+SLURM = """SwitchName=s0 Nodes=n[0-1] LinkSpeed=10Gbit/s
+SwitchName=s1 Nodes=n[2-3] LinkSpeed=20Gbit/s
+SwitchName=s2 Nodes=n4
+SwitchName=r0 Switches=s[0-1] LinkSpeed=40Gbit/s
+SwitchName=top Switches=r0,s2
+"""
+
+
+def way(fabric: Fabric, a: int, b: int) -> list[tuple[int, int]]:
+    """Return the ends of the links that a message passes."""
+    found = fabric.routes(np.array([a]), np.array([b]))
+    return [(int(x), int(y)) for x, y in fabric.ends[found.of(0)]]
+
+
+def path(fabric: Fabric, a: int, b: int) -> list[int]:
+    """Return the switches on the way, the first of the network being 0."""
+    return [end - fabric.nodes for _, end in way(fabric, a, b)[:-1]]
+
+
+def far(fabric: Fabric, a: int, b: int) -> int:
+    return int(fabric.distances(np.array([a]), np.array([b]))[0])
+
+
+def test_fat_tree_of_two_levels() -> None:
+    # Leaves 0 (nodes 0, 1) and 1 (nodes 2, 3), switches 2 and 3 above both.
+    f = read_fabric("fat-tree:2,2@1Gbit/s", 4)
+    assert (f.nodes, f.switches, len(f.rate)) == (4, 4, 4 + 4)
+    assert path(f, 0, 1) == [0] and far(f, 0, 1) == 1
+    assert path(f, 0, 2) == [0, 2, 1] and far(f, 0, 2) == 3  # destination 2: 2 mod 2 = 0
+    assert path(f, 0, 3) == [0, 3, 1] and path(f, 1, 3) == [0, 3, 1]
+    assert path(f, 3, 0) == [1, 2, 0] and path(f, 2, 1) == [1, 3, 0]
+    assert way(f, 1, 1) == [] and far(f, 1, 1) == 0
+    assert f.rate.tolist() == [0.125] * 8
+
+
+def test_fat_tree_of_three_levels_chooses_by_further_digits_of_the_destination() -> None:
+    # 2 nodes a leaf, 2 above it, 2 leaves below each of those, 2 above, 2 groups.
+    f = read_fabric("fat-tree:2,2,2,2", 8)
+    assert (f.nodes, f.switches) == (8, 4 + 4 + 4)
+    # Leaves 0 to 3; second level 4, 5 (of leaves 0, 1), 6, 7 (of leaves 2, 3); top 8 to 11.
+    assert path(f, 0, 3) == [0, 5, 1] and far(f, 0, 3) == 3
+    assert path(f, 0, 4) == [0, 4, 8, 6, 2] and far(f, 0, 4) == 5  # 4: digits 0, 0
+    assert path(f, 0, 5) == [0, 5, 10, 7, 2]  # 5: 5 mod 2 = 1, 5 / 2 mod 2 = 0
+    assert path(f, 0, 6) == [0, 4, 9, 6, 3]  # 6: 0, 3 mod 2 = 1
+    assert path(f, 7, 1) == [3, 7, 10, 5, 0]
+
+
+def test_every_switch_above_a_leaf_gets_as_many_destinations() -> None:
+    f = read_fabric("fat-tree:16,4", 256)
+    node = np.arange(256)
+    loads = f.loads(np.zeros(240, dtype=np.int64), node[16:], np.ones(240))
+    up = f.nodes + np.arange(4)  # the cables above leaf 0
+    assert loads[2 * up].tolist() == [60.0] * 4 and loads[2 * up + 1].tolist() == [0.0] * 4
+
+
+def test_torus_takes_the_shorter_way() -> None:
+    f = read_fabric("torus:5x4", 20)  # node x + 5 y
+    assert path(f, 0, 2) == [0, 1, 2] and far(f, 0, 2) == 3
+    assert path(f, 0, 3) == [0, 4, 3]  # round the end
+    assert path(f, 0, 10) == [0, 5, 10]  # 2 of 4: as far both ways, upwards
+    assert path(f, 0, 15) == [0, 15] and path(f, 15, 0) == [15, 0]
+    assert path(f, 1, 19) == [1, 0, 4, 19]  # first along x, then along y
+
+
+def test_mesh_does_not_go_round() -> None:
+    f = read_fabric("mesh:4x2", 8)
+    assert path(f, 0, 3) == [0, 1, 2, 3] and path(f, 3, 4) == [3, 2, 1, 0, 4]
+    assert far(f, 3, 4) == 5
+
+
+def test_dragonfly_goes_over_one_cable_between_groups() -> None:
+    f = read_fabric("dragonfly:3,2,2", 12)  # groups of switches 0 1, 2 3, 4 5; one cable of each
+    assert path(f, 0, 1) == [0] and path(f, 0, 2) == [0, 1]
+    # Group 0: switch 0 has the cable to group 1, switch 1 that to group 2.
+    # Group 1: switch 2 to group 2, switch 3 to group 0. Group 2: 4 to group 0, 5 to group 1.
+    assert path(f, 0, 4) == [0, 3, 2] and far(f, 0, 4) == 3
+    assert path(f, 0, 6) == [0, 3]
+    assert path(f, 0, 11) == [0, 1, 4, 5] and far(f, 0, 11) == 4
+    assert path(f, 4, 10) == [2, 5]
+
+
+def test_tree_of_switches(tmp_path: Path) -> None:
+    file = tmp_path / "topology.conf"
+    file.write_text(SLURM)
+    f = read_fabric(str(file), 5)
+    assert f.about.hosts == ("n0", "n1", "n2", "n3", "n4")
+    assert path(f, 0, 1) == [0] and path(f, 0, 3) == [0, 3, 1] and far(f, 0, 3) == 3
+    assert path(f, 0, 4) == [0, 3, 4, 2] and path(f, 4, 2) == [2, 4, 3, 1]
+    assert f.rate[5:9].tolist() == [1.25, 2.5, pytest.approx(math.nan, nan_ok=True), 5.0]
+    as_json = {
+        "kind": "tree",
+        "tree": [
+            {"switch": "s0", "nodes": "n[0-1]", "speed": "10Gbit/s"},
+            {"switch": "s1", "nodes": "n[2-3]", "speed": "20Gbit/s"},
+            {"switch": "s2", "nodes": "n4"},
+            {"switch": "r0", "switches": "s[0-1]", "speed": "40Gbit/s"},
+            {"switch": "top", "switches": "r0,s2"},
+        ],
+    }
+    same = made(tmp_path, as_json)
+    assert path(same, 0, 4) == path(f, 0, 4)
+    assert np.array_equal(same.rate, f.rate, equal_nan=True)
+
+
+def test_trees_that_are_not_joined(tmp_path: Path) -> None:
+    file = tmp_path / "topology.conf"
+    file.write_text("SwitchName=a Nodes=n[0-1]\nSwitchName=b Nodes=n[2-3]\n")
+    f = read_fabric(str(file), 4)
+    assert path(f, 0, 3) == [0, 2, 1] and far(f, 0, 3) == 3
+
+
+def made(directory: Path, data: dict[str, Any], nodes: int = 1) -> Fabric:
+    file = directory / "network.json"
+    file.write_text(json.dumps(data))
+    return read_fabric(str(file), nodes)
+
+
+def test_json_says_what_short_descriptions_say(tmp_path: Path) -> None:
+    one = read_fabric("fat-tree:16,4@1Gbit/s,2us", 64)
+    two = made(
+        tmp_path,
+        {
+            "schema": "p3s.topology",
+            "schema_version": 1,
+            "kind": "fat-tree",
+            "down": [16, 4],
+            "up": [4],
+            "speed": ["1Gbit/s", "1Gbit/s"],
+            "latency": "2us",
+            "hosts": "n[00-63]",
+            "sharing": "queue",
+        },
+        64,
+    )
+    assert (one.ends == two.ends).all() and (one.rate == two.rate).all()
+    assert one.about.extra == two.about.extra and one.about.extra.ns == (2000.0,)
+    assert one.about.fair and not two.about.fair
+    assert node_numbers(two, ["n63", "n00.cluster.org", "", "+n5"]).tolist() == [63, 0, 2, 5]
+    with pytest.raises(P3SError, match="does not name node x"):
+        node_numbers(two, ["x"])
+
+
+def test_speeds_by_level(tmp_path: Path) -> None:
+    f = made(
+        tmp_path,
+        {"kind": "dragonfly", "groups": 3, "switches": 2, "nodes": 1, "speed": ["2GB/s", "1GB/s"]},
+    )
+    assert f.rate[6:].tolist() == [2.0] * 3 + [1.0] * 3 and np.isnan(f.rate[:6]).all()
+
+
+SHORT = st.one_of(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4).map(
+        lambda dims: f"torus:{'x'.join(map(str, dims))}"
+    ),
+    st.lists(st.integers(1, 5), min_size=1, max_size=4).map(
+        lambda dims: f"mesh:{'x'.join(map(str, dims))}"
+    ),
+    st.lists(st.integers(1, 4), min_size=2, max_size=6).map(
+        lambda told: f"fat-tree:{','.join(map(str, told))}"
+    ),
+    st.tuples(*(st.integers(1, 5),) * 3).map(lambda told: "dragonfly:{},{},{}".format(*told)),
+    st.integers(2, 5).map(lambda groups: f"dragonfly:{groups},4,2,3"),
+)
+
+
+@given(SHORT, st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_routes_connect_and_loads_conserve_bytes(told: str, seed: int) -> None:
+    f = read_fabric(told, 1)
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, f.nodes, (2, 40))
+    nbytes = rng.integers(0, 1000, 40)
+    routes, distances, ends = f.routes(a, b), f.distances(a, b), f.ends
+    assert len(f.rate) == len(f.cables())
+    assert (distances == f.distances(b, a)).all() and (distances[a == b] == 0).all()
+    for k in range(40):
+        links = routes.of(k)
+        assert len(links) == (distances[k] + 1 if a[k] != b[k] else 0)
+        assert len(set(links)) == len(links)
+        stops = [int(a[k]), *(int(end) for end in ends[links, 1])]
+        assert stops[:-1] == ends[links, 0].tolist() and stops[-1] == b[k]
+        assert all(stop >= f.nodes for stop in stops[1:-1])
+    loads = f.loads(a, b, nbytes)
+    assert loads.sum() == (nbytes * np.diff(routes.start)).sum()
+    # What comes into a switch leaves it; nodes send and get what is theirs.
+    balance = np.bincount(ends[:, 1], loads, f.nodes + f.switches) - np.bincount(
+        ends[:, 0], loads, f.nodes + f.switches
+    )
+    assert (balance[f.nodes :] == 0).all()
+    sent = np.bincount(a, nbytes, f.nodes)
+    assert (balance[: f.nodes] == np.bincount(b, nbytes, f.nodes) - sent).all()
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("fat-tree:16", "up has 0 entries"),
+        ("fat-tree:16,0", "up\\[0\\] is 0, less than 1"),
+        ("torus:4x", "no numbers"),
+        ("dragonfly:9,4", "a dragonfly is groups"),
+        ("dragonfly:9,2,2,1", "9 groups need 4 cables"),
+        ("torus:4x4@fast", "speeds like 1Gbit/s"),
+        ("torus:4x4@1Gbit/s,2", "is no time"),
+        ("torus:1048576x1048576", "nodes are more than"),
+        ("torus:3x3", "has 9 nodes, the run needs 10"),
+        ("butterfly:4", "neither a file nor a description"),
+    ],
+)
+def test_bad_descriptions(told: str, why: str) -> None:
+    with pytest.raises(P3SError, match=why) as err:
+        read_fabric(told, 10)
+    assert "\n" not in str(err.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "no JSON"),
+        ('{"kind": "ring"}', "not one of tree"),
+        ('{"kind": "torus", "size": 4}', "size is not known"),
+        ('{"kind": "torus"}', "a torus needs dims"),
+        ('{"kind": "torus", "dims": [4], "up": [2]}', "a torus has no up"),
+        ('{"kind": "fat-tree", "down": [4], "up": [2, 2, 2]}', "as many numbers for down"),
+        ('{"kind": "torus", "dims": [4], "speed": ["1GB/s", "1GB/s"]}', "a speed for each of 1"),
+        ('{"kind": "torus", "dims": [4], "latency": {"bytes": [1, 0], "ns": [1, 2]}}', "ascend"),
+        ('{"kind": "torus", "dims": [2], "hosts": "a,b,c"}', "is for 2 nodes"),
+        ('{"kind": "torus", "dims": [2], "hosts": "a,a"}', "names a host twice"),
+        ('{"kind": "tree", "tree": [{"switch": "a", "nodes": "n0", "speed": "1"}]}', "no speed"),
+        ('{"kind": "tree", "tree": [{"switch": "a", "nodes": "n0", "switches": "b"}]}', "not ther"),
+        ('{"kind": "tree", "tree": [{"switch": "a", "switches": "a"}]}', "no switch has nodes"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "network.json"
+    file.write_text(text)
+    with pytest.raises(P3SError, match=why) as err:
+        read_fabric(str(file), 1)
+    assert "\n" not in str(err.value)
