@@ -26,6 +26,8 @@ from p3s.small_runs.points import Point
 INSIDE = 0.90
 #: Knots of the table per doubling of x inside the points and outside; doublings outside.
 KNOTS, KNOTS_OUTSIDE, BELOW, ABOVE = 4, 2, 8, 5
+#: Points that are nearer to each other, in doublings, are at one x: a file keeps six digits.
+_SAME = 1e-4
 #: Steps not seen yet: how many per doubling beyond the points, and their heights relative to the
 #: cost: from LOWEST to HIGHEST, all magnitudes as likely; width in doublings.
 UNSEEN, LOWEST, HIGHEST, UNSEEN_WIDTH = 0.12, 0.01, 0.5, 0.4
@@ -239,9 +241,10 @@ def _one_point(point: Point, unit: str) -> CostLaw:
 
 
 def _knots(low: float, high: float) -> np.ndarray:
+    """Return where the curve is kept, as log2 of x, from below the points to above them."""
     inside = (
         np.linspace(low, high, int(np.ceil((high - low) * KNOTS)) + 1)
-        if high > low
+        if high - low > _SAME
         else np.array([low])
     )
     below = low - np.arange(BELOW * KNOTS_OUTSIDE, 0, -1) / KNOTS_OUTSIDE
