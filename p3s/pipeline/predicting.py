@@ -50,6 +50,8 @@ def predicted(
     ensure_model(study, progress)
     ensure_compute(study, progress)
     check_times(study)
+    if machine is not None and base is None and other_machine.is_own(study, machine):
+        machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else other_machine.prepare(study, machine, base)
     before = [] if only else earlier_counts(made or study, progress)
     earlier = sorted({*before} - {*wanted})

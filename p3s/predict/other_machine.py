@@ -60,6 +60,12 @@ def filled_bytes(study: Study, counts: Sequence[int]) -> dict[int, float]:
     return found
 
 
+def is_own(study: Study, target_path: Path) -> bool:
+    """Tell whether a machine file is the study's own, wherever it lies."""
+    own = study.root / NAME
+    return own.exists() and own.read_bytes() == _read(Path(target_path))
+
+
 def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     """Write the study of a target machine: model, moved compute.json, machine file; return it.
 

@@ -29,7 +29,13 @@ from p3s.predict.measured import Measured, measured
 from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import Reason
-from p3s.predict.residual import residual_part, residuals, trend_part, with_measured_computation
+from p3s.predict.residual import (
+    beyond,
+    residual_part,
+    residuals,
+    trend_part,
+    with_measured_computation,
+)
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
 from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Network, Prediction, Residual
@@ -298,7 +304,11 @@ def _intervals(
         found, rows, {row.n: known for row, known in parts if known is not None}
     )
     return [
-        with_interval(row, known, wider(run or work.get(row.n), trend_part(found, row.n)))
+        with_interval(
+            row,
+            known,
+            wider(beyond(run, found, row.n) or work.get(row.n), trend_part(found, row.n)),
+        )
         for row, known in parts
     ], found
 

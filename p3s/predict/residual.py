@@ -11,6 +11,8 @@ from p3s.predict.types import Compared, Count, Residual
 
 #: By what factor a traced count may take longer, or less long, than the model says.
 RESIDUAL_LIMIT = 1.5
+#: How many times the largest residual of the small runs a larger count may be off by.
+BEYOND = 1.5
 
 
 def residuals(rows: Sequence[Count]) -> tuple[Residual, ...]:
@@ -105,6 +107,18 @@ def residual_part(
         row.n: (1.0 - _share(row) * (1.0 - work[0]), 1.0 + _share(row) * (work[1] - 1.0))
         for row in rows
     }
+
+
+def beyond(run: Factors | None, found: Sequence[Residual], n: int) -> Factors | None:
+    """Return what small runs add at ``n``: beyond them as much again by half, on either side.
+
+    What the model misses at small counts says how far it may be off at a larger one, but not in
+    which direction.
+    """
+    if run is None or n <= max((entry.n for entry in found), default=n):
+        return run
+    off = BEYOND * max(-math.log(run[0]), math.log(run[1]))
+    return math.exp(-off), math.exp(off)
 
 
 def trend_part(found: Sequence[Residual], n: int) -> Factors | None:
