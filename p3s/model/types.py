@@ -208,7 +208,8 @@ class WorkPlace:
 
     before: where they start, None at the start of the run; items, rows: of the calls there, the
     weights of their first and later stages; calls_at: count -> (calls of a rank that makes any, per
-    iteration; share of ranks that do); size: bytes of a call.
+    iteration; share of ranks that do); size: bytes of a call; gain: how many times as far as the
+    whole phase's the work here is from what the segments say, where ranks differ.
     """
 
     place: Place
@@ -219,6 +220,7 @@ class WorkPlace:
     rows: tuple[tuple[float, float], ...] = field()
     calls_at: Mapping[str, tuple[float, float]] | None = None
     size: WorkLaw | None = None
+    gain: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ GAIN = 1.5
 EXACT, FARTHER = 1e-3, 2.0
 #: Least correlation of a rank's ratios at two counts for them to be its own.
 ALIKE = 0.5
+#: From which differences on it matters where ranks have them; how far a place may follow them.
+UNEVEN, MOST = 0.02, 8.0
 EVEN = Profile("even", 0.0)
 
 
@@ -58,6 +60,64 @@ def fit_profile(points: Sequence[Spent]) -> Profile:
     # what is exact has met every rank: no even share is as good
     exact = [f for f in found if f[1].kind == "segments" and f[1].ends is None]
     return min(exact or found, key=lambda f: f[0])[1]
+
+
+def gains(said: Sequence[np.ndarray], done: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Return how far each place follows what a rank does more or less than its segments say.
+
+    said, done: work per (place, rank) by the laws and measured, of ascending counts. Part of a
+    phase may be even while all the differences are in one loop. None where all places may follow
+    alike: gains of the second largest count have to divide the error at the largest by GAIN.
+    """
+    if len(said) < 2:
+        return None
+    before = _gains(said[-2], done[-2])
+    if before is None or (now := _gains(said[-1], done[-1])) is None:
+        return None
+    whole = done[-1].sum(axis=0)
+    errors = [
+        float(np.abs(shared_out(said[-1], whole, g) - done[-1]).sum())
+        for g in (np.ones_like(before), before)
+    ]
+    return now if errors[1] * GAIN < errors[0] else None
+
+
+def _gains(said: np.ndarray, done: np.ndarray) -> np.ndarray | None:
+    off, sure = _off(said, done.sum(axis=0))
+    if np.sqrt(np.mean(off**2)) < UNEVEN:
+        return None
+    out = np.ones(len(said))
+    for k, (told, true) in enumerate(zip(said, done, strict=True)):
+        some = sure & (told > 0)
+        weight = told[some] * off[some]
+        against = float(weight @ off[some])
+        if against > 0 and true[some].any():
+            mean = true[some].sum() / told[some].sum()
+            out[k] = float(weight @ (true[some] / told[some] / mean - 1.0)) / against
+    return np.asarray(out.clip(0.0, MOST))
+
+
+def _off(said: np.ndarray, whole: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return by which part each rank differs from what is said of it, and of which it is known."""
+    told = said.sum(axis=0)
+    sure = (told > 0) & (whole > 0)
+    if not sure.any():
+        return np.zeros(len(told)), sure
+    ratio = np.divide(whole, told, out=np.zeros_like(whole), where=sure)
+    return np.where(sure, ratio / (whole[sure].sum() / told[sure].sum()) - 1.0, 0.0), sure
+
+
+def shared_out(said: np.ndarray, whole: np.ndarray, gain: np.ndarray) -> np.ndarray:
+    """Return work per (place, rank) that sums to ``whole`` per rank; gain: of the places."""
+    _, sure = _off(said, whole)
+    mean = whole[sure].sum() / max(float(said[:, sure].sum()), 1e-300)
+    told = mean * said
+    follow = gain[:, None] * said
+    followed = follow.sum(axis=0)
+    share = np.divide(follow, followed, out=np.zeros_like(follow), where=followed > 0)
+    told = np.maximum(told + share * (whole - told.sum(axis=0)), 0.0)
+    total = told.sum(axis=0)
+    return np.asarray(told * np.divide(whole, total, out=np.zeros_like(whole), where=total > 0))
 
 
 def apart(last: Spent) -> float:

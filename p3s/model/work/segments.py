@@ -25,7 +25,7 @@ from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkLevel, WorkPlace
-from p3s.model.work.balance import Spent, apart, fit_profile
+from p3s.model.work.balance import Spent, apart, fit_profile, gains
 from p3s.model.work.cases import Run, Seen, cases_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
@@ -82,6 +82,8 @@ def with_phase_work(
     whole = _whole(runs, phase_of)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     found: list[list[WorkPlace]] = [[] for _ in phases]
+    told: list[list[list[np.ndarray]]] = [[] for _ in phases]
+    done: list[list[list[np.ndarray]]] = [[] for _ in phases]
     for place, number in places.items():
         mine_ = [i for i, it in enumerate(items) if (it.site, it.op) == place]
         phase = phases[items[mine_[0]].phase]
@@ -89,6 +91,8 @@ def with_phase_work(
         spent[phase.phase][-1].held[:] += held
         for one, values in zip(spent[phase.phase], said, strict=True):
             one.said[:] += values
+        told[phase.phase].append(said)
+        done[phase.phase].append([_done(run, number) for run in runs])
         found[phase.phase].append(
             replace(
                 made,
@@ -102,11 +106,37 @@ def with_phase_work(
         _points(some, [dict(p.weight_points).get(r.grid.n) or 1 for r in runs], stated)
         for p, some in zip(phases, spent, strict=True)
     ]
+    found = [
+        _with_gains(places_, some, true)
+        for places_, some, true in zip(found, told, done, strict=True)
+    ]
     at = [scalars(run.grid) for run in runs]
     return [
         replace(p, work=_total(some, point, at, places_))
         for p, some, point, places_ in zip(phases, spent, points, found, strict=True)
     ], fit_level(at, points)
+
+
+def _done(run: Run, place: int) -> np.ndarray:
+    """Return the work of each rank in the segments that end at a place."""
+    rank, work = run.segments[run.segments[:, 2] == place][:, [0, 4]].T
+    return np.bincount(rank, weights=work, minlength=run.grid.n)
+
+
+def _with_gains(
+    places: list[WorkPlace],
+    said: Sequence[Sequence[np.ndarray]],
+    done: Sequence[Sequence[np.ndarray]],
+) -> list[WorkPlace]:
+    """Return the places of a phase with how far each follows the differences between ranks."""
+    if not places:
+        return places
+    found = gains(
+        *([np.stack(one) for one in zip(*values, strict=True)] for values in (said, done))
+    )
+    if found is None:
+        return places
+    return [replace(p, gain=round(float(g), 4)) for p, g in zip(places, found, strict=True)]
 
 
 def _points(spent: Sequence[Spent], weights: Sequence[float], each: bool) -> PhasePoints:
