@@ -65,13 +65,13 @@ class RankMap:
 def block(n: int, cores: int) -> RankMap:
     """Return consecutive ranks on each node, ``cores`` of them."""
     _check(n, cores)
-    return _made(BLOCK, np.arange(n, dtype=np.int64) // cores)
+    return rank_map(BLOCK, np.arange(n, dtype=np.int64) // cores)
 
 
 def cyclic(n: int, cores: int) -> RankMap:
     """Return one rank after the other on the next node, on as few nodes of ``cores`` as hold n."""
     _check(n, cores)
-    return _made(CYCLIC, np.arange(n, dtype=np.int64) % -(-n // cores))
+    return rank_map(CYCLIC, np.arange(n, dtype=np.int64) % -(-n // cores))
 
 
 def mapping_of(kind: str, n: int, cores: int, rank_file: Path | None = None) -> RankMap:
@@ -146,17 +146,20 @@ def _from_hosts(path: Path, hosts: dict[int, str], n: int) -> RankMap:
         numbers = [int(found[1]) for found in relative if found]
         order = sorted(set(numbers))
         node_of = np.searchsorted(order, numbers).astype(np.int64)
-        return _made(RANK_FILE, node_of, tuple(f"+n{number}" for number in order))
+        return rank_map(RANK_FILE, node_of, tuple(f"+n{number}" for number in order))
     number_of: dict[str, int] = {}
     for host in wanted:
         number_of.setdefault(host, len(number_of))
     node_of = np.array([number_of[host] for host in wanted], dtype=np.int64)
-    return _made(RANK_FILE, node_of, tuple(number_of))
+    return rank_map(RANK_FILE, node_of, tuple(number_of))
 
 
-def _made(kind: str, node_of: Ints, names: tuple[str, ...] = ()) -> RankMap:
-    """Number the slots of each node."""
-    nodes = int(node_of.max()) + 1
+def rank_map(kind: str, node_of: Ints, names: tuple[str, ...] = ()) -> RankMap:
+    """Return where the ranks are from the node of each; slots are in the order of ranks.
+
+    ``names``: of all nodes, also those without a rank; none: as many as there are up to the last.
+    """
+    nodes = max(int(node_of.max()) + 1, len(names))
     order = np.argsort(node_of, kind="stable")
     begin = np.concatenate(([0], np.cumsum(np.bincount(node_of, minlength=nodes))))
     slot = np.empty(len(node_of), dtype=np.int64)
