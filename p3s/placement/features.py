@@ -9,13 +9,14 @@ systems", NTUA 2017, chapter 3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.placement.traffic import Traffic
+from p3s.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
 from p3s.topology.levels import Level, check_nested
 from p3s.topology.units import Bools, Floats, Ints
@@ -23,7 +24,7 @@ from p3s.topology.units import Bools, Floats, Ints
 #: Names of the features of class A.
 CLASS_A = ("n", "ppn", "l(max)", "PD(max)", "PM(max)")
 _ALL = ("min", "avg", "max")
-_STATISTIC = {"min": np.min, "avg": np.mean, "max": np.max}
+_STATISTIC: Mapping[str, Callable[[Floats], Any]] = {"min": np.min, "avg": np.mean, "max": np.max}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,8 @@ def class_a(traffic: Traffic, placed: RankMap) -> dict[str, float]:
 
     Data and messages are those of one rank, in bytes; 0 where nothing is sent.
     """
-    data = _sums(traffic.source, traffic.volume, traffic.ranks)
-    messages = _sums(traffic.source, traffic.messages, traffic.ranks)
+    data = sums(traffic.source, traffic.volume, traffic.ranks)
+    messages = sums(traffic.source, traffic.messages, traffic.ranks)
     longest = float(traffic.nbytes.max()) if len(traffic) else 0.0
     counts = (placed.nodes, placed.sizes.max(), longest, data.max(), messages.max())
     return dict(zip(CLASS_A, map(float, counts), strict=True))
@@ -76,7 +77,7 @@ def process_spread(traffic: Traffic) -> dict[str, float]:
     else:
         found["l(min)"] = found["l(avg)"] = 0.0
     for name, column in (("PD", traffic.volume), ("PM", traffic.messages)):
-        found |= _said(name, _sums(traffic.source, column, traffic.ranks), ("min", "avg"))
+        found |= _said(name, sums(traffic.source, column, traffic.ranks), ("min", "avg"))
     return found
 
 
@@ -172,8 +173,8 @@ def _between_nodes(traffic: Traffic, placed: RankMap) -> _NodeTraffic:
     return _NodeTraffic(
         pairs // placed.nodes,
         pairs % placed.nodes,
-        _sums(place, traffic.volume, len(pairs)),
-        _sums(place, traffic.messages, len(pairs)),
+        sums(place, traffic.volume, len(pairs)),
+        sums(place, traffic.messages, len(pairs)),
     )
 
 
@@ -183,7 +184,7 @@ def _sent(
     """Return statistics of the data and the messages of some rows, summed up by component."""
     found: dict[str, float] = {}
     for letter, column in (("D", between.data), ("M", between.messages)):
-        found |= _said(prefix + letter, _sums(component[rows], column[rows], number), _ALL)
+        found |= _said(prefix + letter, sums(component[rows], column[rows], number), _ALL)
     return found
 
 
@@ -208,8 +209,3 @@ def _parts(below: Ints, of: Ints, number: int) -> Floats:
 
 def _said(name: str, values: Floats, statistics: Sequence[str]) -> dict[str, float]:
     return {f"{name}({kind})": float(_STATISTIC[kind](values)) for kind in statistics}
-
-
-def _sums(key: Ints, column: Ints | Floats, number: int) -> Floats:
-    found = np.bincount(key, weights=column, minlength=number)
-    return np.asarray(found, dtype=np.float64)

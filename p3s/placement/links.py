@@ -16,7 +16,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.placement.features import check_ranks
 from p3s.placement.outliers import above_average, mean_of, near_largest
-from p3s.placement.traffic import Traffic
+from p3s.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
 from p3s.topology.direct import Torus
 from p3s.topology.fabric import Fabric
@@ -93,8 +93,8 @@ def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
     return Paths(
         source,
         dest,
-        np.bincount(place, weights=traffic.messages, minlength=len(pairs)),
-        np.bincount(place, weights=traffic.volume, minlength=len(pairs)),
+        sums(place, traffic.messages, len(pairs)),
+        sums(place, traffic.volume, len(pairs)),
         np.where(source == dest, 0, passed),
     )
 
@@ -136,7 +136,8 @@ def queues(found: Paths, fabric: Fabric) -> Ints:
     )
     dimension = np.abs(steps).argmax(axis=1)
     down = np.take_along_axis(steps, dimension[:, None], axis=1)[:, 0] < 0
-    return (found.source * len(fabric.dims) + dimension) * 2 + down
+    queue = (found.source * len(fabric.dims) + dimension) * 2 + down
+    return np.asarray(queue, dtype=np.int64)
 
 
 def longest_queue(found: Paths, fabric: Fabric) -> float:

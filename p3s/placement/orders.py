@@ -52,7 +52,7 @@ def tiled(dims: Sequence[int], tiles: Sequence[Sequence[int]]) -> Ints:
         keys.extend(reversed(list(at // side[:, None] % np.array(tile)[:, None])))
         side = side * np.array(tile)
     keys.extend(reversed(list(at // side[:, None])))
-    return np.lexsort(keys).astype(np.int64)
+    return np.asarray(np.lexsort(keys), dtype=np.int64)
 
 
 def tilted(dims: Sequence[int], along: int, across: int, step: int) -> Ints:
@@ -61,7 +61,7 @@ def tilted(dims: Sequence[int], along: int, across: int, step: int) -> Ints:
         raise P3SError("a tilt is of one dimension along another one")
     at = _coordinates(dims)
     at[across] = (at[across] + step * at[along]) % dims[across]
-    return np.ravel_multi_index(tuple(at), tuple(dims)).astype(np.int64)
+    return np.asarray(np.ravel_multi_index(tuple(at), tuple(dims)), dtype=np.int64)
 
 
 def morton(dims: Sequence[int]) -> Ints:

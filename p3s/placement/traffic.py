@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
-from p3s.topology.units import Ints
+from p3s.topology.units import Floats, Ints
 
 #: What columns may be given as.
 Column = Sequence[int] | npt.NDArray[np.integer]
@@ -95,6 +95,12 @@ def together(parts: Sequence[Traffic]) -> Traffic:
         np.concatenate([part.messages for part in parts]),
         np.concatenate([part.nbytes for part in parts]),
     )
+
+
+def sums(key: Ints, column: Ints | Floats, number: int) -> Floats:
+    """Return the sum of a column for each of the keys 0 to ``number`` - 1."""
+    found = np.bincount(key, weights=column, minlength=number)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _column(values: Column | int, rows: int) -> Ints:
