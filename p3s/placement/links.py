@@ -62,7 +62,7 @@ class Paths:
     """Messages between nodes of a network, one row for each two nodes.
 
     ``source``, ``dest``: numbers of nodes in the network. ``messages``, ``nbytes``: all of them
-    together. ``dilation``: links that each passes.
+    together. ``dilation``: links that each passes. ``row``: row here of each of the traffic's.
     """
 
     source: Ints
@@ -70,6 +70,7 @@ class Paths:
     messages: Floats
     nbytes: Floats
     dilation: Ints
+    row: Ints
 
 
 def network_links(fabric: Fabric) -> Bools:
@@ -96,6 +97,7 @@ def paths(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Paths:
         sums(place, traffic.messages, len(pairs)),
         sums(place, traffic.volume, len(pairs)),
         np.where(source == dest, 0, passed),
+        place,
     )
 
 
