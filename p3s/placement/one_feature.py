@@ -64,8 +64,8 @@ def fit_one_feature(
     """Return the best of all 7,806 models, of the feature that follows times best.
 
     The best has the least squares, where each further term has to pay for itself (Schwarz's
-    criterion; the source does not name one). ``relative``: squares of relative errors, else of seconds, which only the longest phases decide.
-    Errors: P3SError with fewer than five rows.
+    criterion; the source names none). ``relative``: squares of relative errors, else of seconds,
+    which only the longest phases decide. Errors: P3SError with fewer than five rows.
     """
     if len(seconds) < 5:
         raise P3SError(f"{len(seconds)} phases are too few for a model; measure five or more")
@@ -94,7 +94,7 @@ def _best(design: Floats, wanted: Floats) -> int:
 
     What all models see of the rows is in the triangle of one decomposition, 38 rows at most.
     """
-    rows = np.linalg.qr(np.column_stack([design, wanted]), mode="r")
+    rows: Floats = np.asarray(np.linalg.qr(np.column_stack([design, wanted]), mode="r"))
     whole, number = float((rows[:, -1] ** 2).sum()), len(wanted)
     found = []
     for size in (1, 2, 3):

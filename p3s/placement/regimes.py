@@ -42,7 +42,8 @@ class Line:
 
     def seconds(self, columns: Columns) -> Floats:
         """Return the times; below 0 where the line is."""
-        return design(self.products, columns) @ np.array(self.coefficients)
+        found = design(self.products, columns) @ np.array(self.coefficients)
+        return np.asarray(found, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,8 @@ def _varying(columns: Columns) -> list[str]:
 def _grown(names: Sequence[str], columns: Columns, seconds: Floats) -> Line:
     """Return a line to which terms are added as long as errors become smaller."""
     table = np.stack([columns[name] for name in names], axis=1) if names else np.empty((0, 0))
-    order = np.argsort(-np.abs(pearson(table, seconds))) if names else []
-    best = [names[int(k)] for k in order]
+    order = np.argsort(-np.abs(pearson(table, seconds))).tolist() if names else []
+    best = [names[k] for k in order]
     tried: list[Product] = [(name,) for name in best[:8]]
     tried += list(itertools.combinations(best[:4], 2))
     chosen: list[Product] = [()]
