@@ -19,6 +19,8 @@ RANK_FILE = "rank file"
 _RANKFILE_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+?)\s*(?:slots?\s*=.*)?$", re.IGNORECASE)
 #: A host relative to the allocation: the node with this number.
 _RELATIVE = re.compile(r"\+n(\d+)$", re.IGNORECASE)
+#: `node7:4` of an MPICH host list: the next four ranks.
+_COUNTED = re.compile(r"(\S+):([1-9][0-9]{0,8})")
 #: Columns of a table with a rank and a host.
 _TWO = 2
 
@@ -65,13 +67,13 @@ class RankMap:
 def block(n: int, cores: int) -> RankMap:
     """Return consecutive ranks on each node, ``cores`` of them."""
     _check(n, cores)
-    return _made(BLOCK, np.arange(n, dtype=np.int64) // cores)
+    return rank_map(BLOCK, np.arange(n, dtype=np.int64) // cores)
 
 
 def cyclic(n: int, cores: int) -> RankMap:
     """Return one rank after the other on the next node, on as few nodes of ``cores`` as hold n."""
     _check(n, cores)
-    return _made(CYCLIC, np.arange(n, dtype=np.int64) % -(-n // cores))
+    return rank_map(CYCLIC, np.arange(n, dtype=np.int64) % -(-n // cores))
 
 
 def mapping_of(kind: str, n: int, cores: int, rank_file: Path | None = None) -> RankMap:
@@ -92,9 +94,10 @@ def read_rank_file(path: Path, n: int) -> RankMap:
     """Read which host each of ``n`` ranks is on.
 
     Formats, told apart by line: Open MPI rankfile (``rank 3=node7 slot=0:1``, ``+n7`` for the
-    eighth node), ``3 node7``, and a plain list with one host a line, the first for rank 0. What
-    follows # is a comment. Slots are those of the order of ranks; ranks from ``n`` on are not
-    looked at. Errors: P3SError, in one line, for what is not of this form and for missing ranks.
+    eighth node), ``3 node7``, and a plain list with one host a line, the first for rank 0
+    (``node7:4``, as MPICH has it: for the next four). What follows # is a comment. Slots are those
+    of the order of ranks; ranks from ``n`` on are not looked at. Errors: P3SError, in one line,
+    for what is not of this form, ranks that are there twice and missing ones.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -116,8 +119,10 @@ def read_rank_file(path: Path, n: int) -> RankMap:
             rank, host = int(words[0]), words[1]
             numbered = True
         elif len(words) == 1 and "=" not in text:
-            rank, host = plain, words[0]
-            plain += 1
+            host, times = _counted(words[0])
+            rank = plain + times - 1
+            hosts.update(dict.fromkeys(range(plain, min(rank, n)), host))
+            plain += times
         else:
             raise P3SError(
                 f"{path}, line {number}: {text[:60]!r} is neither `rank R=HOST slot=S`, "
@@ -128,9 +133,17 @@ def read_rank_file(path: Path, n: int) -> RankMap:
                 f"{path}, line {number}: lines with and without a rank are mixed; "
                 "give every line its rank, or none"
             )
-        if hosts.setdefault(rank, host) != host:
-            raise P3SError(f"{path}, line {number}: rank {rank} is on {hosts[rank]} and on {host}")
+        if rank in hosts:
+            both = f"on {hosts[rank]} and on {host}" if hosts[rank] != host else "there twice"
+            raise P3SError(f"{path}, line {number}: rank {rank} is {both}")
+        hosts[rank] = host
     return _from_hosts(path, hosts, n)
+
+
+def _counted(word: str) -> tuple[str, int]:
+    """Return the host of a line, and how many ranks it is for."""
+    found = _COUNTED.fullmatch(word)
+    return (found[1], int(found[2])) if found else (word, 1)
 
 
 def _from_hosts(path: Path, hosts: dict[int, str], n: int) -> RankMap:
@@ -146,17 +159,20 @@ def _from_hosts(path: Path, hosts: dict[int, str], n: int) -> RankMap:
         numbers = [int(found[1]) for found in relative if found]
         order = sorted(set(numbers))
         node_of = np.searchsorted(order, numbers).astype(np.int64)
-        return _made(RANK_FILE, node_of, tuple(f"+n{number}" for number in order))
+        return rank_map(RANK_FILE, node_of, tuple(f"+n{number}" for number in order))
     number_of: dict[str, int] = {}
     for host in wanted:
         number_of.setdefault(host, len(number_of))
     node_of = np.array([number_of[host] for host in wanted], dtype=np.int64)
-    return _made(RANK_FILE, node_of, tuple(number_of))
+    return rank_map(RANK_FILE, node_of, tuple(number_of))
 
 
-def _made(kind: str, node_of: Ints, names: tuple[str, ...] = ()) -> RankMap:
-    """Number the slots of each node."""
-    nodes = int(node_of.max()) + 1
+def rank_map(kind: str, node_of: Ints, names: tuple[str, ...] = ()) -> RankMap:
+    """Return where the ranks are from the node of each; slots are in the order of ranks.
+
+    ``names``: of all nodes, also those without a rank; none: as many as there are up to the last.
+    """
+    nodes = max(int(node_of.max()) + 1, len(names))
     order = np.argsort(node_of, kind="stable")
     begin = np.concatenate(([0], np.cumsum(np.bincount(node_of, minlength=nodes))))
     slot = np.empty(len(node_of), dtype=np.int64)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.topology.fabric import About, Fabric
+from p3s.topology.levels import Level, several
 from p3s.topology.routes import Routes, compress
 from p3s.topology.units import Floats, Ints
 
@@ -143,6 +144,11 @@ class Dragonfly(Fabric):
         """What it is, for people."""
         groups, each, nodes, _ = self.shape
         return f"dragonfly of {groups} groups of {each} switches with {nodes} nodes"
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the switches and the groups."""
+        switch = np.arange(self.nodes) // self.shape[2]
+        return several([Level("sw", "S", switch), Level("g", "G", switch // self.shape[1])])
 
     def _inside(self, a: Ints, b: Ints) -> Ints:
         """Return the link between two switches of a group."""

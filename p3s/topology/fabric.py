@@ -14,8 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.topology.levels import Level
 from p3s.topology.routes import Routes, joined, loads
-from p3s.topology.units import Floats, Ints
+from p3s.topology.units import Bools, Floats, Ints
 
 #: Messages that are routed at a time: bounds the memory.
 _CHUNK = 1 << 16
@@ -70,6 +71,23 @@ class Fabric(ABC):
     @abstractmethod
     def between(self, first: Ints, second: Ints) -> Routes:
         """Return the links between switches from each first node to its second, another one."""
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return what nodes are in, the lowest level first; none where the network has no levels.
+
+        A level that all nodes are in together is left out.
+        """
+        return ()
+
+    @cached_property
+    def between_switches(self) -> Bools:
+        """Which directed links join two switches."""
+        return np.asarray((self.ends >= self.nodes).all(axis=1) & self.used, dtype=bool)
+
+    @cached_property
+    def used(self) -> Bools:
+        """Which directed links lead anywhere; the others are there to number all alike."""
+        return np.asarray(self.ends[:, 0] != self.ends[:, 1], dtype=bool)
 
     @property
     def links(self) -> int:

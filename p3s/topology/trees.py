@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.topology.fabric import About, Fabric
+from p3s.topology.levels import Level, several
 from p3s.topology.routes import Routes, compress
 from p3s.topology.switches import Topology
 from p3s.topology.units import Floats, Ints
@@ -50,6 +51,14 @@ class Tree(Fabric):
         """What it is, for people."""
         return f"tree of {self.switches} switches, {self.nodes} nodes"
 
+    def levels(self) -> tuple[Level, ...]:
+        """Return the switches of the nodes, those above them and so on."""
+        found, place = [], self.switch_of
+        for level in range(1, self.chain.shape[1] + 1):
+            found.append(_level(level, place))
+            place = np.where(self.up[place] < 0, place, self.up[place])
+        return several(found)
+
     def cables(self) -> Ints:
         """Return the ends: cable ``nodes`` + s is the one above switch s (the root has none)."""
         nodes = np.stack([np.arange(self.nodes), self.nodes + self.switch_of], axis=1)
@@ -68,6 +77,10 @@ class Tree(Fabric):
         depth = self.chain.shape[1]
         columns = [*(up[:, k] for k in reversed(range(depth))), *(down[:, k] for k in range(depth))]
         return compress(columns, len(first))
+
+
+def _level(number: int, of: Ints) -> Level:
+    return Level(f"sw{number}", f"S{number}", of)
 
 
 def _chains(up: Ints) -> Ints:
@@ -124,6 +137,12 @@ class FatTree(Fabric):
             f"{below} below a switch and {up} above" for below, up in levels if up
         )
         return f"fat tree, {told}"
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the leaves, and the groups of nodes that share the switches of a level."""
+        node = np.arange(self.nodes)
+        sizes = np.cumprod(self.down)
+        return several([_level(k, node // size) for k, size in enumerate(sizes, 1)])
 
     def _groups(self, level: int) -> int:
         """Return how many groups of nodes have switches of a level (0: leaves) of their own."""

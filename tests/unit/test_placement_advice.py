@@ -1,0 +1,48 @@
+"""Fronts of cost and time: planted layers, ties, and predictions with one wrong configuration."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p3s.placement.advice import FrontMatch, layers, match, matters
+
+#: Three layers of three configurations each.
+CORES = [1, 2, 4, 1, 2, 4, 1, 2, 4]
+SECONDS = [9.0, 5.0, 3.0, 10.0, 6.0, 4.0, 11.0, 7.0, 5.0]
+
+
+def test_layers() -> None:
+    assert layers(CORES, SECONDS).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert layers([1, 1, 2], [5.0, 5.0, 5.0]).tolist() == [0, 0, 1]  # equal ones are both in front
+    assert layers([1, 1], [5.0, 4.0]).tolist() == [1, 0]  # equal costs do dominate
+    assert layers([], []).tolist() == []
+
+
+def test_predicted_fronts() -> None:
+    assert match(CORES, SECONDS, SECONDS) == FrontMatch(3, 3, 3, None, True)
+    wrong = SECONDS.copy()
+    wrong[1], wrong[4] = wrong[4], wrong[1]
+    assert match(CORES, SECONDS, wrong) == FrontMatch(3, 3, 2, 1, True)
+    wrong[2], wrong[8] = wrong[8], wrong[2]
+    assert match(CORES, SECONDS, wrong) == FrontMatch(3, 3, 1, 2, False)
+
+
+def test_placements_that_are_all_as_good() -> None:
+    assert not matters([1.0, 1.04]) and matters([1.0, 1.05]) and not matters([1.0])
+    assert not matters([1.0, 1.05], 1.1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=30))
+def test_every_layer_is_behind_the_one_before(points) -> None:
+    cost, seconds = ([float(p[k]) for p in points] for k in (0, 1))
+    found = layers(cost, seconds)
+    for k, layer in enumerate(found):
+        ahead = [
+            j
+            for j in range(len(points))
+            if cost[j] <= cost[k] and seconds[j] <= seconds[k] and points[j] != points[k]
+        ]
+        assert layer == max((int(found[j]) + 1 for j in ahead), default=0)
+    assert not points or np.min(found) == 0

@@ -1,0 +1,228 @@
+"""Features of classes A, B and C: an example worked out by hand, and what holds for all traffic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import P3SError
+from p3s.placement.allocation import allocation
+from p3s.placement.candidates import block_on, cyclic_on
+from p3s.placement.features import (
+    CLASS_A,
+    Hierarchy,
+    class_a,
+    class_b,
+    class_c,
+    features,
+    inter_node_share,
+    process_spread,
+    table,
+)
+from p3s.placement.patterns import around, halo
+from p3s.placement.traffic import Traffic, traffic
+from p3s.program.mapping import RankMap, block, rank_map
+from p3s.topology.levels import Level
+from p3s.topology.read import read_fabric
+
+#: Eight ranks on four nodes, two a node: what each sends to whom.
+SENT = traffic(
+    8, [0, 0, 1, 2, 4, 6, 7], [1, 2, 4, 0, 6, 7, 3], [100, 200, 300, 50, 400, 10, 500],
+    [1, 1, 1, 2, 1, 1, 1],
+)  # fmt: skip
+
+
+def vilje(switch: list[int], rack: list[int]) -> Hierarchy:
+    return Hierarchy((Level("sw", "S", np.array(switch)), Level("r", "R", np.array(rack))))
+
+
+def spread(name: str, *values: float) -> dict[str, float]:
+    return dict(zip((f"{name}({s})" for s in ("min", "avg", "max")), values, strict=True))
+
+
+def test_all_columns_of_an_example_by_hand() -> None:
+    # Node 0 sends 200 to node 1 and 300 to node 2, node 1 sends 2 x 50 to node 0, node 2 sends
+    # 400 to node 3, node 3 sends 500 to node 1; switches hold nodes 0, 1 and 2, 3.
+    found = features(SENT, block(8, 2), vilje([0, 0, 1, 1], [0, 0, 0, 0]))
+    assert found == {
+        "n": 4, "ppn": 2, "l(max)": 500, "PD(max)": 500, "PM(max)": 2,
+        **spread("ND", 100, 375, 500), **spread("NM", 1, 1.5, 2),
+        **spread("iND", 0, 27.5, 100), **spread("iNM", 0, 0.5, 1),
+        "TD": 1500, "TM": 6,
+        "sw": 2, "r": 1, "n/sw(avg)": 2, "n/sw(max)": 2, "sw/r(avg)": 2, "sw/r(max)": 2,
+        **spread("SD", 300, 400, 500), **spread("SM", 1, 1, 1),
+        **spread("iSD", 300, 350, 400), **spread("iSM", 1, 2, 3),
+        **spread("RD", 0, 0, 0), **spread("RM", 0, 0, 0),
+        **spread("iRD", 800, 800, 800), **spread("iRM", 2, 2, 2),
+    }  # fmt: skip
+    assert len(found) == 49
+    assert inter_node_share(SENT, block(8, 2)) == 1500 / 1610
+    assert process_spread(SENT) == {
+        "l(min)": 10, "l(avg)": 1610 / 8,
+        "PD(min)": 0, "PD(avg)": 1610 / 8, "PM(min)": 0, "PM(avg)": 1,
+    }  # fmt: skip
+
+
+def test_two_racks() -> None:
+    found = class_c(SENT, block(8, 2), vilje([0, 0, 1, 2], [0, 0, 0, 1]))
+    assert [found[x] for x in ("sw", "r", "n/sw(avg)", "n/sw(max)")] == [3, 2, 4 / 3, 2]
+    assert [found[x] for x in ("sw/r(avg)", "sw/r(max)")] == [1.5, 2]
+    # Out of switches: 300 (node 2), 400 (node 3), 500 (node 1); out of racks: 400, 500.
+    assert [found[f"SD({s})"] for s in ("min", "avg", "max")] == [300, 400, 500]
+    assert [found[f"RD({s})"] for s in ("min", "avg", "max")] == [400, 450, 500]
+    assert [found[f"iRD({s})"] for s in ("min", "avg", "max")] == [0, 150, 300]
+
+
+def test_columns_of_the_three_machines_are_as_many_as_in_the_source() -> None:
+    node = np.arange(4)
+    aries = Hierarchy(
+        (Level("a", "A", node), Level("c", "C", node // 2), Level("g", "G", node // 2)),
+        first=1,
+        pairs=True,
+    )
+    daint = class_c(SENT, block(8, 2), aries)
+    assert len(daint) == 45 and len(features(SENT, block(8, 2), aries)) == 64
+    assert "n/a(max)" not in daint and "c/g(max)" in daint
+    # Between the two groups: 300 in one message there, 500 in one back.
+    assert (daint["GGD"], daint["GGM"]) == (500, 1)
+    one = Hierarchy((Level("sw1", "S1", node // 2),), ratios=("min", "avg", "max"))
+    aris = class_c(SENT, block(8, 2), one)
+    # The source has three more, L1 switches per L2 switch: all of them, as each joins every L2.
+    assert len(aris) + 3 == 19
+    assert len(CLASS_A) == 5 and len(features(SENT, block(8, 2))) == 19
+
+
+def test_one_node_sends_nothing_and_no_traffic_is_none() -> None:
+    alone = features(SENT, block(8, 8), vilje([0], [0]))
+    assert alone["TD"] == alone["ND(max)"] == alone["SD(max)"] == alone["RD(max)"] == 0
+    assert alone["iND(max)"] == 1610
+    nothing = features(traffic(8, [], [], []), block(8, 2), vilje([0, 0, 1, 1], [0] * 4))
+    assert len(nothing) == 49 and nothing["l(max)"] == nothing["TM"] == 0
+    assert inter_node_share(traffic(8, [], [], []), block(8, 2)) == 0
+
+
+def test_block_and_cyclic_differ_in_class_b_only() -> None:
+    where = allocation(8, 8)
+    sent = halo((4, 4, 4), (16, 16, 16), around(3))
+    one, other = block_on(64, where), cyclic_on(64, where)
+    assert class_a(sent, one) == class_a(sent, other)
+    first, second = class_b(sent, one), class_b(sent, other)
+    assert first != second and first["TD"] < second["TD"]
+    assert first["TD"] + 8 * first["iND(avg)"] == second["TD"] + 8 * second["iND(avg)"]
+
+
+def test_nodes_without_ranks_count() -> None:
+    found = class_b(SENT, rank_map("", np.arange(8) // 2, ("a", "b", "c", "d", "e")))
+    assert found["ND(min)"] == 0 and found["ND(avg)"] == 300
+
+
+def test_levels_that_do_not_fit_are_refused() -> None:
+    for hierarchy, why in (
+        (vilje([0, 0, 1], [0, 0, 0]), "there are 4"),
+        (vilje([0, 0, 1, 1], [0, 1, 1, 1]), "lowest to the highest"),
+    ):
+        with pytest.raises(P3SError, match=why):
+            class_c(SENT, block(8, 2), hierarchy)
+    with pytest.raises(P3SError, match="placement is of 4 ranks"):
+        features(SENT, block(4, 2))
+    with pytest.raises(P3SError, match="differ from the first"):
+        table([{"a": 1.0}, {"b": 1.0}])
+    names, rows = table([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}])
+    assert names == ("a", "b") and rows.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("told", "names", "numbers"),
+    [
+        ("fat-tree:4,2,2,2,2", ["sw1", "sw2"], [4, 2]),
+        ("fat-tree:8,4,8", ["sw1"], [8]),
+        ("dragonfly:3,2,2", ["sw", "g"], [6, 3]),
+        ("torus:4x4", [], []),
+    ],
+)
+def test_levels_of_networks(told, names, numbers) -> None:
+    fabric = read_fabric(told, 1)
+    levels = fabric.levels()
+    assert [x.name for x in levels] == names and [x.number for x in levels] == numbers
+    assert all(len(x.of) == fabric.nodes for x in levels)
+
+
+def test_levels_of_a_tree(tmp_path) -> None:
+    file = tmp_path / "topology.conf"
+    file.write_text(
+        "SwitchName=s0 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-3]\nSwitchName=s2 Nodes=n4\n"
+        "SwitchName=r0 Switches=s[0-1]\nSwitchName=top Switches=r0,s2\n"
+    )
+    first, second = read_fabric(str(file), 5).levels()
+    assert first.of.tolist() == [0, 0, 1, 1, 2]
+    assert second.of.tolist() == [3, 3, 3, 3, 4]
+    assert first.at(np.array([4, 0])).of.tolist() == [2, 0]
+
+
+@st.composite
+def placed_traffic(draw) -> tuple[Traffic, RankMap, Hierarchy]:
+    nodes = draw(st.integers(1, 8))
+    ranks = draw(st.integers(1, 24))
+    rank, node = st.integers(0, ranks - 1), st.integers(0, nodes - 1)
+    rows = draw(st.lists(st.tuples(rank, rank, st.integers(0, 999), st.integers(1, 3))))
+    s, d, b, m = ([row[k] for row in rows] for k in range(4))
+    node_of = np.array(draw(st.lists(node, min_size=ranks, max_size=ranks)))
+    switch = np.array(draw(st.lists(st.integers(0, 4), min_size=nodes, max_size=nodes)))
+    rack = np.array(draw(st.lists(st.integers(0, 2), min_size=5, max_size=5)))[switch]
+    levels = (Level("sw", "S", switch), Level("r", "R", rack))
+    placed = rank_map("", node_of, tuple(f"h{k}" for k in range(nodes)))
+    return traffic(ranks, s, d, b, m), placed, Hierarchy(levels, pairs=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(placed_traffic())
+def test_what_one_level_sends_the_next_one_keeps_or_sends(made) -> None:
+    sent, placed, hierarchy = made
+    found = features(sent, placed, hierarchy)
+
+    def whole(name: str, number: float) -> float:
+        return found[f"{name}(avg)"] * number
+
+    nodes, switches, racks = placed.nodes, found["sw"], found["r"]
+    for kind, total in (("D", sent.volume.sum()), ("M", sent.number)):
+        close = pytest.approx
+        assert found[f"T{kind}"] + whole(f"iN{kind}", nodes) == close(total)
+        assert whole(f"N{kind}", nodes) == close(found[f"T{kind}"])
+        assert whole(f"N{kind}", nodes) == close(
+            whole(f"iS{kind}", switches) + whole(f"S{kind}", switches)
+        )
+        assert whole(f"S{kind}", switches) == close(
+            whole(f"iR{kind}", racks) + whole(f"R{kind}", racks)
+        )
+        assert found[f"RR{kind}"] <= found[f"R{kind}(max)"]
+        if racks == 1:
+            assert found[f"R{kind}(max)"] == 0
+        if nodes == 1:
+            assert found[f"T{kind}"] == 0
+    for name, value in found.items():
+        if name.endswith("(avg)"):
+            assert value <= found[name.replace("avg", "max")] + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(placed_traffic(), st.randoms())
+def test_order_of_messages_and_numbers_of_nodes_do_not_matter(made, random) -> None:
+    sent, placed, hierarchy = made
+    order = list(range(len(sent)))
+    random.shuffle(order)
+    mixed = Traffic(
+        sent.ranks, *(x[order] for x in (sent.source, sent.dest, sent.messages, sent.nbytes))
+    )
+    nodes = list(range(placed.nodes))
+    random.shuffle(nodes)
+    back = np.argsort(nodes)
+    other = rank_map("", back[placed.node_of], placed.names)
+    levels = tuple(level.at(np.array(nodes)) for level in hierarchy.levels)
+    assert features(mixed, other, Hierarchy(levels, pairs=True)) == pytest.approx(
+        features(sent, placed, hierarchy)
+    )
+    assert features(sent.merged(), placed, hierarchy) == pytest.approx(
+        features(sent, placed, hierarchy)
+    )

@@ -1,0 +1,236 @@
+"""Learned times of phases: planted laws, outliers, values outside the training, saved models."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from p3s.errors import P3SError
+from p3s.placement.allocation import allocation
+from p3s.placement.candidates import candidates
+from p3s.placement.learned import (
+    BOOSTED,
+    RANDOM,
+    Learned,
+    Outside,
+    Settings,
+    columns,
+    cross_validated,
+    learn,
+    load,
+    ranked_features,
+    save,
+)
+from p3s.placement.links import HYBRIDS, link_features
+from p3s.placement.packets import simulate_packets
+from p3s.placement.patterns import all_to_all_in_rows
+from p3s.placement.ranking import agreement, concordance
+from p3s.placement.trees import of_boosting, of_forest
+from p3s.topology.read import read_fabric
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+SMALL = Settings(trees=60, rate=0.1, depth=4)
+NAMES = ("ND", "NM", "n")
+
+Rows = list[dict[str, float]]
+
+
+def phases(number: int = 240, seed: int = 0) -> tuple[Rows, np.ndarray, np.ndarray]:
+    """Return phases of which data and messages decide, over six decades, in eight groups."""
+    rng = np.random.default_rng(seed)
+    nd, nm = 2.0 ** rng.uniform(8, 26, number), rng.integers(1, 100, number)
+    rows = [
+        {"ND": float(a), "NM": float(b), "n": float(c)}
+        for a, b, c in zip(nd, nm, rng.integers(2, 64, number), strict=True)
+    ]
+    seconds = (1e-5 + 2e-7 * nm + 3e-10 * nd) * np.exp(rng.normal(0, 0.05, number))
+    return rows, seconds, np.arange(number) % 8
+
+
+@pytest.fixture(scope="module")
+def boosted() -> Learned:
+    return learn(*phases(), NAMES, machine="a", network="b", settings=SMALL)
+
+
+def test_a_law_is_learned_and_the_card_says_how_well(boosted) -> None:
+    rows, seconds, _ = phases(seed=1)
+    found = boosted.predict(rows)
+    assert agreement(seconds, found.seconds).mmre < 0.2
+    held = (found.low <= seconds) & (seconds <= found.high)
+    assert 0.8 < held.mean() <= 1 and (found.low <= found.seconds).all()
+    card = boosted.card
+    assert (card.rows, card.groups, card.kind, card.caveats) == (240, 8, BOOSTED, ())
+    assert card.scores is not None and card.scores.mmre < 0.2 and card.scores.rcc > 0.95
+
+
+def test_values_outside_the_training_are_named() -> None:
+    x = np.linspace(0.01, 1, 60)
+    rows = [{"x": float(v)} for v in x]
+    model = learn(rows, x, np.arange(60) % 5, ("x",), settings=SMALL)
+    found = model.predict([{"x": 2.0}, {"x": 0.5}, {"x": 0.0}])
+    assert found.seconds[0] <= 1.0  # a line would say 2
+    assert found.outside == ((Outside("x", True),), (), (Outside("x", False),))
+
+
+def test_trees_say_what_scikit_learn_says() -> None:
+    rows, seconds, _ = phases()
+    x, y = columns(rows, NAMES), np.log(seconds)
+    forest = ensemble.ExtraTreesRegressor(20, random_state=0).fit(x, y)
+    assert of_forest(forest).predict(x) == pytest.approx(forest.predict(x), rel=1e-12)
+    assert agreement(seconds, np.exp(of_forest(forest).predict(x))).r2 == pytest.approx(1)
+    for loss in ("absolute_error", "quantile"):
+        model = ensemble.GradientBoostingRegressor(loss=loss, n_estimators=20).fit(x, y)
+        assert of_boosting(model).predict(x) == pytest.approx(model.predict(x), rel=1e-12)
+    assert len(of_forest(forest).predict(np.zeros((0, 3)))) == 0
+
+
+def test_outliers_hurt_squares_more() -> None:
+    rows, seconds, _ = phases(400)
+    spoilt = seconds.copy()
+    spoilt[np.random.default_rng(1).permutation(400)[:40]] *= 10
+    x, (new, truth, _) = columns(rows, NAMES), phases(seed=2)
+    errors = {}
+    for loss in ("absolute_error", "squared_error"):
+        model = ensemble.GradientBoostingRegressor(
+            loss=loss, n_estimators=60, max_depth=4, random_state=0
+        )
+        trees = of_boosting(model.fit(x, np.log(spoilt)))
+        errors[loss] = agreement(truth, np.exp(trees.predict(columns(new, NAMES)))).mmre
+    assert errors["absolute_error"] < errors["squared_error"]
+
+
+def test_scores_are_of_groups_that_were_left_out() -> None:
+    # Every row is there eight times; where copies are in other groups they give it away.
+    rng = np.random.default_rng(3)
+    rows = [{"a": float(v)} for v in rng.uniform(0, 1, 30)] * 8
+    seconds = np.tile(np.exp(rng.normal(0, 1, 30)), 8)
+    together, apart = np.tile(np.arange(30), 8), np.repeat(np.arange(8), 30)
+    honest = cross_validated(rows, seconds, together, ("a",), kind=RANDOM, settings=SMALL)
+    leaking = cross_validated(rows, seconds, apart, ("a",), kind=RANDOM, settings=SMALL)
+    assert leaking.mmre < 0.01 < 0.3 < honest.mmre
+
+
+def test_caveats_and_what_cannot_be_learned() -> None:
+    rows, seconds, groups = phases(40)
+    few = Settings(trees=20, rate=0.003, depth=3)
+    assert round(few.left, 2) == 0.94 and round(Settings(trees=500, rate=0.003).left, 2) == 0.22
+    model = learn(rows, seconds, groups * 0, NAMES, settings=few)
+    assert model.card.caveats == ("not-converged", "one-group")
+    bad = seconds.copy()
+    bad[3] = 0
+    for make, why in (
+        (lambda: learn(rows[:5], seconds[:5], groups[:5], NAMES), "too few"),
+        (lambda: learn(rows, bad, groups, NAMES), "no time"),
+        (lambda: learn(rows, seconds, groups, ("x",)), "feature x is missing"),
+        (lambda: learn(rows, seconds, groups, NAMES, kind="x"), "no kind"),
+        (lambda: model.predict([{"ND": 1.0}]), "feature NM is missing"),
+        (lambda: learn(rows, seconds, groups, NAMES, settings=few).check("c", ""), "machine"),
+    ):
+        with pytest.raises(P3SError, match=why) as err:
+            make()
+        assert "\n" not in str(err.value)
+
+
+def test_features_that_matter_come_first() -> None:
+    rng = np.random.default_rng(4)
+    x = 2.0 ** rng.uniform(4, 20, (300, 40))
+    names = [f"x{k}" for k in range(40)]
+    rows = [dict(zip(names, map(float, row), strict=True)) for row in x]
+    seconds = np.prod(x[:, :5] ** np.array([0.9, 0.5, 0.4, 0.7, 0.3]), axis=1)
+    first = ranked_features(rows, seconds * np.exp(rng.normal(0, 0.1, 300)), names)[:10]
+    assert len({"x0", "x1", "x2", "x3", "x4"} & set(first)) >= 4
+
+
+@pytest.mark.parametrize("kind", [BOOSTED, RANDOM])
+def test_a_saved_model_predicts_the_same(tmp_path, kind) -> None:
+    rows, seconds, groups = phases(60)
+    model = learn(rows, seconds, groups, NAMES, kind=kind, machine="a", settings=SMALL)
+    path = tmp_path / "model.json"
+    save(path, model)
+    again = load(path)
+    assert again.card == model.card and again.names == model.names
+    one, other = model.predict(rows), again.predict(rows)
+    for name in ("seconds", "low", "high"):
+        assert (getattr(one, name) == getattr(other, name)).all()
+    same = learn(rows, seconds, groups, NAMES, kind=kind, machine="a", settings=SMALL)
+    assert (same.predict(rows).seconds == one.seconds).all()
+
+
+def test_damaged_models_are_one_line(tmp_path, boosted) -> None:
+    path = tmp_path / "model.json"
+    save(path, boosted)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(5)
+    for trial in range(150):
+        data = bytearray(whole)
+        if trial % 2:
+            data = data[: rng.integers(len(data))]
+        else:
+            data[rng.integers(len(data))] ^= int(rng.integers(1, 256))
+        path.write_bytes(data)
+        try:
+            load(path).predict([dict.fromkeys(NAMES, 1.0)])
+        except P3SError as err:
+            assert "\n" not in str(err) and str(err).startswith(str(path))
+    with pytest.raises(P3SError, match="not there"):
+        load(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("middle.left", [0], "do not fit together"),  # a tree without an end
+        ("middle.feature", [9], "do not fit together"),
+        ("low.root", [-1], "do not fit together"),
+        ("low.value", ["x"], "not all numbers"),
+        ("low.left", [0.5], "not all numbers"),
+        ("high.base", None, "not all numbers"),
+        ("names", ["a"], "do not fit their names"),
+        ("card", {}, "no communication model"),
+        ("wider", "1", "no communication model"),
+        ("middle", [], "no communication model|not all numbers"),
+    ],
+)
+def test_models_that_were_tampered_with(tmp_path, boosted, name, value, why) -> None:
+    path = tmp_path / "model.json"
+    save(path, boosted)
+    data = json.loads(path.read_text())
+    first, _, second = name.partition(".")
+    if second and isinstance(value, list):
+        data[first][second][:1] = value
+    elif second:
+        data[first][second] = value
+    else:
+        data[first] = value
+    path.write_text(json.dumps(data))
+    with pytest.raises(P3SError, match=why) as err:
+        load(path)
+    assert "\n" not in str(err.value) and str(path) in str(err.value)
+
+
+def test_sets_of_features_rank_unseen_placements_better_than_one() -> None:
+    """An all-to-all in rows on a torus of 64 nodes: 84 placements, 56 of them learned."""
+    torus, where = read_fabric("torus:4x4x2x2", 64), allocation(64, 8)
+    sent = all_to_all_in_rows((8, 4, 16), 2, 2048)
+    rng = np.random.default_rng(0)
+    rows, cost = [], []
+    for placed in candidates(512, where, grid=(8, 4, 16), fabric=torus):
+        found = [simulate_packets(sent, placed, torus, seed=seed) for seed in range(3)]
+        rows.append(link_features(sent, placed, torus, found[0].counters))
+        mean = float(np.mean([x.cycles for x in found]))
+        cost.append((mean + 50) * (1 + rng.normal(0, 0.005)))
+    y = np.array(cost)
+
+    def order(names: tuple[str, ...]) -> float:
+        x, found = columns(rows, names), []
+        for seed in range(10):
+            mixed = np.random.default_rng(seed).permutation(84)
+            train, test = mixed[:56], mixed[56:]
+            forest = ensemble.ExtraTreesRegressor(100, random_state=seed).fit(x[train], y[train])
+            found.append(concordance(y[test], of_forest(forest).predict(x[test])))
+        return float(np.mean(found))
+
+    single, worst, best = order(("max bytes",)), order(("max dilation",)), order(HYBRIDS["H5"])
+    assert worst <= 0.8 <= single <= 0.97 and best >= max(single + 0.04, 0.9)

@@ -1,0 +1,170 @@
+"""Distances, loads, outliers, queues and hybrid sets: examples by hand, and what always holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import P3SError
+from p3s.placement.links import (
+    COUNTED,
+    HYBRIDS,
+    Counters,
+    chosen,
+    link_bytes,
+    link_features,
+    longest_queue,
+    network_links,
+    paths,
+    prior_metrics,
+)
+from p3s.placement.outliers import above_average, mean_of, near_largest
+from p3s.placement.patterns import at_faces, fixed_halo
+from p3s.placement.traffic import traffic
+from p3s.program.mapping import block, rank_map
+from p3s.topology.read import read_fabric
+
+
+def test_six_metrics_on_a_ring_of_four() -> None:
+    ring = read_fabric("torus:4", 4)
+    # 0 to 1, 10 bytes; 0 to 2 by way of 1, 20 bytes: eight directed links in all.
+    sent = traffic(4, [0, 0], [1, 2], [10, 20])
+    assert prior_metrics(paths(sent, block(4, 1), ring), ring) == {
+        "max dilation": 2,
+        "avg dilation": 1.5,
+        "hop-bytes": 50,
+        "hops per byte": 50 / 30,
+        "avg bytes": 50 / 8,
+        "max bytes": 30,
+    }
+
+
+def test_torus_of_the_source() -> None:
+    torus = read_fabric("torus:4x4x4x8x2", 1024)
+    assert torus.nodes == 1024 and network_links(torus).sum() == 10_240
+    zero = np.zeros(1024, dtype=np.int64)
+    assert torus.distances(zero, np.arange(1024)).max() - 1 == 2 + 2 + 2 + 4 + 1
+    ring = read_fabric("torus:8", 8)
+    sent = traffic(8, [0, 5], [5, 0], 1)
+    assert paths(sent, block(8, 1), ring).dilation.tolist() == [3, 3]
+    assert paths(sent, block(8, 8), ring).dilation.tolist() == [0]
+
+
+def test_messages_inside_a_node_count_in_averages_only() -> None:
+    ring = read_fabric("torus:4", 4)
+    sent = traffic(8, [0, 0], [1, 2], [30, 10], [1, 3])
+    found = prior_metrics(paths(sent, block(8, 2), ring), ring)
+    assert found["avg dilation"] == 3 / 4 and found["hops per byte"] == 30 / 60
+    assert found["max bytes"] == 30
+
+
+def test_links_of_nodes_count_on_networks_of_switches() -> None:
+    tree = read_fabric("fat-tree:2,1,2", 4)
+    sent = traffic(4, [0, 0], [1, 2], [10, 20])
+    found = prior_metrics(paths(sent, block(4, 1), tree), tree)
+    # Node, leaf, node: 2 links; node, leaf, top, leaf, node: 4. Twelve directed links.
+    assert found["max dilation"] == 4 and found["avg dilation"] == 3
+    assert found["max bytes"] == 30 and found["avg bytes"] == (20 + 80) / 12
+
+
+def test_outliers() -> None:
+    v = np.array([1, 2, 3, 10, 9.6])
+    assert v[above_average(v)].tolist() == [10, 9.6] and v[near_largest(v)].tolist() == [10, 9.6]
+    same = np.array([0.1] * 6)
+    assert mean_of(same, above_average(same)) == 0
+    assert near_largest(same).all() and mean_of(same, near_largest(same)) == pytest.approx(0.1)
+    none = np.zeros(0)
+    assert mean_of(none, above_average(none)) == mean_of(none, near_largest(none)) == 0
+
+
+def test_queues_of_a_ring() -> None:
+    ring = read_fabric("torus:8", 8)
+    sent = traffic(8, [0, 0, 0, 0, 0], [1, 2, 3, 7, 0], 8)  # three up, one down, one to itself
+    found = paths(sent, block(8, 1), ring)
+    assert longest_queue(found, ring) == 3
+    assert longest_queue(paths(sent, block(8, 8), ring), ring) == 0
+
+
+def test_queue_is_that_of_the_dimension_with_farthest_to_go() -> None:
+    torus = read_fabric("torus:8x8", 64)  # node x + 8 y
+    # (1, 3) and (0, 2) go along y, (3, 1) along x, (2, 2) along the first: two and two.
+    sent = traffic(64, [0] * 4, [1 + 24, 16, 3 + 8, 2 + 16], 8)
+    assert longest_queue(paths(sent, block(64, 1), torus), torus) == 2
+
+
+def test_far_messages_and_nodes() -> None:
+    ring = read_fabric("torus:8", 8)
+    # Distances 1, 1, 4 and twice 2: mean 10 / 5 = 2, above it only the one of 4.
+    sent = traffic(8, [0, 1, 2, 3], [1, 2, 6, 5], 8, [1, 1, 1, 2])
+    found = link_features(sent, block(8, 1), ring)
+    assert found["sum dilation AO"] == found["sum hops AO"] == 4
+    # Nodes: 1, 1, 4, 2 and four with none: mean 1, above it 4 and 2.
+    assert found["sum maxdil AO"] == 6
+
+
+def test_sets_are_those_of_the_source() -> None:
+    ring = read_fabric("torus:4", 4)
+    sent = traffic(4, [0, 0], [1, 2], [10, 20])
+    values = link_features(sent, block(4, 1), ring)
+    assert chosen(values, "H1") == {"avg bytes": 6.25, "max bytes": 30, "max FIFO": 2}
+    assert list(chosen(values, "H2")) == list(HYBRIDS["H2"])
+    for name in ("H3", "H4", "H5", "H6"):
+        with pytest.raises(P3SError, match=f"{name} needs avg .*H1 or H2"):
+            chosen(values, name)
+    with pytest.raises(P3SError, match="no set"):
+        chosen(values, "H7")
+    assert not set(COUNTED) & set(values)
+
+
+def test_features_of_counters() -> None:
+    ring = read_fabric("torus:4", 4)
+    sent = traffic(4, [0], [1], 10)
+    links = np.flatnonzero(network_links(ring))
+    nbytes, received, buffered = np.zeros(16), np.zeros(16), np.zeros(16)
+    nbytes[links[:2]], received[links[:2]], buffered[links[:2]] = (100, 60), (10, 6), (5, 6)
+    values = link_features(sent, block(4, 1), ring, Counters(nbytes, received, buffered))
+    assert values["avg bytes"] == 20 and values["max bytes"] == 100
+    assert values["avg bytes AO"] == 80 and values["avg bytes TO"] == 100
+    assert values["avg buffer"] == 11 / 8 and values["avg buffer AO"] == 5.5
+    assert values["avg buffer TO"] == 6
+    assert values["avg delay AO"] == 0.75 and values["avg delay TO"] == 1
+    assert all(len(chosen(values, name)) == len(HYBRIDS[name]) for name in HYBRIDS)
+    assert [len(HYBRIDS[f"H{k}"]) for k in range(1, 7)] == [3, 4, 4, 3, 5, 6]
+
+
+def test_nodes_by_name() -> None:
+    ring = read_fabric("torus:4", 4)
+    sent = traffic(2, [0], [1], 10)
+    found = paths(sent, rank_map("", np.array([0, 1]), ("+n3", "+n1")), ring)
+    assert (found.source.tolist(), found.dest.tolist(), found.dilation.tolist()) == ([3], [1], [2])
+    with pytest.raises(P3SError, match="has 4 nodes"):
+        paths(sent, rank_map("", np.array([0, 1]), ("+n3", "+n4")), ring)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["torus:3x4x2", "mesh:6x4", "fat-tree:4,2,6", "dragonfly:3,2,4", "torus:24"]),
+    st.lists(st.tuples(*(st.integers(0, 47),) * 2, st.integers(0, 99), st.integers(1, 3))),
+    st.permutations(range(24)),
+)
+def test_links_carry_what_messages_are_times_how_far_they_go(told, rows, order) -> None:
+    fabric = read_fabric(told, 24)
+    s, d, b, m = ([row[k] for row in rows] for k in range(4))
+    sent = traffic(48, s, d, b, m)
+    found = paths(sent, rank_map("", np.repeat(order, 2), ("",) * 24), fabric)
+    loads, metrics = link_bytes(found, fabric), prior_metrics(found, fabric)
+    assert loads.sum() == metrics["hop-bytes"]
+    assert loads.mean() == pytest.approx(metrics["avg bytes"])
+    values = link_features(sent, rank_map("", np.repeat(order, 2), ("",) * 24), fabric)
+    assert all(np.isfinite(list(values.values())))
+    assert values["avg bytes"] <= values["avg bytes TO"] + 1e-9 <= values["max bytes"] + 2e-9
+
+
+def test_a_halo_on_a_torus_of_its_shape_goes_one_link() -> None:
+    torus = read_fabric("torus:4x4", 16)
+    values = link_features(fixed_halo((4, 4), at_faces(2), 100), block(16, 1), torus)
+    assert values["max dilation"] == values["avg dilation"] == 1
+    assert values["avg bytes"] == values["max bytes"] == 100 and values["max FIFO"] == 1
+    assert values["sum dilation AO"] == values["avg bytes AO"] == 0

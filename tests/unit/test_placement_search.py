@@ -1,0 +1,73 @@
+"""Placements worked out from traffic: halves that talk little, swaps that pay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import UsageError
+from p3s.placement.allocation import allocation
+from p3s.placement.candidates import block_on, cyclic_on, random_on
+from p3s.placement.features import class_b
+from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo
+from p3s.placement.search import bisected, improved, link_cost
+from p3s.placement.traffic import traffic
+from p3s.topology.read import read_fabric
+
+pytest.importorskip("kahip")
+TREE = read_fabric("fat-tree:4,2,4", 16)
+
+
+def test_ranks_that_talk_share_a_node() -> None:
+    # Rows of four talk among themselves and are dealt out over the ranks.
+    mixed = np.random.default_rng(0).permutation(64)
+    rows = all_to_all_in_rows((16, 4), 1, 1000)
+    sent = traffic(64, mixed[rows.source], mixed[rows.dest], rows.nbytes)
+    where = allocation(16, 4)
+    assert class_b(sent, block_on(64, where))["TD"] > 0
+    found = bisected(sent, where, TREE)
+    assert class_b(sent, found)["TD"] == 0 and (found.sizes == 4).all()
+
+
+@pytest.mark.parametrize("told", ["fat-tree:4,2,4", "torus:4x4", "dragonfly:4,2,2", "mesh:2x8"])
+def test_a_halo_is_cut_better_than_dealt_out(told) -> None:
+    fabric, where = read_fabric(told, 16), allocation(16, 4)
+    sent = fixed_halo((8, 8), at_faces(2), 1000)
+    cost = link_cost(sent, fabric)
+    found = bisected(sent, where, fabric)
+    assert cost(found) < cost(cyclic_on(64, where)) and cost(found) < cost(random_on(64, where, 0))
+    assert class_b(sent, found)["TD"] <= 1.1 * 16 * 8 * 1000  # tiles of 2 x 2 send as much
+
+
+def test_swaps_never_make_it_worse() -> None:
+    where = allocation(16, 4)
+    sent = fixed_halo((8, 8), at_faces(2), 1000)
+    cost = link_cost(sent, TREE)
+    begin = random_on(64, where, 0)
+    found, least = improved(begin, cost, 300)
+    assert least == cost(found) < cost(begin) and (found.sizes == 4).all()
+    same, price = improved(begin, cost, 0)
+    assert same is begin and price == cost(begin)
+    alone = block_on(4, allocation(1, 4))
+    assert improved(alone, lambda _: 1.0, 10) == (alone, 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=16),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 1 << 40))),
+    st.sampled_from(["fat-tree:4,2,4", "torus:4x4", "dragonfly:4,2,2"]),
+)
+def test_every_rank_has_a_slot(slots, rows, told) -> None:
+    where = allocation(len(slots), slots)
+    ranks = min(10, where.room)
+    s, d, b = ([row[k] % (ranks if k < 2 else 1 << 41) for row in rows] for k in range(3))
+    found = bisected(traffic(ranks, s, d, b), where, read_fabric(told, 16))
+    assert found.n == ranks and (found.sizes <= where.slots).all()
+
+
+def test_too_few_slots() -> None:
+    with pytest.raises(UsageError, match="9 ranks need 9 slots"):
+        bisected(traffic(9, [], [], []), allocation(2, 4), TREE)

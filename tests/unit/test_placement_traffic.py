@@ -1,0 +1,180 @@
+"""Traffic as columns, and generators: counts and sizes worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import P3SError
+from p3s.placement.patterns import (
+    all_to_all_in_rows,
+    around,
+    at_faces,
+    at_faces_and_corners,
+    behind,
+    fixed_halo,
+    halo,
+    hpcg,
+    hpcg_multigrid,
+    lulesh,
+    qcd,
+    random_pairs,
+)
+from p3s.placement.traffic import Traffic, together, traffic
+
+
+def messages_of(found: Traffic) -> list[tuple[int, int, int]]:
+    return sorted(
+        (s, d, b)
+        for s, d, m, b in zip(found.source, found.dest, found.messages, found.nbytes, strict=True)
+        for _ in range(m)
+    )
+
+
+def sent_by(found: Traffic, rank: int) -> list[int]:
+    return sorted(b for s, _, b in messages_of(found) if s == rank)
+
+
+def test_columns_are_checked() -> None:
+    found = traffic(3, [0, 1, 0], [1, 2, 1], 8, [2, 1, 0])
+    assert messages_of(found) == [(0, 1, 8), (0, 1, 8), (1, 2, 8)] and found.number == 3
+    assert found.volume.tolist() == [16, 8]
+    assert found.scaled(3).number == 9
+    twice = together([found, found]).merged()
+    assert messages_of(twice) == sorted(messages_of(found) * 2) and len(twice) == 2
+    for bad, why in (
+        (lambda: traffic(2, [0], [2], 1), "destination 2 is no rank of 2"),
+        (lambda: traffic(2, [-1], [1], 1), "source -1"),
+        (lambda: traffic(2, [0], [1], -1), "bytes are less than 0"),
+        (lambda: traffic(2, [0], [1], 1, [-1]), "messages are less than 0"),
+        (lambda: traffic(2, [0, 1], [1], 1), "columns have"),
+        (lambda: together([found, traffic(2, [], [], [])]), "cannot be put together"),
+    ):
+        with pytest.raises(P3SError, match=why) as err:
+            bad()
+        assert "\n" not in str(err.value)
+
+
+def test_halo_sends_faces_of_the_domain() -> None:
+    # 10 points over 3 ranks: 4, 3, 3; 5 over 2: 3, 2.
+    found = halo((3, 2), (10, 5))
+    assert messages_of(found) == [
+        (0, 1, 32), (0, 2, 24), (1, 0, 32), (1, 3, 16),
+        (2, 0, 24), (2, 3, 24), (2, 4, 24), (3, 1, 16), (3, 2, 24), (3, 5, 16),
+        (4, 2, 24), (4, 5, 24), (5, 3, 16), (5, 4, 24),
+    ]  # fmt: skip
+    with pytest.raises(P3SError, match="less than one"):
+        halo((3, 2), (2, 5))
+    with pytest.raises(P3SError, match="dimensions"):
+        halo((3, 2), (10,))
+
+
+def test_ranks_in_the_middle_have_as_many_neighbours_as_the_sources_say() -> None:
+    middle = 13  # of 3 x 3 x 3
+    assert len(sent_by(halo((3, 3, 3), (12, 12, 12)), middle)) == 6
+    assert len(sent_by(halo((3,) * 4, (12,) * 4), 40)) == 8
+    assert len(sent_by(halo((3, 3, 3), (12, 12, 12), around(3)), middle)) == 26
+    one, two, three = lulesh(27, 10)
+    assert [len(sent_by(x, middle)) for x in (one, two, three)] == [26, 6, 13]
+    assert len(sent_by(hpcg(27, 24), middle)) == 26
+    assert len(hpcg_multigrid(27, 24)) == 10
+    assert len(sent_by(qcd((3, 3, 3, 3), (6, 6, 6, 6)), 40)) == 8
+
+
+def test_lulesh_sizes() -> None:
+    one, two, three = lulesh(27, 10)
+    assert sent_by(one, 13) == [24] * 8 + [24 * 11] * 12 + [24 * 121] * 6
+    assert sent_by(two, 13) == [24 * 100] * 6
+    assert sent_by(three, 13) == [48] * 4 + [48 * 11] * 6 + [48 * 121] * 3
+    # Half the messages, twice as long: as much in all.
+    assert three.volume.sum() == one.volume.sum() and 2 * three.number == one.number
+    # To those before a rank: x is the fastest dimension, z the slowest.
+    assert {d for s, d, _ in messages_of(three) if s == 13} == set(range(13))
+    with pytest.raises(P3SError, match="no cube"):
+        lulesh(28, 10)
+
+
+def test_hpcg_sizes_and_depths() -> None:
+    assert sent_by(hpcg(27, 24), 13) == [8] * 8 + [8 * 8] * 12 + [8 * 64] * 6
+    first, *_, last = hpcg_multigrid(27, 24)
+    assert max(sent_by(first, 13)) == 8 * 64 and set(sent_by(last, 13)) == {8}
+    assert [max(x.nbytes) // 8 for x in hpcg_multigrid(8, 32)] == [256] * 3 + [64] * 3 + [
+        16
+    ] * 3 + [4]
+    with pytest.raises(P3SError, match="halved"):
+        hpcg_multigrid(8, 24)
+
+
+def test_qcd_sends_slices_and_refuses_odd_ones() -> None:
+    found = qcd((2, 2, 2, 2), (32, 32, 32, 40))
+    assert set(found.nbytes.tolist()) == {96 * 16 * 16 * 16, 96 * 16 * 16 * 20}
+    assert found.number == 16 * 8
+    for grid, lattice, why in (
+        ((1, 1, 2, 1), (4, 4, 6, 4), "have to be even"),
+        ((2, 2, 1, 2), (6, 6, 4, 6), "have to be even"),
+        ((3, 1, 1, 1), (4, 4, 4, 4), "cannot be cut"),
+        ((2, 2), (4, 4), "four dimensions"),
+    ):
+        with pytest.raises(P3SError, match=why):
+            qcd(grid, lattice)
+
+
+def test_kernels_of_16384_ranks_send_as_many_messages_as_the_source_implies() -> None:
+    assert fixed_halo((128, 128), at_faces(2), 8).number == 65_536
+    assert fixed_halo((16, 16, 64), at_faces_and_corners(3), 8).number == 229_376
+    assert all_to_all_in_rows((16, 16, 64), 2, 8).number == 1_032_192
+
+
+def test_rows_talk_to_themselves_only() -> None:
+    found = all_to_all_in_rows((2, 3), 1, 5)
+    assert messages_of(found) == [
+        (s, d, 5) for s in range(6) for d in range(6) if s != d and s // 3 == d // 3
+    ]
+    assert all_to_all_in_rows((4, 1), 1, 5).number == 0
+
+
+def test_a_rank_that_is_its_own_neighbour_sends_nothing() -> None:
+    assert fixed_halo((4, 1), at_faces(2), 8).number == 8
+    assert fixed_halo((2,), at_faces(1), 8).number == 4  # both ways round to the other one
+    assert fixed_halo((1, 1), at_faces(2), 8).number == 0
+
+
+shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes, st.booleans(), st.sampled_from([at_faces, around, at_faces_and_corners]))
+def test_what_is_sent_is_what_comes_back(grid, periodic, neighbours) -> None:
+    found = halo(grid, [4 * x + k for k, x in enumerate(grid)], neighbours(len(grid)), 8, periodic)
+    back = sorted((d, s, b) for s, d, b in messages_of(found))
+    assert back == messages_of(found)
+    assert (found.source != found.dest).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4))
+def test_behind_is_half_of_all_neighbours(dims) -> None:
+    half = behind(dims)
+    assert len(half) == (3**dims - 1) // 2
+    assert not {tuple(-x for x in offset) for offset in half} & set(half)
+    assert len(at_faces_and_corners(3)) == 14
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 20), st.integers(0, 5), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 9))
+def test_rounds_of_random_pairs_are_matchings(ranks, messages, inside, seed) -> None:
+    node_of = np.arange(ranks) // 4
+    found, rounds = random_pairs(node_of, messages, 7, inside, seed)
+    assert len(rounds) == messages
+    for pair in rounds:
+        assert (pair[pair] == np.arange(ranks)).all()
+        if inside == 1.0:
+            assert (node_of[pair] == node_of).all()
+        else:
+            assert inside or (pair == np.arange(ranks)).sum() == ranks % 2
+    data = np.bincount(found.source, weights=found.volume, minlength=ranks)
+    number = np.bincount(found.source, weights=found.messages, minlength=ranks)
+    assert (data == 7 * number).all() and number.max(initial=0) <= messages
+    assert messages_of(random_pairs(node_of, messages, 7, inside, seed)[0]) == messages_of(found)
