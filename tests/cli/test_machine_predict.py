@@ -109,11 +109,25 @@ def test_computation_is_moved_and_messages_are_not(
     assert (there.root / "report.html").exists()
 
 
-def test_the_same_machine_gives_the_same_prediction(
+def test_a_copy_of_the_own_machine_file_moves_nothing(
+    study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = made["root"] / "copy.json"
+    copy.write_bytes((study.root / "machine.json").read_bytes())
+    args = ["predict", str(study.root), "-n", "64", "--json"]
+    assert run([*args, "--machine", str(copy)]) in (0, 3)
+    named = json.loads(capsys.readouterr().out)["counts"][-1]
+    assert run(args) in (0, 3)
+    assert named == json.loads(capsys.readouterr().out)["counts"][-1]
+    assert not (study.root / "on" / "copy").exists()
+
+
+def test_a_machine_that_is_alike_gives_the_same_prediction(
     study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     same = made["root"] / "same.json"
-    same.write_bytes((study.root / "machine.json").read_bytes())
+    measured = json.loads((study.root / "machine.json").read_text())
+    same.write_text(json.dumps(measured | {"name": "same"}))
     args = ["predict", str(study.root), "-n", "64", "--json"]
     assert run([*args, "--machine", str(same)]) in (0, 3)
     moved = json.loads(capsys.readouterr().out)["counts"][-1]
