@@ -10,12 +10,12 @@ there. So no class of ranks has a law of its own that could run away from the me
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from p3s.model.grid.guards import GridAt
-from p3s.model.types import Profile
+from p3s.model.types import Profile, WorkPlace
 
 #: A profile has to divide the error of ranks that are all alike by this.
 GAIN = 1.5
@@ -80,6 +80,22 @@ def gains(said: Sequence[np.ndarray], done: Sequence[np.ndarray]) -> np.ndarray 
         for g in (np.ones_like(before), before)
     ]
     return now if errors[1] * GAIN < errors[0] else None
+
+
+def with_gains(
+    places: list[WorkPlace],
+    said: Sequence[Sequence[np.ndarray]],
+    done: Sequence[Sequence[np.ndarray]],
+) -> list[WorkPlace]:
+    """Return the places of a phase with how far each follows the differences between ranks."""
+    if not places:
+        return places
+    found = gains(
+        *([np.stack(one) for one in zip(*values, strict=True)] for values in (said, done))
+    )
+    if found is None:
+        return places
+    return [replace(p, gain=round(float(g), 4)) for p, g in zip(places, found, strict=True)]
 
 
 def _gains(said: np.ndarray, done: np.ndarray) -> np.ndarray | None:

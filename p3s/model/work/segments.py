@@ -25,7 +25,7 @@ from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkLevel, WorkPlace
-from p3s.model.work.balance import Spent, apart, fit_profile, gains
+from p3s.model.work.balance import Spent, apart, fit_profile, with_gains
 from p3s.model.work.cases import Run, Seen, cases_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
@@ -107,7 +107,7 @@ def with_phase_work(
         for p, some in zip(phases, spent, strict=True)
     ]
     found = [
-        _with_gains(places_, some, true)
+        with_gains(places_, some, true)
         for places_, some, true in zip(found, told, done, strict=True)
     ]
     at = [scalars(run.grid) for run in runs]
@@ -121,22 +121,6 @@ def _done(run: Run, place: int) -> np.ndarray:
     """Return the work of each rank in the segments that end at a place."""
     rank, work = run.segments[run.segments[:, 2] == place][:, [0, 4]].T
     return np.bincount(rank, weights=work, minlength=run.grid.n)
-
-
-def _with_gains(
-    places: list[WorkPlace],
-    said: Sequence[Sequence[np.ndarray]],
-    done: Sequence[Sequence[np.ndarray]],
-) -> list[WorkPlace]:
-    """Return the places of a phase with how far each follows the differences between ranks."""
-    if not places:
-        return places
-    found = gains(
-        *([np.stack(one) for one in zip(*values, strict=True)] for values in (said, done))
-    )
-    if found is None:
-        return places
-    return [replace(p, gain=round(float(g), 4)) for p, g in zip(places, found, strict=True)]
 
 
 def _points(spent: Sequence[Spent], weights: Sequence[float], each: bool) -> PhasePoints:

@@ -52,8 +52,8 @@ _REPEATS = (2, 12)
 #: the loop needs to settle where nothing varies.
 _FEWEST_WINDOWS, _LONGER = 4, 2
 _NAMED = 4
-#: What simulated messages may be off by, as a share of their own time: nine in ten of the run times
-#: in docs/accuracy.md ("Run time") were not further off, as a share of their communication.
+#: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
+#: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
 _OFF = 0.08
 
 
