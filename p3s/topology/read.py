@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from p3s.schemas import first_problem, load_schema
 from p3s.topology.direct import Dragonfly, Torus
 from p3s.topology.fabric import About, Extra, Fabric
 from p3s.topology.switches import Entry, Topology, built, of_text, read_text
-from p3s.topology.trees import FatTree, tree_of
+from p3s.topology.trees import FatTree, Tree, tree_of
 from p3s.topology.units import ns_of, speed_of
 
 _SHORT = re.compile(r"(fat-tree|torus|mesh|dragonfly):([0-9x,]+)(?:@([^,@]+)(?:,([^,@]+))?)?")
@@ -233,6 +234,28 @@ def _needs(
 def _bounded(source: str, nodes: int) -> None:
     if nodes > _MOST_NODES:
         raise P3SError(f"{source}: {nodes:,} nodes are more than {_MOST_NODES:,}")
+
+
+def one_switch(nodes: int) -> Fabric:
+    """Return a network of nodes that all hang on one switch, which is no limit."""
+    return FatTree(About("one switch"), (nodes,), (), (math.nan,))
+
+
+def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
+    """Return a network with host names for its nodes, in order, where it has none.
+
+    Errors: P3SError where there are more hosts than nodes.
+    """
+    if not hosts or fabric.about.hosts or isinstance(fabric, Tree):
+        return fabric
+    if len(hosts) > fabric.nodes:
+        raise P3SError(
+            f"{fabric.about.source}: has {fabric.nodes} nodes, {len(hosts)} hosts are named; "
+            "add nodes, or leave hosts out"
+        )
+    if not isinstance(fabric, FatTree | Torus | Dragonfly):
+        return fabric
+    return replace(fabric, about=replace(fabric.about, hosts=tuple(hosts)))
 
 
 def node_numbers(fabric: Fabric, names: Sequence[str]) -> np.ndarray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,29 +19,23 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
+from p3s.predict.estimators.messages import Messages
+from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.estimators.wired import Wired, on_wires, said_of, wired
-from p3s.program.scaled import read_order
+from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
-from p3s.simulate.iterations import alike, closed
 from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.simulate import simulate_anyway
-from p3s.simulate.steps import Floats, Ints, Section, Steps
-from p3s.text import plural, processes
+from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.machine.machinefile import Machine
     from p3s.program.collectives.rules import Library
-    from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
 
-#: Iterations of a loop that are put into one window, at least and at most, and steps of all ranks
-#: in it, as far as the rows of the trace tell: where that is not many, and where turns are not
-#: independent (queues at links, messages from one turn to the next).
-TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
-FEW_STEPS, MANY_STEPS = 100_000, 1_000_000
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
 _NS_PER_S = 1e9
@@ -51,7 +45,6 @@ _REPEATS = (2, 12)
 #: Windows of a loop with drawn computation: at least so many, and this multiple of those that
 #: the loop needs to settle where nothing varies.
 _FEWEST_WINDOWS, _LONGER = 4, 2
-_NAMED = 4
 #: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
 #: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
 _OFF = 0.08
@@ -121,24 +114,6 @@ def networks(machine: Machine) -> tuple[Network, Network, Network]:
     return made[0], made[1], made[2]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
-
-    ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
-    ``wired``: the network between the nodes, None where nobody has said it.
-    """
-
-    trace: ScaledTrace
-    phases: tuple[int, ...]
-    loops: tuple[Loop, ...]
-    node_of: Ints
-    distance: Ints | None
-    notes: tuple[str, ...]
-    followed: Followed = Followed()
-    wired: Wired | None = None
-
-
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
     """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
     from p3s.program.collectives.library import USUAL_LIBRARY, library_of
@@ -160,127 +135,82 @@ def library_for(study: Study, machine: Machine | None, setting: Setting) -> Libr
     return library_of(*USUAL_LIBRARY, setting.collectives)
 
 
-def prepare(
-    study: Study, n: int, library: Library, setting: Setting, cores: int, *, queues: bool = False
-) -> Prepared:
-    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it.
-
-    ``queues``: links of nodes have queues, which need several turns to fill.
-    """
-    from p3s.program.collectives.expand import expand
-    from p3s.program.mapping import mapping_of
-    from p3s.program.order.reasons import unmatched
-    from p3s.program.order.sections import read_sections
-    from p3s.program.scaled import read_scaled
-    from p3s.replay.costs.estimate import places
-
-    directory = study.scaled_dir(n)
-    trace = read_scaled(directory)
-    many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
-    turns = many if queues else min(max(FEW_STEPS // max(trace.rows, 1), TURNS), many)
-    repeated = not _in_order(directory)  # each section is a phase, its steps those of one iteration
-    sections = read_sections(directory, turns=turns, trace=trace)
-    if turns < many and any(_crosses(section) for section in sections):
-        sections = read_sections(directory, turns=many, trace=trace)
-    mapping = mapping_of(
-        setting.mapping, n, min(setting.ranks_per_node or max(cores, 1), n), setting.rank_file
-    )
-    there = wired(setting.topology, mapping) if setting.topology else None
-    phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
-    expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
-    full = [one.steps for one in expanded]
-    where = places(n, phases, sections, full, [one.origin for one in expanded], trace.phase)
-    loops = tuple(
-        Loop(section, steps, cell, weight, n * len(phases), repeated)
-        for section, steps, cell, weight in zip(
-            sections, full, where.cell, where.weight, strict=True
-        )
-    )
-    notes = [note for section in sections for note in section.notes]
-    notes += [note for one in expanded for note in one.notes]
-    notes += _left_out(sections)
-    return Prepared(
-        trace,
-        tuple(phases),
-        loops,
-        mapping.node_of,
-        None if there is None else there.distance,
-        tuple(dict.fromkeys(notes)),
-        Followed().with_unmatched(unmatched(trace, [one for s in sections for one in s.left_out])),
-        there,
-    )
-
-
-def _in_order(directory: Path) -> bool:
-    """Tell whether the order of the calls of the whole run is known."""
-
-    path = directory / "order.json"
-    return path.exists() and read_order(directory).loops is not None
-
-
-def _crosses(section: Section) -> bool:
-    """Tell whether messages or requests reach from one iteration of a folded loop into another."""
-    group = alike(section)
-    if group is None or not group.folded:
-        return False
-    kept = np.isin(section.steps.turn, group.turns)
-    return not closed(section.steps, kept)
-
-
-def _left_out(sections: Sequence[Section]) -> list[str]:
-    """Say which calls with communication are not simulated."""
-    from p3s.replay.costs.result import SETUP_REASONS
-
-    events: dict[tuple[str, str], float] = {}
-    for section in sections:
-        for left in section.left_out:
-            if left.why not in SETUP_REASONS:
-                key = left.call, left.why
-                events[key] = events.get(key, 0.0) + left.events
-    return [
-        f"{plural(round(number), 'call')} of {call} not simulated: {why}"
-        for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]
-    ]
-
-
 def communication(
     study: Study, n: int, machine: Path | None, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate."""
+    return estimated(measured_messages(study, machine, setting), study, n, setting, say)
+
+
+def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
+    """Return what messages cost as it was measured between two ranks."""
     found = _load(machine_path(study, machine))
     costs = networks(found)
-    library = library_for(study, found, setting)
-    say(f"{processes(n)}: reading the scaled trace")
-    ready = prepare(
-        study,
-        n,
-        library,
-        setting,
-        int(found.facts.get("cores") or 1),
-        queues=math.isfinite(costs[0].rate),
-    )
     hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
     one_host = len(set(hosts)) == 1
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
-    said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}"]
-    costs, links = joined_by(costs, ready, hosts)
-    said += links
-    said += [f"the machine was disturbed when it was measured: {text}" for text in found.disturbed]
-    return replace(told("machine", study, ready, costs, setting, said, say), why_not=why)
+    return Messages(
+        "machine",
+        library_for(study, found, setting),
+        int(found.facts.get("cores") or 1),
+        lambda nodes: costs,
+        said=lambda network: [f"costs of messages: {network.source}"],
+        ends=tuple(
+            f"the machine was disturbed when it was measured: {text}" for text in found.disturbed
+        ),
+        hosts=hosts,
+        queues=math.isfinite(costs[0].rate),
+        why_not=why,
+    )
+
+
+def estimated(
+    messages: Messages, study: Study, n: int, setting: Setting, say: Callable[[str], None]
+) -> Communication:
+    """Return the communication of ``n`` processes with these messages, ranks as the setting says."""
+    say(f"{processes(n)}: reading the scaled trace")
+    program = read_program(study.scaled_dir(n), queues=messages.queues)
+    mapping = setting.mapping_at(n, messages.cores)
+    there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
+    ready = on_nodes(program, messages.library, mapping, there)
+    return placed(messages, study, ready, setting, say)
+
+
+def placed(
+    messages: Messages,
+    study: Study,
+    ready: Prepared,
+    setting: Setting,
+    say: Callable[[str], None],
+    *,
+    ends: bool = True,
+) -> Communication:
+    """Return the communication of what is prepared; without ``ends`` with typical costs alone."""
+    nodes = int(ready.node_of.max()) + 1
+    if ready.distance is None and nodes > 1:
+        ready = replace(ready, distance=messages.distance(nodes))
+    costs = messages.on(nodes)
+    said = [*messages.said(costs[0]), f"collectives as in {messages.library}", *messages.of_runs]
+    costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
+    said += [*setting.said_of(ready.trace.n), *links, *messages.ends]
+    found = told(messages.name, study, ready, costs, setting, said, say)
+    return replace(found, why_not=messages.why_not)
 
 
 def joined_by(
-    costs: tuple[Network, Network, Network], ready: Prepared, hosts: Sequence[str]
+    costs: tuple[Network, Network, Network], ready: Prepared, messages: Messages
 ) -> tuple[tuple[Network, Network, Network], list[str]]:
     """Return costs of messages with the links between switches, and what is said of these."""
     if ready.wired is not None:
-        usual, low, high = (on_wires(network, ready.wired, hosts) for network in costs)
-        return (usual, low, high), said_of(ready.wired, usual)
+        there = ready.wired
+        usual, low, high = (on_wires(network, there, messages.hosts) for network in costs)
+        return (usual, low, high), said_of(there, usual)
     several = len(np.unique(ready.node_of)) > 1 and costs[0].path(1).linked
     unknown = (
         "links between switches are taken to be no limit; --topology says how nodes are joined"
     )
-    return costs, [unknown] if several and costs[0].trunks is None else []
+    limited = costs[0].trunks is not None or messages.levels
+    return costs, [unknown] if several and not limited else []
 
 
 def told(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from p3s.program.mapping import RankMap, mapping_of
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -14,7 +16,9 @@ class Setting:
     that of the traced runs. ``collectives``: algorithms instead of the library's, as in
     ``p3s replay --collectives``. ``ranks_per_node``: default the cores of the measured machine.
     ``mapping``, ``rank_file``: how ranks are dealt to nodes; ``topology``: file or short
-    description of the network between nodes (p3s.topology). ``vary``: computation varies as in the
+    description of the network between nodes (p3s.topology). ``rank_file_n``: the count that the
+    rank file is for, others are dealt by ``mapping`` (0: it is for all). ``hosts``: names of the
+    network's nodes, in order, where it has none itself. ``vary``: computation varies as in the
     traced runs. ``network``: name of a typical cluster, or a file (p3s.machine.cluster), that the
     estimator ``typical`` takes.
     """
@@ -27,3 +31,18 @@ class Setting:
     topology: str = ""
     vary: bool = True
     network: str = ""
+    rank_file_n: int = 0
+    hosts: tuple[str, ...] = ()
+
+    def mapping_at(self, n: int, cores: int) -> RankMap:
+        """Return where ``n`` ranks are; ``cores``: of a node, where nobody says it."""
+        each = min(self.ranks_per_node or max(cores, 1), n)
+        return mapping_of(self.mapping, n, each, self._file_at(n))
+
+    def said_of(self, n: int) -> list[str]:
+        """Return what a prediction of ``n`` processes says of where its ranks are."""
+        file = self._file_at(n) if self.rank_file_n else None
+        return [] if file is None else [f"ranks are on nodes as {file.name} says"]
+
+    def _file_at(self, n: int) -> Path | None:
+        return self.rank_file if self.rank_file_n in (0, n) else None

@@ -17,7 +17,7 @@ from p3s.predict.estimators.settings import Setting
 from p3s.text import processes
 
 if TYPE_CHECKING:
-    from p3s.predict.estimators.machine import Prepared
+    from p3s.predict.estimators.prepared import Prepared
     from p3s.simulate.folded import Loop, Settling
     from p3s.simulate.network import Network
     from p3s.simulate.steps import Floats, Ints, Steps
@@ -44,7 +44,8 @@ def communication(
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
     """
     from p3s.machine.machinefile import Machine
-    from p3s.predict.estimators.machine import library_for, machine_path, networks, prepare
+    from p3s.predict.estimators.machine import library_for, machine_path, networks
+    from p3s.predict.estimators.prepared import prepare
     from p3s.predict.times import read_head
     from p3s.simulate.folded import Settling
 

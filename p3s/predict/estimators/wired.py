@@ -15,7 +15,7 @@ from p3s.simulate.steps import Ints
 from p3s.simulate.switch_links import Wires
 from p3s.text import figures
 from p3s.topology.fabric import Fabric
-from p3s.topology.read import node_numbers, read_fabric
+from p3s.topology.read import named, node_numbers, read_fabric
 
 _BITS = 8.0
 #: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
@@ -34,10 +34,18 @@ class Wired:
     distance: Ints
 
 
-def wired(told: str, mapping: RankMap) -> Wired:
-    """Return the network of a file or a short description, with the nodes of a run on it."""
-    fabric = read_fabric(told, mapping.nodes)
-    node = node_numbers(fabric, mapping.names)
+def wired(told: str, mapping: RankMap, hosts: Sequence[str] = ()) -> Wired:
+    """Return the network of a file or a short description, with the nodes of a run on it.
+
+    ``hosts``: names of its nodes, in order, where it has none.
+    """
+    fabric = read_fabric(told, max(mapping.nodes, len(hosts)))
+    return wired_on(named(fabric, hosts), mapping)
+
+
+def wired_on(fabric: Fabric, mapping: RankMap) -> Wired:
+    """Return a network with the nodes of a run on it. Errors: P3SError for hosts it has not."""
+    told, node = fabric.about.source, node_numbers(fabric, mapping.names)
     if len(set(node.tolist())) < len(node):
         raise P3SError(f"{told}: two nodes of the run are one of the network; correct the hosts")
     size = len(node)

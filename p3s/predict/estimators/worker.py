@@ -22,7 +22,8 @@ from p3s.study import Study
 
 def _setting(data: Mapping[str, Any]) -> Setting:
     ranks = data["rank_file"]
-    return Setting(**{**data, "rank_file": None if ranks is None else Path(ranks)})
+    file = None if ranks is None else Path(ranks)
+    return Setting(**{**data, "rank_file": file, "hosts": tuple(data["hosts"])})
 
 
 def main() -> None:

@@ -1,0 +1,46 @@
+"""What messages cost for the dependency simulation, wherever the figures are from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Ints
+
+if TYPE_CHECKING:
+    from p3s.program.collectives.rules import Library
+
+#: Typical costs, the least and the largest.
+Costs = tuple[Network, Network, Network]
+
+
+def _alike(_: int) -> Ints | None:
+    """Say nothing of distances: all nodes are equally far apart."""
+    return None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What messages cost on a machine, and what is said of them.
+
+    ``name``: of the estimator. ``library``: whose algorithms collectives take. ``cores``: ranks of
+    a node, where nobody says it. ``on``: costs for a number of nodes; ``distance``: between nodes,
+    where no topology is given. ``levels``: whether these costs know of switches. ``said``,
+    ``of_runs``, ``ends``: notes, in this order. ``hosts``: where costs were measured. ``queues``:
+    links of nodes have queues. ``why_not``: why times do not tell how fast a program is, "" if so.
+    """
+
+    name: str
+    library: Library
+    cores: int
+    on: Callable[[int], Costs]
+    said: Callable[[Network], list[str]]
+    of_runs: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    distance: Callable[[int], Ints | None] = _alike
+    levels: bool = False
+    hosts: tuple[str, ...] = ()
+    queues: bool = True
+    why_not: str = ""

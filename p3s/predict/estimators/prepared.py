@@ -1,0 +1,162 @@
+"""What of a scaled trace is simulated, and the same with its ranks on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.wired import Wired, wired
+from p3s.program.scaled import read_order
+from p3s.simulate.folded import Loop
+from p3s.simulate.followed import Followed
+from p3s.simulate.iterations import alike, closed
+from p3s.simulate.steps import Ints, Section
+from p3s.text import plural
+
+if TYPE_CHECKING:
+    from p3s.program.collectives.rules import Library
+    from p3s.program.mapping import RankMap
+    from p3s.program.scaled import ScaledTrace
+    from p3s.study import Study
+
+#: Iterations of a loop that are put into one window, at least and at most, and steps of all ranks
+#: in it, as far as the rows of the trace tell: where that is not many, and where turns are not
+#: independent (queues at links, messages from one turn to the next).
+TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
+FEW_STEPS, MANY_STEPS = 100_000, 1_000_000
+_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What of a scaled trace is simulated, wherever its ranks are.
+
+    ``phases``: columns of the cells, ascending. ``repeated``: each section is a phase, its steps
+    those of one iteration. ``followed``: what of the messages is in it.
+    """
+
+    trace: ScaledTrace
+    sections: tuple[Section, ...]
+    phases: tuple[int, ...]
+    repeated: bool
+    followed: Followed
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
+
+    ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
+    ``wired``: the network between the nodes, None where nobody has said it.
+    """
+
+    trace: ScaledTrace
+    phases: tuple[int, ...]
+    loops: tuple[Loop, ...]
+    node_of: Ints
+    distance: Ints | None
+    notes: tuple[str, ...]
+    followed: Followed = Followed()
+    wired: Wired | None = None
+
+
+def prepare(
+    study: Study, n: int, library: Library, setting: Setting, cores: int, *, queues: bool = False
+) -> Prepared:
+    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it.
+
+    ``queues``: links of nodes have queues, which need several turns to fill.
+    """
+    program = read_program(study.scaled_dir(n), queues=queues)
+    mapping = setting.mapping_at(n, cores)
+    there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
+    return on_nodes(program, library, mapping, there)
+
+
+def read_program(directory: Path, *, queues: bool = False) -> Program:
+    """Return what of the scaled trace in a directory is simulated; ``queues`` as in prepare."""
+    from p3s.program.order.reasons import unmatched
+    from p3s.program.order.sections import read_sections
+    from p3s.program.scaled import read_scaled
+
+    trace = read_scaled(directory)
+    many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
+    turns = many if queues else min(max(FEW_STEPS // max(trace.rows, 1), TURNS), many)
+    sections = read_sections(directory, turns=turns, trace=trace)
+    if turns < many and any(_crosses(section) for section in sections):
+        sections = read_sections(directory, turns=many, trace=trace)
+    return Program(
+        trace,
+        tuple(sections),
+        tuple(sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))),
+        not _in_order(directory),
+        Followed().with_unmatched(unmatched(trace, [one for s in sections for one in s.left_out])),
+    )
+
+
+def on_nodes(program: Program, library: Library, mapping: RankMap, there: Wired | None) -> Prepared:
+    """Return a program with its ranks on nodes, collectives as the library's algorithms there."""
+    from p3s.program.collectives.expand import expand
+    from p3s.replay.costs.estimate import places
+
+    trace, sections, phases = program.trace, program.sections, program.phases
+    expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
+    full = [one.steps for one in expanded]
+    origins = [one.origin for one in expanded]
+    where = places(trace.n, phases, sections, full, origins, trace.phase)
+    loops = tuple(
+        Loop(section, steps, cell, weight, trace.n * len(phases), program.repeated)
+        for section, steps, cell, weight in zip(
+            sections, full, where.cell, where.weight, strict=True
+        )
+    )
+    notes = [note for section in sections for note in section.notes]
+    notes += [note for one in expanded for note in one.notes]
+    notes += _left_out(sections)
+    return Prepared(
+        trace,
+        phases,
+        loops,
+        mapping.node_of,
+        None if there is None else there.distance,
+        tuple(dict.fromkeys(notes)),
+        program.followed,
+        there,
+    )
+
+
+def _in_order(directory: Path) -> bool:
+    """Tell whether the order of the calls of the whole run is known."""
+
+    path = directory / "order.json"
+    return path.exists() and read_order(directory).loops is not None
+
+
+def _crosses(section: Section) -> bool:
+    """Tell whether messages or requests reach from one iteration of a folded loop into another."""
+    group = alike(section)
+    if group is None or not group.folded:
+        return False
+    kept = np.isin(section.steps.turn, group.turns)
+    return not closed(section.steps, kept)
+
+
+def _left_out(sections: Sequence[Section]) -> list[str]:
+    """Say which calls with communication are not simulated."""
+    from p3s.replay.costs.result import SETUP_REASONS
+
+    events: dict[tuple[str, str], float] = {}
+    for section in sections:
+        for left in section.left_out:
+            if left.why not in SETUP_REASONS:
+                key = left.call, left.why
+                events[key] = events.get(key, 0.0) + left.events
+    return [
+        f"{plural(round(number), 'call')} of {call} not simulated: {why}"
+        for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]
+    ]
