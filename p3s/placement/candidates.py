@@ -57,6 +57,7 @@ def candidates(
     where: Allocation,
     *,
     grid: Sequence[int] = (),
+    order: Ints | None = None,
     fabric: Fabric | None = None,
     number: int = USUAL,
     seed: int = 0,
@@ -64,14 +65,17 @@ def candidates(
     """Return different placements, at most ``number``, block and cyclic first.
 
     ``grid``: extents of the process grid, the last dimension fastest; none: ranks are only in a
-    row. ``fabric``: the network; tiles of nodes follow its levels, and curves its dimensions. At
-    least a third are random, by ``seed``: half of these move whole nodes. Errors: UsageError where
-    there is no room, P3SError where the grid is not one of these ranks.
+    row. ``order``: rank at each place of the grid, where ranks do not follow it. ``fabric``: the
+    network; tiles of nodes follow its levels, and curves its dimensions. At least a third are
+    random, by ``seed``: half of these move whole nodes. Errors: UsageError where there is no room,
+    P3SError where the grid is not one of these ranks.
     """
     where.check(ranks)
     if grid and math.prod(grid) != ranks:
         raise P3SError(f"a grid of {' x '.join(map(str, grid))} does not have {ranks} ranks")
     of_ranks = _rank_orders(ranks, where, grid, fabric)
+    if order is not None:
+        of_ranks[1:] = [Order(each.name, order[each.numbers]) for each in of_ranks[1:]]
     found: dict[bytes, RankMap] = {}
     _keep(found, _in_order(ranks, where, of_ranks, _node_orders(where, fabric)), number * 2 // 3)
     drawn = _drawn(ranks, where, of_ranks[min(1, len(of_ranks) - 1)], seed)

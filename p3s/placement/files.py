@@ -10,7 +10,7 @@ from p3s.errors import UsageError
 from p3s.placement.allocation import Allocation, fit
 from p3s.program.mapping import RankMap, read_rank_file
 
-OPEN_MPI, MPICH, SLURM = "openmpi", "mpich", "slurm"
+OPEN_MPI, MPICH, SLURM = FORMATS = ("openmpi", "mpich", "slurm")
 
 
 def read_placement(path: Path, ranks: int, where: Allocation) -> RankMap:

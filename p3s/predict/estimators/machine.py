@@ -151,6 +151,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
     return Messages(
         "machine",
+        found.name,
         library_for(study, found, setting),
         int(found.facts.get("cores") or 1),
         lambda nodes: costs,
@@ -167,7 +168,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
 def estimated(
     messages: Messages, study: Study, n: int, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
-    """Return the communication of ``n`` processes with these messages, ranks as the setting says."""
+    """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
     mapping = setting.mapping_at(n, messages.cores)

@@ -25,14 +25,16 @@ def _alike(_: int) -> Ints | None:
 class Messages:
     """What messages cost on a machine, and what is said of them.
 
-    ``name``: of the estimator. ``library``: whose algorithms collectives take. ``cores``: ranks of
-    a node, where nobody says it. ``on``: costs for a number of nodes; ``distance``: between nodes,
-    where no topology is given. ``levels``: whether these costs know of switches. ``said``,
-    ``of_runs``, ``ends``: notes, in this order. ``hosts``: where costs were measured. ``queues``:
-    links of nodes have queues. ``why_not``: why times do not tell how fast a program is, "" if so.
+    ``name``: of the estimator, ``machine``: that of the figures. ``library``: whose algorithms
+    collectives take. ``cores``: ranks of a node, where nobody says it. ``on``: costs for a number
+    of nodes; ``distance``: between nodes, where no topology is given. ``levels``: whether these
+    costs know of switches. ``said``, ``of_runs``, ``ends``: notes, in this order. ``hosts``: where
+    costs were measured. ``queues``: links of nodes have queues. ``why_not``: why times do not tell
+    how fast a program is, "" if they do.
     """
 
     name: str
+    machine: str
     library: Library
     cores: int
     on: Callable[[int], Costs]

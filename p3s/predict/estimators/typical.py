@@ -33,6 +33,7 @@ def published_messages(study: Study, setting: Setting) -> Messages:
     cluster = cluster_of(setting.network)
     return Messages(
         TYPICAL,
+        cluster.name,
         library_for(study, None, setting),
         cluster.cores_per_node,
         lambda nodes: (

@@ -1,0 +1,197 @@
+"""Everything that ranking placements needs, made where it is missing, and the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.errors import P3SError, UsageError
+from p3s.pipeline.basis import Request, basis_of, told_of
+from p3s.pipeline.room import check_scaled_room
+from p3s.pipeline.stages import (
+    check_times,
+    doubted,
+    ensure_compute,
+    ensure_model,
+    ensure_scaled,
+    machine_file,
+    setting_of,
+)
+from p3s.placement.allocation import Allocation, allocation
+from p3s.placement.costs import LearnedCost
+from p3s.predict.estimated import TYPICAL
+from p3s.predict.placing.advice import advice_of
+from p3s.predict.placing.file import save
+from p3s.predict.placing.job import Job, job_of
+from p3s.predict.placing.ranking import Search, placements
+from p3s.predict.placing.types import Advice, Placements
+from p3s.program.mapping import RankMap
+from p3s.progress import Progress
+from p3s.study import Study
+from p3s.topology.fabric import Fabric
+from p3s.topology.read import named, one_switch, read_fabric
+from p3s.topology.units import Ints
+
+if TYPE_CHECKING:
+    from p3s.predict.estimators.messages import Messages
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes that a job gets: ``number`` (0: as many as it needs), ranks of each, host names.
+
+    ``ppn`` 0: as many as a node has cores where messages were measured.
+    """
+
+    number: int = 0
+    ppn: int = 0
+    hosts: tuple[str, ...] = ()
+
+
+def placed(
+    study: Study,
+    n: int,
+    nodes: Nodes,
+    request: Request,
+    search: Search,
+    progress: Progress,
+    *,
+    model: Path | None = None,
+) -> tuple[Job, Placements]:
+    """Return placements of ``n`` processes by their predicted time, and the job; write them.
+
+    ``request``: whose costs of messages, and the network. ``model``: of learned times of phases,
+    which then sort the candidates. Errors: P3SError and UsageError, in one line; nothing is
+    written then.
+    """
+    prepare(study, [n], progress)
+    job = _job(study, n, nodes, request, progress)
+    found = _placements(job, _with_model(search, model, job), progress)
+    save(study.placement_path(n), found)
+    return job, found
+
+
+def advised(
+    study: Study,
+    counts: Sequence[int],
+    ppns: Sequence[int],
+    nodes: Nodes,
+    request: Request,
+    search: Search,
+    progress: Progress,
+    *,
+    model: Path | None = None,
+) -> Advice:
+    """Return which of several counts and ranks per node are worth their cores and nodes.
+
+    A configuration for which there are too few nodes is left out. Errors: as in placed, and where
+    none is left.
+    """
+    prepare(study, counts, progress)
+    found = []
+    for n in counts:
+        for ppn in ppns:
+            needed = -(-n // ppn)
+            if 0 < nodes.number < needed:
+                progress.say(f"n={n}, {ppn} per node: needs {needed} nodes; left out")
+                continue
+            own = replace(nodes, number=needed, ppn=ppn, hosts=nodes.hosts[:needed])
+            job = _job(study, n, own, request, progress)
+            found.append(_placements(job, _with_model(search, model, job), progress))
+    if not found:
+        raise UsageError(
+            f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
+        )
+    return advice_of(found)
+
+
+def prepare(study: Study, counts: Sequence[int], progress: Progress) -> None:
+    """Make what is missing up to the scaled traces."""
+    ensure_model(study, progress)
+    ensure_compute(study, progress)
+    check_times(study)
+    for n, why in doubted(study, counts).items():
+        progress.say(f"n={n}: {why}")
+    check_scaled_room(study, counts)
+    for n in counts:
+        ensure_scaled(study, n, progress)
+
+
+def fabric_of(topology: str, nodes: int, hosts: Sequence[str]) -> Fabric:
+    """Return the network that is told, with host names; without one, one switch for all nodes."""
+    fabric = read_fabric(topology, nodes) if topology else one_switch(nodes)
+    return named(fabric, hosts)
+
+
+def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocation, Fabric]:
+    """Return the nodes of a job and their network. Errors: UsageError, P3SError."""
+    ppn = nodes.ppn or cores
+    number = nodes.number or len(nodes.hosts) or -(-n // ppn)
+    if nodes.hosts and len(nodes.hosts) < number:
+        raise UsageError(f"--hosts names {len(nodes.hosts)} nodes, --nodes is {number}")
+    fabric = fabric_of(topology, number, nodes.hosts)
+    hosts = (nodes.hosts or fabric.about.hosts)[:number]
+    where = allocation(number, ppn, hosts)
+    where.check(n)
+    return where, fabric
+
+
+def _job(study: Study, n: int, nodes: Nodes, request: Request, progress: Progress) -> Job:
+    messages = messages_of(study, n, request, progress)
+    where, fabric = where_of(n, nodes, messages.cores, request.topology)
+    known = bool(request.topology)
+    return job_of(study, n, where, fabric, messages, known=known, say=progress.start)
+
+
+def messages_of(study: Study, n: int, request: Request, progress: Progress) -> Messages:
+    """Return what messages cost, from where p3s predict takes it without a replay."""
+    from p3s.predict.estimators.machine import measured_messages, why_not
+    from p3s.predict.estimators.typical import published_messages
+
+    file = machine_file(study)
+    basis = basis_of(replace(request, no_replay=True), {n: study}, [n], file)
+    if told_of(basis):
+        progress.say(told_of(basis))
+    setting = setting_of(request.settings, basis.network, request.topology)
+    if basis.network or basis.estimator == TYPICAL:
+        return published_messages(study, setting)
+    lacking = why_not(study, basis.machine or file)
+    if lacking:
+        raise P3SError(lacking)
+    return measured_messages(study, basis.machine or file, setting)
+
+
+def _placements(job: Job, search: Search, progress: Progress) -> Placements:
+    grid, order = grid_of(job.study, job.n)
+    return placements(job, grid, order, search, progress)
+
+
+def grid_of(study: Study, n: int) -> tuple[tuple[int, ...], Ints | None]:
+    """Return the process grid at ``n`` and the rank at each of its places; () without one.
+
+    A grid that leaves ranks out is none.
+    """
+    from p3s.model.stage import load
+
+    at = load(study.root).grid.family.at(n)
+    if at is None or (at.order is not None and len(at.order) != n):
+        return (), None
+    return at.dims, at.order
+
+
+def _with_model(search: Search, path: Path | None, job: Job) -> Search:
+    """Return the search with a learned model. Errors: P3SError for one of another machine."""
+    if path is None:
+        return search
+    from p3s.placement.learned import load
+
+    model = load(path)
+    model.check(job.messages.machine, job.fabric.text)
+    return replace(search, model=LearnedCost(model))
+
+
+def in_network(job: Job, where: RankMap) -> RankMap:
+    """Return a placement with the names that its hosts have for launchers."""
+    return where.named(job.where.hosts)

@@ -1,0 +1,97 @@
+"""A program on a network: what its phases send, and its time with its ranks on given nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.placement.allocation import Allocation
+from p3s.placement.phases import PhaseTraffic, phase_traffic
+from p3s.predict.estimators.machine import placed
+from p3s.predict.estimators.messages import Messages
+from p3s.predict.estimators.prepared import Program, on_nodes, read_program
+from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.wired import on_wires, wired_on
+from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.program.mapping import RankMap, block
+from p3s.simulate.network import Network
+from p3s.topology.fabric import Fabric
+from p3s.topology.units import Ints
+
+if TYPE_CHECKING:
+    from p3s.study import Study
+
+
+def _nothing(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """``n`` processes of a study on the nodes of an allocation.
+
+    ``fabric``: the network between all nodes; ``known``: whether anybody has said it, else messages
+    cost what ``messages`` says of nodes in a row. ``program``: what is simulated. ``alone``: times
+    without communication.
+    """
+
+    study: Study
+    n: int
+    where: Allocation
+    fabric: Fabric
+    known: bool
+    messages: Messages
+    program: Program
+    alone: PhaseTimes
+    say: Callable[[str], None] = _nothing
+
+    @cached_property
+    def network(self) -> Network:
+        """What messages cost on the links of the network."""
+        usual = self.messages.on(self.where.nodes)[0]
+        every = block(self.where.nodes, 1).named(self.where.hosts)
+        return on_wires(usual, wired_on(self.fabric, every), self.messages.hosts)
+
+    @cached_property
+    def phases(self) -> list[PhaseTraffic]:
+        """What each phase sends, collectives as the library makes them that knows of no nodes."""
+        return phase_traffic(self.program.trace, self.messages.library)
+
+    def times(self, where: RankMap) -> PhaseTimes:
+        """Return times with ranks on nodes, by the simulation; computation does not vary."""
+        used, node_of = np.unique(where.node_of, return_inverse=True)
+        names = _network_names(self, used)
+        there = RankMap(where.kind, node_of.ravel(), where.slot_of, names)
+        wires = wired_on(self.fabric, there) if self.known else None
+        ready = on_nodes(self.program, self.messages.library, there, wires)
+        setting = Setting(vary=False)
+        if wires is None:
+            apart = self.messages.distance(self.where.nodes)
+            ready = replace(ready, distance=None if apart is None else apart[np.ix_(used, used)])
+        found = placed(self.messages, self.study, ready, setting, self.say, ends=False)
+        return with_communication(self.alone, found)
+
+
+def _network_names(job: Job, used: Ints) -> tuple[str, ...]:
+    """Return the names of the nodes that are used, by number where they have none."""
+    return tuple(job.where.hosts[k] or f"+n{k}" for k in used.tolist())
+
+
+def job_of(
+    study: Study,
+    n: int,
+    where: Allocation,
+    fabric: Fabric,
+    messages: Messages,
+    *,
+    known: bool = True,
+    say: Callable[[str], None] = _nothing,
+) -> Job:
+    """Return the processes of a scaled trace on nodes. Errors: P3SError, UsageError."""
+    where.check(n)
+    program = read_program(study.scaled_dir(n), queues=messages.queues)
+    return Job(study, n, where, fabric, known, messages, program, computation(study, n), say)

@@ -1,0 +1,127 @@
+"""What is said of placements, as placement/npNNNNNN.json has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p3s.predict.reasons import Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseUnder:
+    """Seconds of a phase under a placement, those of the rank that needs longest in all."""
+
+    phase: int
+    name: str
+    time_s: float
+    comm_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A placement, and what is predicted of it.
+
+    ``name``: how it was made. ``cost_s``: communication by the cost that sorted all candidates.
+    ``time_s``: run time, with its 90 % interval; None: not simulated, others were cheaper.
+    ``regret``: by what share of the least time it is expected to miss it; ``chance``: of being the
+    fastest one of those simulated. ``node_of``: node of each rank, empty where it has no time.
+    ``busiest``: bytes on the busiest link. ``outside``: features that a learned cost has not seen.
+    """
+
+    name: str
+    cost_s: float
+    time_s: float | None
+    low_s: float | None
+    high_s: float | None
+    regret: float | None
+    chance: float | None
+    busiest: float
+    node_of: tuple[int, ...]
+    phases: tuple[PhaseUnder, ...]
+    outside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """By what share of the time under ``over`` the first placement is faster, and its interval."""
+
+    over: str
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validity:
+    """How far the program is what models of communication phases assume.
+
+    ``left_out``: share of the calls that communicate whose messages are not known. ``imbalance``:
+    computation of the busiest rank over the mean, less one. ``overlap``: share of the computation
+    that is done while requests are open.
+    """
+
+    left_out: float
+    imbalance: float
+    overlap: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placements:
+    """Placements of ``n`` ranks on nodes, the fastest first; those without a time after them.
+
+    ``hosts``: names of the nodes, "" where nobody has said them; ``slots``: ranks each has room
+    for. ``network``: its form; ``topology``: what it was read from, as it was given. ``estimator``:
+    whose costs of messages. ``cost``: what sorted the candidates. ``matters``: whether those with
+    a time differ by 5 % or more.
+    """
+
+    n: int
+    hosts: tuple[str, ...]
+    slots: tuple[int, ...]
+    topology: str
+    network: str
+    estimator: str
+    cost: str
+    matters: bool
+    ranked: tuple[Ranked, ...]
+    gains: tuple[Gain, ...]
+    validity: Validity
+    reasons: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def timed(self) -> tuple[Ranked, ...]:
+        """Those that have a time."""
+        return tuple(one for one in self.ranked if one.time_s is not None)
+
+    def named(self, name: str) -> Ranked | None:
+        """Return the placement of a name, None where there is none."""
+        return next((one for one in self.ranked if one.name == name), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A count on nodes, and the time of the best placement there that was tried.
+
+    ``cores_front``, ``nodes_front``: layer by (cores, time) and (nodes, time), 0: nothing costs no
+    more and is faster.
+    """
+
+    n: int
+    nodes: int
+    ppn: int
+    placement: str
+    time_s: float
+    low_s: float
+    high_s: float
+    cores_front: int
+    nodes_front: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """Configurations, the fastest first; ``breaks_at``: the count above which none is faster."""
+
+    configurations: tuple[Configuration, ...]
+    breaks_at: int | None
+    placements: tuple[Placements, ...]

@@ -1,0 +1,57 @@
+"""How far a program is what models of communication phases assume of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from p3s.placement.phases import PhaseTraffic
+from p3s.predict.placing.types import Validity
+from p3s.predict.times import PhaseTimes
+from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
+from p3s.topology.units import Bools
+
+#: Calls that leave a request open.
+_OPENS = ("MPI_I", "MPI_Start")
+
+
+def validity(trace: ScaledTrace, phases: list[PhaseTraffic], alone: PhaseTimes) -> Validity:
+    """Return what speaks for or against phases that are balanced and do not overlap."""
+    calls = float(trace.repeat[trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)].sum())
+    lost = float(sum(sum(phase.left_out.values()) for phase in phases))
+    busy = alone.compute.sum(axis=1)
+    mean = float(busy.mean()) if busy.size else 0.0
+    return Validity(
+        left_out=min(lost / calls, 1.0) if calls else 0.0,
+        imbalance=float(busy.max()) / mean - 1.0 if mean > 0 else 0.0,
+        overlap=overlap(trace),
+    )
+
+
+def overlap(trace: ScaledTrace) -> float:
+    """Return the share of the computation that comes between a request and its completion."""
+    work = trace.work * trace.repeat
+    whole = float(work.sum())
+    if not whole:
+        return 0.0
+    row = np.arange(trace.rows)
+    group = np.ones(trace.rows, dtype=bool)  # rows begin a rank's phase
+    group[1:] = (np.diff(trace.rank) != 0) | (np.diff(trace.phase) != 0)
+    first = np.maximum.accumulate(np.where(group, row, 0))
+    opened = _last_before(_opens(trace), first)
+    closed = _last_before(trace.is_kind(COMPLETION), first)
+    return float(work[opened > closed].sum()) / whole
+
+
+def _last_before(what: Bools, first: np.ndarray) -> np.ndarray:
+    """Return for each row the last one of the same rank and phase before it; -1: there is none."""
+    row = np.arange(len(what))
+    last = np.maximum.accumulate(np.where(what, row, -1))
+    before = np.concatenate([[-1], last[:-1]]) if len(last) else last
+    return np.where(before >= first, before, -1)
+
+
+def _opens(trace: ScaledTrace) -> Bools:
+    names = np.array(
+        [op.startswith(_OPENS) and op != "MPI_Init" for op in trace.ops] or [False], dtype=bool
+    )
+    return np.asarray(names[trace.op] if trace.rows else np.zeros(0), dtype=bool)
