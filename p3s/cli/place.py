@@ -78,8 +78,13 @@ def place(
         help="Learned times of phases that sort the candidates [default: loads of links].",
     ),
     number: int = typer.Option(84, "--candidates", min=2, max=1000, help="Candidates."),
-    simulated: int = typer.Option(
-        6, "--simulate", min=0, max=1000, help="Of them, how many are simulated; 0: none."
+    simulated: int | None = typer.Option(
+        None,
+        "--simulate",
+        show_default=False,
+        min=0,
+        max=1000,
+        help="Of them, how many are simulated; 0: none [default: as many as take a minute].",
     ),
     write: Path | None = typer.Option(
         None,

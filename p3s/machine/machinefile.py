@@ -236,4 +236,6 @@ def check_network(data: Any) -> Mapping[str, Any]:
             number(part[key])
     if len(data["hosts"]) != 2:
         raise ValueError("network.hosts are not two")
+    if data.get("inside") is not None:
+        check_network(data["inside"])
     return data

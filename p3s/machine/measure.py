@@ -219,7 +219,7 @@ def measure(
         report(PARTS[2])
         then = time.monotonic()
         try:
-            found, missing = net.measure(launcher, two * budget), ""
+            found, missing = net.measured_both(launcher, two * budget), ""
             ended(
                 f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
                 f"{time.monotonic() - then:.1f} s"

@@ -58,6 +58,22 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
     }
 
 
+def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
+    """Measure messages between two ranks; of two hosts also between two ranks of one.
+
+    The latter is ``inside`` of the result, where the usual launcher puts both ranks on one of the
+    hosts. Errors: as in measure.
+    """
+    found = measure(launcher, budget_s)
+    if launcher is None or len(set(found["hosts"])) == 1:
+        return found
+    with contextlib.suppress(P3SError):
+        inside = measure(None, budget_s / 2)
+        if len(set(inside["hosts"])) == 1 and inside["hosts"][0] in found["hosts"]:
+            return {**found, "inside": inside}
+    return found
+
+
 def _default() -> list[str]:
     from p3s.host import mpi
 

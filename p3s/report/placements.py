@@ -156,7 +156,8 @@ def notes(found: Placements) -> list[str]:
 def _of_validity(found: Placements) -> Iterator[str]:
     valid = found.validity
     if valid.left_out:
-        yield f"the cost leaves out {percent(valid.left_out)} of the calls: their messages are unknown"
+        share = percent(valid.left_out)
+        yield f"the cost leaves out {share} of the calls, whose messages are not known"
     if not found.estimator:  # nothing was simulated: phases are added up
         if valid.imbalance > _IMBALANCE:
             yield (

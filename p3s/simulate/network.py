@@ -246,7 +246,8 @@ def network_from_machine(machine: Any) -> Network:
     times, sends and receives the measured overheads; where none was measured for a size (a
     rendezvous message cannot have arrived) a receive costs what the largest measured one does.
     Two ranks of one host say nothing of links, two hosts nothing of messages inside of a host:
-    the missing path is the other one's, and ``source`` says so. The rate of a link is the one of
+    the missing path is the other one's, and ``source`` says so, unless ``inside`` of the
+    measurement has it. The rate of a link is the one of
     the largest messages in a stream; where smaller ones follow each other more slowly than both
     ends need for their calls (LogGP's g), it is the link that they keep busy. Errors: P3SError
     when there is no measurement.
@@ -256,43 +257,66 @@ def network_from_machine(machine: Any) -> Network:
     if not found:
         raise P3SError(f"machine {name}: its network was not measured; run p3s machine measure")
     try:
-        sizes = found["sizes"]
-        nbytes = tuple(float(b) for b in sizes["bytes"])
-        last, receives = 0.0, []
-        for value in sizes["receive_ns"]:
-            last = last if value is None else _cost(value)
-            receives.append(last)
-        transfer = Curve(nbytes, tuple(_cost(y) for y in sizes["one_way_ns"]))
-        send = Curve(nbytes, tuple(_cost(y) for y in sizes["send_ns"]))
-        gaps = [_cost(y) for y in sizes["gap_ns"]]
-        own = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
-        busy = Curve(
-            nbytes,
-            tuple(
-                gap if gap > _APART * calls else 0.0 for gap, calls in zip(gaps, own, strict=True)
-            ),
-        )
-        post = _cost(found.get("post_ns", min(*send.ns, *receives[:1])))
+        between = _measured(found)
+        inside = _measured(found["inside"]) if found.get("inside") else between
+        post = _cost(found.get("post_ns", min(*between.send.ns, *between.receive.ns[:1])))
         one_host = len(set(found["hosts"])) == 1
-        eager = max(float(found["eager_bytes"]), 0.0)
     except (KeyError, TypeError, ValueError) as err:
         raise Damaged(f"machine {name}: its network is damaged ({err}); measure it again") from err
-    receive = Curve(nbytes, tuple(receives))
-    rate = nbytes[-1] / gaps[-1] if gaps[-1] > 0 else math.inf
-    paths = {
-        d: Path(transfer, send, receive, eager, d > 0 and not one_host, NEVER if one_host else busy)
-        for d in (0, 1)
-    }
     other = (
         "messages between nodes as those inside"
         if one_host
+        else "messages inside of nodes measured between two ranks of one"
+        if inside is not between
         else "messages inside of nodes as those between"
     )
     return Network(
-        paths,
-        rate=math.inf if one_host else rate,
+        {
+            0: inside.path(False, busy=inside is between and not one_host),
+            1: between.path(not one_host, busy=not one_host),
+        },
+        rate=math.inf if one_host else between.rate,
         post=post,
         source=f"machine {name}: two ranks on {'one host' if one_host else 'two hosts'}, {other}",
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured between two ranks; ``rate``: of the largest messages in a stream."""
+
+    transfer: Curve
+    send: Curve
+    receive: Curve
+    busy: Curve
+    eager: float
+    rate: float
+
+    def path(self, linked: bool, *, busy: bool) -> Path:
+        """Return it as a path; ``busy``: its messages keep links busy."""
+        kept = self.busy if busy else NEVER
+        return Path(self.transfer, self.send, self.receive, self.eager, linked, kept)
+
+
+def _measured(found: Mapping[str, Any]) -> _Measured:
+    """Return the costs of a measurement. Errors: KeyError, TypeError, ValueError."""
+    sizes = found["sizes"]
+    nbytes = tuple(float(b) for b in sizes["bytes"])
+    last, receives = 0.0, []
+    for value in sizes["receive_ns"]:
+        last = last if value is None else _cost(value)
+        receives.append(last)
+    send = Curve(nbytes, tuple(_cost(y) for y in sizes["send_ns"]))
+    gaps = [_cost(y) for y in sizes["gap_ns"]]
+    own = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
+    busy = tuple(gap if gap > _APART * calls else 0.0 for gap, calls in zip(gaps, own, strict=True))
+    return _Measured(
+        Curve(nbytes, tuple(_cost(y) for y in sizes["one_way_ns"])),
+        send,
+        Curve(nbytes, tuple(receives)),
+        Curve(nbytes, busy),
+        max(float(found["eager_bytes"]), 0.0),
+        nbytes[-1] / gaps[-1] if gaps[-1] > 0 else math.inf,
     )
 
 

@@ -89,29 +89,38 @@ def networks(machine: Machine) -> tuple[Network, Network, Network]:
     mpi = str(found.get("mpi", "")).lower().replace(" ", "")
     background = bool(found.get("background", not mpi.startswith(_NO_PROGRESS)))
     try:
-        sizes = dict(found["sizes"])
-        typical, high = dict(sizes), dict(sizes)
-        for name, median in (
-            ("one_way_ns", "one_way_median_ns"),
-            ("send_ns", "send_median_ns"),
-            ("receive_ns", "receive_median_ns"),
-        ):
-            if median in sizes:
-                pairs = list(zip(sizes[name], sizes[median], strict=True))
-                typical[name] = [low if m is None else m for low, m in pairs]
-                high[name] = [low if m is None or low is None else 2 * m - low for low, m in pairs]
         made = [
             replace(
-                network_from_machine({"name": machine.name, "network": {**found, "sizes": table}}),
+                network_from_machine({"name": machine.name, "network": table}),
                 background=background,
             )
-            for table in (typical, sizes, high)
+            for table in _ends(found)
         ]
     except (KeyError, TypeError, ValueError) as err:
         raise P3SError(
             f"machine {machine.name}: its network is damaged ({err}); measure it again"
         ) from err
     return made[0], made[1], made[2]
+
+
+def _ends(found: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Return a measurement with its typical, its least and its largest costs."""
+    sizes = dict(found["sizes"])
+    typical, high = dict(sizes), dict(sizes)
+    for name, median in (
+        ("one_way_ns", "one_way_median_ns"),
+        ("send_ns", "send_median_ns"),
+        ("receive_ns", "receive_median_ns"),
+    ):
+        if median in sizes:
+            pairs = list(zip(sizes[name], sizes[median], strict=True))
+            typical[name] = [low if m is None else m for low, m in pairs]
+            high[name] = [low if m is None or low is None else 2 * m - low for low, m in pairs]
+    inside = _ends(found["inside"]) if found.get("inside") else (None,) * 3
+    return tuple(
+        {**found, "sizes": table, "inside": own}
+        for table, own in zip((typical, sizes, high), inside, strict=True)
+    )
 
 
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:

@@ -14,6 +14,7 @@ from p3s.placement.costs import CostModel, QuickCost, Seconds, whole_cost
 from p3s.placement.links import paths
 from p3s.placement.phases import PhaseTraffic, all_traffic
 from p3s.placement.search import bisected, improved
+from p3s.placement.traffic import Traffic
 from p3s.predict import doubts
 from p3s.predict.intervals import total
 from p3s.predict.placing.job import Job
@@ -25,25 +26,27 @@ from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 from p3s.progress import Progress
-from p3s.topology.units import Ints
+from p3s.topology.units import Floats, Ints
 
-#: Candidates that are simulated beside block and cyclic.
-SIMULATED = 6
+#: Candidates that are simulated beside block and cyclic: as many as so many steps of theirs allow
+#: (a minute or so), at least and at most.
+_STEPS, _SIMULATED = 2_500_000, (8, 40)
 #: Rows of traffic whose cost swaps may be tried with, in all, and swaps at least and at most.
 _SWAP_ROWS, _SWAPS = 4_000_000, (40, 600)
-#: Costs that differ by less are the same placement seen from elsewhere.
-_SAME = 1e-6
+#: Swaps are worth it above this share of the cost.
+_BETTER = 1e-6
 
 
 @dataclass(frozen=True)
 class Search:
-    """How placements are looked for: how many candidates, how many of them are simulated.
+    """How placements are looked for.
 
+    ``number``: of candidates; ``simulated``: how many of them, None: as many as take a minute.
     ``model``: cost that sorts them, None: the quick one. ``seed``: of what is drawn.
     """
 
     number: int = USUAL
-    simulated: int = SIMULATED
+    simulated: int | None = None
     model: CostModel | None = None
     seed: int = 0
 
@@ -68,7 +71,8 @@ def placements(
     model = search.model or QuickCost(job.network)
     notes: list[str] = []
     found = _sorted(job, _proposals(job, grid, order, search, notes, progress), model, progress)
-    simulated = _finalists(found, search.simulated)
+    number = _affordable(job) if search.simulated is None else search.simulated
+    simulated = _finalists(job, found, number)
     progress.expect(len(simulated))
     timed: dict[int, PhaseTimes] = {}
     for number in simulated:
@@ -122,7 +126,7 @@ def _sorted(
     best = min(found, key=lambda one: one.cost.middle)
     progress.start(f"swaps from {best.where.kind}")
     swapped, least = improved(best.where, cost, _trials(job.phases))
-    if least < best.cost.middle * (1 - _SAME):
+    if least < best.cost.middle * (1 - _BETTER):
         found.append(_Proposed(swapped, whole_cost(model, job.phases, swapped, job.fabric)))
     return sorted(found, key=lambda one: one.cost.middle)
 
@@ -132,20 +136,38 @@ def _trials(phases: Sequence[PhaseTraffic]) -> int:
     return int(np.clip(_SWAP_ROWS // max(rows, 1), *_SWAPS))
 
 
-def _finalists(found: Sequence[_Proposed], number: int) -> list[int]:
+def _affordable(job: Job) -> int:
+    steps = sum(len(section.steps) for section in job.program.sections)
+    return int(np.clip(_STEPS // max(steps, 1), *_SIMULATED))
+
+
+def _finalists(job: Job, found: Sequence[_Proposed], number: int) -> list[int]:
     """Return which placements are simulated: block, cyclic and the cheapest ones.
 
-    Of several with the same cost, which are mostly one seen from elsewhere, the first.
+    Of several that load the links alike, which are mostly one seen from elsewhere, the first.
     """
     if not number:
         return []
     usual = [k for k, one in enumerate(found) if one.where.kind in (BLOCK, CYCLIC)]
+    sent = all_traffic(job.phases, job.n)
+    seen: set[tuple[float, bytes]] = set()
     chosen: list[int] = []
     for k, one in enumerate(found):
-        last = found[chosen[-1]].cost.middle if chosen else -1.0
-        if len(chosen) < number and abs(one.cost.middle - last) > _SAME * last:
+        if len(chosen) == number:
+            break
+        loads = _loads(job, sent, one.where)
+        key = (float(f"{one.cost.middle:.9g}"), np.sort(loads).tobytes())
+        if key not in seen:
             chosen.append(k)
+        seen.add(key)
     return sorted({*chosen, *usual})
+
+
+def _loads(job: Job, sent: Traffic, where: RankMap) -> Floats:
+    """Return the bytes on each link."""
+    found = paths(sent, where, job.fabric)
+    apart = found.source != found.dest
+    return job.fabric.loads(found.source[apart], found.dest[apart], found.nbytes[apart])
 
 
 def _seconds(times: PhaseTimes) -> float:
@@ -207,7 +229,7 @@ def _ranked(
     by = (
         {k: _by_simulation(times) for k, times in timed.items()}
         if timed
-        else {k: _by_cost(job, model, found[k]) for k in _finalists(found, SIMULATED)}
+        else {k: _by_cost(job, model, found[k]) for k in _finalists(job, found, _SIMULATED[0])}
     )
     order = sorted(by, key=lambda k: by[k].middle)
     times = [by[k] for k in order]
@@ -261,8 +283,7 @@ def _one(
 
 def _busiest(job: Job, where: RankMap) -> float:
     """Return the bytes of all phases on the busiest link."""
-    found = paths(all_traffic(job.phases, job.n), where, job.fabric)
-    return float(job.fabric.loads(found.source, found.dest, found.nbytes).max(initial=0.0))
+    return float(_loads(job, all_traffic(job.phases, job.n), where).max(initial=0.0))
 
 
 def _reasons(job: Job, timed: dict[int, PhaseTimes], order: Sequence[int]) -> Iterator[Reason]:
