@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from accuracy import cluster
 from accuracy.build import ACCESS_PS, BLOCK_PS, Builder
@@ -14,17 +16,30 @@ _BUDGET_NS = 1
 
 def measured(builder: Builder, path: Path, platform: str = "flat") -> str:
     """Measure messages between two nodes, write the machine file; return what network.c said."""
+    from p3s.machine import network
+
+    two = cluster.Cluster(builder.directory / "two", 2, platform)
+    two.write()
+    text = between(builder, two)
+    save(path, network.parsed(text))
+    return text
+
+
+def between(builder: Builder, two: cluster.Cluster) -> str:
+    """Measure messages between the first two ranks of a cluster; return what network.c said."""
+    from p3s.machine import network
+
+    source = Path(network.__file__).with_name("network.c")
+    program = builder.plain(source, "network")
+    return cluster.simulate(two, builder.clock, program, [str(_BUDGET_NS)], 2)[1]
+
+
+def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None = None) -> None:
+    """Write the machine file of a measurement between two nodes, and of one inside a node."""
     from p3s import __version__
     from p3s.machine import network
     from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Machine
 
-    source = Path(network.__file__).with_name("network.c")
-    two = cluster.Cluster(builder.directory / "two", 2, platform)
-    two.write()
-    _, text = cluster.simulate(
-        two, builder.clock, builder.plain(source, "network"), [str(_BUDGET_NS)], 2
-    )
-    found = network.parsed(text)
     # Every statement costs the same at any working set: that is what the cores are (counted.c).
     access = (ACCESS_PS + BLOCK_PS) * 1e-3
     Machine(
@@ -45,6 +60,6 @@ def measured(builder: Builder, path: Path, platform: str = "flat") -> str:
             "background": True,
             **found,
             "ranges": network.ranges(found),
+            **({} if inside is None else {"inside": {**inside, "ranges": network.ranges(inside)}}),
         },
     ).save(path)
-    return text

@@ -26,6 +26,14 @@ NO_REPLAY = typer.Option(
     "--no-replay",
     help="Run nothing: costs of messages as in machine.json, else those of a typical network.",
 )
+PLACEMENT = typer.Option(
+    None,
+    "--placement",
+    show_default=False,
+    metavar="FILE",
+    help="Where the ranks are: Open MPI rankfile, host list of MPICH or Slurm; --hosts then names "
+    "the job's nodes.",
+)
 TOPOLOGY = typer.Option(
     "",
     "--topology",

@@ -21,7 +21,7 @@ from p3s.cli.common import (
     say,
     say_reasons,
 )
-from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY, TOPOLOGY
+from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
 from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
@@ -77,6 +77,7 @@ def predict(
     estimator: str = ESTIMATOR,
     network: str = NETWORK,
     topology: str = TOPOLOGY,
+    placement: Path | None = PLACEMENT,
     no_replay: bool = NO_REPLAY,
     only: bool = ONLY,
     json_: bool = JSON_OPTION,
@@ -84,7 +85,7 @@ def predict(
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import params
     from p3s.cli.before import check_launcher, check_request, check_study
-    from p3s.pipeline.basis import request_of
+    from p3s.pipeline.basis import request_of, with_placement
     from p3s.pipeline.predicting import predicted
     from p3s.predict import as_file
     from p3s.report.places import places_of
@@ -93,7 +94,11 @@ def predict(
 
     wanted = parse_counts(counts)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
-    request = request_of(estimator, network, no_replay, settings, topology)
+    request = request_of(
+        estimator, network, no_replay, settings, topology, placed=placement is not None
+    )
+    if placement is not None:
+        request = with_placement(request, placement, wanted)
     words = launcher_words(ctx)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
@@ -102,6 +107,8 @@ def predict(
     with_parameters = bool(param or weak or params.has_parameters(study_dir))
     if with_parameters and words:
         raise UsageError("--param, --weak: trace first, with p3s characterize --param")
+    if weak and placement is not None:
+        raise UsageError("--weak and --placement: give one of them")
     if weak and machine is not None:
         raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.replay.settings import ReplaySettings
@@ -21,6 +22,8 @@ class Request:
     """What the options ask for: ``estimator``, ``network`` ("": none named), how to replay.
 
     ``topology``: file or short description of the network between nodes, "": none given.
+    ``placement``: file that says where the ranks of count ``placement_n`` are, on nodes of the
+    network that ``hosts`` names, in order, where it has no names itself.
     """
 
     estimator: str
@@ -28,6 +31,51 @@ class Request:
     no_replay: bool
     settings: ReplaySettings
     topology: str = ""
+    placement: Path | None = None
+    placement_n: int = 0
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """What estimators are told of the network and of where ranks are."""
+        told: dict[str, Any] = {"topology": self.topology, "hosts": self.hosts}
+        if self.placement is not None:
+            told |= {"rank_file": self.placement, "rank_file_n": self.placement_n}
+        return told
+
+
+def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Request:
+    """Return a request for ranks where a file puts them; hosts to measure on are then the job's.
+
+    Errors: UsageError with several counts, or an estimator that rests on a replay; P3SError where
+    the file cannot be read, has a rank twice or not at all, or names hosts that there are not.
+    """
+    from p3s.program.mapping import read_rank_file
+    from p3s.topology.read import named, node_numbers, read_fabric
+
+    if len(counts) != 1:
+        raise UsageError("--placement says where the ranks of one count are: give -n one count")
+    if request.estimator in (*REPLAYED, "simgrid"):
+        raise UsageError(
+            f"--estimator {request.estimator} does not take --placement: leave one of them out"
+        )
+    hosts = request.settings.hosts
+    placed = read_rank_file(path, counts[0])
+    unknown = [name for name in placed.names if hosts and name not in hosts]
+    if unknown and not unknown[0].startswith("+n"):
+        raise P3SError(f"{path}: {unknown[0]} is none of the {len(hosts)} nodes of --hosts")
+    if request.topology:
+        fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
+        node_numbers(named(fabric, hosts), placed.names)
+    settings = replace(request.settings, hosts=())
+    return replace(
+        request,
+        no_replay=True,
+        settings=settings,
+        placement=path,
+        placement_n=counts[0],
+        hosts=hosts,
+    )
 
 
 @dataclass(frozen=True)
@@ -44,9 +92,18 @@ class Basis:
 
 
 def request_of(
-    estimator: str, network: str, no_replay: bool, settings: ReplaySettings, topology: str = ""
+    estimator: str,
+    network: str,
+    no_replay: bool,
+    settings: ReplaySettings,
+    topology: str = "",
+    *,
+    placed: bool = False,
 ) -> Request:
-    """Return what options ask for; raises UsageError where they contradict each other."""
+    """Return what options ask for; raises UsageError where they contradict each other.
+
+    ``placed``: ranks are placed (with_placement), hosts are those of the job.
+    """
     from p3s.predict.estimated import ESTIMATORS, TYPICAL
 
     known = [AUTO, *ESTIMATORS]
@@ -61,7 +118,7 @@ def request_of(
             f"--estimator {estimator} does not take the costs of --network {network}: "
             "leave one of them out"
         )
-    if network and settings.hosts:
+    if network and settings.hosts and not placed:
         raise UsageError(
             "--network names costs of messages, --hosts nodes to measure them on: "
             "leave one of them out"
@@ -71,7 +128,7 @@ def request_of(
             f"--estimator {estimator} does not know links between switches: leave --topology out, "
             "or take --estimator machine"
         )
-    if topology and settings.hosts:
+    if topology and settings.hosts and not placed:
         raise UsageError(
             "--topology with --hosts: p3s replay takes both; without --hosts, predict takes costs "
             "between two nodes, or published ones"
@@ -98,7 +155,7 @@ def basis_of(
         return Basis(TYPICAL, request.network or usual(), machine)
     if request.estimator != AUTO:
         return Basis(request.estimator, machine=machine, replay=request.estimator in REPLAYED)
-    if request.topology:
+    if request.topology or request.placement is not None:
         measured = machine is not None and between_hosts(machine)
         return Basis("machine" if measured else TYPICAL, "" if measured else usual(), machine)
     several = [n for n in asked if n > 1]  # one process has nobody to talk to

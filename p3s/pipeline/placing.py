@@ -154,7 +154,7 @@ def messages_of(study: Study, n: int, request: Request, progress: Progress) -> M
     basis = basis_of(replace(request, no_replay=True), {n: study}, [n], file)
     if told_of(basis):
         progress.say(told_of(basis))
-    setting = setting_of(request.settings, basis.network, request.topology)
+    setting = setting_of(request.settings, basis.network, **request.setting)
     if basis.network or basis.estimator == TYPICAL:
         return published_messages(study, setting)
     lacking = why_not(study, basis.machine or file)

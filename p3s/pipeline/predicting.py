@@ -101,7 +101,7 @@ def _told(
         "threshold": knee,
         "estimator": basis.estimator,
         "machine": basis.machine or file,
-        "setting": setting_of(request.settings, basis.network, request.topology),
+        "setting": setting_of(request.settings, basis.network, **request.setting),
         "stale": stale_replays(study, counts),
         "say": lambda text: progress.start(f"predicting: {text}"),
         "done": lambda name, n: progress.done(f"n={n}: simulated ({name})"),

@@ -328,17 +328,17 @@ def machine_file(study: Study) -> Path | None:
         return None
 
 
-def setting_of(settings: ReplaySettings, network: str = "", topology: str = "") -> Any:
-    """Return what estimators are told of the full run's cluster."""
+def setting_of(settings: ReplaySettings, network: str = "", **more: Any) -> Any:
+    """Return what estimators are told of the full run's cluster; ``more``: see Request.setting."""
     from p3s.predict.estimators import Setting
 
+    told: dict[str, Any] = {"rank_file": settings.rank_file, **more}
     return Setting(
         ranks_per_node=settings.cores_per_node,
         collectives=settings.collectives,
         mapping=settings.mapping,
-        rank_file=settings.rank_file,
-        topology=topology,
         network=network,
+        **told,
     )
 
 
