@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from p3s.report.charts.cells import CELLS, matrix_chart
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
+from p3s.report.charts.links import link_chart
 from p3s.report.charts.ranges import (
     estimate_chart,
     interval_chart,
@@ -24,6 +25,7 @@ from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend, stack_chart
 from p3s.report.costs import KIND_NAMES, KINDS
 from p3s.report.matrices import MatrixView
+from p3s.report.placing import PlacementView
 from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
 from p3s.report.view import View
 from p3s.study import write_bytes
@@ -50,6 +52,7 @@ class Figures:
     residuals: Markup
     shares: Markup
     matrices: list[tuple[MatrixView, Markup, str]]
+    links: list[tuple[str, Markup]]
 
 
 def figures_of(view: View) -> Figures:
@@ -89,7 +92,21 @@ def figures_of(view: View) -> Figures:
         Markup(residual_chart(view.residuals)),
         Markup(shares_chart(view.shares)),
         [_matrix(each) for each in view.matrices],
+        _links(view.placements),
     )
+
+
+def _links(view: PlacementView | None) -> list[tuple[str, Markup]]:
+    """Return the network under the default placement and under the best one."""
+    from markupsafe import Markup
+
+    if view is None or view.found.picture is None:
+        return []
+    drawn = view.found.picture
+    return [
+        (drawn.default, Markup(link_chart(drawn, drawn.default, best=False))),
+        (view.best, Markup(link_chart(drawn, view.best, best=True))),
+    ]
 
 
 def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from p3s.predict.placing.types import Advice, Gain, Placements, Ranked
-from p3s.program.mapping import BLOCK
+from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.text import joined, percent, plural, seconds, span, table
 
 _WIDTH = 100
-#: Rows of a table on the terminal.
-_MOST_PHASES = 8
+#: Rows of a table.
+_MOST_ROWS, _MOST_PHASES = 12, 8
 #: What is worth a sentence.
 _IMBALANCE, _OVERLAP, _SMALL = 0.1, 0.1, 0.005
 #: Below this chance of being the fastest, others are named beside the first.
 _SURE = 0.5
-_HEAD = ("placement", "time", "90 % interval", "to the first", "regret", "fastest", "busiest link")
-_PHASE_HEAD = ("phase", "time", "gain", "gain of the run")
+HEAD = ("placement", "time", "90 % interval", "to the first", "regret", "fastest", "busiest link")
+PHASE_HEAD = ("phase", "time", "gain", "gain of the run")
 _ADVICE_HEAD = (
     "processes", "nodes", "per node", "time", "90 % interval", "placement", "cores", "nodes front",
 )  # fmt: skip
@@ -30,7 +30,7 @@ def render(found: Placements) -> str:
     parts = [*_wrapped(verdict(found)), "", ranking(found), ""]
     if phases := phase_rows(found):
         parts += [f"{found.ranked[0].name} instead of {default_of(found).name}:"]
-        parts += [table(phases[:_MOST_PHASES], _PHASE_HEAD), ""]
+        parts += [table(phases[:_MOST_PHASES], PHASE_HEAD), ""]
     parts += [f"note: {line}" for line in notes(found)]
     return "\n".join(parts).rstrip()
 
@@ -91,7 +91,15 @@ def _gain(gain: Gain) -> str:
 
 def ranking(found: Placements) -> str:
     """Return the placements with a time as a table."""
-    return table([_row(found, one) for one in found.timed], _HEAD)
+    return table(rows_of(found), HEAD)
+
+
+def rows_of(found: Placements) -> list[list[str]]:
+    """Return a row for each of the best placements, and for block and cyclic."""
+    kept = [
+        one for k, one in enumerate(found.timed) if k < _MOST_ROWS or one.name in (BLOCK, CYCLIC)
+    ]
+    return [_row(found, one) for one in kept]
 
 
 def _row(found: Placements, one: Ranked) -> list[str]:
@@ -143,9 +151,11 @@ def _signed(share: float) -> str:
 def notes(found: Placements) -> list[str]:
     """Return what is to be minded, a line each."""
     told = []
-    rest = len(found.ranked) - len(found.timed)
-    if rest and found.estimator:
-        told.append(f"{rest} more candidates, whose {found.cost} cost more, were not simulated")
+    if found.estimator:
+        told.append(
+            f"{len(found.timed)} of {len(found.ranked)} candidates were simulated, those that cost "
+            f"least by {found.cost}; --csv has all"
+        )
     told += _of_validity(found)
     outside = sorted({name for one in found.timed for name in one.outside})
     if outside:

@@ -25,6 +25,7 @@ from p3s.report.costs import (
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
+from p3s.report.placing import PlacementView, placements_of
 from p3s.report.points import Point, points_of
 from p3s.report.provenance import commands_of, facts_of, shown_command
 from p3s.report.regression import Regression, regression_of
@@ -103,6 +104,7 @@ class View:
     shares: Shares
     holdout: list[str]
     matrices: list[MatrixView]
+    placements: PlacementView | None
     account: Account | None
     equations: Equations
     instructions: str
@@ -159,6 +161,7 @@ def view_of(study: Study, prediction: Prediction) -> View:
         shares=shares_of(prediction),
         holdout=holdout_of(model),
         matrices=matrices_of(study, last.n),
+        placements=placements_of(study, [row.n for row in rows]),
         account=account_of(study),
         equations=equations,
         instructions=instructions_of(study, model),

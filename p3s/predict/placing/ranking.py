@@ -18,8 +18,9 @@ from p3s.placement.traffic import Traffic
 from p3s.predict import doubts
 from p3s.predict.intervals import total
 from p3s.predict.placing.job import Job
+from p3s.predict.placing.picture import picture
 from p3s.predict.placing.sure import drawn
-from p3s.predict.placing.types import Gain, PhaseUnder, Placements, Ranked
+from p3s.predict.placing.types import Gain, LinkPicture, PhaseUnder, Placements, Ranked
 from p3s.predict.placing.validity import validity
 from p3s.predict.reasons import Reason
 from p3s.predict.rows import phases_of, row_of
@@ -260,7 +261,15 @@ def _ranked(
         validity=validity(job.program.trace, job.phases, job.alone),
         reasons=tuple(_reasons(job, timed, order)),
         notes=tuple(notes),
+        picture=_picture(job, found, order),
     )
+
+
+def _picture(job: Job, found: Sequence[_Proposed], order: Sequence[int]) -> LinkPicture | None:
+    """Return the links under the first placement and under block, or the last one."""
+    by_name = {found[k].where.kind: found[k].where for k in order}
+    first, last = found[order[0]].where, found[order[-1]].where
+    return picture(job, by_name.get(BLOCK, last), first)
 
 
 def _one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from p3s.predict.reasons import Reason
 
@@ -65,6 +66,32 @@ class Validity:
     overlap: float
 
 
+class Cable(NamedTuple):
+    """A cable between two points of a picture, and what it carries in its busier direction.
+
+    ``before``: bytes under the default placement, ``after``: under the first one.
+    """
+
+    first: int
+    second: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkPicture:
+    """The network drawn: where nodes and switches stand (0 to 1), and the cables between them.
+
+    ``nodes``: how many of the points, the first ones, are nodes. ``default``: name of the placement
+    that is compared with.
+    """
+
+    default: str
+    nodes: int
+    points: tuple[tuple[float, float], ...]
+    cables: tuple[Cable, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placements:
     """Placements of ``n`` ranks on nodes, the fastest first; those without a time after them.
@@ -72,7 +99,8 @@ class Placements:
     ``hosts``: names of the nodes, "" where nobody has said them; ``slots``: ranks each has room
     for. ``network``: its form; ``topology``: what it was read from, as it was given. ``estimator``:
     whose costs of messages. ``cost``: what sorted the candidates. ``matters``: whether those with
-    a time differ by 5 % or more.
+    a time differ by 5 % or more. ``picture``: None where nobody has said the network, or it is too
+    large to be drawn.
     """
 
     n: int
@@ -88,6 +116,7 @@ class Placements:
     validity: Validity
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
+    picture: LinkPicture | None = None
 
     @property
     def timed(self) -> tuple[Ranked, ...]:
