@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 HERE = Path(__file__).resolve().parent
 sys.path[0:1] = [str(HERE.parent), str(HERE)]
 
@@ -88,17 +90,12 @@ def tree(builder: Builder, node_of: Sequence[int]) -> Tree:
 
 def measured(builder: Builder, path: Path) -> Path:
     """Measure inside a node, in a leaf and between leaves; return the file of the network."""
-    from p3s.machine import network
-
-    texts = [machine.between(builder, tree(builder, ends)) for ends in ((0, 1), (0, 0), (0, LEAF))]
-    near, inside, far = map(network.parsed, texts)
+    near, inside, far = (_pair(builder, path.parent, *ends) for ends in _PAIRS)
     machine.save(path, near, inside)
     sizes = near["sizes"]["bytes"]
+    beyond = np.interp(sizes, far["sizes"]["bytes"], far["sizes"]["one_way_ns"])
     # Two more switches are passed between leaves.
-    further = [
-        max((b - a) / 2, 0.0)
-        for a, b in zip(near["sizes"]["one_way_ns"], far["sizes"]["one_way_ns"], strict=True)
-    ]
+    further = np.maximum((beyond - near["sizes"]["one_way_ns"]) / 2, 0.0).tolist()
     told = {
         "kind": "fat-tree",
         "down": [LEAF, NODES // LEAF],
@@ -110,6 +107,20 @@ def measured(builder: Builder, path: Path) -> Path:
     topology = path.with_name("topology.json")
     topology.write_text(json.dumps(told))
     return topology
+
+
+#: Two nodes of a leaf, one node, two of different leaves.
+_PAIRS = ((0, 1), (0, 0), (0, LEAF))
+
+
+def _pair(builder: Builder, directory: Path, one: int, other: int) -> dict[str, Any]:
+    """Return what messages between two nodes cost; what was measured before is kept."""
+    from p3s.machine import network
+
+    kept = directory / f"pair-{one}-{other}.txt"
+    if not kept.exists():
+        kept.write_text(machine.between(builder, tree(builder, (one, other))))
+    return network.parsed(kept.read_text())
 
 
 def traced(program: Program, builder: Builder, build: Build, directory: Path) -> Path:

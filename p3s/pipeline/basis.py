@@ -67,7 +67,9 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
     if request.topology:
         fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
         node_numbers(named(fabric, hosts), placed.names)
-    settings = replace(request.settings, hosts=())
+    # Other counts fill as many cores of a node as this one.
+    each = request.settings.cores_per_node or int(placed.sizes.max())
+    settings = replace(request.settings, hosts=(), cores_per_node=each)
     return replace(
         request,
         no_replay=True,

@@ -108,7 +108,7 @@ class LearnedCost:
     @property
     def name(self) -> str:
         """What it is, for people."""
-        return f"learned on {self.model.card.machine}"
+        return f"times learned on {self.model.card.machine}"
 
     def of(self, phase: PhaseTraffic, placed: RankMap, fabric: Fabric) -> Seconds:
         """Return the time of a phase; see CostModel."""

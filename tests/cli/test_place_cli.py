@@ -1,0 +1,290 @@
+"""p3s place and p3s predict --placement: ranking, files for launchers, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timed_study as ts
+from machines import synthetic
+
+from p3s.cli.main import app, run
+from p3s.costs.stage import as_file, fit
+from p3s.model.stage import load as load_model
+from p3s.placement.learned import learn, save
+from p3s.schemas import first_problem, load_schema
+from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+
+typer_testing = pytest.importorskip("typer.testing")
+
+CELLS, COUNTS = 1 << 20, (2, 4, 8)
+#: Messages between two hosts: 20 us, 10 ns per byte; inside one 1 us, 0.1 ns per byte.
+SIZES: dict[str, Any] = {
+    "bytes": [1, 1000, 100_000],
+    "one_way_ns": [20_000.0, 30_000.0, 1_020_000.0],
+    "one_way_median_ns": [20_000.0, 30_000.0, 1_020_000.0],
+    "send_ns": [100.0, 200.0, 400.0],
+    "receive_ns": [80.0, 130.0, None],
+    "gap_ns": [100.0, 10_000.0, 1_000_000.0],
+}
+INSIDE = {
+    **SIZES,
+    "one_way_ns": [1000.0, 1100.0, 11_000.0],
+    "one_way_median_ns": [1000.0, 1100.0, 11_000.0],
+}
+NETWORK: dict[str, Any] = {
+    "hosts": ["n0", "n1"], "mpi": "openmpi 4.1.4", "eager_bytes": 4000, "ranges": [],
+    "sizes": SIZES,
+    "inside": {"hosts": ["n0", "n0"], "eager_bytes": 4000, "ranges": [], "sizes": INSIDE},
+}  # fmt: skip
+TREE = ("--topology", "fat-tree:2,1@800Mbit/s,5us")
+FEW = ("--candidates", "10")
+NODES = (*TREE, "--nodes", "4", "--ppn", "4", *FEW)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study of a ring with an allreduce, in instructions that cost 0.3 ns, nothing replayed."""
+    from p3s.costs.gather import measured_at
+
+    root = tmp_path_factory.mktemp("m")
+    study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, 10), COUNTS)
+    model = load_model(study.root)
+    found = [measured_at(model, ts.times_of(t, 0.3 * t.segments[:, 4], noise=0.01)) for t in tables]
+    write_json(study.compute_path, as_file(fit(model, found, [])))
+    replace(synthetic(name="box"), network=NETWORK).save(study.root / "machine.json")
+    return study
+
+
+@pytest.fixture
+def study(made: Study, tmp_path: Path) -> Study:
+    shutil.copytree(made.root, tmp_path / "study")
+    return Study.open(tmp_path / "study")
+
+
+def place(study: Study, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    code = run(["place", str(study.root), "-n", "16", "--json", *words])
+    data = json.loads(capsys.readouterr().out)
+    assert code in (0, 3) and first_problem(data, load_schema("placement-1")) == ""
+    return data
+
+
+def refused(study: Study, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    before = {path: path.read_bytes() for path in study.root.rglob("placement/*")}
+    code = run(["place", str(study.root), "-n", "16", *words])
+    said = capsys.readouterr()
+    assert said.out == "" and {p: p.read_bytes() for p in study.root.rglob("placement/*")} == before
+    (error,) = [line for line in said.err.splitlines() if line.startswith("p3s: ")]
+    return code, error
+
+
+def test_neighbours_of_a_ring_belong_on_one_node(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = place(study, capsys, *NODES)
+    ranked = {one["name"]: one for one in found["ranked"] if one["time_s"] is not None}
+    assert found["ranked"][0]["time_s"] == min(one["time_s"] for one in ranked.values())
+    assert ranked["block"]["time_s"] < ranked["cyclic"]["time_s"]
+    assert sum(one["chance"] for one in ranked.values()) == pytest.approx(1.0)
+    assert found["matters"] and found["network"].startswith("fat tree")
+    for one in ranked.values():
+        assert one["low_s"] <= one["time_s"] <= one["high_s"] and one["regret"] >= 0
+        assert np.bincount(one["node_of"], minlength=4).tolist() == [4, 4, 4, 4]
+        assert sum(p["time_s"] for p in one["phases"]) == pytest.approx(one["time_s"])
+    assert read_json(study.placement_path(16), "p3s.placement") == found
+    assert found["picture"]["default"] == "block"
+
+
+def test_what_is_printed_says_what_to_do_first() -> None:
+    done = typer_testing.CliRunner().invoke(app, ["place", "--help"])
+    assert done.exit_code == 0 and "--topology" in done.output
+
+
+def test_the_text_names_the_choice_and_the_phases(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["place", str(study.root), "-n", "16", *NODES]) in (0, 3)
+    said = capsys.readouterr().out
+    assert said.startswith("16 processes on 4 nodes with 4 each, fat tree")
+    assert "cyclic" in said and "faster than cyclic" in said
+
+
+def test_csv_has_every_candidate(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["place", str(study.root), "-n", "16", *NODES, "--csv"]) in (0, 3)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    found = read_json(study.placement_path(16), "p3s.placement")["ranked"]
+    assert [row["placement"] for row in rows] == [one["name"] for one in found]
+
+
+def test_the_file_is_read_by_predict(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    path = study.root.parent / "ranks"
+    found = place(study, capsys, *NODES, "--write", str(path))
+    assert path.read_text().startswith("rank 0=+n")
+    times = {}
+    for name, words in (("file", ("--placement", str(path))), ("cyclic", ())):
+        if name == "cyclic":
+            hosts = "".join(f"+n{rank % 4}\n" for rank in range(16))
+            (study.root.parent / "cyclic").write_text(hosts)
+            words = ("--placement", str(study.root.parent / "cyclic"))
+        assert run(["predict", str(study.root), "-n", "16", "--only", *TREE, *words]) in (0, 3)
+        result = read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION)
+        row = next(row for row in result["counts"] if row["n"] == 16)
+        times[name] = row["model_s"]
+        assert row["estimator"] == "machine"
+        assert any("ranks are on nodes as" in note for note in result["notes"])
+    first = found["ranked"][0]
+    assert times["file"] < times["cyclic"]
+    assert times["file"] == pytest.approx(first["time_s"], rel=0.1)
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"), [("openmpi", "rank 0=n1 slot=0"), ("mpich", "n1:"), ("slurm", "n1\n")]
+)
+def test_hosts_by_name(
+    study: Study, capsys: pytest.CaptureFixture[str], name: str, begin: str
+) -> None:
+    path = study.root.parent / "ranks"
+    words = (*NODES, "--hosts", "n[1-4]", "--simulate", "1", "--format", name, "--write", str(path))
+    found = place(study, capsys, *words)
+    assert found["hosts"] == ["n1", "n2", "n3", "n4"]
+    assert path.read_text().startswith(begin) or found["ranked"][0]["node_of"][0] != 0
+    told = ("--placement", str(path), "--hosts", "n[1-4]")
+    assert run(["predict", str(study.root), "-n", "16", "--only", *TREE, *told]) in (0, 3)
+    capsys.readouterr()
+
+
+def test_without_simulation_times_are_sums(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = place(study, capsys, *NODES, "--simulate", "0")
+    first = found["ranked"][0]
+    assert found["estimator"] == "" and first["time_s"] is not None
+    comm = sum(phase["comm_s"] for phase in first["phases"])
+    assert comm == pytest.approx(first["cost_s"])
+
+
+def test_several_counts_tell_which_are_worth_it(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["place", str(study.root), "-n", "8,16", "--ppn", "2,4", *TREE, *FEW, "--json"]
+    assert run(words) in (0, 3)
+    data = json.loads(capsys.readouterr().out)
+    rows = data["configurations"]
+    assert {(row["n"], row["ppn"], row["nodes"]) for row in rows} == {
+        (8, 2, 4), (8, 4, 2), (16, 2, 8), (16, 4, 4)
+    }  # fmt: skip
+    assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
+    assert any(row["cores_front"] == 0 for row in rows)
+    assert run([*words[:-1], "--csv"]) in (0, 3)
+    assert capsys.readouterr().out.startswith("n,nodes,ppn,time_s")
+    assert run(words[:-1]) in (0, 3)
+    assert capsys.readouterr().out.startswith("Fastest: ")
+
+
+def learned(path: Path, machine: str, network: str) -> None:
+    pytest.importorskip("sklearn")
+    names = ("ND(max)", "PM(max)")
+    rng = np.random.default_rng(0)
+    rows = [dict(zip(names, rng.uniform(1, 1e6, 2), strict=True)) for _ in range(40)]
+    seconds = np.array([1e-6 + 1e-8 * row["ND(max)"] for row in rows])
+    model = learn(rows, seconds, np.arange(40) % 8, names, machine=machine, network=network)
+    save(path, model)
+
+
+def test_a_learned_model_sorts(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    path = study.root.parent / "model.json"
+    network = place(study, capsys, *NODES, "--simulate", "1")["network"]
+    learned(path, "box", network)
+    found = place(study, capsys, *NODES, "--simulate", "2", "--model", str(path))
+    assert found["cost"] == "times learned on box"
+    learned(path, "other", network)
+    code, error = refused(study, capsys, *NODES, "--model", str(path))
+    assert code == 1 and "is of machine other, not of box" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        ((*TREE, "--nodes", "3", "--ppn", "4"), 2, "16 ranks need 16 slots, 3 nodes have 12"),
+        (("--topology", "torus:2x2", "--nodes", "8", "--ppn", "2"), 1, "the run needs 8"),
+        ((*NODES, "--hosts", "a,b,a,c"), 2, "host a is named twice"),
+        ((*NODES, "--hosts", "a,b"), 2, "--hosts names 2 nodes, --nodes is 4"),
+        ((*NODES, "--format", "lsf"), 2, "there are openmpi, mpich, slurm"),
+        ((*NODES, "--ppn", "2,4", "--write", "x"), 2, "--write is for one count"),
+        ((*NODES, "--model", "nowhere"), 1, "nowhere"),
+        ((*NODES, "--csv", "--json"), 2, "give one of them"),
+    ],
+)
+def test_what_is_refused(
+    study: Study, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, why: str
+) -> None:
+    if "--json" in words:
+        assert run(["place", str(study.root), "-n", "16", *words]) == code
+        assert why in capsys.readouterr().err
+        return
+    found, error = refused(study, capsys, *words)
+    assert found == code and why in error
+    assert not study.placement_path(16).exists()
+
+
+def test_hosts_that_a_network_does_not_have(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study.root.parent / "topology.conf"
+    path.write_text("SwitchName=s0 Nodes=n[0-3]\nSwitchName=s1 Nodes=n[4-7]\n"
+                    "SwitchName=top Switches=s[0-1]\n")  # fmt: skip
+    told = ("--topology", str(path), "--ppn", "4", *FEW)
+    found = place(study, capsys, *told, "--nodes", "4", "--simulate", "1")
+    assert found["hosts"] == ["n0", "n1", "n2", "n3"], "those of the file, in its order"
+    study.placement_path(16).unlink()
+    code, error = refused(study, capsys, *told, "--hosts", "n0,n1,n2,x9")
+    assert code == 1 and "does not name node x9" in error
+    path.write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
+    code, error = refused(study, capsys, *told, "--nodes", "4")
+    assert code == 1 and str(path) in error
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "code", "why"),
+    [
+        ("rank 0=+n0\nrank 0=+n1\n", (), 1, "rank 0 is on +n0 and on +n1"),
+        ("+n0\n" * 15, (), 1, "no host for rank 15"),
+        ("x\n" * 16, ("--hosts", "n[0-3]"), 1, "x is none of the 4 nodes of --hosts"),
+        ("x\n" * 16, TREE, 1, "does not name node x"),
+        ("+n0\n" * 16, ("--estimator", "simulation"), 2, "does not take --placement"),
+        ("+n9\n" * 16, ("--topology", "torus:2x2"), 1, "has 4 nodes, the run needs 10"),
+    ],
+)
+def test_placements_that_are_refused(
+    study: Study,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    words: tuple[str, ...],
+    code: int,
+    why: str,
+) -> None:
+    path = study.root.parent / "ranks"
+    path.write_text(text)
+    told = ["predict", str(study.root), "-n", "16", "--placement", str(path), *words]
+    assert run(told) == code
+    said = capsys.readouterr()
+    assert said.out == "" and why in said.err and not study.prediction_path.exists()
+    assert run([*told[:3], "8,16", *told[4:]]) in (1, 2)
+    capsys.readouterr()
+
+
+def test_the_report_shows_placements(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    place(study, capsys, *NODES, "--simulate", "3")
+    assert run(["predict", str(study.root), "-n", "16", *TREE]) in (0, 3)
+    assert run(["report", str(study.root)]) in (0, 3)
+    page = study.report_path.read_text()
+    assert 'id="placements"' in page and 'class="link m-6"' in page
+    capsys.readouterr()

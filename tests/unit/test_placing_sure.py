@@ -1,0 +1,87 @@
+"""Regret, chance and gain from intervals; fronts of configurations; where points stand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.placement.advice import layers
+from p3s.predict.placing.advice import advice_of
+from p3s.predict.placing.sure import drawn
+from p3s.predict.placing.types import Placements, Ranked, Validity
+from p3s.topology.drawn import positions
+from p3s.topology.read import read_fabric
+
+
+def test_what_is_certain_has_no_regret() -> None:
+    found = drawn([1.0, 2.0], [1.0, 2.0], [1.0, 2.0])
+    assert found.regret.tolist() == [0.0, 1.0] and found.chance.tolist() == [1.0, 0.0]
+    assert found.gain(0, 1) == (0.5, 0.5)
+
+
+def test_equal_placements_share_the_chance() -> None:
+    found = drawn([1.0, 1.0], [0.9, 0.9], [1.1, 1.1])
+    assert found.chance == pytest.approx([0.5, 0.5], abs=0.05)
+    assert found.regret == pytest.approx([0.035, 0.035], abs=0.01)
+    low, high = found.gain(0, 1)
+    assert low < 0 < high
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 10), st.floats(0, 0.2), st.floats(0, 0.2)), min_size=1, max_size=8
+    )
+)
+def test_chances_are_all_there_are_and_regret_is_never_negative(
+    rows: list[tuple[float, ...]],
+) -> None:
+    times, low, high = (
+        [t for t, _, _ in rows], [t * (1 - a) for t, a, _ in rows], [t * (1 + b) for t, _, b in rows],
+    )  # fmt: skip
+    found = drawn(times, low, high)
+    assert found.chance.sum() == pytest.approx(1.0) and (found.regret >= 0).all()
+    assert (drawn(times, low, high).seconds == found.seconds).all()
+
+
+def at(n: int, nodes: int, time: float) -> Placements:
+    one = Ranked(
+        name="block", cost_s=0.0, time_s=time, low_s=time, high_s=time, regret=0.0, chance=1.0,
+        busiest=0.0, node_of=(), phases=(),
+    )  # fmt: skip
+    return Placements(
+        n=n, hosts=("",) * nodes, slots=(n // nodes,) * nodes, topology="", network="",
+        estimator="machine", cost="", matters=False, ranked=(one,), gains=(),
+        validity=Validity(left_out=0.0, imbalance=0.0, overlap=0.0),
+    )  # fmt: skip
+
+
+def test_three_layers_with_ties() -> None:
+    cores = [16, 16, 32, 32, 64, 64]
+    times = [4.0, 4.0, 3.0, 3.5, 2.0, 3.6]
+    found = advice_of(
+        [at(n, n // 16 * (1 + k % 2), t) for k, (n, t) in enumerate(zip(cores, times, strict=True))]
+    )
+    by = {(one.n, one.time_s): one.cores_front for one in found.configurations}
+    assert by == {(16, 4.0): 0, (32, 3.0): 0, (32, 3.5): 1, (64, 2.0): 0, (64, 3.6): 2}
+    assert layers(cores, times).tolist() == [0, 0, 0, 1, 0, 2]
+    assert found.configurations[0].n == 64 and found.breaks_at is None
+
+
+def test_where_more_ranks_are_slower_that_is_said() -> None:
+    found = advice_of([at(16, 1, 3.0), at(32, 2, 2.0), at(64, 4, 2.5)])
+    assert found.breaks_at == 32 and found.configurations[0].n == 32
+
+
+@pytest.mark.parametrize(
+    "told", ["fat-tree:4,2", "fat-tree:4,2,4,2", "torus:4x4", "mesh:3x2x2", "dragonfly:5,2,2"]
+)
+def test_all_points_are_in_the_picture(told: str) -> None:
+    fabric = read_fabric(told, 8)
+    found = positions(fabric)
+    assert found.shape == (fabric.nodes + fabric.switches, 2)
+    assert np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1
+    own = found[fabric.nodes :]
+    assert len(np.unique(own.round(6), axis=0)) == fabric.switches, "no switch hides another"
