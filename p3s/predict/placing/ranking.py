@@ -126,7 +126,8 @@ def _sorted(
         found.append(_Proposed(where, whole_cost(model, job.phases, where, job.fabric)))
     best = min(found, key=lambda one: one.cost.middle)
     progress.start(f"swaps from {best.where.kind}")
-    swapped, least = improved(best.where, cost, _trials(job.phases))
+    trials = _trials(job.phases) if isinstance(model, QuickCost) else _SWAPS[0]
+    swapped, least = improved(best.where, cost, trials)
     if least < best.cost.middle * (1 - _BETTER):
         found.append(_Proposed(swapped, whole_cost(model, job.phases, swapped, job.fabric)))
     return sorted(found, key=lambda one: one.cost.middle)
