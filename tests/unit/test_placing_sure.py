@@ -38,9 +38,8 @@ def test_equal_placements_share_the_chance() -> None:
 def test_chances_are_all_there_are_and_regret_is_never_negative(
     rows: list[tuple[float, ...]],
 ) -> None:
-    times, low, high = (
-        [t for t, _, _ in rows], [t * (1 - a) for t, a, _ in rows], [t * (1 + b) for t, _, b in rows],
-    )  # fmt: skip
+    times = [t for t, _, _ in rows]
+    low, high = [t * (1 - a) for t, a, _ in rows], [t * (1 + b) for t, _, b in rows]
     found = drawn(times, low, high)
     assert found.chance.sum() == pytest.approx(1.0) and (found.regret >= 0).all()
     assert (drawn(times, low, high).seconds == found.seconds).all()

@@ -87,8 +87,14 @@ def _measured_at(there: Wired, hosts: Collection[str]) -> int:
     if len(pair) > 1 and known.issuperset(pair):
         numbers = node_numbers(there.fabric, pair[:2])
         return int(there.fabric.distances(numbers[:1], numbers[1:2])[0])
-    apart = there.distance[there.distance > 0]
-    return int(apart.min()) if len(apart) else 1
+    return _least(there)
+
+
+def _least(there: Wired) -> int:
+    """Return how far the nearest nodes of the network are apart, whichever of them the run has."""
+    every = np.arange(there.fabric.nodes)
+    far = there.fabric.distances(np.full(len(every), there.node[0]), every)
+    return int(far[far > 0].min()) if (far > 0).any() else 1
 
 
 def _by_distance(network: Network, there: Wired, measured: int) -> dict[int, Path]:

@@ -1,0 +1,138 @@
+"""A job's times under placements, what is simulated of candidates, and how valid phases are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from machines import synthetic
+from replay_patterns import Trace, halo, ring
+
+from p3s.machine.network import ranges
+from p3s.placement.allocation import allocation
+from p3s.placement.candidates import block_on, cyclic_on
+from p3s.predict.estimators.machine import measured_messages, networks
+from p3s.predict.estimators.settings import Setting
+from p3s.predict.placing.file import load, save
+from p3s.predict.placing.job import Job, job_of
+from p3s.predict.placing.picture import picture
+from p3s.predict.placing.ranking import Search, placements
+from p3s.predict.placing.validity import overlap, validity
+from p3s.progress import Progress
+from p3s.report.placements import notes, render, verdict
+from p3s.study import Study
+from p3s.topology.read import named, one_switch, read_fabric
+
+BYTES = [0, 1000, 100_000]
+
+
+def measured(latency: float, per_byte: float, hosts: list[str]) -> dict:
+    one_way = [latency + per_byte * b for b in BYTES]
+    found = {
+        "mpi": "openmpi 4.1.4", "hosts": hosts, "cores": [0, 0], "eager_bytes": 4096,
+        "sizes": {
+            "bytes": BYTES, "timings": [9] * 3, "one_way_ns": one_way,
+            "one_way_median_ns": one_way, "send_ns": [100.0] * 3, "send_median_ns": [100.0] * 3,
+            "receive_ns": [100.0, 100.0, None], "receive_median_ns": [100.0, 100.0, None],
+            "gap_ns": [200.0, per_byte * 1000, per_byte * 100_000],
+        },
+    }  # fmt: skip
+    return {**found, "ranges": ranges(found)}
+
+
+NETWORK = {**measured(10_000, 10, ["a", "b"]), "inside": measured(500, 0.1, ["a", "a"])}
+
+
+def job(root: Path, trace: Trace, nodes: int, ppn: int, told: str = "fat-tree:2,1,4") -> Job:
+    study = Study.create(root, ["mpiexec", "-n", "{np}", "program"])
+    trace.write(study.scaled_dir(trace.n))
+    replace(synthetic(), network=NETWORK, facts={"cores": ppn}).save(study.root / "machine.json")
+    messages = measured_messages(study, None, Setting(library="openmpi 4.1"))
+    fabric = read_fabric(told, nodes) if told else one_switch(nodes)
+    where = allocation(nodes, ppn)
+    return job_of(study, trace.n, where, fabric, messages, known=bool(told))
+
+
+def total(job: Job, where) -> float:
+    times = job.times(where)
+    return float((times.compute + times.comm).sum(axis=1).max())
+
+
+def test_messages_inside_a_node_cost_what_was_measured_there() -> None:
+    machine = replace(synthetic(), network=NETWORK)
+    for network in networks(machine):
+        assert network.path(0).transfer.at(1000) == pytest.approx(600)
+        assert network.path(1).transfer.at(1000) == pytest.approx(20_000)
+        assert not network.path(0).linked and "two ranks of one" in network.source
+
+
+def test_a_ring_is_faster_in_blocks_with_and_without_a_network(tmp_path: Path) -> None:
+    for told in ("fat-tree:2,1,4", ""):
+        made = job(tmp_path / (told or "flat"), ring(16, nbytes=2000), 4, 4, told)
+        assert total(made, block_on(16, made.where)) < total(made, cyclic_on(16, made.where))
+
+
+def test_nodes_are_those_of_the_network_not_those_in_use(tmp_path: Path) -> None:
+    """Two nodes of one leaf are nearer than two of different leaves, whatever else is empty."""
+    made = job(tmp_path, ring(2, nbytes=2000), 4, 1, "fat-tree:2,1@0.8Gbit/s,50us")
+    near, far = (replace_nodes(made, nodes) for nodes in ([0, 1], [0, 2]))
+    assert total(made, far) > 1.5 * total(made, near)
+
+
+def replace_nodes(job: Job, node_of: list[int]):
+    from p3s.program.mapping import rank_map
+
+    return rank_map("by hand", np.array(node_of), job.where.hosts)
+
+
+def test_the_first_is_the_fastest_of_those_that_are_simulated(tmp_path: Path) -> None:
+    made = job(tmp_path, halo(16), 4, 4)
+    found = placements(made, (4, 4), None, Search(number=20, simulated=5), Progress())
+    times = [one.time_s for one in found.timed]
+    assert times == sorted(times) and 5 <= len(times) <= 7
+    assert {"block", "cyclic"} <= {one.name for one in found.timed}
+    assert len(found.ranked) >= 20 and not any(one.node_of for one in found.ranked[len(times) :])
+    path = tmp_path / "placement" / "np000016.json"
+    save(path, found)
+    assert load(path) == found
+    assert render(found).startswith("16 processes on 4 nodes with 4 each, fat tree")
+    drawn = picture(made, block_on(16, made.where), cyclic_on(16, made.where))
+    assert drawn is not None and drawn.nodes == 4
+    assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in drawn.points)
+    assert all(cable.before > 0 or cable.after > 0 for cable in drawn.cables)
+
+
+def test_where_nothing_is_sent_placement_does_not_matter(tmp_path: Path) -> None:
+    trace = Trace(8)
+    for rank in range(8):
+        trace.add(rank, "MPI_Barrier", work=1e6)
+    found = placements(job(tmp_path, trace, 4, 2), (), None, Search(4, 2), Progress())
+    assert not found.matters and "does not matter" in " ".join(verdict(found))
+
+
+def test_sums_of_phases_say_where_they_do_not_hold(tmp_path: Path) -> None:
+    trace = Trace(8)
+    for rank in range(8):
+        trace.add(rank, "MPI_Irecv", (rank - 1) % 8, 100, work=1e3)
+        trace.add(rank, "MPI_Send", (rank + 1) % 8, 100, work=1e6 * (2 if rank == 0 else 1))
+        trace.add(rank, "MPI_Wait", work=1e6)
+    made = job(tmp_path, trace, 4, 2)
+    valid = validity(made.program.trace, made.phases, made.alone)
+    assert valid.imbalance == pytest.approx(3.001 / 2.126 - 1, rel=1e-3) and valid.left_out == 0
+    assert overlap(made.program.trace) > 0.99
+    found = placements(made, (), None, Search(4, 0), Progress())
+    told = " ".join(notes(found))
+    assert "the busiest rank computes" in told and "while messages are on their way" in told
+    first = found.timed[0]
+    compute = float(made.alone.compute.sum(axis=1).max())
+    assert first.time_s == pytest.approx(compute + first.cost_s)
+
+
+def test_hosts_name_the_nodes_of_a_network_that_has_none() -> None:
+    fabric = read_fabric("torus:2x2", 4)
+    assert named(fabric, ("a", "b")).about.hosts == ("a", "b")
+    assert named(named(fabric, ("a",)), ("b",)).about.hosts == ("a",)
+    with pytest.raises(Exception, match="has 4 nodes, 5 hosts are named"):
+        named(fabric, tuple("abcde"))
