@@ -187,13 +187,18 @@ def _write(job: Job, found: Placements, path: Path, format_: str) -> None:
     import numpy as np
 
     from p3s.artefacts import write_bytes
-    from p3s.placement.files import as_text
+    from p3s.placement.files import MPICH, as_text, returns
     from p3s.program.mapping import rank_map
 
     best = found.ranked[0]
     where = rank_map(best.name, np.array(best.node_of, dtype=np.int64), job.where.hosts)
     chosen = _format(job) if format_ == _AUTO else format_
     write_bytes(path, as_text(where, chosen).encode())
+    if chosen == MPICH and returns(where):
+        say(
+            f"{path}: ranks come back to hosts, which MPICH takes for other ones: they share no "
+            "memory with the ranks before; in a Slurm job, --format slurm keeps it"
+        )
     say(f"{path}: {best.name}, for {_HOW[chosen].format(path=quoted(path))}")
 
 

@@ -37,6 +37,15 @@ def as_text(placed: RankMap, format_: str) -> str:
     return "".join(f"{line}\n" for line in _LINES[format_](placed))
 
 
+def returns(placed: RankMap) -> bool:
+    """Tell whether ranks come back to a host: Hydra of MPICH takes it for another one then.
+
+    The order of ranks is kept, but they share no memory with those before (4.0 to 5.0 do so).
+    """
+    hosts = [node for node, _ in itertools.groupby(placed.node_of.tolist())]
+    return len(set(hosts)) < len(hosts)
+
+
 def _open_mpi(placed: RankMap) -> Iterator[str]:
     names = [name or f"+n{node}" for node, name in enumerate(placed.names)]
     ends = zip(placed.node_of.tolist(), placed.slot_of.tolist(), strict=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from p3s.errors import P3SError, UsageError
 from p3s.placement.allocation import allocation, fit, put
 from p3s.placement.candidates import block_on, candidates, cyclic_on, random_on
-from p3s.placement.files import as_text, read_placement
+from p3s.placement.files import as_text, read_placement, returns
 from p3s.placement.links import link_features
 from p3s.placement.orders import hilbert, morton, rows, snake, tiled, tiles_of, tilted, turned
 from p3s.placement.patterns import at_faces, fixed_halo
@@ -187,3 +187,9 @@ def test_mpich_lists_count_ranks(tmp_path) -> None:
     path = tmp_path / "hosts"
     path.write_text("a:2  # two\nb\na:5\n")
     assert read_placement(path, 5, allocation(2, 4, ["a", "b"])).node_of.tolist() == [0, 0, 1, 0, 0]
+
+
+def test_ranks_that_come_back_to_a_host_are_noticed() -> None:
+    where = allocation(4, 2)
+    assert not returns(block_on(8, where)) and returns(cyclic_on(8, where))
+    assert not returns(cyclic_on(4, where))
