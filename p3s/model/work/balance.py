@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.model.grid.guards import GridAt
-from p3s.model.types import Profile, WorkPlace
+from p3s.model.types import Model, Phase, Profile, WorkPlace
 
 #: A profile has to divide the error of ranks that are all alike by this.
 GAIN = 1.5
@@ -81,6 +81,19 @@ def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
         return None
     ordered = np.sort(points[-1].ratio)
     return Profile("drawn", error, coefficients=tuple(ordered.tolist()), largest=largest)
+
+
+def undrawn(model: Model) -> Model:
+    """Return the model with even ranks where these are drawn."""
+    phases = tuple(
+        replace(p, work=replace(p.work, profile=EVEN)) if drawn(p) else p for p in model.phases
+    )
+    return replace(model, phases=phases)
+
+
+def drawn(phase: Phase) -> bool:
+    """Tell whether the model draws how much more or less the ranks of a phase do."""
+    return phase.work.profile is not None and phase.work.profile.kind == "drawn"
 
 
 def same_order(profiles: Sequence[Profile], last: Sequence[Spent]) -> list[Profile]:
