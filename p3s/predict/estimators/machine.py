@@ -21,7 +21,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.estimators.wired import Wired, on_wires, said_of, wired
+from p3s.predict.estimators.wired import ANSWERS, Wired, on_wires, said_of, wired
 from p3s.program.scaled import read_order
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
@@ -111,6 +111,8 @@ def networks(machine: Machine) -> tuple[Network, Network, Network]:
             replace(
                 network_from_machine({"name": machine.name, "network": {**found, "sizes": table}}),
                 background=background,
+                fair=True,
+                back=ANSWERS,
             )
             for table in (typical, sizes, high)
         ]
