@@ -12,6 +12,7 @@ from p3s.characterize.times import Times
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Model
+from p3s.model.work.balance import undrawn
 from p3s.model.work.scic import instruction_groups
 from p3s.model.work.workload import rank_work
 from p3s.small_runs.points import Point
@@ -88,8 +89,11 @@ def in_the_run(places: Sequence[Place]) -> np.ndarray:
 
 
 def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
-    """Return the work that the model says for a traced count, (places, ranks), and the grid."""
-    there = as_traced(model, n)
+    """Return the work that the model says for a traced count, (places, ranks), and the grid.
+
+    Ranks that are drawn are even: these are others than in the run.
+    """
+    there = undrawn(as_traced(model, n))
     rows = generate(there, n)
     found = rank_work(
         there,

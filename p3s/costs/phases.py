@@ -4,15 +4,17 @@ spread."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from p3s.costs.gather import Measured
+from p3s.costs.gather import TIME_UNITS, Measured
 from p3s.costs.model import OWN, Laws, expected_ns, measured_turn, predicted_turn, turns
-from p3s.costs.spread import LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
+from p3s.costs.spread import EVEN, LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
 from p3s.costs.thesis import Crm, crm
 from p3s.costs.types import FarPoint, GroupCosts, Iteration, PhaseCosts, Unknown
 from p3s.model.types import Phase
+from p3s.model.work.balance import drawn
 from p3s.small_runs.points import Point
 
 Weight = Mapping[tuple[int, str, int], float]
@@ -47,11 +49,18 @@ def phase_costs(
         thesis.calibrated,
         far_point(thesis),
         thesis.why,
-        spread(laws, found, k),
+        _left(spread(laws, found, k), phase, laws),
         unknown(laws, found, k),
         x_times_n,
         groups,
     )
+
+
+def _left(found: Spread, phase: Phase, laws: Laws) -> Spread:
+    """Return what is still to be drawn: not how ranks differ where the model's work says it."""
+    whole = laws.whole(phase.phase)
+    timed = whole is not None and whole.law.unit in TIME_UNITS
+    return replace(found, ranks=EVEN) if timed and drawn(phase) else found
 
 
 def _range(values: Sequence[float]) -> tuple[float, float] | None:

@@ -240,14 +240,18 @@ class Profile:
     """How the work of a phase differs between its ranks, relative to their mean.
 
     kind: see p3s.model.work.balance; error: of the ratios at the largest count, predicted from the
-    others (rms). coefficients: of "faces", and the ratio of each rank of "rank"; ends: the least
-    and the largest ratio that "segments" may come to.
+    others (rms). coefficients: of "faces", the ratio of each rank of "rank", the sorted ratios at
+    the largest count of "drawn"; ends: the least and the largest ratio that "segments" may come to.
+    largest: (count, largest ratio less one) of "rank" and "drawn"; order: of the ranks of "drawn",
+    the same number where phases have the same busy ranks.
     """
 
-    kind: Literal["even", "faces", "segments", "rank"]
+    kind: Literal["even", "faces", "segments", "rank", "drawn"]
     error: float
     coefficients: tuple[float, ...] = ()
     ends: tuple[float, float] | None = None
+    largest: tuple[tuple[int, float], ...] = ()
+    order: int = 0
 
 
 @dataclass(frozen=True)

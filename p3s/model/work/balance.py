@@ -4,7 +4,9 @@ Kinds of profiles: all ranks alike ("even"), ranks at the border of the grid or 
 less ("faces"), what the laws of the segments say of each rank ("segments"), what belongs to the
 number of a rank whatever the count ("rank": an irregular domain cut by rank). Each predicts the
 largest count from the others; another one than "even" is taken only where it divides the error
-there. So no class of ranks has a law of its own that could run away from the mean.
+there. So no class of ranks has a law of its own that could run away from the mean. Where ranks
+differ and nothing says which do more, the distribution is known and the rest is "drawn": who does
+more hardly matters, as all wait for the busiest.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.model.grid.guards import GridAt
-from p3s.model.types import Profile, WorkPlace
+from p3s.model.types import Model, Phase, Profile, WorkPlace
 
 #: A profile has to divide the error of ranks that are all alike by this.
 GAIN = 1.5
@@ -25,6 +27,8 @@ EXACT, FARTHER = 1e-3, 2.0
 ALIKE = 0.5
 #: From which differences on it matters where ranks have them; how far a place may follow them.
 UNEVEN, MOST = 0.02, 8.0
+#: Parts of 1 whose multiples fill it evenly.
+GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309503
 EVEN = Profile("even", 0.0)
 
 
@@ -59,7 +63,61 @@ def fit_profile(points: Sequence[Spent]) -> Profile:
     found += [(f.error, f) for f in _candidates(points, true, even)]
     # what is exact has met every rank: no even share is as good
     exact = [f for f in found if f[1].kind == "segments" and f[1].ends is None]
-    return min(exact or found, key=lambda f: f[0])[1]
+    best = min(exact or found, key=lambda f: f[0])[1]
+    return _drawn(points, best.error) or best if best.kind == "even" else best
+
+
+def _drawn(points: Sequence[Spent], error: float) -> Profile | None:
+    """Return the distribution of ranks that differ without a rule.
+
+    None where they don't, or where smaller counts do not tell how far the busiest is above the
+    mean at the largest one.
+    """
+    largest = _largest(points)
+    if len(largest) < 3 or largest[-1][1] < UNEVEN:
+        return None
+    n, true = largest[-1]
+    if abs(largest_at(largest[:-1], n) - true) * GAIN > true:
+        return None
+    ordered = np.sort(points[-1].ratio)
+    return Profile("drawn", error, coefficients=tuple(ordered.tolist()), largest=largest)
+
+
+def undrawn(model: Model) -> Model:
+    """Return the model with even ranks where these are drawn."""
+    phases = tuple(
+        replace(p, work=replace(p.work, profile=EVEN)) if drawn(p) else p for p in model.phases
+    )
+    return replace(model, phases=phases)
+
+
+def drawn(phase: Phase) -> bool:
+    """Tell whether the model draws how much more or less the ranks of a phase do."""
+    return phase.work.profile is not None and phase.work.profile.kind == "drawn"
+
+
+def same_order(profiles: Sequence[Profile], last: Sequence[Spent]) -> list[Profile]:
+    """Return the profiles; those of which the same ranks are busy have the same order.
+
+    last: the largest count of each phase.
+    """
+    first: list[int] = []
+    out = list(profiles)
+    for k, (profile, one) in enumerate(zip(profiles, last, strict=True)):
+        if profile.kind != "drawn":
+            continue
+        same = (j for j in first if _agree(last[j], one))
+        order = next(same, k)
+        if order == k:
+            first.append(k)
+        out[k] = replace(profile, order=order)
+    return out
+
+
+def _agree(a: Spent, b: Spent) -> bool:
+    both = a.there & b.there
+    x, y = a.work[both], b.work[both]
+    return len(x) > 1 and np.ptp(x) > 0 < np.ptp(y) and bool(np.corrcoef(x, y)[0, 1] > ALIKE)
 
 
 def gains(said: Sequence[np.ndarray], done: Sequence[np.ndarray]) -> np.ndarray | None:
@@ -148,8 +206,10 @@ def _candidates(points: Sequence[Spent], true: np.ndarray, even: float) -> list[
     last = points[-1]
     held = last.held[last.there]
     out = []
-    if np.isfinite(held).all() and held.any():
-        error = apart(last)
+    said = last.said[last.there]
+    if np.isfinite(held).all() and held.any() and said.any():
+        # of all counts the laws may be others, which say less
+        error = max(apart(last), _rms(said / said.mean(), true))
         out.append(Profile("segments", error, ends=_range(points) if error > EXACT else None))
     if len(points) < 3:
         return out
@@ -164,7 +224,8 @@ def _candidates(points: Sequence[Spent], true: np.ndarray, even: float) -> list[
         error = even * _rms(ranks[:seen], true[:seen]) / max(alike, 1e-300)
         varies = min(np.ptp(ranks[:seen]), np.ptp(true[:seen])) > 0
         if varies and np.corrcoef(ranks[:seen], true[:seen])[0, 1] > ALIKE:
-            out.append(Profile("rank", float(error), coefficients=tuple(_own(points).tolist())))
+            own = tuple(_own(points).tolist())
+            out.append(Profile("rank", float(error), coefficients=own, largest=_largest(points)))
     return out
 
 
@@ -218,7 +279,9 @@ def ratios(profile: Profile, said: np.ndarray, grid: GridAt, ranks: np.ndarray) 
     if profile.kind == "faces":
         told = faces_at(profile.coefficients, grid, ranks)
     elif profile.kind == "rank":
-        told = own_at(profile.coefficients, grid.n, ranks)
+        told = own_at(profile, grid.n, ranks)
+    elif profile.kind == "drawn":
+        told = drawn_at(profile, grid.n, ranks)
     return np.where(said > 0, told, 0.0)
 
 
@@ -240,32 +303,58 @@ def _own(points: Sequence[Spent]) -> np.ndarray:
     return np.asarray(total / np.maximum(seen, 1e-300))
 
 
-def own_at(known: Sequence[float], n: int, ranks: np.ndarray) -> np.ndarray:
+def own_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
     """Return the ratios of ranks that were seen, and of others from the distribution of these.
 
-    The largest of m draws is taken to grow with the logarithm of m, as it did with the seen ones:
-    the last unseen rank has it.
+    The last unseen rank has the largest that is to be expected of n.
     """
-    seen = np.asarray(known)
+    seen = np.asarray(profile.coefficients)
     m = len(seen)
     if n <= m:
         return np.asarray(seen[:n][ranks] / seen[:n].mean())
-    ordered = np.sort(seen)
-    # ranks in the order of a sequence that fills the interval evenly
-    level = np.modf((np.arange(n) + 1) * 0.6180339887498949)[0]
-    ratio = np.interp(level, (np.arange(m) + 0.5) / m, ordered)
+    ratio = _quantiles(np.sort(seen), n, 0)
     ratio[:m] = seen
-    ratio[n - 1] = max(largest_at(known, n), float(ordered[-1]))
+    ratio[n - 1] = max(1.0 + largest_at(profile.largest, n), float(seen.max()))
     return np.asarray(ratio[ranks] / ratio.mean())
 
 
-def largest_at(known: Sequence[float], n: int) -> float:
-    """Return the largest ratio that is to be expected of n ranks: linear in the logarithm of n."""
-    seen = np.asarray(known)
-    sizes = [2**k for k in range(1, int(np.log2(len(seen))) + 1)]
-    if len(sizes) < 2:
-        return float(seen.max())
-    # the mean over all parts of so many ranks
-    largest = [seen[: len(seen) // m * m].reshape(-1, m).max(axis=1).mean() for m in sizes]
-    slope, level = np.polyfit(np.log(sizes), largest, 1)
-    return float(max(level + slope * np.log(n), seen.max()))
+def drawn_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
+    """Return ratios with the traced distribution, as wide as the busiest rank at n says."""
+    ordered = np.asarray(profile.coefficients)
+    wider = largest_at(profile.largest, n) / (float(ordered[-1]) - 1.0)
+    ratio = np.maximum(1.0 + wider * (_quantiles(ordered, n, profile.order) - 1.0), 0.0)
+    return np.asarray(ratio[ranks] / ratio.mean())
+
+
+def _quantiles(ordered: np.ndarray, n: int, order: int) -> np.ndarray:
+    """Return n values of a distribution, evenly drawn; ranks in a sequence that fills it evenly."""
+    level = np.modf((np.arange(n) + 1) * GOLDEN + order * SILVER)[0]
+    place = np.argsort(np.argsort(level))
+    m = len(ordered)
+    return np.asarray(np.interp((place + 0.5) / n, (np.arange(m) + 0.5) / m, ordered))
+
+
+def _largest(points: Sequence[Spent]) -> tuple[tuple[int, float], ...]:
+    """Return (count, largest ratio less one) of the counts of several ranks."""
+    return tuple((p.grid.n, float(p.ratio.max()) - 1.0) for p in points if p.grid.n > 1)
+
+
+def largest_at(largest: Sequence[tuple[int, float]], n: int) -> float:
+    """Return by how much the busiest of n ranks is above the mean: a power of n, of 1 at most.
+
+    largest: (count, largest ratio less one), ascending.
+    """
+    some = [(m, excess) for m, excess in largest if excess > EXACT]
+    if len(some) < 2:
+        return some[0][1] if some else 0.0
+    m, excess = np.log(np.array(some)).T
+    slope = float(np.clip(np.polyfit(m, excess, 1)[0], 0.0, 1.0))
+    return float(np.exp(excess.mean() + slope * (np.log(n) - m.mean())))
+
+
+def largest_half_width(profile: Profile, n: int) -> float:
+    """Return how far the busiest rank may be off: by what it is beyond any that was traced."""
+    if not profile.largest or n <= profile.largest[-1][0]:
+        return 0.0
+    there = largest_at(profile.largest, n)
+    return abs(there - profile.largest[-1][1]) / (1.0 + there)

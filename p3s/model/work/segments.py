@@ -24,8 +24,8 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
-from p3s.model.types import Group, Item, Phase, PhaseWork, Segment, WorkLevel, WorkPlace
-from p3s.model.work.balance import Spent, apart, fit_profile, with_gains
+from p3s.model.types import Group, Item, Phase, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
+from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
 from p3s.model.work.cases import Run, Seen, cases_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
@@ -64,7 +64,8 @@ def with_phase_work(
     for t in tables:
         grid = grids[t.np]
         item = np.minimum(assign(items, t, grid, split).of_row, len(items))
-        runs.append(run_of(t, grid, of_item[item], places))
+        known = replace(t, nbytes=_known_bytes(items, t, item))
+        runs.append(run_of(known, grid, of_item[item], places))
         runs[-1].item, runs[-1].work = item, t.work
         for k in range(len(phases)):
             mine = phase_of[item] == k
@@ -111,10 +112,27 @@ def with_phase_work(
         for places_, some, true in zip(found, told, done, strict=True)
     ]
     at = [scalars(run.grid) for run in runs]
+    profiles = same_order([fit_profile(some) for some in spent], [some[-1] for some in spent])
     return [
-        replace(p, work=_total(some, point, at, places_))
-        for p, some, point, places_ in zip(phases, spent, points, found, strict=True)
+        replace(p, work=_total(some, point, at, places_, profile))
+        for p, some, point, places_, profile in zip(
+            phases, spent, points, found, profiles, strict=True
+        )
     ], fit_level(at, points)
+
+
+def _known_bytes(items: Sequence[Item], t: PointTable, item: np.ndarray) -> np.ndarray:
+    """Return the bytes of a table's rows as the model will have them; item: of each row.
+
+    Sizes without a law are the same on all ranks there: work that follows them has no law either.
+    """
+    out = t.nbytes.astype(float)
+    for i, it in enumerate(items):
+        if all(s.elements.expr is None and s.elements.sample is None for s in it.slots):
+            mine = item == i
+            if mine.any():
+                out[mine] = np.average(t.nbytes[mine], weights=np.maximum(t.count[mine], 1))
+    return out
 
 
 def _done(run: Run, place: int) -> np.ndarray:
@@ -200,6 +218,7 @@ def _total(
     points: PhasePoints,
     grids: Sequence[Mapping[str, int]],
     places: Sequence[WorkPlace],
+    profile: Profile,
 ) -> PhaseWork:
     """Return a phase's work per rank as it was measured, with laws of its mean and its ranks."""
     some = [(s, s.work[s.there], np.flatnonzero(s.there)) for s in spent if s.there.any()]
@@ -218,7 +237,7 @@ def _total(
         },
         places=tuple(places),
         mean=phase_law(grids, points),
-        profile=fit_profile(spent),
+        profile=profile,
         share=points.shares[-1],
     )
 

@@ -14,7 +14,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.observed import env_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, WorkPlace
-from p3s.model.work.balance import ratios, shared_out
+from p3s.model.work.balance import largest_half_width, ratios, shared_out
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
 from p3s.model.work.flows import Flows, alike, flows_of
 from p3s.model.work.levels import means_at
@@ -156,6 +156,7 @@ def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | N
         half[k] *= factor[k]
         if amount is not None:
             half[k] = whole * amount.half_width
+        half[k] = np.hypot(half[k], whole * largest_half_width(profile, grid.n))
     return replace(found, work=work, half_width=half, means=means)
 
 

@@ -23,7 +23,7 @@ from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.estimators.wired import on_wires, said_of, wired
+from p3s.predict.estimators.wired import ANSWERS, on_wires, said_of, wired
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine
@@ -93,6 +93,8 @@ def networks(machine: Machine) -> tuple[Network, Network, Network]:
             replace(
                 network_from_machine({"name": machine.name, "network": table}),
                 background=background,
+                fair=True,
+                back=ANSWERS,
             )
             for table in _ends(found)
         ]
