@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scipy.sparse import coo_array
 
     from p3s.characterize.matrix import CommMatrix
+    from p3s.predict.placing.types import Placements
 
 __all__ = ["Matrix", "Model", "Prediction", "ScaledTrace", "Study", "Table", "open_study"]
 
@@ -299,6 +300,33 @@ class Study:
             only=only,
         )
         return Prediction.of(as_file(result), study.prediction_path)
+
+    def place(
+        self,
+        n: int,
+        *,
+        nodes: int = 0,
+        ppn: int = 0,
+        topology: str = "",
+        hosts: Sequence[str] = (),
+        network: str = "",
+        model: Path | str | None = None,
+        simulated: int | None = None,
+    ) -> Placements:
+        """Rank placements of ``n`` processes on nodes by their predicted time, the fastest first.
+
+        ``nodes``: as many as needed by default; ``ppn``: ranks of a node, its cores by default.
+        ``topology``: file or short description of the network; ``hosts``: names of the nodes.
+        ``model``: file of learned times of phases that sort the candidates. ``simulated``: how many
+        of them are. Raises P3SError, in one line.
+        """
+        from p3s.pipeline.placing import Nodes, placed
+        from p3s.predict.placing.ranking import Search
+
+        request = request_of(AUTO, network, True, ReplaySettings(), topology)
+        file = None if model is None else Path(model)
+        where, search = Nodes(nodes, ppn, tuple(hosts)), Search(simulated=simulated)
+        return placed(self._directory, n, where, request, search, self._progress, model=file)[1]
 
     def _request(self, estimator: str, network: str, settings: ReplaySettings | None) -> Request:
         return request_of(estimator, network, settings is None, settings or ReplaySettings())

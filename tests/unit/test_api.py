@@ -115,3 +115,11 @@ def test_the_notebook_of_the_documentation_runs(study: p3s.Study, tmp_path: Path
         check=False,
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def test_placements_are_ranked(study: p3s.Study) -> None:
+    found = study.place(16, nodes=4, ppn=4, topology="fat-tree:2,1", simulated=2)
+    times = [one.time_s for one in found.timed]
+    assert times == sorted(times) and len(times) >= 2
+    with pytest.raises(UsageError, match="16 ranks need 16 slots, 2 nodes have 8"):
+        study.place(16, nodes=2, ppn=4)
