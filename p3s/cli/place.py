@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +30,13 @@ from p3s.errors import UsageError
 if TYPE_CHECKING:
     from p3s.pipeline.basis import Request
     from p3s.pipeline.placing import Nodes
+    from p3s.placement.within import OnCores
     from p3s.predict.placing.job import Job
     from p3s.predict.placing.ranking import Search
     from p3s.predict.placing.types import Placements
+    from p3s.program.mapping import RankMap
     from p3s.study import Study
+    from p3s.topology.inside import Inside
 
 EPILOG = """\b
 Example:
@@ -99,6 +104,14 @@ def place(
         metavar="NAME",
         help="Of that file: openmpi, mpich, slurm [default: by job and MPI library].",
     ),
+    inside: Path | None = typer.Option(
+        None,
+        "--inside",
+        show_default=False,
+        metavar="FILE",
+        help="Cores of a node, from lstopo --of xml: ranks that talk much share sockets and "
+        "caches in the rankfile.",
+    ),
     csv: bool = typer.Option(False, "--csv", help="Print all placements as CSV."),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -112,30 +125,46 @@ def place(
     from p3s.predict.placing.ranking import Search
     from p3s.replay.settings import ReplaySettings
     from p3s.study import Study
+    from p3s.topology.inside import read_inside
 
     wanted = parse_counts(counts)
     each = parse_counts(ppn, "--ppn") if ppn else [0]
     several = len(wanted) > 1 or len(each) > 1
-    _check(several, write, format_, csv, json_)
+    told = _Output(write, format_, None if inside is None else read_inside(inside), csv, json_)
+    _check(told, several)
     request = request_of(AUTO, network, True, ReplaySettings(collectives=collectives), topology)
     _check_files(study_dir, wanted, request, model)
     study = Study.open(study_dir)
     search = Search(number=number, simulated=simulated)
-    there = Nodes(nodes, each[0], hosts_of(hosts))
+    cores = 0 if told.inside is None else len(told.inside.cores)
+    there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
-        return _advise(study, wanted, each, there, request, search, model, csv, json_)
-    return _rank(study, wanted[0], there, request, search, model, write, format_, csv, json_)
+        return _advise(study, wanted, each, there, request, search, model, told)
+    return _rank(study, wanted[0], there, request, search, model, told)
 
 
-def _check(several: bool, write: Path | None, format_: str, csv: bool, json_: bool) -> None:
-    """Raise UsageError where options contradict each other, before anything is read."""
-    from p3s.placement.files import FORMATS
+@dataclass(frozen=True)
+class _Output:
+    """What is written and printed. ``path``: file for a launcher, ``inside``: cores of a node."""
 
-    if format_ not in (_AUTO, *FORMATS):
-        raise UsageError(f"--format {format_}: there are {', '.join(FORMATS)}")
-    if several and write is not None:
+    path: Path | None
+    format: str
+    inside: Inside | None
+    csv: bool
+    json: bool
+
+
+def _check(told: _Output, several: bool) -> None:
+    """Raise UsageError where options contradict each other, before anything is made."""
+    from p3s.placement.files import FORMATS, OPEN_MPI
+
+    if told.format not in (_AUTO, *FORMATS):
+        raise UsageError(f"--format {told.format}: there are {', '.join(FORMATS)}")
+    if several and told.path is not None:
         raise UsageError("--write is for one count with one number of ranks per node")
-    if csv and json_:
+    if told.inside is not None and (told.path is None or told.format not in (_AUTO, OPEN_MPI)):
+        raise UsageError("--inside says which core each rank gets: give --write for Open MPI")
+    if told.csv and told.json:
         raise UsageError("--csv and --json: give one of them")
 
 
@@ -157,49 +186,84 @@ def _rank(
     request: Request,
     search: Search,
     model: Path | None,
-    write: Path | None,
-    format_: str,
-    csv: bool,
-    json_: bool,
+    told: _Output,
 ) -> int:
-    from p3s.pipeline.placing import placed
+    from p3s.pipeline.placing import job_at, placed
+    from p3s.placement.candidates import block_on
     from p3s.predict.placing.file import as_file
     from p3s.report.placements import as_csv, render
 
     with progress(1) as bar:
-        job, found = placed(study, n, nodes, request, search, bar, model=model)
-    if write is not None:
-        _write(job, found, write, format_)
-    if json_:
+        job = job_at(study, n, nodes, request, bar)
+        if told.path is not None:  # what cannot be written is told before anything is
+            _text(job, block_on(n, job.where), told)
+        found = placed(job, search, bar, model=model)
+    if told.path is not None:
+        _write(job, found, told, told.path)
+    if told.json:
         emit_json(as_file(found))
-    elif csv:
+    elif told.csv:
         write_out(as_csv(found))
     else:
         out(render(found))
-    if write is not None:
-        topology = f" --topology {request.topology}" if request.topology else ""
-        say(f"next: p3s predict {quoted(study.root)} -n {n} --placement {quoted(write)}{topology}")
+    if told.path is not None:
+        words = f"-n {n} --placement {quoted(told.path)}"
+        topology = f" --topology {shlex.quote(request.topology)}" if request.topology else ""
+        say(f"next: p3s predict {quoted(study.root)} {words}{topology}")
     return say_reasons(found.reasons, "ranking")
 
 
-def _write(job: Job, found: Placements, path: Path, format_: str) -> None:
+def _write(job: Job, found: Placements, told: _Output, path: Path) -> None:
     """Write the best placement as a launcher reads it."""
     import numpy as np
 
     from p3s.artefacts import write_bytes
-    from p3s.placement.files import MPICH, as_text, returns
+    from p3s.placement.files import MPICH, returns
     from p3s.program.mapping import rank_map
 
     best = found.ranked[0]
     where = rank_map(best.name, np.array(best.node_of, dtype=np.int64), job.where.hosts)
-    chosen = _format(job) if format_ == _AUTO else format_
-    write_bytes(path, as_text(where, chosen).encode())
+    text, chosen = _text(job, where, told)
+    write_bytes(path, text.encode())
+    if told.inside is not None and told.inside.sockets > 1:
+        _say_saved(job, where, told.inside)
     if chosen == MPICH and returns(where):
         say(
             f"{path}: ranks come back to hosts, which MPICH takes for other ones: they share no "
             "memory with the ranks before; in a Slurm job, --format slurm keeps it"
         )
     say(f"{path}: {best.name}, for {_HOW[chosen].format(path=quoted(path))}")
+
+
+def _text(job: Job, where: RankMap, told: _Output) -> tuple[str, str]:
+    """Return a placement as a launcher's file, and its format. Errors: UsageError."""
+    from p3s.placement.files import OPEN_MPI, as_text
+
+    chosen = told.format
+    if chosen == _AUTO:
+        chosen = _format(job) if told.inside is None else OPEN_MPI
+    cores = None if told.inside is None else _on_cores(job, where, told.inside)
+    return as_text(where, chosen, cores), chosen
+
+
+def _on_cores(job: Job, where: RankMap, inside: Inside) -> OnCores:
+    """Return the core of each rank."""
+    from p3s.placement.phases import all_traffic
+    from p3s.placement.within import on_cores
+
+    return on_cores(all_traffic(job.phases, job.n), where, inside)
+
+
+def _say_saved(job: Job, where: RankMap, inside: Inside) -> None:
+    """Say what goes from socket to socket, and what would if ranks were on cores in order."""
+    from p3s.placement.phases import all_traffic
+    from p3s.placement.within import in_order
+    from p3s.report.phase_table import volume
+
+    sent = all_traffic(job.phases, job.n)
+    usual, found = in_order(where, inside), _on_cores(job, where, inside)
+    before, after = (volume(each.between_sockets(sent, where)) for each in (usual, found))
+    say(f"between sockets of a node: {after}; {before} with ranks on cores in their order")
 
 
 _HOW = {
@@ -228,8 +292,7 @@ def _advise(
     request: Request,
     search: Search,
     model: Path | None,
-    csv: bool,
-    json_: bool,
+    told: _Output,
 ) -> int:
     from p3s.pipeline.placing import advised
     from p3s.report.placements import advice_csv, render_advice
@@ -239,11 +302,11 @@ def _advise(
         raise UsageError("--ppn: say how many ranks a node has room for, for several counts")
     with progress(len(counts) * len(ppns)) as bar:
         found = advised(study, counts, ppns, nodes, request, search, bar, model=model)
-    if json_:
+    if told.json:
         data = to_data(found)
         data.pop("placements")
         emit_json({**header("placement_advice"), **data})
-    elif csv:
+    elif told.csv:
         write_out(advice_csv(found))
     else:
         out(render_advice(found))

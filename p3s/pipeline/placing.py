@@ -27,7 +27,6 @@ from p3s.predict.placing.file import save
 from p3s.predict.placing.job import Job, job_of
 from p3s.predict.placing.ranking import Search, placements
 from p3s.predict.placing.types import Advice, Placements
-from p3s.program.mapping import RankMap
 from p3s.progress import Progress
 from p3s.study import Study
 from p3s.topology.fabric import Fabric
@@ -50,27 +49,27 @@ class Nodes:
     hosts: tuple[str, ...] = ()
 
 
-def placed(
-    study: Study,
-    n: int,
-    nodes: Nodes,
-    request: Request,
-    search: Search,
-    progress: Progress,
-    *,
-    model: Path | None = None,
-) -> tuple[Job, Placements]:
-    """Return placements of ``n`` processes by their predicted time, and the job; write them.
+def job_at(study: Study, n: int, nodes: Nodes, request: Request, progress: Progress) -> Job:
+    """Return ``n`` processes on nodes, what they need made where it is missing.
 
-    ``request``: whose costs of messages, and the network. ``model``: of learned times of phases,
-    which then sort the candidates. Errors: P3SError and UsageError, in one line; nothing is
-    written then.
+    ``request``: whose costs of messages, and the network. Errors: P3SError and UsageError, in one
+    line.
     """
     prepare(study, [n], progress)
-    job = _job(study, n, nodes, request, progress)
+    return _job(study, n, nodes, request, progress)
+
+
+def placed(
+    job: Job, search: Search, progress: Progress, *, model: Path | None = None
+) -> Placements:
+    """Return placements of a job by their predicted time; write them.
+
+    ``model``: of learned times of phases, which then sort the candidates. Errors: P3SError, in one
+    line; nothing is written then.
+    """
     found = _placements(job, _with_model(search, model, job), progress)
-    save(study.placement_path(n), found)
-    return job, found
+    save(job.study.placement_path(job.n), found)
+    return found
 
 
 def advised(
@@ -190,8 +189,3 @@ def _with_model(search: Search, path: Path | None, job: Job) -> Search:
     model = load(path)
     model.check(job.messages.machine, job.fabric.text)
     return replace(search, model=LearnedCost(model))
-
-
-def in_network(job: Job, where: RankMap) -> RankMap:
-    """Return a placement with the names that its hosts have for launchers."""
-    return where.named(job.where.hosts)

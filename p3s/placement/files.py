@@ -8,6 +8,7 @@ from pathlib import Path
 
 from p3s.errors import UsageError
 from p3s.placement.allocation import Allocation, fit
+from p3s.placement.within import OnCores
 from p3s.program.mapping import RankMap, read_rank_file
 
 OPEN_MPI, MPICH, SLURM = FORMATS = ("openmpi", "mpich", "slurm")
@@ -22,10 +23,11 @@ def read_placement(path: Path, ranks: int, where: Allocation) -> RankMap:
     return fit(str(path), read_rank_file(path, ranks), where)
 
 
-def as_text(placed: RankMap, format_: str) -> str:
+def as_text(placed: RankMap, format_: str, cores: OnCores | None = None) -> str:
     """Return a placement as a file.
 
-    openmpi: a rankfile (``mpirun --rankfile``), one slot for each rank. mpich: hosts in the order
+    openmpi: a rankfile (``mpirun --rankfile``), one slot for each rank, or its socket and core
+    (``cores``). mpich: hosts in the order
     of ranks with how many follow each other (``mpiexec -f``). slurm: the host of each rank
     (``SLURM_HOSTFILE`` with ``srun --distribution=arbitrary``). Errors: UsageError for an unknown
     format, and where hosts have no names but in a rankfile, which may count them.
@@ -34,6 +36,8 @@ def as_text(placed: RankMap, format_: str) -> str:
         raise UsageError(f"{format_}: no such format; there are {', '.join(_LINES)}")
     if format_ != OPEN_MPI and any(not name or name.startswith("+n") for name in placed.names):
         raise UsageError(f"a host list for {format_} needs the names of the hosts; give --hosts")
+    if cores is not None and format_ == OPEN_MPI:
+        return "".join(f"{line}\n" for line in _open_mpi(placed, cores.slot))
     return "".join(f"{line}\n" for line in _LINES[format_](placed))
 
 
@@ -46,11 +50,11 @@ def returns(placed: RankMap) -> bool:
     return len(set(hosts)) < len(hosts)
 
 
-def _open_mpi(placed: RankMap) -> Iterator[str]:
+def _open_mpi(placed: RankMap, slot: Callable[[int], str] | None = None) -> Iterator[str]:
     names = [name or f"+n{node}" for node, name in enumerate(placed.names)]
     ends = zip(placed.node_of.tolist(), placed.slot_of.tolist(), strict=True)
-    for rank, (node, slot) in enumerate(ends):
-        yield f"rank {rank}={names[node]} slot={slot}"
+    for rank, (node, place) in enumerate(ends):
+        yield f"rank {rank}={names[node]} slot={place if slot is None else slot(rank)}"
 
 
 def _mpich(placed: RankMap) -> Iterator[str]:

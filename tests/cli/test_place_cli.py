@@ -288,3 +288,27 @@ def test_the_report_shows_placements(study: Study, capsys: pytest.CaptureFixture
     page = study.report_path.read_text()
     assert 'id="placements"' in page and 'class="link m-6"' in page
     capsys.readouterr()
+
+
+def test_cores_of_a_node_are_in_the_rankfile(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, path = study.root.parent / "node.xml", study.root.parent / "ranks"
+    core = '<object type="Core"/>'
+    socket = f'<object type="Package">{core * 2}</object>'
+    node.write_text(f'<topology><object type="Machine">{socket * 2}</object></topology>')
+    words = (*TREE, *FEW, "--simulate", "1", "--inside", str(node))
+    found = place(study, capsys, *words, "--write", str(path))
+    assert found["slots"] == [4] * 4, "as many ranks as cores"
+    slots = {line.rsplit("=", 1)[1] for line in path.read_text().splitlines()}
+    assert slots == {"0:0", "0:1", "1:0", "1:1"}
+    study.placement_path(16).unlink()
+    for more, why in (
+        ((), "give --write for Open MPI"),
+        (("--write", str(path), "--format", "mpich"), "give --write for Open MPI"),
+        (("--write", str(path), "--ppn", "8"), "has 4 cores, a node gets 8 ranks"),
+    ):
+        code, error = refused(study, capsys, *words, *more)
+        assert code == 2 and why in error
+    code, error = refused(study, capsys, *NODES, "--write", str(path), "--format", "mpich")
+    assert code == 2 and "needs the names of the hosts" in error
