@@ -243,15 +243,17 @@ class Profile:
     others (rms). coefficients: of "faces", the ratio of each rank of "rank", the sorted ratios at
     the largest count of "drawn"; ends: the least and the largest ratio that "segments" may come to.
     largest: (count, largest ratio less one) of "rank" and "drawn"; order: of the ranks of "drawn",
-    the same number where phases have the same busy ranks.
+    the same number where phases have the same busy ranks. along: of "position", the ratios of the
+    blocks along each dimension at the largest count.
     """
 
-    kind: Literal["even", "faces", "segments", "rank", "drawn"]
+    kind: Literal["even", "faces", "segments", "rank", "position", "drawn"]
     error: float
     coefficients: tuple[float, ...] = ()
     ends: tuple[float, float] | None = None
     largest: tuple[tuple[int, float], ...] = ()
     order: int = 0
+    along: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,24 @@ def patterned(iters: int = 12) -> corpus.Program:
     return program
 
 
+def around(sweeps: int = 5) -> corpus.Program:
+    """From partner to partner once, a barrier, and then several times without a pause."""
+
+    def program(rec: corpus.Recorder) -> None:
+        for k in range(sweeps):
+            if k == 1:
+                rec("Barrier")
+            for step in range(1, rec.n):
+                rec("Irecv", peer=(rec.rank + step) % rec.n, nbytes=64)
+                rec("Isend", peer=(rec.rank - step) % rec.n, nbytes=64)
+                rec("Wait", site="received", nbytes=1)
+                rec("Wait", site="sent", nbytes=1)
+
+    return program
+
+
 PROGRAMS = {
+    "around": (around(), SMALL, 32),
     "halo": (corpus.jacobi2d(iters=4), (4, 8, 9, 16), 48),
     "halo in one loop": (corpus.halo3d(iters=2, tags=False), (8, 12, 18, 27), 64),
     "cg": (corpus.cg(outer=2, inner=2), (2, 4, 8, 16), 64),

@@ -11,7 +11,19 @@ import pytest
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.grid.grids import Listed
-from p3s.model.work.balance import Spent, fit_profile, gains, largest_at, own_at, shared_out
+from p3s.model.types import Profile
+from p3s.model.work.balance import (
+    Spent,
+    drawn_at,
+    fit_profile,
+    gains,
+    largest_at,
+    largest_half_width,
+    own_at,
+    ratios,
+    same_order,
+    shared_out,
+)
 from p3s.model.work.levels import PhasePoints, fit_level
 from p3s.model.work.means import fit_mean, mean_at, spread_at
 from p3s.model.work.workload import rank_work
@@ -97,10 +109,56 @@ def spent(n: int, ratio: np.ndarray, *dims: int) -> Spent:
     return Spent(grid_of(n, *dims), work, np.zeros(n), np.full(n, np.nan), np.ones(n, dtype=bool))
 
 
-def test_ranks_that_differ_by_chance_are_alike() -> None:
+def test_ranks_that_hardly_differ_are_alike() -> None:
     rng = np.random.default_rng(1)
-    points = [spent(n, 1 + 0.01 * rng.standard_normal(n), n) for n in TRACED]
+    points = [spent(n, 1 + 0.004 * rng.standard_normal(n), n) for n in TRACED]
     assert fit_profile(points).kind == "even"
+
+
+def test_ranks_that_differ_without_a_rule_are_drawn() -> None:
+    def ratio(n: int) -> np.ndarray:  # the busiest does more and more
+        out = 1.0 + 0.002 * np.random.default_rng(n).standard_normal(n)
+        out[n // 3] = 1.0 + 0.005 * n
+        return out / out.mean()
+
+    points = [spent(n, ratio(n), n) for n in (4, 8, 16, 32)]
+    profile = fit_profile(points)
+    assert profile.kind == "drawn"
+    for n in (32, 64, 128):
+        told = drawn_at(profile, n, np.arange(n))
+        assert told.mean() == pytest.approx(1.0)
+        assert told.max() - 1.0 == pytest.approx(0.005 * n, rel=0.2)
+    assert largest_half_width(profile, 32) == 0.0 < largest_half_width(profile, 64)
+
+
+def test_what_smaller_counts_do_not_tell_is_not_drawn() -> None:
+    points = [
+        spent(n, np.where(np.arange(n) == 1, 1.0 + e, 1.0), n)
+        for n, e in ((4, 0.5), (8, 0.02), (16, 0.6), (32, 0.03))
+    ]
+    assert fit_profile(points).kind == "even"
+
+
+def test_phases_with_the_same_busy_ranks_have_one_order() -> None:
+    rng = np.random.default_rng(4)
+    own, other = (1.0 + 0.05 * rng.standard_normal(32) for _ in range(2))
+    last = [spent(32, ratio, 32) for ratio in (own, other, own**2)]
+    drawn = Profile("drawn", 0.1, (1.0,), ((8, 0.1), (32, 0.1)))
+    orders = [p.order for p in same_order([drawn] * 3, last)]
+    assert orders[0] == orders[2] != orders[1]
+
+
+def test_work_that_is_denser_on_one_side_follows_the_position() -> None:
+    def ratio(px: int, py: int) -> np.ndarray:
+        edges = np.exp(-3.0 * np.arange(px + 1) / px)
+        share = -np.diff(edges) / (1.0 - edges[-1]) * px
+        return np.repeat(share, py)
+
+    points = [spent(x * y, ratio(x, y), x, y) for x, y in ((2, 2), (4, 2), (4, 4), (8, 4))]
+    profile = fit_profile(points)
+    assert profile.kind == "position"
+    told = ratios(profile, np.ones(256), grid_of(256, 16, 16), np.arange(256))
+    assert told == pytest.approx(ratio(16, 16), rel=0.05)
 
 
 def test_what_belongs_to_the_number_of_a_rank_stays_with_it() -> None:
@@ -109,16 +167,18 @@ def test_what_belongs_to_the_number_of_a_rank_stays_with_it() -> None:
     points = [spent(n, own[:n] / own[:n].mean(), n) for n in (8, 16, 32, 64)]
     profile = fit_profile(points)
     assert profile.kind == "rank"
-    told = own_at(profile.coefficients, 256, np.arange(256))
+    told = own_at(profile, 256, np.arange(256))
     assert told[:64] / told[0] == pytest.approx(own[:64] / own[0], rel=0.02)
     assert told.mean() == pytest.approx(1.0)
     assert told.max() == pytest.approx(own.max() / own.mean(), rel=0.25)
 
 
-def test_the_largest_of_more_ranks_grows_with_the_logarithm() -> None:
-    seen = np.random.default_rng(3).exponential(size=64)
-    assert seen.max() <= largest_at(seen.tolist(), 64) < largest_at(seen.tolist(), 1024)
-    assert largest_at(seen.tolist(), 1024) < 2.5 * seen.max()
+def test_the_largest_grows_with_a_power_of_the_count_that_is_one_at_most() -> None:
+    assert largest_at([(4, 0.1), (8, 0.2), (16, 0.4)], 64) == pytest.approx(1.6)
+    assert largest_at([(4, 0.1), (8, 0.4), (16, 1.6)], 64) < 0.4 * 16
+    assert largest_at([(4, 0.4), (8, 0.2), (16, 0.1)], 64) == pytest.approx(0.2)
+    assert largest_at([(8, 0.3)], 64) == 0.3
+    assert largest_at([], 64) == 0.0
 
 
 def test_layers_at_the_border_are_in_proportion_to_the_extent() -> None:

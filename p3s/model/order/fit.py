@@ -197,7 +197,7 @@ def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk 
     A loop that holds nothing but such a loop is one with it: it goes round several times.
     """
     k, level = loop.loop, len(loop.at)
-    evidence: list[tuple[dict[tuple[Cell, int], Ints], int]] = []
+    evidence: list[tuple[dict[tuple[Cell, int], Ints], Ints]] = []
     for seen in kinds:
         if k not in seen.turns:
             continue
@@ -213,9 +213,9 @@ def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk 
             (seen.cells[c], seen.peer[c]): np.unique(seen.index[seen.events[c], level - 1])
             for c in cells
         }
-        if len(trips) != 1 or len(at) * int(trips[0]) < sum(map(len, at.values())):
+        if len(at) * int(trips.max()) < sum(map(len, at.values())):
             return None
-        evidence.append((at, int(trips[0])))
+        evidence.append((at, trips))
     first = [{c: int(x[0]) for c, x in at.items()} for at, _ in evidence]
     if not first or max(len(set(at.values())) for at in first) < 2:
         return None
@@ -225,10 +225,16 @@ def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk 
     return None
 
 
-def _goes_round(place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], trips: int) -> bool:
+def _goes_round(
+    place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], trips: Ints
+) -> bool:
+    """Tell whether iterations come to one partner after the other, once or several times over.
+
+    trips: numbers of iterations with which the loop is entered.
+    """
     keys = max(place.values(), default=0) + 1
-    return trips % keys == 0 and all(
-        np.array_equal(x, np.arange(place[cell], trips, keys)) for (cell, _), x in at.items()
+    return not np.any(trips % keys) and all(
+        np.array_equal(x, np.arange(place[cell], trips.max(), keys)) for (cell, _), x in at.items()
     )
 
 

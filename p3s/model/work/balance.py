@@ -1,8 +1,8 @@
 """How the work of a phase differs between its ranks: a correction to their mean, seldom needed.
 
 Kinds of profiles: all ranks alike ("even"), ranks at the border of the grid or rank 0 do more or
-less ("faces"), what the laws of the segments say of each rank ("segments"), what belongs to the
-number of a rank whatever the count ("rank": an irregular domain cut by rank). Each predicts the
+less ("faces"), what the laws of the segments say of each rank ("segments"), what lies in its part
+of the domain ("position"), what belongs to the number of a rank whatever the count ("rank": an irregular domain cut by rank). Each predicts the
 largest count from the others; another one than "even" is taken only where it divides the error
 there. So no class of ranks has a law of its own that could run away from the mean. Where ranks
 differ and nothing says which do more, the distribution is known and the rest is "drawn": who does
@@ -18,6 +18,7 @@ import numpy as np
 
 from p3s.model.grid.guards import GridAt
 from p3s.model.types import Model, Phase, Profile, WorkPlace
+from p3s.model.work.position import at_position, marginals
 
 #: A profile has to divide the error of ranks that are all alike by this.
 GAIN = 1.5
@@ -218,6 +219,11 @@ def _candidates(points: Sequence[Spent], true: np.ndarray, even: float) -> list[
         error = _rms(told / told.mean(), true)
         out.append(Profile("faces", error, coefficients=_faces(points)))
     if last.there.all() and all(p.there.all() for p in points):
+        before = points[-2]
+        there = at_position(marginals(before.grid, before.ratio), last.grid, np.arange(len(true)))
+        if there is not None:
+            along = marginals(last.grid, true)
+            out.append(Profile("position", _rms(there, true), along=along))
         ranks = _own(points[:-1])
         seen = min(len(ranks), len(true))
         alike = _rms(np.ones(seen), true[:seen])
@@ -278,6 +284,9 @@ def ratios(profile: Profile, said: np.ndarray, grid: GridAt, ranks: np.ndarray) 
     told = np.ones(len(ranks))
     if profile.kind == "faces":
         told = faces_at(profile.coefficients, grid, ranks)
+    elif profile.kind == "position":
+        there = at_position(profile.along, grid, ranks)
+        told = told if there is None else there
     elif profile.kind == "rank":
         told = own_at(profile, grid.n, ranks)
     elif profile.kind == "drawn":
