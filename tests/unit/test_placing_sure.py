@@ -22,9 +22,13 @@ def test_what_is_certain_has_no_regret() -> None:
 
 
 def test_equal_placements_share_the_chance() -> None:
-    found = drawn([1.0, 1.0], [0.9, 0.9], [1.1, 1.1])
+    found = drawn([1.0, 1.0], [0.9, 0.9], [1.1, 1.1], own=1.0)
     assert found.chance == pytest.approx([0.5, 0.5], abs=0.05)
     assert found.regret == pytest.approx([0.035, 0.035], abs=0.01)
+    common = drawn([1.0, 1.0], [0.9, 0.9], [1.1, 1.1])
+    assert common.chance == pytest.approx([0.5, 0.5], abs=0.05)
+    assert common.regret == pytest.approx([0.0085, 0.0085], abs=0.002)
+    assert np.std(common.seconds[:, 0]) == pytest.approx(np.std(found.seconds[:, 0]), rel=0.05)
     low, high = found.gain(0, 1)
     assert low < 0 < high
 

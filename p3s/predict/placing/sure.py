@@ -14,15 +14,14 @@ _DRAWS = 4000
 #: Ends of a 90 % interval are so many standard deviations from its middle.
 _NINETY = 1.6449
 _ENDS = (0.05, 0.95)
+#: By how much placements of one program are off by themselves, a standard deviation of their time:
+#: 1.0 % in simulated runs of four programs (docs/accuracy.md, "Placements"), half as much again.
+OWN = 0.015
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Times of placements, drawn from their intervals, shape (draws, placements).
-
-    Errors of different placements are taken to be independent, which they are at most: what all
-    have in common, such as the speed of a node's link, is smaller in their ratios.
-    """
+    """Times of placements, drawn from their intervals, shape (draws, placements)."""
 
     seconds: Floats
 
@@ -49,9 +48,19 @@ class Draws:
         return float(low), float(high)
 
 
-def drawn(middle: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Draws:
-    """Return draws of times from their 90 % intervals; the same for the same times."""
+def drawn(
+    middle: Sequence[float], low: Sequence[float], high: Sequence[float], own: float = OWN
+) -> Draws:
+    """Return draws of times from their 90 % intervals; the same for the same times.
+
+    Most of an error is that of all placements of a program: what a message costs, which of them
+    wait. ``own``: deviation of the rest as a share of each time, at most that of its interval.
+    """
     t, a, b = (np.asarray(x, dtype=np.float64) for x in (middle, low, high))
-    noise = np.random.default_rng(0).standard_normal((_DRAWS, len(t)))
-    width = np.where(noise < 0, t - a, b - t) / _NINETY
-    return Draws(np.maximum(t + noise * width, t * 1e-3))
+    rng = np.random.default_rng(0)
+    common, each = rng.standard_normal((_DRAWS, 1)), rng.standard_normal((_DRAWS, len(t)))
+    width = np.maximum((b - a) / (2 * _NINETY), 1e-300)
+    share = np.minimum(own * t / width, 1.0)
+    noise = np.sqrt(1.0 - share**2) * common + share * each
+    ends = np.where(noise < 0, t - a, b - t) / _NINETY
+    return Draws(np.maximum(t + noise * ends, t * 1e-3))
