@@ -235,7 +235,8 @@ def _ranked(
     )
     order = sorted(by, key=lambda k: by[k].middle)
     times = [by[k] for k in order]
-    draws = drawn(*([getattr(t, end) for t in times] for end in ("middle", "low", "high")))
+    middle, low, high = ([getattr(t, end) for t in times] for end in ("middle", "low", "high"))
+    draws = drawn(middle, low, high)
     regret, chance = draws.regret, draws.chance
     ranked = [
         _one(job, found[k], by[k], float(regret[i]), float(chance[i])) for i, k in enumerate(order)
