@@ -235,8 +235,7 @@ def _ranked(
     )
     order = sorted(by, key=lambda k: by[k].middle)
     times = [by[k] for k in order]
-    middle, low, high = ([getattr(t, end) for t in times] for end in ("middle", "low", "high"))
-    draws = drawn(middle, low, high)
+    draws = drawn([t.middle for t in times], [t.low for t in times], [t.high for t in times])
     regret, chance = draws.regret, draws.chance
     ranked = [
         _one(job, found[k], by[k], float(regret[i]), float(chance[i])) for i, k in enumerate(order)
