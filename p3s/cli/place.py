@@ -130,7 +130,10 @@ def place(
     wanted = parse_counts(counts)
     each = parse_counts(ppn, "--ppn") if ppn else [0]
     several = len(wanted) > 1 or len(each) > 1
-    told = _Output(write, format_, None if inside is None else read_inside(inside), csv, json_)
+    given = (("--topology", topology), ("--hosts", hosts), ("--network", network))
+    again = tuple(word for name, value in given if value for word in (name, value))
+    cores_of = None if inside is None else read_inside(inside)
+    told = _Output(write, format_, cores_of, csv, json_, again)
     _check(told, several)
     request = request_of(AUTO, network, True, ReplaySettings(collectives=collectives), topology)
     _check_files(study_dir, wanted, request, model)
@@ -145,13 +148,18 @@ def place(
 
 @dataclass(frozen=True)
 class _Output:
-    """What is written and printed. ``path``: file for a launcher, ``inside``: cores of a node."""
+    """What is written and printed.
+
+    ``path``: file for a launcher, ``inside``: cores of a node. ``network``: options that p3s
+    predict needs, too.
+    """
 
     path: Path | None
     format: str
     inside: Inside | None
     csv: bool
     json: bool
+    network: tuple[str, ...] = ()
 
 
 def _check(told: _Output, several: bool) -> None:
@@ -207,9 +215,8 @@ def _rank(
     else:
         out(render(found))
     if told.path is not None:
-        words = f"-n {n} --placement {quoted(told.path)}"
-        topology = f" --topology {shlex.quote(request.topology)}" if request.topology else ""
-        say(f"next: p3s predict {quoted(study.root)} {words}{topology}")
+        words = ["-n", str(n), "--placement", str(told.path), *told.network]
+        say(f"next: p3s predict {quoted(study.root)} {shlex.join(words)}")
     return say_reasons(found.reasons, "ranking")
 
 

@@ -141,7 +141,7 @@ def predict(
             machine=machine,
             base=base,
             knee=knee,
-            only=only,
+            only=only or placement is not None,
         )
     if json_:
         emit_json(as_file(result))
