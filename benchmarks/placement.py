@@ -221,7 +221,7 @@ def figures(row: Mapping[str, Any]) -> dict[str, Any]:
     }
     for usual in ("block", "cyclic"):
         other = next((run for run in runs if run["name"] == usual), None)
-        if other is not None:
+        if other is not None and not other["chosen"]:
             found[usual] = {
                 "predicted": 1.0 - choice["time_s"] / other["time_s"],
                 "true": 1.0 - choice["truth_s"] / other["truth_s"],

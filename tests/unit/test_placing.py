@@ -19,9 +19,10 @@ from p3s.predict.placing.file import load, save
 from p3s.predict.placing.job import Job, job_of
 from p3s.predict.placing.picture import picture
 from p3s.predict.placing.ranking import Search, placements
+from p3s.predict.placing.types import Gain, PhaseUnder, Placements, Ranked, Validity
 from p3s.predict.placing.validity import overlap, validity
 from p3s.progress import Progress
-from p3s.report.placements import notes, render, verdict
+from p3s.report.placements import as_csv, notes, phase_rows, render, verdict
 from p3s.study import Study
 from p3s.topology.read import named, one_switch, read_fabric
 
@@ -136,3 +137,47 @@ def test_hosts_name_the_nodes_of_a_network_that_has_none() -> None:
     assert named(named(fabric, ("a",)), ("b",)).about.hosts == ("a",)
     with pytest.raises(Exception, match="has 4 nodes, 5 hosts are named"):
         named(fabric, tuple("abcde"))
+
+
+def ranked(*named: tuple[str, float]) -> Placements:
+    """Placements with these times, the fastest first."""
+    rows = tuple(
+        Ranked(
+            name=name, cost_s=time, time_s=time, low_s=time, high_s=time, regret=0.0,
+            chance=float(k == 0), busiest=1.0, node_of=(0, 1),
+            phases=(PhaseUnder(phase=1, name="loop", time_s=time, comm_s=time),),
+        )
+        for k, (name, time) in enumerate(sorted(named, key=lambda pair: pair[1]))
+    )  # fmt: skip
+    gains = tuple(
+        Gain(over=one.name, middle=1 - rows[0].time_s / one.time_s, low=0.0, high=0.5)
+        for one in rows[1:]
+        if one.name in ("block", "cyclic")
+    )
+    times = [one.time_s for one in rows]
+    return Placements(
+        n=2, hosts=("", ""), slots=(1, 2), topology="", network="", estimator="machine",
+        cost="busiest link", matters=times[-1] > 1.05 * times[0], ranked=rows, gains=gains,
+        validity=Validity(left_out=0.25, imbalance=0.0, overlap=0.0),
+    )  # fmt: skip
+
+
+def test_what_is_said_first() -> None:
+    take = verdict(ranked(("tiles", 0.8), ("block", 1.0), ("cyclic", 1.6)))
+    assert take[0] == "2 processes on 2 nodes with 1 to 2 each."
+    assert take[1].startswith("Take tiles: 20.0 % faster than block (0.0 to 50.0 %) and 50.0 %")
+    keep = verdict(ranked(("block", 1.0), ("cyclic", 2.0)))
+    assert keep[1].startswith("Keep block") and keep[2].startswith(
+        "It is 50.0 % faster than cyclic"
+    )
+    alike = verdict(ranked(("tiles", 1.0), ("block", 1.02), ("cyclic", 1.03)))
+    assert alike[1] == (
+        "Placement does not matter: the 3 that were looked at more closely differ by 3.0 %."
+    )
+
+
+def test_phases_and_notes_of_a_ranking() -> None:
+    found = ranked(("tiles", 0.8), ("block", 1.0))
+    assert phase_rows(found) == [["loop", "800 ms", "+20.0 %", "+20.0 %"]]
+    assert any("leaves out 25.0 % of the calls" in line for line in notes(found))
+    assert as_csv(found).splitlines()[1] == "tiles,0.8,0.8,0.8,0.0,1.0,1.0,0.8"

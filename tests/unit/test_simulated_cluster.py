@@ -233,3 +233,25 @@ def test_programs_in_other_languages_are_traced(tmp_path: Path) -> None:
             assert int(rank.work.sum()) > 1000
     with pytest.raises(cluster.SimulationError, match="has made no y"):
         builder.outside("f", tmp_path / "source", "true", "y")
+
+
+def test_regret_and_gains_of_placements() -> None:
+    import placement
+
+    def run(name: str, predicted: float, truth: float, chosen: bool = False) -> dict:
+        return {"name": name, "time_s": predicted, "truth_s": truth, "chosen": chosen}
+
+    row = {
+        "program": "halo", "n": 64, "ppn": 4, "candidates": 85,
+        "runs": [run("tiles", 0.8, 0.84, True), run("block", 1.0, 1.05), run("random 1", 0.9, 0.8)],
+    }  # fmt: skip
+    found = placement.figures(row)
+    assert found["regret"] == pytest.approx(0.05) and found["best"] == "random 1"
+    assert found["block"]["predicted"] == pytest.approx(0.2)
+    assert found["block"]["true"] == pytest.approx(0.2) and "cyclic" not in found
+    assert "Regret at most 5 % in 0 of 1; gain within 5 points in 1 of 1." in placement.table(
+        [{**row, "runs": [*row["runs"], run("random 2", 0.9, 0.7)]}]
+    )
+    ranked = [{"name": f"random {k}"} for k in range(20)] + [{"name": "block"}]
+    chosen = placement.to_run(ranked, 8)
+    assert chosen[:4] == [0, 1, 2, 3] and 20 in chosen and len(chosen) <= 9
