@@ -174,13 +174,18 @@ def to_run(ranked: Sequence[Mapping[str, Any]], number: int) -> list[int]:
 
 def one(
     program: Program, builder: Builder, build: Build, study: Path, topology: Path,
-    n: int, ppn: int, number: int,
+    n: int, ppn: int, number: int, every: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return predicted and true times of placements of a program."""
+    """Return predicted and true times of placements of a program.
+
+    ``number`` of those that p3s place simulates run, with ``every`` of all that it proposes.
+    """
     begin = time.monotonic()
-    choice = placements(study, topology, n, ppn)["ranked"][0]
+    found = placements(study, topology, n, ppn)
     took = time.monotonic() - begin
-    found = placements(study, topology, n, ppn, "--simulate", 1000)
+    choice = found["ranked"][0]
+    if every:
+        found = placements(study, topology, n, ppn, "--simulate", 1000)
     ranked = [each for each in found["ranked"] if each.get("time_s") is not None]
     known = [each["name"] for each in ranked]
     if choice["name"] not in known:
@@ -308,7 +313,9 @@ def seen(args: argparse.Namespace, directory: Path) -> list[dict[str, Any]]:
             for ppn in args.ppn:
                 if -(-n // ppn) > NODES:
                     continue
-                rows.append(one(program, builder, build, study, topology, n, ppn, args.runs))
+                rows.append(
+                    one(program, builder, build, study, topology, n, ppn, args.runs, args.every)
+                )
                 if args.out:
                     args.out.write_text(json.dumps(rows, indent=1) + "\n")
     return rows
@@ -321,6 +328,7 @@ def main() -> int:
     add("--ranks", type=options.counts_of, default=(64,), help="process counts (default: 64)")
     add("--ppn", type=options.counts_of, default=(1, 4), help="ranks of a node (default: 1,4)")
     add("--runs", type=int, default=24, help="placements that run (default: 24)")
+    add("--every", action="store_true", help="run some of all candidates, not of those simulated")
     args = parser.parse_args()
     if args.join:
         print(table([row for path in args.join for row in json.loads(path.read_text())]))
