@@ -181,3 +181,12 @@ def test_phases_and_notes_of_a_ranking() -> None:
     assert phase_rows(found) == [["loop", "800 ms", "+20.0 %", "+20.0 %"]]
     assert any("leaves out 25.0 % of the calls" in line for line in notes(found))
     assert as_csv(found).splitlines()[1] == "tiles,0.8,0.8,0.8,0.0,1.0,1.0,0.8"
+
+
+def test_calls_without_a_law_make_a_ranking_untrustworthy(tmp_path: Path) -> None:
+    trace = ring(8)
+    for rank in range(8):
+        trace.add(rank, "MPI_Allreduce", nbytes=8, verdict="unknown", repeat=20)
+    found = placements(job(tmp_path, trace, 4, 2), (), None, Search(4, 1), Progress())
+    assert found.validity.left_out == pytest.approx(20 / 30)
+    assert [reason.code for reason in found.reasons if reason.untrustworthy][:1] == ["left-out"]

@@ -20,13 +20,14 @@ from p3s.predict.intervals import total
 from p3s.predict.placing.job import Job
 from p3s.predict.placing.picture import picture
 from p3s.predict.placing.sure import drawn
-from p3s.predict.placing.types import Gain, LinkPicture, PhaseUnder, Placements, Ranked
+from p3s.predict.placing.types import Gain, LinkPicture, PhaseUnder, Placements, Ranked, Validity
 from p3s.predict.placing.validity import validity
 from p3s.predict.reasons import Reason
 from p3s.predict.rows import phases_of, row_of
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 from p3s.progress import Progress
+from p3s.text import percent
 from p3s.topology.units import Floats, Ints
 
 #: Candidates that are simulated beside block and cyclic: as many as so many steps of theirs allow
@@ -248,6 +249,7 @@ def _ranked(
             middle = 1.0 - times[0].middle / times[at].middle
             gains.append(Gain(over=usual, middle=middle, low=low, high=high))
     rest = [_one(job, one, None, None, None) for k, one in enumerate(found) if k not in by]
+    valid = validity(job.program.trace, job.phases, job.alone)
     return Placements(
         n=job.n,
         hosts=job.where.hosts,
@@ -259,8 +261,8 @@ def _ranked(
         matters=matters([t.middle for t in times]),
         ranked=(*ranked, *rest),
         gains=tuple(gains),
-        validity=validity(job.program.trace, job.phases, job.alone),
-        reasons=tuple(_reasons(job, timed, order)),
+        validity=valid,
+        reasons=tuple(_reasons(job, timed, order, valid)),
         notes=tuple(notes),
         picture=_picture(job, found, order),
     )
@@ -296,9 +298,17 @@ def _busiest(job: Job, where: RankMap) -> float:
     return float(_loads(job, all_traffic(job.phases, job.n), where).max(initial=0.0))
 
 
-def _reasons(job: Job, timed: dict[int, PhaseTimes], order: Sequence[int]) -> Iterator[Reason]:
+def _reasons(
+    job: Job, timed: dict[int, PhaseTimes], order: Sequence[int], valid: Validity
+) -> Iterator[Reason]:
     """Yield what speaks against the times."""
     yield from doubts.of_rules([job.alone.head])
+    if valid.left_out > doubts.UNKNOWN_LIMIT:
+        yield Reason(
+            "left-out",
+            f"messages of {percent(valid.left_out)} of the calls that communicate are not known "
+            f"(limit {percent(doubts.UNKNOWN_LIMIT)})",
+        )
     if not timed:
         return
     best = timed[order[0]]

@@ -16,15 +16,27 @@ _OPENS = ("MPI_I", "MPI_Start")
 
 def validity(trace: ScaledTrace, phases: list[PhaseTraffic], alone: PhaseTimes) -> Validity:
     """Return what speaks for or against phases that are balanced and do not overlap."""
-    calls = float(trace.repeat[trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)].sum())
-    lost = float(sum(sum(phase.left_out.values()) for phase in phases))
     busy = alone.compute.sum(axis=1)
     mean = float(busy.mean()) if busy.size else 0.0
     return Validity(
-        left_out=min(lost / calls, 1.0) if calls else 0.0,
+        left_out=left_out(trace, phases),
         imbalance=float(busy.max()) / mean - 1.0 if mean > 0 else 0.0,
         overlap=overlap(trace),
     )
+
+
+def left_out(trace: ScaledTrace, phases: list[PhaseTraffic]) -> float:
+    """Return the share of the calls that communicate whose messages are not known.
+
+    Of a collective of which some calls in a phase are left out, all there count.
+    """
+    talks = trace.is_kind(SEND) | trace.is_kind(COLLECTIVE)
+    lost = talks & ~trace.known
+    for phase in phases:
+        gone = [k for k, op in enumerate(trace.ops) if op in phase.left_out]
+        lost |= trace.is_kind(COLLECTIVE) & (trace.phase == phase.phase) & np.isin(trace.op, gone)
+    calls = float(trace.repeat[talks].sum())
+    return float(trace.repeat[lost].sum()) / calls if calls else 0.0
 
 
 def overlap(trace: ScaledTrace) -> float:
