@@ -58,7 +58,7 @@ def verdict(found: Placements) -> list[str]:
         told += [f"It is {_gain(gain)}." for gain in gains if first.name == BLOCK]
         return told
     told.append(f"Take {first.name}: {joined(map(_gain, gains))}.")
-    if (first.chance or 0.0) < _SURE:
+    if first.chance is not None and first.chance < _SURE:
         others = [
             one.name for one in found.timed[1:] if (one.regret or 0.0) < 2 * _SMALL + _regret(first)
         ]
@@ -85,8 +85,10 @@ def _spread(found: Placements) -> float:
 
 
 def _gain(gain: Gain) -> str:
-    ends = f"{100 * gain.low:.1f} to {100 * gain.high:.1f} %"
-    return f"{percent(gain.middle)} faster than {gain.over} ({ends})"
+    told = f"{percent(gain.middle)} faster than {gain.over}"
+    if gain.low is None or gain.high is None:
+        return told
+    return f"{told} ({100 * gain.low:.1f} to {100 * gain.high:.1f} %)"
 
 
 def ranking(found: Placements) -> str:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.placement.allocation import Allocation
+from p3s.placement.links import paths
 from p3s.placement.phases import PhaseTraffic, phase_traffic
+from p3s.placement.traffic import Traffic
 from p3s.predict.estimators.machine import placed
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.prepared import Program, on_nodes, read_program
@@ -20,7 +22,7 @@ from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.program.mapping import RankMap, block
 from p3s.simulate.network import Network
 from p3s.topology.fabric import Fabric
-from p3s.topology.units import Ints
+from p3s.topology.units import Floats, Ints
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -74,6 +76,12 @@ class Job:
             ready = replace(ready, distance=None if apart is None else apart[np.ix_(used, used)])
         found = placed(self.messages, self.study, ready, setting, self.say, ends=False)
         return with_communication(self.alone, found)
+
+    def loads(self, sent: Traffic, where: RankMap) -> Floats:
+        """Return the bytes on each directed link of the network."""
+        found = paths(sent, where, self.fabric)
+        apart = found.source != found.dest
+        return self.fabric.loads(found.source[apart], found.dest[apart], found.nbytes[apart])
 
 
 def _network_names(job: Job, used: Ints) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.placement.links import paths
 from p3s.placement.phases import all_traffic
 from p3s.predict.placing.job import Job
 from p3s.predict.placing.types import Cable, LinkPicture
@@ -39,7 +38,5 @@ def picture(job: Job, default: RankMap, best: RankMap) -> LinkPicture | None:
 
 def _cable_bytes(job: Job, where: RankMap) -> Floats:
     """Return the bytes of all phases on each cable, in its busier direction."""
-    found = paths(all_traffic(job.phases, job.n), where, job.fabric)
-    apart = found.source != found.dest
-    loads = job.fabric.loads(found.source[apart], found.dest[apart], found.nbytes[apart])
+    loads = job.loads(all_traffic(job.phases, job.n), where)
     return np.asarray(loads.reshape(-1, 2).max(axis=1), dtype=np.float64)

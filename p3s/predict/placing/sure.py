@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,6 +47,12 @@ class Draws:
         share = 1.0 - self.seconds[:, one] / self.seconds[:, over]
         low, high = np.quantile(share, _ENDS)
         return float(low), float(high)
+
+
+def widened(middle: float, low: float, high: float, own: float = OWN) -> tuple[float, float]:
+    """Return the interval of a time from that of its messages and what placements are off by."""
+    more = _NINETY * own * middle
+    return middle - math.hypot(middle - low, more), middle + math.hypot(high - middle, more)
 
 
 def drawn(

@@ -48,8 +48,8 @@ class Gain:
 
     over: str
     middle: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,179 @@
+"""What is said of placements: times with their intervals, regret, gains, reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from p3s.placement.advice import matters
+from p3s.placement.costs import CostModel, Seconds
+from p3s.placement.phases import all_traffic
+from p3s.predict import doubts
+from p3s.predict.intervals import total
+from p3s.predict.placing.job import Job
+from p3s.predict.placing.picture import picture
+from p3s.predict.placing.sure import Draws, drawn, widened
+from p3s.predict.placing.types import Gain, LinkPicture, PhaseUnder, Placements, Ranked, Validity
+from p3s.predict.placing.validity import validity
+from p3s.predict.reasons import Reason
+from p3s.predict.rows import phases_of, row_of
+from p3s.predict.times import PhaseTimes
+from p3s.program.mapping import BLOCK, CYCLIC, RankMap
+from p3s.text import percent
+
+
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """A placement with its cost."""
+
+    where: RankMap
+    cost: Seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """Run time under a placement, with its phases, and its interval where that is known."""
+
+    middle: float
+    low: float | None
+    high: float | None
+    phases: tuple[PhaseUnder, ...]
+
+
+def seconds_of(times: PhaseTimes) -> float:
+    """Return the run time."""
+    return total(times.compute + times.comm, times.estimator)
+
+
+def by_simulation(times: PhaseTimes) -> Timed:
+    """Return the run time that was simulated; its interval is that of messages."""
+    phases = tuple(
+        PhaseUnder(phase=each.phase, name=each.name, time_s=each.time_s, comm_s=each.comm_s)
+        for each in phases_of(times, ends_too=False)
+    )
+    low, high = (
+        total(times.compute + comm, times.estimator) for comm in (times.comm_low, times.comm_high)
+    )
+    middle = seconds_of(times)
+    return Timed(middle, *widened(middle, low, high), phases)
+
+
+def by_cost(job: Job, model: CostModel, one: Proposed) -> Timed:
+    """Return the sum of computation and of the costs of all phases: no waiting, no overlap."""
+    rank = int(job.alone.compute.sum(axis=1).argmax())
+    compute = dict(
+        zip((p["phase"] for p in job.alone.phases), job.alone.compute[rank].tolist(), strict=True)
+    )
+    names = {int(p["phase"]): str(p.get("name", p["phase"])) for p in job.alone.phases}
+    comm = {p.phase: model.of(p, one.where, job.fabric).middle for p in job.phases}
+    parts = tuple(
+        PhaseUnder(
+            phase=number,
+            name=name,
+            time_s=compute.get(number, 0.0) + comm.get(number, 0.0),
+            comm_s=comm.get(number, 0.0),
+        )
+        for number, name in names.items()
+    )
+    alone, cost = float(job.alone.compute[rank].sum()), one.cost
+    low, high = (None if end is None else alone + end for end in (cost.low, cost.high))
+    return Timed(alone + cost.middle, low, high, parts)
+
+
+def ranked(
+    job: Job,
+    cost: str,
+    found: Sequence[Proposed],
+    by: Mapping[int, Timed],
+    simulated: Mapping[int, PhaseTimes],
+    notes: Sequence[str],
+) -> Placements:
+    """Return what is said of all proposals; those with a time (``by`` number) come first.
+
+    ``simulated``: what the simulation says, none where the times are sums of costs.
+    """
+    order = sorted(by, key=lambda k: by[k].middle)
+    draws = _draws([by[k] for k in order])
+    rest = [_one(job, one, None, None, 0) for k, one in enumerate(found) if k not in by]
+    valid = validity(job.program.trace, job.phases, job.alone)
+    return Placements(
+        n=job.n,
+        hosts=job.where.hosts,
+        slots=tuple(job.where.slots.tolist()),
+        topology=job.fabric.about.source if job.known else "",
+        network=job.fabric.text if job.known else "",
+        estimator=job.messages.name if simulated else "",
+        cost=cost,
+        matters=matters([by[k].middle for k in order]),
+        ranked=(*(_one(job, found[k], by[k], draws, i) for i, k in enumerate(order)), *rest),
+        gains=tuple(_gains([found[k].where.kind for k in order], [by[k] for k in order], draws)),
+        validity=valid,
+        reasons=tuple(_reasons(job, [simulated[k] for k in order if k in simulated], valid)),
+        notes=tuple(notes),
+        picture=_picture(job, found, order),
+    )
+
+
+def _draws(times: Sequence[Timed]) -> Draws | None:
+    """Return times drawn from their intervals, None where those are not known."""
+    ends = [(t.low, t.high) for t in times if t.low is not None and t.high is not None]
+    if len(ends) < len(times):
+        return None
+    return drawn([t.middle for t in times], [low for low, _ in ends], [high for _, high in ends])
+
+
+def _gains(kinds: Sequence[str], times: Sequence[Timed], draws: Draws | None) -> Iterator[Gain]:
+    """Yield by how much the first is faster than block and cyclic, where it is none of them."""
+    for usual in (BLOCK, CYCLIC):
+        at = kinds.index(usual) if usual in kinds else 0
+        if at:
+            low, high = (None, None) if draws is None else draws.gain(0, at)
+            middle = 1.0 - times[0].middle / times[at].middle
+            yield Gain(over=usual, middle=middle, low=low, high=high)
+
+
+def _picture(job: Job, found: Sequence[Proposed], order: Sequence[int]) -> LinkPicture | None:
+    """Return the links under the first placement and under block, or the last one."""
+    by_name = {found[k].where.kind: found[k].where for k in order}
+    first, last = found[order[0]].where, found[order[-1]].where
+    return picture(job, by_name.get(BLOCK, last), first)
+
+
+def _one(job: Job, one: Proposed, time: Timed | None, draws: Draws | None, at: int) -> Ranked:
+    """Return what is said of a placement; ``at``: its number among the ``draws``."""
+    known = time is not None and draws is not None
+    return Ranked(
+        name=one.where.kind,
+        cost_s=one.cost.middle,
+        time_s=None if time is None else time.middle,
+        low_s=None if time is None else time.low,
+        high_s=None if time is None else time.high,
+        regret=float(draws.regret[at]) if draws is not None and known else None,
+        chance=float(draws.chance[at]) if draws is not None and known else None,
+        busiest=0.0 if time is None else _busiest(job, one.where),
+        node_of=() if time is None else tuple(one.where.node_of.tolist()),
+        phases=() if time is None else time.phases,
+        outside=one.cost.outside,
+    )
+
+
+def _busiest(job: Job, where: RankMap) -> float:
+    """Return the bytes of all phases on the busiest link."""
+    return float(job.loads(all_traffic(job.phases, job.n), where).max(initial=0.0))
+
+
+def _reasons(job: Job, simulated: Sequence[PhaseTimes], valid: Validity) -> Iterator[Reason]:
+    """Yield what speaks against the times."""
+    yield from doubts.of_rules([job.alone.head])
+    if valid.left_out > doubts.UNKNOWN_LIMIT:
+        yield Reason(
+            "left-out",
+            f"messages of {percent(valid.left_out)} of the calls that communicate are not known "
+            f"(limit {percent(doubts.UNKNOWN_LIMIT)})",
+        )
+    if not simulated:
+        return
+    best = simulated[0]
+    rows = [row_of(best, None, {}, {})]
+    yield from doubts.of_communication({job.n: job.messages.why_not}, rows)
+    yield from doubts.of_simulation({job.n: best.followed}, rows)
