@@ -351,14 +351,14 @@ def _largest(points: Sequence[Spent]) -> tuple[tuple[int, float], ...]:
 def largest_at(largest: Sequence[tuple[int, float]], n: int) -> float:
     """Return by how much the busiest of n ranks is above the mean: a power of n, of 1 at most.
 
-    largest: (count, largest ratio less one), ascending.
+    It goes through the largest count. largest: (count, largest ratio less one), ascending.
     """
     some = [(m, excess) for m, excess in largest if excess > EXACT]
     if len(some) < 2:
         return some[0][1] if some else 0.0
     m, excess = np.log(np.array(some)).T
     slope = float(np.clip(np.polyfit(m, excess, 1)[0], 0.0, 1.0))
-    return float(np.exp(excess.mean() + slope * (np.log(n) - m.mean())))
+    return float(np.exp(excess[-1] + slope * (np.log(n) - m[-1])))
 
 
 def largest_half_width(profile: Profile, n: int) -> float:
