@@ -108,7 +108,7 @@ def of_intervals(
     return [
         Reason(
             "wide",
-            f"the run time at {processes([row.n for row in found])} may be off by more than "
+            f"the run time at {processes([row.n for row in found])} is not known to within "
             f"{100 * UNSURE:.0f} %: {where} lies between {seconds(worst.low_s)} and "
             f"{seconds(worst.high_s)}",
             narrower(widest, worst, traced, commands, odd),
@@ -122,11 +122,11 @@ def _is_wide(row: Count) -> bool:
 
 
 def _span(row: Count) -> float:
-    """Return the half width of a row's interval, relative, the longer side; 0 if not known."""
+    """Return the half width of a row's interval, relative to its time; 0 if not known."""
     low, high = row.low_s, row.high_s
     if low is None or high is None or row.time_s <= 0:
         return 0.0
-    return max(high / row.time_s - 1.0, 1.0 - low / row.time_s)
+    return (high - low) / 2.0 / row.time_s
 
 
 def _width(ends: Sequence[float]) -> float:

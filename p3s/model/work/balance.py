@@ -2,9 +2,9 @@
 
 Kinds of profiles: all ranks alike ("even"), ranks at the border of the grid or rank 0 do more or
 less ("faces"), what the laws of the segments say of each rank ("segments"), what lies in its part
-of the domain ("position"), what belongs to the number of a rank whatever the count ("rank": an irregular domain cut by rank). Each predicts the
-largest count from the others; another one than "even" is taken only where it divides the error
-there. So no class of ranks has a law of its own that could run away from the mean. Where ranks
+of the domain ("position"), what belongs to the number of a rank whatever the count ("rank": an
+irregular domain cut by rank). Each predicts the largest count from the others; another one than
+"even" is taken only where it divides the error there. So no class of ranks has a law of its own that could run away from the mean. Where ranks
 differ and nothing says which do more, the distribution is known and the rest is "drawn": who does
 more hardly matters, as all wait for the busiest.
 """
@@ -351,14 +351,14 @@ def _largest(points: Sequence[Spent]) -> tuple[tuple[int, float], ...]:
 def largest_at(largest: Sequence[tuple[int, float]], n: int) -> float:
     """Return by how much the busiest of n ranks is above the mean: a power of n, of 1 at most.
 
-    largest: (count, largest ratio less one), ascending.
+    It goes through the largest count. largest: (count, largest ratio less one), ascending.
     """
     some = [(m, excess) for m, excess in largest if excess > EXACT]
     if len(some) < 2:
         return some[0][1] if some else 0.0
     m, excess = np.log(np.array(some)).T
     slope = float(np.clip(np.polyfit(m, excess, 1)[0], 0.0, 1.0))
-    return float(np.exp(excess.mean() + slope * (np.log(n) - m.mean())))
+    return float(np.exp(excess[-1] + slope * (np.log(n) - m[-1])))
 
 
 def largest_half_width(profile: Profile, n: int) -> float:
