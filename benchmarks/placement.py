@@ -37,7 +37,11 @@ NODES, LEAF, UP, CORES = 64, 8, 4, 4
 SPEED, LATENCY = "1Gbps", "2us"
 #: Another program of messages alone: 26 neighbours.
 BOX = Program(
-    "box26", ROOT / "tests" / "programs" / "patterns" / "box26.c", ("62", "58", "60", "20")
+    "box26",
+    ROOT / "tests" / "programs",
+    ("62", "58", "60", "20"),
+    build="mpicc -I. patterns/box26.c -o box26 -lm",
+    executable="box26",
 )
 USUAL = ("halo3d", "wavefront", "cg", "pencils", "box26")
 #: Of placements beyond the best ones, every so many-th runs.

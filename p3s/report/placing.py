@@ -1,9 +1,11 @@
-"""Placements of a report: those that were ranked at the largest predicted count that has any."""
+"""Placements of a report: those of a predicted count that were ranked last."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from p3s.errors import P3SError
 from p3s.predict.placing.file import load
@@ -29,21 +31,25 @@ class PlacementView:
 
 
 def placements_of(study: Study, counts: Sequence[int]) -> PlacementView | None:
-    """Return the placements at the largest of these counts; None where there are none.
+    """Return the placements of these counts that were ranked last; None where there are none.
 
     Those that are older than the scaled trace, or damaged, are not shown.
     """
-    for n in sorted(counts, reverse=True):
-        path, trace = study.placement_path(n), study.scaled_path(n)
-        if not path.exists() or not trace.exists():
+    made = [(_changed(study.placement_path(n)), n) for n in counts]
+    for changed, n in sorted(made, reverse=True):
+        if not changed or changed < _changed(study.scaled_path(n)):
             continue
-        if path.stat().st_mtime_ns < trace.stat().st_mtime_ns:
-            continue
-        try:
-            return _view(load(path))
-        except P3SError:
-            continue
+        with suppress(P3SError):
+            return _view(load(study.placement_path(n)))
     return None
+
+
+def _changed(path: Path) -> int:
+    """Return when a file was written, 0 where it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _view(found: Placements) -> PlacementView:

@@ -18,7 +18,7 @@ from machines import synthetic
 from p3s.cli.main import app, run
 from p3s.costs.stage import as_file, fit
 from p3s.model.stage import load as load_model
-from p3s.placement.learned import learn, save
+from p3s.placement.learned import Settings, learn, save
 from p3s.schemas import first_problem, load_schema
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 
@@ -197,7 +197,8 @@ def learned(path: Path, machine: str, network: str) -> None:
     rng = np.random.default_rng(0)
     rows = [dict(zip(names, rng.uniform(1, 1e6, 2), strict=True)) for _ in range(40)]
     seconds = np.array([1e-6 + 1e-8 * row["ND(max)"] for row in rows])
-    model = learn(rows, seconds, np.arange(40) % 8, names, machine=machine, network=network)
+    where = {"machine": machine, "network": network, "settings": Settings(trees=20)}
+    model = learn(rows, seconds, np.arange(40) % 8, names, **where)
     save(path, model)
 
 
