@@ -137,6 +137,12 @@ def _network(machine: Machine) -> list[str]:
     net = machine.network
     if net is None:
         return [f"network: not measured: {visible(machine.network_missing or 'unknown', 300)}"]
+    inside = net.get("inside")
+    return [*_messages(net), *(["", *_messages(inside)] if inside else [])]
+
+
+def _messages(net: Mapping[str, Any]) -> list[str]:
+    """Return a measurement between two ranks as text."""
     hosts = [str(host) for host in net["hosts"]]
     where = f"on {hosts[0]}" if hosts[0] == hosts[1] else f"from {hosts[0]} to {hosts[1]}"
     text = [f"messages between two ranks {visible(where)}, {visible(str(net.get('mpi')))}"]

@@ -116,3 +116,30 @@ def test_curves_never_fall_beyond_their_end() -> None:
     falling = Curve((0.0, 100.0), (50.0, 20.0))
     assert falling.at([0, 100, 1000]).tolist() == [50, 20, 20]
     assert np.all(np.diff(line(5.0, 0.1).at(np.arange(0, 10**7, 10**5))) > 0)
+
+
+def test_two_ranks_of_one_host_are_measured_beside_those_of_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from p3s.machine import network as net
+
+    asked: list[object] = []
+
+    def measured(hosts: tuple[str, str]):
+        def measure(launcher, budget_s: float) -> dict:
+            asked.append(launcher)
+            own = ("n0", "n1") if launcher else hosts
+            return {**machine(own)["network"], "mpi": "openmpi 4.1.4", "ranges": []}
+
+        return measure
+
+    monkeypatch.setattr(net, "measure", measured(("n1", "n1")))
+    found = net.measured_both(["mpiexec"], 1.0)
+    assert found["inside"]["hosts"] == ["n1", "n1"] and asked == [["mpiexec"], None]
+    assert (
+        "inside of nodes measured" in network_from_machine({"name": "x", "network": found}).source
+    )
+    for elsewhere in (("laptop", "laptop"), ("n0", "n1")):
+        monkeypatch.setattr(net, "measure", measured(elsewhere))
+        assert "inside" not in net.measured_both(["mpiexec"], 1.0)
+    assert "inside" not in net.measured_both(None, 1.0)
