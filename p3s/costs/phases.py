@@ -17,9 +17,6 @@ from p3s.model.types import Phase
 from p3s.model.work.balance import drawn
 from p3s.small_runs.points import Point
 
-#: Counts that are less than so many times smaller than the largest tell how its ranks differ, and
-#: all where even the largest has fewer ranks than this.
-_NEAR, _FEW = 2, 8
 Weight = Mapping[tuple[int, str, int], float]
 #: Why nothing is known of the cost of a phase's computation: the model says no work there, no time
 #: was measured, or (held out) nothing of it was measured at the counts that are left.
@@ -122,16 +119,13 @@ def _told(laws: Laws, point: Point, weight: Weight) -> float:
 def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
     """Return how the time of a phase varies between ranks and between turns.
 
-    Ranks: least time of the repeats over what the laws say of the rank's work, at the largest
-    counts, which are nearest to what is asked. Iterations: single occurrences of segments, as far
-    as ranks differ in them.
+    Ranks: least time of the repeats over what the laws say of the rank's work. Iterations: single
+    occurrences of segments, as far as ranks differ in them.
     """
     ns, expected, run = [], [], []
     rows = []
-    largest = max((m.n for m in found), default=0)
     for m in found:
-        near = m.n * _NEAR > largest or largest < _FEW
-        there = np.flatnonzero(m.x[k] > 0) if near else np.zeros(0, dtype=np.int64)
+        there = np.flatnonzero(m.x[k] > 0)
         ns.append(m.least[m.phase == k].sum(axis=0)[there])
         expected.append(expected_ns(laws, m, k)[there])
         run.append(np.full(len(there), m.n))

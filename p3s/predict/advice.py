@@ -5,14 +5,18 @@ A command that traces comes last, behind a colon: it may be one in parentheses.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from p3s.commands import Commands
 from p3s.predict.estimated import TYPICAL
+from p3s.predict.intervals import combine
 from p3s.predict.types import Count
 
 #: A typical network that is proposed where messages cannot be measured as in a run.
 _NETWORK = "infiniband-hdr"
+#: Points of a per cent of half width below which a run is not worth naming.
+_LESS = 1.0
 #: Repeats that tell a disturbed run from the others.
 _REPEATS = 3
 
@@ -36,6 +40,32 @@ def another(commands: Commands, traced: Sequence[int] = ()) -> str:
     if traced:
         return f"{none}; trace with repeats: {again(traced, commands)}"
     return f"{none} and that would tell; with a larger input it may take more"
+
+
+def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
+    """Return how wide a row's interval would be with the next larger count traced; "" if no less.
+
+    What comes from laws of work and of cost shrinks with the doublings from the largest count, as
+    the half width of a mean does and as laws of cost drift; the rest stays.
+    """
+    from p3s.model.work.levels import PER_DOUBLING
+
+    largest = max(traced, default=0)
+    more = commands.larger(largest) if largest else None
+    if more is None or not largest < row.n:
+        return ""
+    before, after = (max(math.log2(row.n / n), 0.0) for n in (largest, more))
+    less = {"cost": after / before}
+    less["work"] = (1.0 + PER_DOUBLING * after) / (1.0 + PER_DOUBLING * before) * (after > 0.0)
+    parts = row.interval_parts.known()
+    now, then = (
+        combine((low ** power[name], high ** power[name]) for name, (low, high) in parts.items())
+        for power in (dict.fromkeys(parts, 1.0), {**dict.fromkeys(parts, 1.0), **less})
+    )
+    old, new = (50.0 * (high - low) for low, high in (now, then))
+    if not old - new > _LESS:
+        return ""
+    return f"with {more} traced too, about {new:.0f} % at {row.n} instead of {old:.0f} %"
 
 
 def measure(counts: Sequence[int], commands: Commands, typical: bool = False) -> str:

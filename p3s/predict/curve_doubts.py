@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from p3s.commands import NO_STUDY, Commands
-from p3s.predict.advice import again, another, narrower
+from p3s.predict.advice import again, another, narrower, narrower_by
 from p3s.predict.doubts import few
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
@@ -105,12 +105,13 @@ def of_intervals(
     parts = worst.interval_parts.known()
     widest = max(parts, key=lambda name: _width(parts[name]), default="work")
     where = f"at {worst.n} it" if len(found) > 1 else "it"
+    less = narrower_by(worst, traced, commands)
     return [
         Reason(
             "wide",
             f"the run time at {processes([row.n for row in found])} is not known to within "
             f"{100 * UNSURE:.0f} %: {where} lies between {seconds(worst.low_s)} and "
-            f"{seconds(worst.high_s)}",
+            f"{seconds(worst.high_s)}{f' ({less})' if less else ''}",
             narrower(widest, worst, traced, commands, odd),
         )
     ]

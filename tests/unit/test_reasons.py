@@ -14,9 +14,11 @@ from handmade import phase, put_model, put_replay, put_scaled
 from test_predict import REPLAYED, codes, times_at
 
 from p3s.artefacts import crc_of
+from p3s.commands import NO_STUDY
 from p3s.errors import P3SError
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
 from p3s.predict import as_file, compose, predict
+from p3s.predict.advice import narrower_by
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
@@ -222,10 +224,21 @@ def test_an_interval_of_more_than_ten_per_cent(width: float, against: bool) -> N
     assert codes(result) == ["wide"] * against
     if against:
         (said,) = texts(result, "wide")
-        assert (
-            "off by more than 10 %: it lies between 300 ms and 1.70 s" in said
-            and "p3s next" in said
-        )
+        assert "not known to within 10 %: it lies between 300 ms and 1.70 s" in said
+        assert "p3s next" in said
+
+
+def test_how_wide_an_interval_would_be_with_another_count() -> None:
+    (row,) = compose({32: times_at(32, 1.0, 0.6)}, {}, {32: REPLAYED}, [4]).counts
+    # three doublings from 4, two from 8: (1 + 2/2) / (1 + 3/2) of the logarithms
+    said = narrower_by(row, [4], NO_STUDY)
+    assert said == "with 8 traced too, about 49 % at 32 instead of 60 %"
+    assert narrower_by(row, [16], NO_STUDY) == (
+        "with 32 traced too, about 0 % at 32 instead of 60 %"
+    )
+    assert narrower_by(row, [32], NO_STUDY) == narrower_by(row, [], NO_STUDY) == ""
+    (sure,) = compose({32: times_at(32, 1.0, 0.0)}, {}, {32: REPLAYED}, [4]).counts
+    assert narrower_by(sure, [4], NO_STUDY) == ""
 
 
 def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:

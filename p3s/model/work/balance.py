@@ -4,9 +4,10 @@ Kinds of profiles: all ranks alike ("even"), ranks at the border of the grid or 
 less ("faces"), what the laws of the segments say of each rank ("segments"), what lies in its part
 of the domain ("position"), what belongs to the number of a rank whatever the count ("rank": an
 irregular domain cut by rank). Each predicts the largest count from the others; another one than
-"even" is taken only where it divides the error there. So no class of ranks has a law of its own that could run away from the mean. Where ranks
-differ and nothing says which do more, the distribution is known and the rest is "drawn": who does
-more hardly matters, as all wait for the busiest.
+"even" is taken only where it divides the error there. So no class of ranks has a law of its own
+that could run away from the mean. Where ranks differ and nothing says which do more, the
+distribution is known and the rest is "drawn": who does more hardly matters, as all wait for the
+busiest.
 """
 
 from __future__ import annotations

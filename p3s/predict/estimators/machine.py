@@ -48,6 +48,9 @@ _FEWEST_WINDOWS, _LONGER = 4, 2
 #: What simulated messages may be off by, as a share of their own time: 23 of 27 run times in
 #: docs/accuracy.md ("Run time", but for `table`) are no further off, as a share of communication.
 _OFF = 0.08
+#: And for each doubling beyond the traced counts, as far as their bytes have no law but a trend: an
+#: allowance, for want of programs to measure it with.
+_OF_TREND = 0.25
 
 
 def machine_path(study: Study, machine: Path | None) -> Path:
@@ -246,12 +249,13 @@ def told(
     shared = variation is not None and shared_cores(study)
     sums, notes, followed = simulated(ready, costs, variation, even_low=shared)
     number = {phase: i for i, phase in enumerate(ready.phases)}
-    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
+    head = read_head(study.scaled_dir(n), n)
+    phases = tuple(int(phase["phase"]) for phase in head["phases"])
     order = [number[phase] for phase in phases]
     comm, waiting, transfer, software, low, high = (
         part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums
     )
-    off = _OFF * (transfer + software)
+    off = (_OFF + _of_trend(head)) * (transfer + software)
     said = [
         *said,
         *(["computation does not vary"] if variation is None else []),
@@ -277,6 +281,12 @@ def told(
         notes=(*said, *ready.notes, *notes),
         followed=followed,
     )
+
+
+def _of_trend(head: Mapping[str, Any]) -> float:
+    """Return what messages may be off by beyond the traced counts as their sizes have no law."""
+    bytes_ = float(((head.get("share") or {}).get("statistical") or {}).get("bytes") or 0.0)
+    return _OF_TREND * bytes_ * math.log2(max(float(head.get("extrapolation") or 1.0), 1.0))
 
 
 def shared_cores(study: Study) -> bool:
