@@ -40,6 +40,8 @@ def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None 
     from p3s.machine import network
     from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Cost, Curve, Machine
 
+    mpi = f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it"
+    own = inside and {**inside, "mpi": mpi, "ranges": network.ranges(dict(inside))}
     # Every statement costs the same at any working set: that is what the cores are (counted.c).
     access = (ACCESS_PS + BLOCK_PS) * 1e-3
     Machine(
@@ -55,11 +57,11 @@ def save(path: Path, found: Mapping[str, Any], inside: Mapping[str, Any] | None 
         },
         # "background": the simulated network carries messages while ranks compute.
         network={
-            "mpi": f"{' '.join(cluster.COLLECTIVES[1:])} as SMPI has it",
+            "mpi": mpi,
             "launcher": ["smpirun"],
             "background": True,
             **found,
             "ranges": network.ranges(found),
-            **({} if inside is None else {"inside": {**inside, "ranges": network.ranges(inside)}}),
+            **({} if inside is None else {"inside": own}),
         },
     ).save(path)
