@@ -16,7 +16,7 @@ _DRAWS = 4000
 _NINETY = 1.6449
 _ENDS = (0.05, 0.95)
 #: By how much placements of one program are off by themselves, a standard deviation of their time:
-#: 1.3 % in 156 simulated runs of five programs (docs/accuracy.md, "Placements").
+#: 1.4 % in 170 simulated runs of six programs (docs/accuracy.md, "Placements").
 OWN = 0.015
 
 
