@@ -16,8 +16,8 @@ _DRAWS = 4000
 _NINETY = 1.6449
 _ENDS = (0.05, 0.95)
 #: By how much placements of one program are off by themselves, a standard deviation of their time:
-#: 1.4 % in 170 simulated runs of six programs (docs/accuracy.md, "Placements").
-OWN = 0.015
+#: 1.6 % in 179 simulated runs of seven programs (docs/accuracy.md, "Placements").
+OWN = 0.016
 
 
 @dataclass(frozen=True, eq=False)
