@@ -62,7 +62,7 @@ def simulated(
         "arguments": list(program.arguments),
         "arguments_at": {str(n): list(words) for n, words in program.at.items()},
         "build": program.build,
-        "settings": cluster.settings(),
+        "settings": cluster.settings(where.algorithms),
         "platform": where.network,
         "counts": [program.traced, program.predicted],
         "cost_ps": [BLOCK_PS, ACCESS_PS],
@@ -131,7 +131,7 @@ def one(
         study_of(program, runs.get("executable", program.name), captures, study)
         if args.simulate_only:
             return row
-        further = shlex.split(args.predict_with)
+        further = [*cluster.collectives(where.algorithms), *shlex.split(args.predict_with)]
         found = predicted(study, program.traced, program.predicted, machine, further)
     except PredictionError as error:
         row["why_not"] = str(error)
@@ -191,7 +191,7 @@ def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
         directory = (args.dir or Path(temporary)).resolve()
         builder = Builder(directory / "build")
         most = max(n for program in wanted for n in program.predicted)
-        where = cluster.Cluster(directory / "build", most, args.platform)
+        where = cluster.Cluster(directory / "build", most, args.platform, args.algorithms)
         where.write()
         path = directory / "machine.json"
         if not path.exists():
@@ -204,7 +204,7 @@ def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
         "platform": args.platform,
         "seed": SEED,
         "versions": versions(),
-        "settings": cluster.settings(),
+        "settings": cluster.settings(args.algorithms),
         "programs": rows,
     }
 

@@ -111,6 +111,24 @@ def test_programs_from_elsewhere(tmp_path: Path) -> None:
         asked(parser().parse_args(["--program", "x"]))
 
 
+def test_algorithms_are_set_on_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    """The simulator and the prediction are told of the same collectives."""
+    both = parser().parse_args([]).algorithms
+    assert "--cfg=smpi/bcast:binomial_tree" in cluster.settings(both)
+    assert "--cfg=smpi/allreduce:rdb" in cluster.settings(both)
+    assert cluster.collectives(both) == [
+        "--collectives",
+        "bcast=binomial,allreduce=recursive_doubling",
+    ]
+    one = parser().parse_args(["--algorithms", "bcast"]).algorithms
+    assert not [word for word in cluster.settings(one) if "allreduce" in word]
+    assert cluster.collectives(one) == ["--collectives", "bcast=binomial"]
+    assert cluster.collectives(parser().parse_args(["--algorithms", ""]).algorithms) == []
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--algorithms", "scan"])
+    assert "--algorithms" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(bool(cluster.missing()), reason=cluster.missing() or "simulator is there")
 def test_a_capture_of_a_simulated_run(tmp_path: Path) -> None:
