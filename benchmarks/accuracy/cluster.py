@@ -140,6 +140,15 @@ def settings(algorithms: Sequence[str] = tuple(ALGORITHMS)) -> list[str]:
     return [f"--cfg={name}:{value}" for name, value in own.items()]
 
 
+def _units_of_its_own(program: Path) -> list[str]:
+    """Give every rank of a Fortran program its own copy of the run-time library.
+
+    All ranks are one process: what one of them opened under a unit's number would be open for all.
+    """
+    found = re.search(rb"libgfortran\.so\.\d+", program.read_bytes())
+    return [f"--cfg=smpi/privatize-libs:{found[0].decode()}"] if found else []
+
+
 def collectives(algorithms: Sequence[str]) -> list[str]:
     """Return the words that tell P3S of the algorithms that are set."""
     if not algorithms:
@@ -174,6 +183,7 @@ def simulate(
         "-wrapper",
         f"setarch -R env LD_PRELOAD={':'.join(map(str, (clock, *preloaded)))}",
         *settings(cluster.algorithms),
+        *_units_of_its_own(program),
         str(program),
         *arguments,
     ]

@@ -172,6 +172,7 @@ FORTRAN = """      program neighbours
       include 'mpif.h'
       integer rank, n, ierr, status(MPI_STATUS_SIZE), i
       double precision a(1000), total
+      character line*20
       call MPI_Init(ierr)
       call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
       call MPI_Comm_size(MPI_COMM_WORLD, n, ierr)
@@ -183,6 +184,15 @@ FORTRAN = """      program neighbours
      &   MPI_COMM_WORLD, status, ierr)
       call MPI_Allreduce(a(1), total, 1, MPI_DOUBLE_PRECISION, MPI_SUM,
      &   MPI_COMM_WORLD, ierr)
+      open(10, file='f.f', status='old')
+      do i = 1, 3
+         read(10, *)
+         call MPI_Barrier(MPI_COMM_WORLD, ierr)
+      end do
+      read(10, '(a)') line
+      if (line(7:12) .ne. 'double') call MPI_Abort(MPI_COMM_WORLD, 1,
+     &   ierr)
+      close(10)
       call MPI_Finalize(ierr)
       end
 """
@@ -236,9 +246,10 @@ def test_programs_in_other_languages_are_traced(tmp_path: Path) -> None:
         into = tmp_path / name
         into.mkdir()
         environment = {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"}
-        plain, _ = cluster.simulate(where, builder.clock, build.plain, [], 4)
+        places = build.directories or (None, None)
+        plain, _ = cluster.simulate(where, builder.clock, build.plain, [], 4, directory=places[0])
         traced, _ = cluster.simulate(
-            where, builder.clock, build.traced, [], 4, environment, into, build.preloaded
+            where, builder.clock, build.traced, [], 4, environment, places[1], build.preloaded
         )
         assert plain == traced > 0
         run = read_run(into)
