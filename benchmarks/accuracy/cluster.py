@@ -194,7 +194,12 @@ def simulate(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(cluster.directory), **(environment or {})},
+        env={
+            **os.environ,
+            "TMPDIR": str(cluster.directory),
+            "ACCURACY_ARGUMENTS": "\n".join([str(program), *arguments]),
+            **(environment or {}),
+        },
         start_new_session=True,
         cwd=directory,
     )

@@ -193,6 +193,9 @@ FORTRAN = """      program neighbours
       if (line(7:12) .ne. 'double') call MPI_Abort(MPI_COMM_WORLD, 1,
      &   ierr)
       close(10)
+      call get_command_argument(1, line)
+      if (command_argument_count() .ne. 1 .or. line .ne. 'one line')
+     &   call MPI_Abort(MPI_COMM_WORLD, 1, ierr)
       call MPI_Finalize(ierr)
       end
 """
@@ -247,9 +250,18 @@ def test_programs_in_other_languages_are_traced(tmp_path: Path) -> None:
         into.mkdir()
         environment = {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"}
         places = build.directories or (None, None)
-        plain, _ = cluster.simulate(where, builder.clock, build.plain, [], 4, directory=places[0])
+        plain, _ = cluster.simulate(
+            where, builder.clock, build.plain, ["one line"], 4, directory=places[0]
+        )
         traced, _ = cluster.simulate(
-            where, builder.clock, build.traced, [], 4, environment, places[1], build.preloaded
+            where,
+            builder.clock,
+            build.traced,
+            ["one line"],
+            4,
+            environment,
+            places[1],
+            build.preloaded,
         )
         assert plain == traced > 0
         run = read_run(into)
