@@ -197,6 +197,7 @@ FORTRAN = """      program neighbours
       if (command_argument_count() .ne. 1 .or. line .ne. 'one line')
      &   call MPI_Abort(MPI_COMM_WORLD, 1, ierr)
       call MPI_Finalize(ierr)
+      stop
       end
 """
 CXX = """#include <mpi.h>
