@@ -19,6 +19,9 @@ LOOPBACK = ("40Gbps", "200ns")
 EAGER_BYTES = 65536
 #: What a call costs its own processor in seconds, and per byte: MPI_Send, MPI_Isend, MPI_Recv.
 OVERHEAD = {"os": (4e-7, 2e-11), "ois": (4e-7, 2e-11), "or": (4e-7, 2e-11)}
+#: What a call that asks whether something has come costs in seconds; by default 100 us, and more
+#: with each that finds nothing.
+POLL_S = 4e-7
 #: Whose choice of collective algorithms: the simulator's name, and family and version for P3S.
 COLLECTIVES = ("ompi", "openmpi", "4.1")
 #: Algorithms that are set instead, as the simulator and as P3S name them. Its form of Open MPI's
@@ -127,6 +130,9 @@ def settings(algorithms: Sequence[str] = tuple(ALGORITHMS)) -> list[str]:
         "smpi/host-speed": SPEED,
         "smpi/cpu-threshold": "0",  # no computation is too short
         "smpi/wtime": "0",  # reading the clock takes no time
+        "smpi/test": str(POLL_S),
+        "smpi/iprobe": str(POLL_S),
+        "smpi/grow-injected-times": "no",
         "smpi/coll-selector": COLLECTIVES[0],
         **{f"smpi/{call}": ALGORITHMS[call][0] for call in algorithms},
         "smpi/async-small-thresh": str(EAGER_BYTES),

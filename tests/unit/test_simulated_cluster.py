@@ -116,6 +116,7 @@ def test_algorithms_are_set_on_both_sides(capsys: pytest.CaptureFixture[str]) ->
     both = parser().parse_args([]).algorithms
     assert "--cfg=smpi/bcast:binomial_tree" in cluster.settings(both)
     assert "--cfg=smpi/allreduce:rdb" in cluster.settings(both)
+    assert "--cfg=smpi/test:4e-07" in cluster.settings(both)
     assert cluster.collectives(both) == [
         "--collectives",
         "bcast=binomial,allreduce=recursive_doubling",
