@@ -52,7 +52,7 @@ class Platform:
             leaves = -(-wanted // LEAF[0])
             return leaves * LEAF[0], f"2;{LEAF[0]},{leaves};1,{LEAF[1]};1,1"
         if self.shape == "TORUS":
-            extents = [1, 1, 1]
+            extents = [2, 2, 2]  # a node has no link to itself
             while math.prod(extents) < wanted:
                 extents[extents.index(min(extents))] *= 2
             return math.prod(extents), ",".join(map(str, extents))

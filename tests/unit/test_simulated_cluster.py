@@ -97,6 +97,9 @@ def test_platforms_hold_all_ranks(tmp_path: Path) -> None:
         text = where.platform.read_text()
         assert f'radical="0-{nodes - 1}"' in text and shape in text
         assert len(where.hosts.read_text().splitlines()) == 40
+    two = cluster.Cluster(tmp_path, 2, "torus")
+    two.write()
+    assert 'topo_parameters="2,2,2"' in two.platform.read_text()
 
 
 def test_programs_from_elsewhere(tmp_path: Path) -> None:
