@@ -62,7 +62,8 @@ class Builder:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.clock = directory / "clock.so"
-        _run(["cc", "-O2", "-fPIC", "-shared", str(HERE / "clock.c"), "-o", str(self.clock)])
+        sources = [str(HERE / name) for name in ("clock.c", "exit.c")]
+        _run(["cc", "-O2", "-fPIC", "-shared", *sources, "-o", str(self.clock)])
         self.counted = directory / "counted.o"
         _run(
             [
@@ -106,7 +107,7 @@ class Builder:
             place = self.directory / f"{name}.{kind}"
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(source, place, symlinks=True)
-            link = [*map(str, others), str(self.counted), str(self.clock)]
+            link = [*map(str, (*others, self._arguments(), self.counted, self.clock))]
             tools = self._wrappers(self.directory / f"{name}.{kind}.tools", link)
             _make(command, place, tools)
             if not (place / executable).is_file():
@@ -143,6 +144,12 @@ class Builder:
         target = self.directory / "fortran.so"
         words = ["cc", "-O2", "-fPIC", "-shared", "-I", str(self.directory)]
         _run([*words, str(HERE / "fortran.c"), "-o", str(target), "-ldl"])
+        return target
+
+    def _arguments(self) -> Path:
+        target = self.directory / "arguments.o"
+        words = ["cc", "-O2", "-fPIC", "-D_GNU_SOURCE", "-c", str(HERE / "arguments.c")]
+        _run([*words, "-o", str(target)])
         return target
 
     def _own(self) -> Path:

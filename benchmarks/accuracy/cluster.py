@@ -19,12 +19,17 @@ LOOPBACK = ("40Gbps", "200ns")
 EAGER_BYTES = 65536
 #: What a call costs its own processor in seconds, and per byte: MPI_Send, MPI_Isend, MPI_Recv.
 OVERHEAD = {"os": (4e-7, 2e-11), "ois": (4e-7, 2e-11), "or": (4e-7, 2e-11)}
+#: What a call that asks whether something has come costs in seconds; by default 100 us, and more
+#: with each that finds nothing.
+POLL_S = 4e-7
 #: Whose choice of collective algorithms: the simulator's name, and family and version for P3S.
 COLLECTIVES = ("ompi", "openmpi", "4.1")
-#: Its form of Open MPI's broadcast takes 18 us times the ranks for 4 bytes at 8, 16, 64 and 256 of
-#: them, and it makes one for each communicator: up to 40 % of these short runs. Another one
-#: instead, as the simulator and as P3S name it.
-BROADCAST = ("binomial_tree", "binomial")
+#: Algorithms that are set instead, as the simulator and as P3S name them. Its form of Open MPI's
+#: broadcast takes 18 us times the ranks for 4 bytes at 8, 16, 64 and 256 of them, and it makes one
+#: for each communicator: up to 40 % of these short runs. Its ring, which is chosen for 8 bytes at 4
+#: and 16 to 63 ranks, reduces and broadcasts where ranks have less than an element each (twice the
+#: time), Open MPI's doubles then.
+ALGORITHMS = {"bcast": ("binomial_tree", "binomial"), "allreduce": ("rdb", "recursive_doubling")}
 _TIME = re.compile(r"Simulated time:\s*([0-9.eE+-]+)\s*seconds")
 #: A simulation of a few hundred ranks takes seconds, on a loaded machine a minute.
 TIMEOUT_S = 900.0
@@ -47,7 +52,7 @@ class Platform:
             leaves = -(-wanted // LEAF[0])
             return leaves * LEAF[0], f"2;{LEAF[0]},{leaves};1,{LEAF[1]};1,1"
         if self.shape == "TORUS":
-            extents = [1, 1, 1]
+            extents = [2, 2, 2]  # a node has no link to itself
             while math.prod(extents) < wanted:
                 extents[extents.index(min(extents))] *= 2
             return math.prod(extents), ",".join(map(str, extents))
@@ -83,12 +88,13 @@ def version() -> str:
 class Cluster:
     """A described cluster of ``nodes``; ``directory`` holds its files and the simulator's own.
 
-    ``network``: one of PLATFORMS.
+    ``network``: one of PLATFORMS; ``algorithms``: which of ALGORITHMS are set.
     """
 
     directory: Path
     nodes: int
     network: str = "flat"
+    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
 
     @property
     def platform(self) -> Path:
@@ -118,14 +124,17 @@ class Cluster:
         self.hosts.write_text("".join(f"n-{i}\n" for i in range(self.nodes)))
 
 
-def settings() -> list[str]:
+def settings(algorithms: Sequence[str] = tuple(ALGORITHMS)) -> list[str]:
     """Return the simulator's settings, beside the defaults of smpirun."""
     own = {
         "smpi/host-speed": SPEED,
         "smpi/cpu-threshold": "0",  # no computation is too short
         "smpi/wtime": "0",  # reading the clock takes no time
+        "smpi/test": str(POLL_S),
+        "smpi/iprobe": str(POLL_S),
+        "smpi/grow-injected-times": "no",
         "smpi/coll-selector": COLLECTIVES[0],
-        "smpi/bcast": BROADCAST[0],
+        **{f"smpi/{call}": ALGORITHMS[call][0] for call in algorithms},
         "smpi/async-small-thresh": str(EAGER_BYTES),
         "smpi/send-is-detached-thresh": str(EAGER_BYTES),
         "smpi/display-timing": "yes",
@@ -135,6 +144,22 @@ def settings() -> list[str]:
         },
     }
     return [f"--cfg={name}:{value}" for name, value in own.items()]
+
+
+def _units_of_its_own(program: Path) -> list[str]:
+    """Give every rank of a Fortran program its own copy of the run-time library.
+
+    All ranks are one process: what one of them opened under a unit's number would be open for all.
+    """
+    found = re.search(rb"libgfortran\.so\.\d+", program.read_bytes())
+    return [f"--cfg=smpi/privatize-libs:{found[0].decode()}"] if found else []
+
+
+def collectives(algorithms: Sequence[str]) -> list[str]:
+    """Return the words that tell P3S of the algorithms that are set."""
+    if not algorithms:
+        return []
+    return ["--collectives", ",".join(f"{call}={ALGORITHMS[call][1]}" for call in algorithms)]
 
 
 def simulate(
@@ -163,7 +188,8 @@ def simulate(
         str(cluster.hosts),
         "-wrapper",
         f"setarch -R env LD_PRELOAD={':'.join(map(str, (clock, *preloaded)))}",
-        *settings(),
+        *settings(cluster.algorithms),
+        *_units_of_its_own(program),
         str(program),
         *arguments,
     ]
@@ -174,7 +200,12 @@ def simulate(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**os.environ, "TMPDIR": str(cluster.directory), **(environment or {})},
+        env={
+            **os.environ,
+            "TMPDIR": str(cluster.directory),
+            "ACCURACY_ARGUMENTS": "\n".join([str(program), *arguments]),
+            **(environment or {}),
+        },
         start_new_session=True,
         cwd=directory,
     )

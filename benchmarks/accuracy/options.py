@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from accuracy.cluster import PLATFORMS
+from accuracy.cluster import ALGORITHMS, PLATFORMS
 from accuracy.programs import HELD_OUT, PROGRAMS, Program
 
 
@@ -20,6 +20,14 @@ def at_of(text: str) -> tuple[int, tuple[str, ...]]:
     """Return a count and its arguments from words such as "64=-x 4"."""
     n, words = text.split("=", 1)
     return int(n), tuple(shlex.split(words))
+
+
+def algorithms_of(text: str) -> tuple[str, ...]:
+    """Return collectives whose algorithm is set from words such as bcast,allreduce."""
+    found = tuple(word for word in text.split(",") if word)
+    if set(found) - set(ALGORITHMS):
+        raise ValueError
+    return found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,6 +57,13 @@ def parser() -> argparse.ArgumentParser:
     add("--predicted", type=counts_of, help="predicted counts (default: 64,128,256)")
     add = made.add_argument_group("runs and results").add_argument
     add("--platform", choices=sorted(PLATFORMS), default="flat", help="network (default: flat)")
+    add(
+        "--algorithms",
+        type=algorithms_of,
+        default=tuple(ALGORITHMS),
+        metavar="CALLS",
+        help=f"set these instead of the library's choice (default: {','.join(ALGORITHMS)})",
+    )
     add("--predict-with", default="", help='further words for p3s predict, "--topology FILE"')
     add("--simulate-only", action="store_true", help="make runs and study, predict nothing")
     add("--dir", type=Path, help="work here; what was simulated there is not simulated again")

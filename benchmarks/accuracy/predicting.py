@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accuracy.cluster import BROADCAST
 from accuracy.programs import ROOT, Program
 
 _TIMEOUT_S = 600.0
@@ -104,8 +103,6 @@ def predicted(
             "--no-replay",
             "--cores-per-node",
             1,
-            "--collectives",
-            f"bcast={BROADCAST[1]}",
             *further,
         )
         said = json.loads((study / "prediction.json").read_text())

@@ -55,38 +55,42 @@ def simulated(
     """Run a program at all counts alone, and traced at the small ones (into np0004, ...).
 
     Returns what stands in simulated.json: run times in s by count. What is there already for the
-    same program and settings is not run again.
+    same program and settings is not run again, also where an earlier call did not come to its end.
     """
     path = directory / "simulated.json"
     head = {
         "arguments": list(program.arguments),
         "arguments_at": {str(n): list(words) for n, words in program.at.items()},
         "build": program.build,
-        "settings": cluster.settings(),
+        "settings": cluster.settings(where.algorithms),
         "platform": where.network,
-        "counts": [program.traced, program.predicted],
         "cost_ps": [BLOCK_PS, ACCESS_PS],
     }
-    head = json.loads(json.dumps(head))
-    if path.exists():
-        found = json.loads(path.read_text())
-        if {key: found.get(key) for key in head} == head:
-            return dict(found)
-    shutil.rmtree(directory, ignore_errors=True)
-    build = built(program, builder)
-    alone: dict[str, float] = {}
-    traced: dict[str, float] = {}
-    for n in (*program.traced, *program.predicted):
+    found = json.loads(path.read_text()) if path.exists() else {}
+    if {key: found.get(key) for key in head} != json.loads(json.dumps(head)):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        found = {**head, "truth_s": {}, "with_tracer_s": {}}
+    missing = [
+        n
+        for n in (*program.traced, *program.predicted)
+        if str(n) not in found["with_tracer_s" if n in program.traced else "truth_s"]
+    ]
+    build = built(program, builder) if missing else None
+    for n in missing:
+        assert build
         begin = time.monotonic()
         words = program.arguments_at(n)
         places = build.directories or (None, None)
-        alone[str(n)], _ = cluster.simulate(
+        found["executable"] = str(build.traced)
+        found["truth_s"][str(n)], _ = cluster.simulate(
             where, builder.clock, build.plain, words, n, directory=places[0]
         )
         if n in program.traced:
             into = directory / f"np{n:04d}"
-            into.mkdir(parents=True)
-            traced[str(n)], _ = cluster.simulate(
+            shutil.rmtree(into, ignore_errors=True)
+            into.mkdir()
+            found["with_tracer_s"][str(n)], _ = cluster.simulate(
                 where,
                 builder.clock,
                 build.traced,
@@ -96,13 +100,11 @@ def simulated(
                 places[1],
                 build.preloaded,
             )
+        path.write_text(json.dumps(found, indent=1) + "\n")
         say(
-            f"{program.name} n={n}: {alone[str(n)]:.6f} s, simulated in "
+            f"{program.name} n={n}: {found['truth_s'][str(n)]:.6f} s, simulated in "
             f"{time.monotonic() - begin:.0f} s"
         )
-    seconds = {"truth_s": alone, "with_tracer_s": traced}
-    found = {**head, "executable": str(build.traced), **seconds}
-    path.write_text(json.dumps(found, indent=1) + "\n")
     return found
 
 
@@ -131,7 +133,7 @@ def one(
         study_of(program, runs.get("executable", program.name), captures, study)
         if args.simulate_only:
             return row
-        further = shlex.split(args.predict_with)
+        further = [*cluster.collectives(where.algorithms), *shlex.split(args.predict_with)]
         found = predicted(study, program.traced, program.predicted, machine, further)
     except PredictionError as error:
         row["why_not"] = str(error)
@@ -191,7 +193,7 @@ def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
         directory = (args.dir or Path(temporary)).resolve()
         builder = Builder(directory / "build")
         most = max(n for program in wanted for n in program.predicted)
-        where = cluster.Cluster(directory / "build", most, args.platform)
+        where = cluster.Cluster(directory / "build", most, args.platform, args.algorithms)
         where.write()
         path = directory / "machine.json"
         if not path.exists():
@@ -204,7 +206,7 @@ def results(args: argparse.Namespace, wanted: list[Program]) -> dict[str, Any]:
         "platform": args.platform,
         "seed": SEED,
         "versions": versions(),
-        "settings": cluster.settings(),
+        "settings": cluster.settings(args.algorithms),
         "programs": rows,
     }
 

@@ -97,6 +97,9 @@ def test_platforms_hold_all_ranks(tmp_path: Path) -> None:
         text = where.platform.read_text()
         assert f'radical="0-{nodes - 1}"' in text and shape in text
         assert len(where.hosts.read_text().splitlines()) == 40
+    two = cluster.Cluster(tmp_path, 2, "torus")
+    two.write()
+    assert 'topo_parameters="2,2,2"' in two.platform.read_text()
 
 
 def test_programs_from_elsewhere(tmp_path: Path) -> None:
@@ -109,6 +112,25 @@ def test_programs_from_elsewhere(tmp_path: Path) -> None:
         asked(parser().parse_args(["--program", "x", "--source", str(tmp_path)]))
     with pytest.raises(ValueError, match="give --source"):
         asked(parser().parse_args(["--program", "x"]))
+
+
+def test_algorithms_are_set_on_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    """The simulator and the prediction are told of the same collectives."""
+    both = parser().parse_args([]).algorithms
+    assert "--cfg=smpi/bcast:binomial_tree" in cluster.settings(both)
+    assert "--cfg=smpi/allreduce:rdb" in cluster.settings(both)
+    assert "--cfg=smpi/test:4e-07" in cluster.settings(both)
+    assert cluster.collectives(both) == [
+        "--collectives",
+        "bcast=binomial,allreduce=recursive_doubling",
+    ]
+    one = parser().parse_args(["--algorithms", "bcast"]).algorithms
+    assert not [word for word in cluster.settings(one) if "allreduce" in word]
+    assert cluster.collectives(one) == ["--collectives", "bcast=binomial"]
+    assert cluster.collectives(parser().parse_args(["--algorithms", ""]).algorithms) == []
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--algorithms", "scan"])
+    assert "--algorithms" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -154,6 +176,7 @@ FORTRAN = """      program neighbours
       include 'mpif.h'
       integer rank, n, ierr, status(MPI_STATUS_SIZE), i
       double precision a(1000), total
+      character line*20
       call MPI_Init(ierr)
       call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
       call MPI_Comm_size(MPI_COMM_WORLD, n, ierr)
@@ -165,7 +188,20 @@ FORTRAN = """      program neighbours
      &   MPI_COMM_WORLD, status, ierr)
       call MPI_Allreduce(a(1), total, 1, MPI_DOUBLE_PRECISION, MPI_SUM,
      &   MPI_COMM_WORLD, ierr)
+      open(10, file='f.f', status='old')
+      do i = 1, 3
+         read(10, *)
+         call MPI_Barrier(MPI_COMM_WORLD, ierr)
+      end do
+      read(10, '(a)') line
+      if (line(7:12) .ne. 'double') call MPI_Abort(MPI_COMM_WORLD, 1,
+     &   ierr)
+      close(10)
+      call get_command_argument(1, line)
+      if (command_argument_count() .ne. 1 .or. line .ne. 'one line')
+     &   call MPI_Abort(MPI_COMM_WORLD, 1, ierr)
       call MPI_Finalize(ierr)
+      stop
       end
 """
 CXX = """#include <mpi.h>
@@ -218,9 +254,19 @@ def test_programs_in_other_languages_are_traced(tmp_path: Path) -> None:
         into = tmp_path / name
         into.mkdir()
         environment = {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"}
-        plain, _ = cluster.simulate(where, builder.clock, build.plain, [], 4)
+        places = build.directories or (None, None)
+        plain, _ = cluster.simulate(
+            where, builder.clock, build.plain, ["one line"], 4, directory=places[0]
+        )
         traced, _ = cluster.simulate(
-            where, builder.clock, build.traced, [], 4, environment, into, build.preloaded
+            where,
+            builder.clock,
+            build.traced,
+            ["one line"],
+            4,
+            environment,
+            places[1],
+            build.preloaded,
         )
         assert plain == traced > 0
         run = read_run(into)
