@@ -87,7 +87,7 @@ def say(text: str) -> None:
 
 def tree(builder: Builder, node_of: Sequence[int]) -> Tree:
     """Return the fat tree with ranks on these nodes, written."""
-    found = Tree(builder.directory / "tree", NODES, "fat-tree", tuple(node_of))
+    found = Tree(builder.directory / "tree", NODES, "fat-tree", node_of=tuple(node_of))
     found.write()
     return found
 
@@ -154,7 +154,7 @@ def placements(study: Path, topology: Path, n: int, ppn: int, *words: object) ->
         [
             *(sys.executable, "-m", "p3s", "place", str(study), "-n", str(n), "--json"),
             *("--nodes", str(-(-n // ppn)), "--ppn", str(ppn), "--topology", str(topology)),
-            *("--collectives", f"bcast={cluster.BROADCAST[1]}", *map(str, words)),
+            *(*cluster.collectives(tuple(cluster.ALGORITHMS)), *map(str, words)),
         ],
         capture_output=True,
         text=True,
