@@ -1,0 +1,198 @@
+"""Measured phases in Parquet files, one for each execution, and going on where a run ended."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.artefacts import read_json, write_json
+from p3s.errors import Damaged, P3SError
+from p3s.placement.communication import Phase, row_of
+from p3s.program.mapping import rank_map
+from p3s.topology.fabric import Fabric
+from p3s.topology.units import Floats, Ints
+from p3s.training import campaign
+from p3s.training.campaign import Draw, Execution, Settings
+from p3s.training.costs import Probe, hockney_of, network_of, pairs_of, probes, traffic_of
+from p3s.training.jobs import Job, Machine, hosts_of, measure, on_processes
+
+_SCHEMA, _VERSION = "p3s.training", 1
+_FACTS, _PROBES = "campaign.json", "probes.parquet"
+#: Bytes of probes.
+SIZES = tuple(0 if k < 0 else 1 << k for k in (-1, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22))
+#: What a row says beside its features.
+_OWN = ("execution", "phase", "nodes", "slots", "messages", "nbytes", "inside", "seed", "seconds")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is measured where.
+
+    ``machine``, ``network``: their names. ``hosts``: of the machine's nodes, in the order of the
+    network's.
+    """
+
+    machine: str
+    network: str
+    hosts: tuple[str, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Measured phases: probes, and random pairs with their features, row by row.
+
+    ``execution``: of each row. ``phases``: what each row is of.
+    """
+
+    probes: Mapping[Probe, float]
+    execution: Ints
+    seconds: Floats
+    rows: tuple[Mapping[str, float], ...]
+    phases: tuple[Phase, ...]
+
+
+def measured(
+    directory: Path, told: Told, fabric: Fabric, machine: Machine, say: Say = lambda _: None
+) -> Dataset:
+    """Return the dataset of a directory, after what is missing in it has been measured.
+
+    Errors: P3SError where it is of another machine, and where a phase cannot be measured; what was
+    measured until then is kept.
+    """
+    _claim(directory, told)
+    known = _probed(directory, told, fabric, machine)
+    cost = hockney_of(known, network_of(known, told.machine))
+    made = list(campaign.executions(len(told.hosts), told.settings, cost))
+    for execution in made:
+        path = _path(directory, execution.number)
+        if not path.exists():
+            say(f"execution {execution.number + 1} of {len(made)}")
+            _measure(path, execution, told, fabric, machine)
+    return _joined(known, [_read(_path(directory, each.number)) for each in made])
+
+
+def _claim(directory: Path, told: Told) -> None:
+    """Say what a directory is of, or see that it is of the same."""
+    path, facts = directory / _FACTS, asdict(told)
+    if path.exists():
+        data = read_json(path, _SCHEMA, _VERSION)
+        for name, value in facts.items():
+            here = list(value) if isinstance(value, tuple) else value
+            if data.get(name) != here:
+                raise P3SError(
+                    f"{directory}: was measured with another {name}; give another --data, or "
+                    "remove it"
+                )
+        return
+    if directory.exists() and any(directory.iterdir()):
+        raise P3SError(f"{directory}: is there and holds no measured phases; give another --data")
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"schema": _SCHEMA, "schema_version": _VERSION, **facts})
+
+
+def _path(directory: Path, execution: int) -> Path:
+    return directory / f"execution-{execution:04d}.parquet"
+
+
+def _probed(directory: Path, told: Told, fabric: Fabric, machine: Machine) -> dict[Probe, float]:
+    """Return what single messages and streams of messages take."""
+    path = directory / _PROBES
+    if not path.exists():
+        nodes, slots = np.arange(len(told.hosts)), min(told.settings.slots, 2)
+        placed = rank_map("block", np.repeat(nodes, slots), ("",) * len(nodes))
+        pairs = pairs_of(nodes, fabric, slots)
+        wanted, by_distance = probes(pairs, SIZES), {pair.distance: pair for pair in pairs}
+        used = np.unique([node for pair in pairs for node in (pair.first, pair.second)])
+        kept = rank_map("block", np.repeat(np.arange(len(used)), slots), ("",) * len(used))
+        first = np.searchsorted(used, nodes) * slots
+        made = {
+            number: traffic_of(probe, by_distance[probe.distance], first, kept.n)
+            for number, probe in enumerate(wanted)
+        }
+        hosts = hosts_of(kept, [told.hosts[node] for node in used.tolist()])
+        seconds = _run(path, Job(hosts, made, machine.repeats), machine)
+        del placed
+        _write(path, [asdict(p) | {"seconds": seconds[k]} for k, p in enumerate(wanted)])
+    return {
+        Probe(row["distance"], row["nbytes"], row["number"]): row["seconds"] for row in _read(path)
+    }
+
+
+def _measure(
+    path: Path, execution: Execution, told: Told, fabric: Fabric, machine: Machine
+) -> None:
+    placed = execution.placed
+    sent = {
+        number: traffic
+        for number, draw in enumerate(execution.draws)
+        if len(traffic := campaign.traffic_of(draw, placed))
+    }
+    hosts = hosts_of(placed, [told.hosts[node] for node in execution.nodes.tolist()])
+    phases = {number: on_processes(traffic, placed) for number, traffic in sent.items()}
+    seconds = _run(path, Job(hosts, phases, machine.repeats), machine)
+    rows = []
+    for number, traffic in sent.items():
+        own = {
+            "execution": execution.number,
+            "phase": number,
+            "nodes": execution.nodes.tolist(),
+            "slots": execution.slots,
+            **asdict(execution.draws[number]),
+            "seconds": seconds[number],
+        }
+        rows.append(own | row_of((traffic, placed), fabric))
+    _write(path, rows)
+
+
+def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
+    """Run a job in a directory beside its file, which keeps what is there if it is interrupted."""
+    work = path.with_suffix(".running")
+    found = measure(job, machine, work)
+    shutil.rmtree(work, ignore_errors=True)
+    return found
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a file that is there whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    new = path.with_suffix(".new")
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), new)
+    new.replace(path)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return list(pq.read_table(path).to_pylist())
+    except (OSError, pa.ArrowException) as err:
+        raise Damaged(f"{path}: cannot be read; remove it and measure it again") from err
+
+
+def _joined(known: Mapping[Probe, float], parts: Sequence[list[dict[str, Any]]]) -> Dataset:
+    rows = [row for part in parts for row in part]
+    return Dataset(
+        known,
+        np.array([row["execution"] for row in rows], dtype=np.int64),
+        np.array([row["seconds"] for row in rows], dtype=np.float64),
+        tuple({name: x for name, x in row.items() if name not in _OWN} for row in rows),
+        tuple(_phase(row) for row in rows),
+    )
+
+
+def _phase(row: Mapping[str, Any]) -> Phase:
+    draw = Draw(row["messages"], row["nbytes"], row["inside"], row["seed"])
+    nodes = np.array(row["nodes"], dtype=np.int64)
+    placed = Execution(row["execution"], nodes, row["slots"], ()).placed
+    return campaign.traffic_of(draw, placed), placed
