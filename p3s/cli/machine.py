@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.cli import learn
 from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 EPILOG = """\b
 Example:
@@ -67,6 +64,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=False,
 )
+
+app.command(epilog=learn.EPILOG, short_help=learn.SHORT)(learn.learn)
 
 
 @app.command(epilog=_MEASURE, short_help="Measure this machine.")

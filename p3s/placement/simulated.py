@@ -15,23 +15,26 @@ from p3s.program.mapping import RankMap
 from p3s.simulate.network import Network
 from p3s.simulate.simulate import simulate
 from p3s.simulate.steps import Op, Steps
-from p3s.simulate.switch_links import ANSWERS, Wires
+from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
 from p3s.topology.fabric import Fabric
 from p3s.topology.read import node_numbers
-from p3s.topology.units import Ints
+from p3s.topology.units import Floats, Ints
+
+#: Detail of a network: bytes per ns of a stream of messages between two nodes.
+SINGLE = "stream_bytes_per_ns"
 
 
 def simulated_seconds(traffic: Traffic, placed: RankMap, fabric: Fabric, network: Network) -> float:
     """Return how long a phase takes on a network, until its last rank is done.
 
-    ``network``: what messages cost; links that ``fabric`` says no speed of carry what a node's
-    does. Errors: P3SError for nodes that the network does not have.
+    ``network``: what messages cost; links that ``fabric`` says no speed of carry what a stream of
+    messages between two nodes does. Errors: P3SError for nodes that the network does not have.
     """
     check_ranks(traffic, placed)
     if not len(traffic):
         return 0.0
     node = node_numbers(fabric, placed.names)
-    rate = np.where(np.isnan(fabric.rate), network.rate, fabric.rate)
+    rate = _rates(fabric, network.detail.get(SINGLE, network.rate))
     fair = fabric.about.fair
     on_links = replace(
         network,
@@ -44,6 +47,18 @@ def simulated_seconds(traffic: Traffic, placed: RankMap, fabric: Fabric, network
     far = fabric.distances(np.repeat(node, len(node)), np.tile(node, len(node)))
     distance = far.reshape(len(node), len(node))
     return float(simulate(steps, placed.node_of, on_links, distance=distance).end_ns.max()) * 1e-9
+
+
+def _rates(fabric: Fabric, single: float) -> Floats:
+    """Return bytes per ns that cables carry of messages.
+
+    ``single``: of a stream between two nodes: where it is a little less than what is stated,
+    headers take the rest.
+    """
+    stated = fabric.rate[np.isfinite(fabric.rate)]
+    share = single / float(stated.min()) if len(stated) else 1.0
+    payload = share if LEAST_PAYLOAD <= share < 1 else 1.0
+    return np.where(np.isnan(fabric.rate), single, fabric.rate * payload)
 
 
 def steps_of(traffic: Traffic) -> Steps:

@@ -62,7 +62,7 @@ class Draw:
 class Execution:
     """Phases that are measured on one allocation.
 
-    ``number``: which execution; ``nodes``: of the machine, ascending; ``slots``: ranks on each.
+    ``number``: which execution; ``nodes``: of the network, ascending; ``slots``: ranks on each.
     """
 
     number: int
@@ -98,16 +98,16 @@ def shapes(nodes: int, settings: Settings) -> list[tuple[int, int]]:
     return found
 
 
-def executions(nodes: int, settings: Settings, cost: Hockney) -> Iterator[Execution]:
-    """Yield what is measured on a machine of so many nodes, the same every time.
+def executions(nodes: Ints, settings: Settings, cost: Hockney) -> Iterator[Execution]:
+    """Yield what is measured on these nodes of a network, the same every time.
 
     ``cost``: of messages, by which lengths are bounded so that all takes no longer than it may.
     """
     rng = np.random.default_rng(settings.seed)
     planned = [
         (n, slots, copy)
-        for n, slots in shapes(nodes, settings)
-        for copy in range(_COPIES if n < nodes else 1)
+        for n, slots in shapes(len(nodes), settings)
+        for copy in range(_COPIES if n < len(nodes) else 1)
     ]
     each = max(settings.phases // len(planned), 4)
     made = [
@@ -127,12 +127,12 @@ def executions(nodes: int, settings: Settings, cost: Hockney) -> Iterator[Execut
         yield replace(execution, draws=tuple(_bounded(draw, top) for draw in execution.draws))
 
 
-def _allocation(nodes: int, wanted: int, copy: int, rng: np.random.Generator) -> Ints:
+def _allocation(nodes: Ints, wanted: int, copy: int, rng: np.random.Generator) -> Ints:
     """Return nodes in a row, or for the copies scattered ones."""
     if copy:
         return np.sort(rng.permutation(nodes)[:wanted])
-    first = int(rng.integers(nodes - wanted + 1))
-    return np.arange(first, first + wanted)
+    first = int(rng.integers(len(nodes) - wanted + 1))
+    return nodes[first : first + wanted]
 
 
 def _draws(number: int, nodes: int, slots: int, rng: np.random.Generator) -> Iterator[Draw]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.placement.baselines import Hockney, fit_ping_pong
+from p3s.placement.simulated import SINGLE
 from p3s.placement.traffic import Traffic, traffic
 from p3s.simulate.network import Curve, Network, Path, line
 from p3s.topology.fabric import Fabric
@@ -17,13 +18,19 @@ from p3s.topology.units import Floats, Ints
 STREAM = 17
 #: A message keeps a link longer than its bytes do if it is by this much.
 _KEEPS = 1.02
+#: Messages to other nodes at the same time, which tell what a node's link carries.
+_FAN, _FAN_SIZES = 8, 2
+
+
+#: Stands for the distance of messages from one node to several others.
+FAN = -1
 
 
 @dataclass(frozen=True)
 class Probe:
     """Messages between two ranks: ``number`` of ``nbytes`` bytes, one after the other.
 
-    ``distance``: switches between them, 0 inside a node.
+    ``distance``: switches between them, 0 inside a node; FAN: from one node to as many others.
     """
 
     distance: int
@@ -33,51 +40,59 @@ class Probe:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nodes of an allocation (the same one: two ranks of it), and how far they are apart."""
+    """A node of a network and others (the same one: two ranks of it), and how far they are."""
 
     first: int
-    second: int
+    others: tuple[int, ...]
     distance: int
 
 
 def pairs_of(nodes: Ints, fabric: Fabric, slots: int) -> list[Pair]:
-    """Return two nodes for each distance that there is, the nearest first.
+    """Return two of some nodes of a network for each distance that there is, the nearest first.
 
-    ``nodes``: those of the allocation in the network. Inside a node only where it has two slots.
+    Inside a node only where it has two slots.
     """
-    size = len(nodes)
-    far = fabric.distances(np.full(size, nodes[0]), nodes)
-    found = [Pair(0, 0, 0)] if slots > 1 else []
+    far = fabric.distances(np.full(len(nodes), nodes[0]), nodes)
+    first = int(nodes[0])
+    found = [Pair(first, (first,), 0)] if slots > 1 else []
     for distance in np.unique(far[1:]).tolist():
-        found.append(Pair(0, int(np.flatnonzero(far == distance)[-1]), int(distance)))
-    return found
+        found.append(Pair(first, (int(nodes[far == distance][-1]),), int(distance)))
+    nearest = nodes[1:][np.argsort(far[1:], kind="stable")][:_FAN]
+    return [*found, Pair(first, tuple(nearest.tolist()), FAN)] if len(nearest) > 1 else found
 
 
 def probes(pairs: Sequence[Pair], sizes: Sequence[int]) -> list[Probe]:
     """Return single messages for all pairs, and streams for the nearest of both kinds."""
-    found = [Probe(pair.distance, size, 1) for pair in pairs for size in sizes]
-    near = [pair for pair in pairs if pair.distance == 0]
-    near += [pair for pair in pairs if pair.distance > 0][:1]
-    return found + [Probe(pair.distance, size, STREAM) for pair in near for size in sizes]
+    single = [pair for pair in pairs if pair.distance != FAN]
+    found = [Probe(pair.distance, size, 1) for pair in single for size in sizes]
+    near = [pair for pair in single if pair.distance == 0]
+    near += [pair for pair in single if pair.distance > 0][:1]
+    found += [Probe(pair.distance, size, STREAM) for pair in near for size in sizes]
+    fans = [pair for pair in pairs if pair.distance == FAN]
+    large = sizes[-_FAN_SIZES:]
+    return found + [Probe(FAN, size, len(pair.others)) for pair in fans for size in large]
 
 
-def traffic_of(probe: Probe, pair: Pair, first_of: Ints, ranks: int) -> Traffic:
-    """Return the traffic of a probe; ``first_of``: the first rank of each node."""
-    source = int(first_of[pair.first])
-    dest = source + 1 if pair.first == pair.second else int(first_of[pair.second])
-    return traffic(ranks, [source], [dest], probe.nbytes, probe.number)
+def traffic_of(probe: Probe, pair: Pair, nodes: Ints, slots: int) -> Traffic:
+    """Return the traffic of a probe between ranks that fill these nodes one after the other."""
+    source = int(np.searchsorted(nodes, pair.first)) * slots
+    dest = np.searchsorted(nodes, np.array(pair.others)) * slots
+    dest[dest == source] += 1
+    each = probe.number if len(dest) == 1 else 1
+    return traffic(slots * len(nodes), np.full(len(dest), source), dest, probe.nbytes, each)
 
 
 def network_of(told: Mapping[Probe, float], source: str) -> Network:
     """Return what messages cost, from what probes took in seconds."""
-    distances = sorted({probe.distance for probe in told})
+    distances = sorted({probe.distance for probe in told} - {FAN})
     links = [distance for distance in distances if distance > 0]
     near = links[0] if links else 0
     sizes, alone = _curve(told, near, 1)
     gap = (_curve(told, near, STREAM)[1] - alone) / (STREAM - 1)
     call = max(float(gap[0]), 0.0) / 2
-    rate = float(sizes[-1] / gap[-1]) if gap[-1] > 0 else np.inf
-    keeps = np.where(gap > _KEEPS * sizes / rate, gap, 0.0)
+    single = float(sizes[-1] / gap[-1]) if gap[-1] > 0 else np.inf
+    rate = max(single, _fan_rate(told))
+    keeps = np.where(gap > _KEEPS * sizes / single, gap * single / rate, 0.0)
     busy = Curve(tuple(sizes), tuple(np.maximum(keeps, 0.0)))
     paths = {}
     for distance in distances or [0]:
@@ -87,7 +102,16 @@ def network_of(told: Mapping[Probe, float], source: str) -> Network:
         paths[distance] = Path(transfer, own, own, np.inf, distance > 0, busy)
     if 0 not in paths:
         paths[0] = Path(paths[near].transfer, line(call), line(call), np.inf, False)
-    return Network(paths, rate=rate, source=source)
+    return Network(paths, rate=rate, source=source, detail={SINGLE: single})
+
+
+def _fan_rate(told: Mapping[Probe, float]) -> float:
+    """Return bytes per ns that leave a node for several others, 0 where that was not measured."""
+    found = sorted((p.nbytes * p.number, ns * 1e9) for p, ns in told.items() if p.distance == FAN)
+    if len(found) < _FAN_SIZES:
+        return 0.0
+    (less, early), (more, late) = found[0], found[-1]
+    return (more - less) / (late - early) if late > early else 0.0
 
 
 def hockney_of(told: Mapping[Probe, float], network: Network) -> Hockney:

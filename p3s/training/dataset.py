@@ -13,7 +13,6 @@ import numpy as np
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
 from p3s.placement.communication import Phase, row_of
-from p3s.program.mapping import rank_map
 from p3s.topology.fabric import Fabric
 from p3s.topology.units import Floats, Ints
 from p3s.training import campaign
@@ -35,14 +34,20 @@ Say = Callable[[str], None]
 class Told:
     """What is measured where.
 
-    ``machine``, ``network``: their names. ``hosts``: of the machine's nodes, in the order of the
-    network's.
+    ``machine``, ``network``: their names. ``nodes``: of the network, ascending; ``hosts``: names of
+    these in the machine.
     """
 
     machine: str
     network: str
+    nodes: tuple[int, ...]
     hosts: tuple[str, ...]
     settings: Settings
+
+    def hosts_at(self, nodes: Ints) -> list[str]:
+        """Return the hosts of nodes of the network."""
+        known = dict(zip(self.nodes, self.hosts, strict=True))
+        return [known[node] for node in nodes.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,7 @@ def measured(
     _claim(directory, told)
     known = _probed(directory, told, fabric, machine)
     cost = hockney_of(known, network_of(known, told.machine))
-    made = list(campaign.executions(len(told.hosts), told.settings, cost))
+    made = list(campaign.executions(np.array(told.nodes), told.settings, cost))
     for execution in made:
         path = _path(directory, execution.number)
         if not path.exists():
@@ -106,20 +111,16 @@ def _probed(directory: Path, told: Told, fabric: Fabric, machine: Machine) -> di
     """Return what single messages and streams of messages take."""
     path = directory / _PROBES
     if not path.exists():
-        nodes, slots = np.arange(len(told.hosts)), min(told.settings.slots, 2)
-        placed = rank_map("block", np.repeat(nodes, slots), ("",) * len(nodes))
-        pairs = pairs_of(nodes, fabric, slots)
+        slots = min(told.settings.slots, 2)
+        pairs = pairs_of(np.array(told.nodes), fabric, slots)
         wanted, by_distance = probes(pairs, SIZES), {pair.distance: pair for pair in pairs}
-        used = np.unique([node for pair in pairs for node in (pair.first, pair.second)])
-        kept = rank_map("block", np.repeat(np.arange(len(used)), slots), ("",) * len(used))
-        first = np.searchsorted(used, nodes) * slots
+        used = np.unique([node for pair in pairs for node in (pair.first, *pair.others)])
         made = {
-            number: traffic_of(probe, by_distance[probe.distance], first, kept.n)
+            number: traffic_of(probe, by_distance[probe.distance], used, slots)
             for number, probe in enumerate(wanted)
         }
-        hosts = hosts_of(kept, [told.hosts[node] for node in used.tolist()])
-        seconds = _run(path, Job(hosts, made, machine.repeats), machine)
-        del placed
+        hosts = np.repeat(np.array(told.hosts_at(used), dtype=object), slots)
+        seconds = _run(path, Job(tuple(hosts.tolist()), made, machine.repeats), machine)
         _write(path, [asdict(p) | {"seconds": seconds[k]} for k, p in enumerate(wanted)])
     return {
         Probe(row["distance"], row["nbytes"], row["number"]): row["seconds"] for row in _read(path)
@@ -135,7 +136,7 @@ def _measure(
         for number, draw in enumerate(execution.draws)
         if len(traffic := campaign.traffic_of(draw, placed))
     }
-    hosts = hosts_of(placed, [told.hosts[node] for node in execution.nodes.tolist()])
+    hosts = hosts_of(placed, told.hosts_at(execution.nodes))
     phases = {number: on_processes(traffic, placed) for number, traffic in sent.items()}
     seconds = _run(path, Job(hosts, phases, machine.repeats), machine)
     rows = []
