@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,7 +21,8 @@ Example:
   p3s machine learn --simgrid platform.xml -o cluster.json
   p3s machine learn --hosts n[0-15] --ppn 8 --topology fat-tree.json
 Next:
-  p3s place study -n 64 --model cluster.json"""
+  p3s machine show cluster.json
+  p3s place study -n 64 --nodes 16 --model cluster.json"""
 SHORT = "Learn how long traffic takes on a machine."
 #: Seconds of random pairs on hosts.
 _BUDGET_S = 240.0
@@ -104,7 +106,7 @@ def learn(
         bar.done("trained")
     save(output, model)
     _show(model, json_)
-    say(f"next: p3s place STUDY -n 64 --model {quoted(output)}")
+    say(f"next: p3s machine show {quoted(output)}")
     return 0
 
 
@@ -145,11 +147,14 @@ def _words(text: str) -> list[str]:
 
 
 def _show(model: Learned, json_: bool) -> None:
-    from dataclasses import asdict
-
-    from p3s.training.card import render
-
     if json_:
-        emit_json({**header("machine.learn"), "card": asdict(model.card)})
+        emit_json(as_json(model))
     else:
+        from p3s.training.card import render
+
         out(render(model))
+
+
+def as_json(model: Learned) -> dict[str, Any]:
+    """Return the card of a model, which p3s machine show prints, too."""
+    return {**header("machine.learn"), "card": asdict(model.card)}

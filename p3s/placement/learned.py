@@ -27,7 +27,7 @@ from p3s.simulate.network import Network
 from p3s.topology.units import Bools, Floats, Ints
 
 BOOSTED, RANDOM = "boosted", "random"
-_SCHEMA, _VERSION = "p3s.communication", 2
+SCHEMA, _VERSION = "p3s.communication", 2
 #: Names of a model's three ensembles.
 _TREES = ("middle", "low", "high")
 _FOLDS = 5
@@ -167,13 +167,15 @@ def learn(
     network: str = "",
     settings: Settings = Settings(),
     first: Sequence[Product] = (),
+    apart: Sequence[Ints] = (),
     beyond: Sequence[str] = (),
 ) -> Learned:
     """Return a model of measured phases.
 
     ``groups``: what belongs together (an allocation, a program) and is left out together for the
-    scores of the card. ``first``: products of features of which a line goes first. ``beyond``:
-    features whose largest values are left out, to see how wide intervals are beyond them. Errors:
+    scores of the card. ``first``: products of features of which a line goes first. ``apart``: other
+    groups, of what unseen phases may differ in, that are left out to see how wide intervals have
+    to be. ``beyond``: features whose largest values are left out for the same. Errors:
     P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
     """
     needed("learning the times of phases")
@@ -187,7 +189,8 @@ def learn(
         kind, machine, network, len(data.seconds), len(np.unique(groups)), settings,
         scores if np.isfinite(scores.score) else None, tuple(_caveats(kind, settings, groups)),
     )  # fmt: skip
-    near = missed(unseen[1], unseen[2], np.log(data.seconds))
+    near = [data.missed_by(unseen)]
+    near += [data.missed_by(data.unseen(_left_out(each, settings.seed))) for each in apart]
     return Learned(
         card,
         tuple(names),
@@ -196,7 +199,9 @@ def learn(
         made.trees[0],
         made.trees[1],
         made.trees[2],
-        widening(near, *data.beyond([name for name in beyond if name in data.names])),
+        widening(
+            np.concatenate(near), *data.beyond([name for name in beyond if name in data.names])
+        ),
         made.first,
     )
 
@@ -259,6 +264,10 @@ class _Data:
             out = fold == number
             found[:, out] = self.logarithms(self.fitted(~out, ends), out)
         return found
+
+    def missed_by(self, found: Floats) -> Floats:
+        """Return by how much intervals of all rows miss their times."""
+        return missed(found[1], found[2], np.log(self.seconds))
 
     def beyond(self, features: Sequence[str]) -> tuple[Floats, Floats]:
         """Return what is missed of rows with large values by the others, and how far they are."""
@@ -383,7 +392,7 @@ def save(path: Path, model: Learned) -> None:
     write_json(
         path,
         {
-            "schema": _SCHEMA,
+            "schema": SCHEMA,
             "schema_version": _VERSION,
             "card": asdict(model.card),
             "names": list(model.names),
@@ -399,7 +408,7 @@ def save(path: Path, model: Learned) -> None:
 
 def load(path: Path) -> Learned:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
-    data = read_json(path, _SCHEMA, _VERSION)
+    data = read_json(path, SCHEMA, _VERSION)
     try:
         return _read(data)
     except (ShapeError, KeyError, TypeError, ValueError) as err:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.host.compiling import compiled
+from p3s.host.cores import cores
 from p3s.placement.traffic import Traffic
 from p3s.program.mapping import RankMap
 from p3s.replay.launch.launcher import Mpi, find_mpi, put_on_hosts, write_hosts
@@ -87,8 +89,9 @@ def measure(job: Job, machine: Machine, directory: Path) -> dict[int, float]:
     known = {n: s for n, s in measured(directory).items() if n in job.phases}
     left = {n: traffic for n, traffic in job.phases.items() if n not in known}
     if left:
-        write_job(replace(job, phases=left), directory)
-        machine.run(job, directory)
+        rest = replace(job, phases=left)
+        write_job(rest, directory)
+        machine.run(rest, directory)
         known = measured(directory)
     missing = [number for number in job.phases if number not in known]
     if missing:
@@ -115,7 +118,7 @@ def measured(directory: Path) -> dict[int, float]:
 
 
 def write_job(job: Job, directory: Path) -> None:
-    """Write what the runner reads, and begin a new line of its results."""
+    """Write what the runner reads, and take off what was cut off of its results."""
     ranks = len(job.hosts)
     parts = [np.array([_MAGIC, ranks, job.repeats.warm, job.repeats.timed, len(job.phases)])]
     for number, traffic in job.phases.items():
@@ -127,9 +130,9 @@ def write_job(job: Job, directory: Path) -> None:
         parts += [np.array([number, len(traffic)]), _rows(traffic).ravel()]
     (directory / _JOB).write_bytes(np.concatenate(parts).astype("<i8").tobytes())
     results = directory / _RESULTS
-    if results.exists() and not results.read_bytes().endswith(b"\n"):
-        with open(results, "ab") as file:
-            file.write(b"\n")
+    if results.exists():  # a line that was cut off may look like a whole one
+        text = results.read_bytes()
+        os.truncate(results, text.rfind(b"\n") + 1)
 
 
 def _rows(traffic: Traffic) -> Ints:
@@ -145,14 +148,15 @@ class RealMachine:
     timeout_s: float | None = None
 
     def run(self, job: Job, directory: Path) -> None:
-        """Run a job on its hosts; "" for this machine."""
+        """Run a job on its hosts."""
         from p3s.replay.launch.run import remove_shared_memory
         from p3s.signature_runner.launch import run_traced
 
         program = compiled(
             "exchange", [_SOURCE], ("-O2", "-w"), compiler=self.mpi.mpicc, what="the runner"
         )
-        mpi = put_on_hosts(self.mpi, job.hosts if all(job.hosts) else ())
+        here = set(job.hosts) <= {"localhost", socket.gethostname()}
+        mpi = put_on_hosts(self.mpi, () if here else job.hosts)
         words = [*write_hosts(mpi, directory), str(program)]
         since = os.stat(directory / _JOB).st_mtime
         try:
@@ -162,7 +166,7 @@ class RealMachine:
                 directory / "run",
                 timeout_s=self.timeout_s,
                 trace=False,
-                sharing=True if len(set(job.hosts)) == 1 else None,
+                sharing=True if here and len(job.hosts) > cores() else None,
             )
         finally:
             remove_shared_memory(since)

@@ -16,7 +16,7 @@ from p3s.placement.regimes import Product, fit_nonnegative
 from p3s.placement.simulated import simulated_seconds
 from p3s.simulate.network import Network
 from p3s.topology.fabric import Fabric
-from p3s.topology.units import Floats
+from p3s.topology.units import Floats, Ints
 from p3s.training.costs import hockney_of, network_of
 from p3s.training.dataset import Dataset
 
@@ -32,7 +32,9 @@ _FIRST_B = ("ND(max)", "NM(max)", "iND(max)", "iNM(max)")
 _FIRST_C = ("max bytes", "max FIFO", "max dilation")
 #: What applications go beyond the random pairs in.
 _BEYOND = ("n", "TD", "PD(max)", "PM(max)")
-TREES = Settings(trees=150, rate=0.08, depth=5, leaf=3)
+#: Doublings of the length of messages that are left out together.
+_OCTAVES = 3
+TREES = Settings(trees=100, rate=0.1, depth=5, leaf=3, share=(0.5, 0.3))
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ def train(
 ) -> Learned:
     """Return the communication model of measured phases, the errors of all ways on its card.
 
-    ``way``: code of a learned one; by default the simulation corrected by learning where the
-    simulation alone is better than class C, else class C. Errors: P3SError with too few phases.
+    ``way``: code of a learned one; by default the better one of class C and of the simulation
+    corrected by it. Errors: P3SError with too few phases.
     """
     network = network_of(data.probes, machine)
     rows = with_simulation(data, fabric, network)
@@ -85,7 +87,7 @@ def train(
         table[code] = cross_validated(
             rows, data.seconds, data.execution, each.names, settings=settings, first=each.first
         )
-    chosen = way or (CORRECTED if table[SIMULATION].mmre < table[C].mmre else C)
+    chosen = way or (CORRECTED if table[CORRECTED].mmre < table[C].mmre else C)
     model = learn(
         rows,
         data.seconds,
@@ -95,6 +97,7 @@ def train(
         network=network_name,
         settings=settings,
         first=known[chosen].first,
+        apart=[_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)],
         beyond=_BEYOND,
     )
     card = replace(
@@ -104,6 +107,12 @@ def train(
         facts=dict(facts),
     )
     return replace(model, card=card, network=network if chosen == CORRECTED else None)
+
+
+def _whole(rows: Sequence[Mapping[str, float]], name: str, octaves: int) -> Ints:
+    """Return groups of rows by a feature: each value, or so many doublings together."""
+    values = np.array([row[name] for row in rows])
+    return np.asarray(np.log2(values + 1) // octaves if octaves else values, dtype=np.int64)
 
 
 def with_simulation(data: Dataset, fabric: Fabric, network: Network) -> list[dict[str, float]]:
