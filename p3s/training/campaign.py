@@ -98,10 +98,13 @@ def shapes(nodes: int, settings: Settings) -> list[tuple[int, int]]:
     return found
 
 
-def executions(nodes: Ints, settings: Settings, cost: Hockney) -> Iterator[Execution]:
+def executions(
+    nodes: Ints, settings: Settings, cost: Hockney, repeats: int = 1
+) -> Iterator[Execution]:
     """Yield what is measured on these nodes of a network, the same every time.
 
-    ``cost``: of messages, by which lengths are bounded so that all takes no longer than it may.
+    ``cost``: of messages, by which lengths are bounded so that all takes no longer than it may
+    when each phase is run so often.
     """
     rng = np.random.default_rng(settings.seed)
     planned = [
@@ -120,7 +123,9 @@ def executions(nodes: Ints, settings: Settings, cost: Hockney) -> Iterator[Execu
     while (
         settings.budget_s is not None
         and top > _LEAST_LONG
-        and (sum(_seconds(execution, cost, top) for execution in made) > settings.budget_s)
+        and (
+            repeats * sum(_seconds(execution, cost, top) for execution in made) > settings.budget_s
+        )
     ):
         top -= 0.5
     for execution in made:

@@ -21,9 +21,13 @@ from p3s.training.costs import Probe, hockney_of, network_of, pairs_of, probes, 
 from p3s.training.jobs import Job, Machine, hosts_of, measure, on_processes
 
 _SCHEMA, _VERSION = "p3s.training", 1
-_FACTS, _PROBES = "campaign.json", "probes.parquet"
+_FACTS, _PROBES, _SCOUTS = "campaign.json", "probes.parquet", "scouts.parquet"
 #: Bytes of probes.
 SIZES = tuple(0 if k < 0 else 1 << k for k in (-1, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22))
+#: Of those that go first where time passes: they tell how long the others would take.
+SCOUTS = (0, 1 << 14)
+#: Messages of the largest size in all probes, about, and what they may take of the budget.
+_PROBED, _PROBING = 50, 0.2
 #: What a row says beside its features.
 _OWN = ("execution", "phase", "nodes", "slots", "messages", "nbytes", "inside", "seed", "seconds")
 
@@ -75,7 +79,8 @@ def measured(
     _claim(directory, told)
     known = _probed(directory, told, fabric, machine)
     cost = hockney_of(known, network_of(known, told.machine))
-    made = list(campaign.executions(np.array(told.nodes), told.settings, cost))
+    nodes, often = np.array(told.nodes), machine.repeats.all
+    made = list(campaign.executions(nodes, told.settings, cost, often))
     for execution in made:
         path = _path(directory, execution.number)
         if not path.exists():
@@ -109,11 +114,30 @@ def _path(directory: Path, execution: int) -> Path:
 
 def _probed(directory: Path, told: Told, fabric: Fabric, machine: Machine) -> dict[Probe, float]:
     """Return what single messages and streams of messages take."""
-    path = directory / _PROBES
+    path, budget = directory / _PROBES, told.settings.budget_s
+    sizes = SIZES
+    if budget is not None and not path.exists():
+        first = _probe(directory / _SCOUTS, SCOUTS, told, fabric, machine)
+        slope = _per_byte(first) * _PROBED * machine.repeats.all
+        sizes = tuple(x for x in SIZES if x <= SCOUTS[-1] or x * slope <= _PROBING * budget)
+    return _probe(path, sizes, told, fabric, machine)
+
+
+def _per_byte(told: Mapping[Probe, float]) -> float:
+    """Return the seconds of a byte, of all probes together."""
+    small, large = SCOUTS
+    by_size = [sum(s for p, s in told.items() if p.nbytes == size) for size in (small, large)]
+    number = sum(probe.number for probe in told if probe.nbytes == large)
+    return max(by_size[1] - by_size[0], 0.0) / (number * (large - small))
+
+
+def _probe(
+    path: Path, sizes: Sequence[int], told: Told, fabric: Fabric, machine: Machine
+) -> dict[Probe, float]:
     if not path.exists():
         slots = min(told.settings.slots, 2)
         pairs = pairs_of(np.array(told.nodes), fabric, slots)
-        wanted, by_distance = probes(pairs, SIZES), {pair.distance: pair for pair in pairs}
+        wanted, by_distance = probes(pairs, sizes), {pair.distance: pair for pair in pairs}
         used = np.unique([node for pair in pairs for node in (pair.first, *pair.others)])
         made = {
             number: traffic_of(probe, by_distance[probe.distance], used, slots)

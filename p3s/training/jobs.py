@@ -38,6 +38,11 @@ class Repeats:
     warm: int
     timed: int
 
+    @property
+    def all(self) -> int:
+        """How often it is run."""
+        return self.warm + self.timed
+
 
 @dataclass(frozen=True)
 class Job:

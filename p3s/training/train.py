@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -95,10 +96,7 @@ def train(
         known[chosen].names,
         machine=machine,
         network=network_name,
-        settings=settings,
-        first=known[chosen].first,
-        apart=[_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)],
-        beyond=_BEYOND,
+        **options(rows, known[chosen], settings),
     )
     card = replace(
         model.card,
@@ -107,6 +105,22 @@ def train(
         facts=dict(facts),
     )
     return replace(model, card=card, network=network if chosen == CORRECTED else None)
+
+
+def options(
+    rows: Sequence[Mapping[str, float]], way: Way, settings: Settings = TREES
+) -> dict[str, Any]:
+    """Return the options of ``learn`` for random pairs.
+
+    Applications differ from them in their allocation, in counts and lengths of messages, and go
+    beyond them in nodes and data.
+    """
+    return {
+        "settings": settings,
+        "first": way.first,
+        "apart": [_whole(rows, "PM(max)", 0), _whole(rows, "l(max)", _OCTAVES)],
+        "beyond": _BEYOND,
+    }
 
 
 def _whole(rows: Sequence[Mapping[str, float]], name: str, octaves: int) -> Ints:
