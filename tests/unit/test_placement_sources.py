@@ -143,7 +143,7 @@ def test_sc13_counts() -> None:
 
 
 def test_columns_of_the_machines() -> None:
-    """Class A has 5 inputs, class B 14 more; of the network 30, 45 and 19 (of which 18 are used)."""
+    """Class A has 5 inputs, class B 14 more; the networks add 30, 45 and 19 (38 are not 37)."""
     a, b = 5, 4 * 3 + 2
     vilje = 2 + 4 + 4 * 3 + 4 * 3
     daint = 3 + 4 + 3 * 4 * 3 + 2
