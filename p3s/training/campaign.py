@@ -17,6 +17,7 @@ from p3s.placement.baselines import Hockney
 from p3s.placement.patterns import random_pairs
 from p3s.placement.traffic import Traffic
 from p3s.program.mapping import RankMap, rank_map
+from p3s.text import plural
 from p3s.topology.units import Ints
 
 #: Messages of a rank in a phase: those of halos are among them.
@@ -92,8 +93,8 @@ def shapes(nodes: int, settings: Settings) -> list[tuple[int, int]]:
     found = [(n, k) for n in counts for k in slots if 2 <= n * k <= settings.ranks]
     if not found:
         raise UsageError(
-            f"{nodes} nodes with {settings.slots} ranks each, {settings.ranks} ranks in all: no "
-            "two ranks to measure between; give more hosts, --ppn or --ranks"
+            f"{plural(nodes, 'node')} with {plural(settings.slots, 'rank')} each: no two ranks to "
+            "measure between; give more --hosts or --ppn"
         )
     return found
 

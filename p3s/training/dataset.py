@@ -31,6 +31,15 @@ _PROBED, _PROBING = 50, 0.2
 #: What a row says beside its features.
 _OWN = ("execution", "phase", "nodes", "slots", "messages", "nbytes", "inside", "seed", "seconds")
 
+#: What a dataset may be of, in the words of an error.
+_OTHER = {
+    "machine": "another machine",
+    "network": "another network",
+    "nodes": "other nodes",
+    "hosts": "other hosts",
+    "settings": "another --ranks, --ppn, --phases, --seed or --budget",
+}
+
 Say = Callable[[str], None]
 
 
@@ -98,7 +107,7 @@ def _claim(directory: Path, told: Told) -> None:
             here = list(value) if isinstance(value, tuple) else value
             if data.get(name) != here:
                 raise P3SError(
-                    f"{directory}: was measured with another {name}; give another --data, or "
+                    f"{directory}: was measured with {_OTHER[name]}; give another --data, or "
                     "remove it"
                 )
         return

@@ -90,6 +90,7 @@ def measure(job: Job, machine: Machine, directory: Path) -> dict[int, float]:
     What an interrupted run of the same job has measured is in the directory, and not measured
     again. Errors: P3SError; what was measured until then stays there.
     """
+    directory = directory.absolute()  # runs have directories of their own
     directory.mkdir(parents=True, exist_ok=True)
     known = {n: s for n, s in measured(directory).items() if n in job.phases}
     left = {n: traffic for n, traffic in job.phases.items() if n not in known}

@@ -225,7 +225,7 @@ def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
     with pytest.raises(P3SError, match="another machine"):
         measured(tmp_path / "x", told(machine="y"), FABRIC, Made(shared_links))
     other = dataclasses.replace(FEW, seed=3)
-    with pytest.raises(P3SError, match="another settings"):
+    with pytest.raises(P3SError, match="another --ranks"):
         measured(tmp_path / "x", told(other), FABRIC, Made(shared_links))
     (tmp_path / "x" / "execution-0001.parquet").write_bytes(b"PAR1")
     with pytest.raises(Damaged, match="measure it again"):
