@@ -27,9 +27,10 @@ A, B, C, CORRECTED = "A", "B", "C", "corrected"
 LEARNED = (A, B, C, CORRECTED)
 #: Class B has these beside those of class A.
 _CLASS_B = ("ND", "NM", "iND", "iNM")
-#: Features that a line goes first of, by class: what grows with the work of the busiest.
-_FIRST_A = ("PD(max)", "PM(max)")
-_FIRST_B = ("ND(max)", "NM(max)", "iND(max)", "iNM(max)")
+#: Features that a line goes first of in class C, beside what leaves the levels: what grows with the
+#: work of the busiest rank, node and link. Classes A and B do not know which of them is the limit:
+#: a line of theirs would carry that of random pairs over to neighbours.
+_FIRST_B = ("PD(max)", "PM(max)", "ND(max)", "NM(max)", "iND(max)", "iNM(max)")
 _FIRST_C = ("max bytes", "max FIFO", "max dilation")
 #: What applications go beyond the random pairs in.
 _BEYOND = ("n", "TD", "PD(max)", "PM(max)")
@@ -52,11 +53,10 @@ def ways(names: Sequence[str]) -> dict[str, Way]:
     a = [*CLASS_A]
     c = [x for x in names if x not in (*a, *b, SIMULATED)]
     out = [x for x in c if x.endswith(("D(max)", "M(max)"))]
-    first_b = (*_FIRST_A, *_FIRST_B)
     return {
-        A: Way(tuple(a), _line(_FIRST_A)),
-        B: Way((*a, *b), _line(first_b)),
-        C: Way((*a, *b, *c), _line((*first_b, *(x for x in _FIRST_C if x in c), *out))),
+        A: Way(tuple(a), ()),
+        B: Way((*a, *b), ()),
+        C: Way((*a, *b, *c), _line((*_FIRST_B, *(x for x in _FIRST_C if x in c), *out))),
         CORRECTED: Way((*a, *b, *c, SIMULATED), _line((SIMULATED,))),
     }
 
