@@ -287,6 +287,14 @@ def counted(sent: Traffic, placed: RankMap, fabric: Fabric, packet: int) -> tupl
     return mean, float(np.mean([each.cycles for each in found]))
 
 
+def _plain(seconds: np.ndarray, y: np.ndarray) -> tuple[float, int]:
+    """Return the same of times that were not learned from the others."""
+    tests = [np.random.default_rng(seed).permutation(len(y))[TAUGHT:] for seed in range(SPLITS)]
+    order = [concordance(y[other], seconds[other]) for other in tests]
+    good = sum(regret(y[other], seconds[other]) <= 1.05 for other in tests)
+    return float(np.mean(order)), int(good)
+
+
 def _splits(rows: list, y: np.ndarray, names: tuple[str, ...]) -> tuple[float, int]:
     """Return the mean order of 28 placements that were left out, and how many splits chose well."""
     from sklearn.ensemble import ExtraTreesRegressor
@@ -326,6 +334,8 @@ def ranking(work: Path) -> dict[str, Any]:
         result[name] = {"slowest": float(y.max() / y.min())}
         for code, names in sets.items():
             result[name][code] = dict(zip(("order", "good"), _splits(rows, y, names), strict=True))
+        direct = np.array([row[SIMULATED] for row in rows])
+        result[name]["simulation"] = dict(zip(("order", "good"), _plain(direct, y), strict=True))
         print(name, json.dumps(result[name]), flush=True)
     return result
 
