@@ -32,7 +32,7 @@ def render(model: Learned) -> str:
         f"communication model of {visible(card.machine)}",
         f"network: {visible(card.network)}",
         f"trained on {plural(card.rows, 'phase')} of random pairs, "
-        f"{plural(card.groups, 'allocation')}",
+        f"{plural(card.groups, 'allocation')}: {_span(model)}",
         *(f"{visible(name)}: {visible(value)}" for name, value in card.facts.items()),
         "",
         "errors on allocations that were left out of training:",
@@ -58,8 +58,7 @@ def _row(code: str, each: Agreement) -> list[str]:
     return [_name(code), *map(percent, shares), figures(each.r2), percent(each.rcc)]
 
 
-def span(model: Learned) -> str:
-    """Return which phases a model was trained on, in a line."""
-    names = {name: k for k, name in enumerate(model.names)}
-    nodes, slots, size = (model.most[names[name]] for name in ("n", "ppn", "l(max)"))
-    return f"up to {nodes:.0f} nodes, {slots:.0f} ranks on each, messages of {size:.0f} bytes"
+def _span(model: Learned) -> str:
+    """Return the ends of what a model was trained on."""
+    most = dict(zip(model.names, model.most.tolist(), strict=True))
+    return f"up to {most['n']:.0f} nodes of {most['ppn']:.0f} ranks, {most['l(max)']:,.0f} bytes"
