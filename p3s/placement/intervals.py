@@ -7,6 +7,7 @@ were left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,13 +49,14 @@ def doublings(rows: Floats, least: Floats, most: Floats) -> Floats:
     return np.asarray(np.maximum(values - high, low - values).max(axis=1).clip(0.0))
 
 
-def widening(near: Floats, far: Floats, beyond: Floats) -> Widening:
+def widening(near: Sequence[Floats], far: Floats, beyond: Floats) -> Widening:
     """Return how far intervals have to be widened.
 
-    ``near``: what was missed of groups left out. ``far``: of rows left out for their large values,
+    ``near``: what was missed of groups left out, for each way to group: intervals are to hold
+    whichever is left out. ``far``: of rows left out for their large values,
     ``beyond``: by how many doublings these are beyond the others.
     """
-    always = _quantile(near)
+    always = max(map(_quantile, near))
     rows = beyond > 0
     if not rows.any():
         return Widening(always)

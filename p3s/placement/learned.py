@@ -199,9 +199,7 @@ def learn(
         made.trees[0],
         made.trees[1],
         made.trees[2],
-        widening(
-            np.concatenate(near), *data.beyond([name for name in beyond if name in data.names])
-        ),
+        widening(near, *data.beyond([name for name in beyond if name in data.names])),
         made.first,
     )
 

@@ -292,7 +292,7 @@ def test_intervals_widen_by_what_was_missed() -> None:
     truth = rng.normal(0, 1, 5000)
     off = missed(np.full(5000, -0.5), np.full(5000, 0.5), truth)
     assert off[np.argmin(np.abs(truth))] == pytest.approx(-0.5, abs=1e-2)
-    found = widening(off, np.zeros(0), np.zeros(0))
+    found = widening([off, off[:100] - 9], np.zeros(0), np.zeros(0))
     assert found.always == pytest.approx(1.645 - 0.5, abs=0.05) and found.doubling == 0
     held = np.abs(rng.normal(0, 1, 5000)) <= 0.5 + found.always
     assert 0.88 < held.mean() < 0.92
@@ -300,7 +300,7 @@ def test_intervals_widen_by_what_was_missed() -> None:
 
 def test_intervals_widen_beyond_the_training() -> None:
     far = np.array([1.0, 2.0, 3.0, 0.0])
-    found = widening(np.full(50, 0.1), 0.1 + 0.2 * far, far)
+    found = widening([np.full(50, 0.1)], 0.1 + 0.2 * far, far)
     assert found == Widening(pytest.approx(0.1), pytest.approx(0.2))
     assert found.at(np.array([0.0, 2.0])) == pytest.approx([0.1, 0.5])
     least, most = np.array([0.0, 3.0]), np.array([7.0, 15.0])
