@@ -21,7 +21,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.estimators.wired import ANSWERS, Wired, on_wires, said_of, wired
+from p3s.predict.estimators.wired import Wired, on_wires, said_of, wired
 from p3s.program.scaled import read_order
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
@@ -29,6 +29,7 @@ from p3s.simulate.iterations import alike, closed
 from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats, Ints, Section, Steps
+from p3s.simulate.switch_links import ANSWERS
 from p3s.text import plural, processes
 
 if TYPE_CHECKING:
