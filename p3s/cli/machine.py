@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.cli import learn
 from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 EPILOG = """\b
 Example:
@@ -67,6 +64,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=False,
 )
+
+app.command(epilog=learn.EPILOG, short_help=learn.SHORT)(learn.learn)
 
 
 @app.command(epilog=_MEASURE, short_help="Measure this machine.")
@@ -173,27 +172,34 @@ def list_(json_: bool = JSON_OPTION) -> int:
     return 0
 
 
-@app.command(epilog=_SHOW, short_help="Show a machine file or a typical network.")
+@app.command(epilog=_SHOW, short_help="Show a machine file, a model or a typical network.")
 def show(
-    file: str = typer.Argument(..., metavar="FILE|NAME", help="Machine file, or one of the list."),
+    file: str = typer.Argument(
+        ..., metavar="FILE|NAME", help="File of p3s machine, or one of the list."
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Show a machine file, or a typical network with the sources of its figures."""
+    """Show a machine file, a communication model, or a typical network with its sources."""
     from p3s.machine.cluster import CLUSTER_SCHEMA, Cluster, names, typical
     from p3s.machine.machinefile import Machine
     from p3s.machine.show import render, render_cluster
+    from p3s.placement.learned import SCHEMA, load
+    from p3s.training.card import render as render_card
 
-    found: Machine | Cluster
-    if file in names() and not Path(file).exists():
-        found = typical(file)
-    elif _schema_of(Path(file)) == CLUSTER_SCHEMA:
-        found = Cluster.load(Path(file))
+    schema = "" if file in names() and not Path(file).exists() else _schema_of(Path(file))
+    if schema == SCHEMA:
+        model = load(Path(file))
+        content, text = learn.as_json(model), render_card(model)
+    elif schema == CLUSTER_SCHEMA or (file in names() and not Path(file).exists()):
+        cluster = Cluster.load(Path(file)) if schema else typical(file)
+        content, text = dict(cluster.data), render_cluster(cluster)
     else:
-        found = Machine.load(Path(file))
+        machine = Machine.load(Path(file))
+        content, text = machine.to_json(), render(machine)
     if json_:
-        emit_json(dict(found.data) if isinstance(found, Cluster) else found.to_json())
+        emit_json(content)
     else:
-        out(render_cluster(found) if isinstance(found, Cluster) else render(found))
+        out(text)
     return 0
 
 

@@ -1,9 +1,10 @@
 """Models that predict the time of a phase from its features, learned from measured phases.
 
 Boosted trees with absolute loss (GBRT of Papadopoulou 2017) or extremely randomised trees (Jain et
-al., SC13), of the logarithm of the time: else only the longest phases count. Scores are those of
-groups (allocations, programs) that a model has not seen. Trees say nothing beyond the values that
-they were trained with, so each prediction tells which features are outside.
+al., SC13), of the logarithm of the time: else only the longest phases count. A line over a few
+features may go first, and trees then say by how much it is off. Scores are those of groups
+(allocations, programs) that a model has not seen. Trees say nothing beyond the values that they
+were trained with, so each prediction tells which features are outside, and its interval widens.
 """
 
 from __future__ import annotations
@@ -17,18 +18,23 @@ import numpy as np
 
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
+from p3s.placement.intervals import HELD, Widening, doublings, missed, widening
 from p3s.placement.ranking import Agreement, agreement
+from p3s.placement.regimes import Line, Product, fit_nonnegative
 from p3s.placement.trees import Trees, needed, of_boosting, of_forest, trees_from
 from p3s.serialise import ShapeError, from_data
-from p3s.topology.units import Floats, Ints
+from p3s.simulate.network import Network
+from p3s.topology.units import Bools, Floats, Ints
 
 BOOSTED, RANDOM = "boosted", "random"
-_SCHEMA, _VERSION = "p3s.communication", 1
+SCHEMA, _VERSION = "p3s.communication", 2
 #: Names of a model's three ensembles.
 _TREES = ("middle", "low", "high")
-#: Share of the times that intervals are to hold.
-_HELD = 0.9
 _FOLDS = 5
+#: Share of the rows that are left out for the large values of a feature.
+_LARGE = 0.25
+#: A line says at least so many seconds.
+_LEAST_S = 1e-12
 #: Features that a split chooses from at least, where there are as many.
 _FEW = 5
 #: Shrinkage leaves this share of what there is to learn; more is a warning.
@@ -57,7 +63,9 @@ class Card:
     """What a model is of, and how good it was where it had not seen the phases.
 
     ``machine``, ``network``: where its phases were measured. ``rows``, ``groups``: how many of
-    them. ``caveats``: codes of what limits it.
+    them. ``caveats``: codes of what limits it. ``features``: code of those that it uses.
+    ``compared``: scores of other ways to tell the times of the same phases, by their codes.
+    ``facts``: how they were measured, by name.
     """
 
     kind: str
@@ -68,6 +76,9 @@ class Card:
     settings: Settings = Settings()
     scores: Agreement | None = None
     caveats: tuple[str, ...] = ()
+    features: str = ""
+    compared: Mapping[str, Agreement] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,8 +104,9 @@ class Learned:
     """A model with what it was trained on.
 
     ``names``: features, in the order of their columns. ``least``, ``most``: their values in
-    training. ``middle``: logarithm of the seconds; ``low``, ``high``: ends of the interval, which
-    ``wider`` (of the logarithm) is added to.
+    training. ``middle``: logarithm of the seconds, over what ``first`` says if that is there;
+    ``low``, ``high``: ends of the interval, which ``wider`` is added to. ``network``: what
+    messages cost, where a feature is the simulated time.
     """
 
     card: Card
@@ -104,28 +116,32 @@ class Learned:
     middle: Trees
     low: Trees
     high: Trees
-    wider: float = field(default=0.0)
+    wider: Widening = Widening()
+    first: Line | None = None
+    network: Network | None = None
 
     def predict(self, rows: Sequence[Mapping[str, float]]) -> Predicted:
         """Return the times of phases from their features. Errors: P3SError for a missing one."""
         x = columns(rows, self.names)
+        base = _logarithm(self.first, self.names, x)
         middle = self.middle.predict(x)
-        low = np.minimum(self.low.predict(x) - self.wider, middle)
-        high = np.maximum(self.high.predict(x) + self.wider, middle)
+        wider = self.wider.at(doublings(x, self.least, self.most))
+        low = np.minimum(self.low.predict(x) - wider, middle)
+        high = np.maximum(self.high.predict(x) + wider, middle)
         outside = tuple(tuple(self._outside(row)) for row in x)
-        return Predicted(np.exp(middle), np.exp(low), np.exp(high), outside)
+        return Predicted(np.exp(base + middle), np.exp(base + low), np.exp(base + high), outside)
 
     def _outside(self, row: Floats) -> Iterator[Outside]:
         for k in np.flatnonzero((row < self.least) | (row > self.most)).tolist():
             yield Outside(self.names[k], bool(row[k] > self.most[k]))
 
     def check(self, machine: str, network: str) -> None:
-        """Raise P3SError where the model is one of another machine or network."""
+        """Raise P3SError where the model is one of another machine or network; "" is any."""
         for what, own, other in (
             ("machine", self.card.machine, machine),
             ("network", self.card.network, network),
         ):
-            if own != other:
+            if other and own != other:
                 raise P3SError(
                     f"the communication model is of {what} {own}, not of {other}; learn one there"
                 )
@@ -150,30 +166,42 @@ def learn(
     machine: str = "",
     network: str = "",
     settings: Settings = Settings(),
+    first: Sequence[Product] = (),
+    apart: Sequence[Ints] = (),
+    beyond: Sequence[str] = (),
 ) -> Learned:
     """Return a model of measured phases.
 
     ``groups``: what belongs together (an allocation, a program) and is left out together for the
-    scores of the card. Errors: P3SError with fewer than 20 phases, times that are none, and
-    without scikit-learn.
+    scores of the card. ``first``: products of features of which a line goes first. ``apart``: other
+    groups, of what unseen phases may differ in, that are left out to see how wide intervals have
+    to be. ``beyond``: features whose largest values are left out for the same. Errors:
+    P3SError with fewer than 20 phases, times that are none, and without scikit-learn.
     """
     needed("learning the times of phases")
-    x, t = columns(rows, names), np.asarray(seconds, dtype=np.float64)
-    if len(t) < 20 or len(t) != len(x) or len(groups) != len(t):
-        raise P3SError(f"{len(t)} phases are too few for a model; measure 20 or more")
-    if not (np.isfinite(t).all() and t.min() > 0):
-        raise P3SError("a phase took no time, or what is no time; leave it out")
-    y = np.log(t)
-    unseen = _unseen(x, y, groups, kind, settings)
-    made = _fitted(x, y, kind, settings)
-    scores = agreement(t, np.exp(unseen[0]))
+    data = _data(rows, seconds, names, kind, settings, first)
+    if len(groups) != len(data.seconds):
+        raise P3SError(f"{len(groups)} groups for {len(data.seconds)} phases")
+    unseen = data.unseen(_left_out(groups, settings.seed))
+    made = data.fitted(np.ones(len(data.seconds), dtype=bool))
+    scores = agreement(data.seconds, np.exp(unseen[0]))
     card = Card(
-        kind, machine, network, len(t), len(np.unique(groups)), settings,
+        kind, machine, network, len(data.seconds), len(np.unique(groups)), settings,
         scores if np.isfinite(scores.score) else None, tuple(_caveats(kind, settings, groups)),
     )  # fmt: skip
-    off = np.maximum(unseen[1] - y, y - unseen[2])
-    wider = float(np.quantile(off, min(_HELD * (1 + 1 / len(off)), 1.0)))
-    return Learned(card, tuple(names), x.min(axis=0), x.max(axis=0), *made, wider)
+    near = [data.missed_by(unseen)]
+    near += [data.missed_by(data.unseen(_left_out(each, settings.seed))) for each in apart]
+    return Learned(
+        card,
+        tuple(names),
+        data.x.min(axis=0),
+        data.x.max(axis=0),
+        made.trees[0],
+        made.trees[1],
+        made.trees[2],
+        widening(near, *data.beyond([name for name in beyond if name in data.names])),
+        made.first,
+    )
 
 
 def cross_validated(
@@ -184,12 +212,100 @@ def cross_validated(
     *,
     kind: str = BOOSTED,
     settings: Settings = Settings(),
+    first: Sequence[Product] = (),
 ) -> Agreement:
     """Return how good models are on groups that they have not seen."""
     needed("learning the times of phases")
-    t = np.asarray(seconds, dtype=np.float64)
-    found = _unseen(columns(rows, names), np.log(t), groups, kind, settings)
-    return agreement(t, np.exp(found[0]))
+    data = _data(rows, seconds, names, kind, settings, first)
+    found = data.unseen(_left_out(groups, settings.seed), ends=False)
+    return agreement(data.seconds, np.exp(found[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """What was fitted to some rows: the line that goes first, and trees."""
+
+    first: Line | None
+    trees: tuple[Trees, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Measured phases, and how models are fitted to them."""
+
+    x: Floats
+    seconds: Floats
+    names: tuple[str, ...]
+    kind: str
+    settings: Settings
+    first: tuple[Product, ...]
+
+    def fitted(self, rows: Bools, ends: bool = True) -> _Fitted:
+        """Return what is fitted to some rows; ``ends``: also the ends of the interval."""
+        x, t = self.x[rows], self.seconds[rows]
+        line = None
+        if self.first:
+            line = fit_nonnegative(self.first, dict(zip(self.names, x.T, strict=True)), t)
+        y = np.log(t) - _logarithm(line, self.names, x)
+        return _Fitted(line, _FITS[self.kind](x, y, self.settings, ends))
+
+    def logarithms(self, made: _Fitted, rows: Bools) -> Floats:
+        """Return what was fitted says of some rows, shape (ensembles, rows)."""
+        x = self.x[rows]
+        base = _logarithm(made.first, self.names, x)
+        return np.stack([base + trees.predict(x) for trees in made.trees])
+
+    def unseen(self, fold: Ints, ends: bool = True) -> Floats:
+        """Return middle, low and high of each row from models that have not seen its fold."""
+        found = np.zeros((3 if ends else 1, len(self.seconds)))
+        for number in np.unique(fold):
+            out = fold == number
+            found[:, out] = self.logarithms(self.fitted(~out, ends), out)
+        return found
+
+    def missed_by(self, found: Floats) -> Floats:
+        """Return by how much intervals of all rows miss their times."""
+        return missed(found[1], found[2], np.log(self.seconds))
+
+    def beyond(self, features: Sequence[str]) -> tuple[Floats, Floats]:
+        """Return what is missed of rows with large values by the others, and how far they are."""
+        off, far = [np.zeros(0)], [np.zeros(0)]
+        for name in features:
+            column = self.x[:, self.names.index(name)]
+            out = column > np.quantile(column, 1 - _LARGE)
+            if min(out.sum(), (~out).sum()) < _FEW:
+                continue
+            _, low, high = self.logarithms(self.fitted(~out), out)
+            kept = self.x[~out]
+            off.append(missed(low, high, np.log(self.seconds[out])))
+            far.append(doublings(self.x[out], kept.min(axis=0), kept.max(axis=0)))
+        return np.concatenate(off), np.concatenate(far)
+
+
+def _data(
+    rows: Sequence[Mapping[str, float]],
+    seconds: Floats,
+    names: Sequence[str],
+    kind: str,
+    settings: Settings,
+    first: Sequence[Product],
+) -> _Data:
+    x, t = columns(rows, names), np.asarray(seconds, dtype=np.float64)
+    if len(t) < 20 or len(t) != len(x):
+        raise P3SError(f"{len(t)} phases are too few for a model; measure 20 or more")
+    if not (np.isfinite(t).all() and t.min() > 0):
+        raise P3SError("a phase took no time, or what is no time; leave it out")
+    if kind not in _FITS:
+        raise P3SError(f"{kind} is no kind of model; there are {', '.join(_FITS)}")
+    return _Data(x, t, tuple(names), kind, settings, tuple(first))
+
+
+def _logarithm(line: Line | None, names: Sequence[str], x: Floats) -> Floats:
+    """Return the logarithm of what a line says of rows of features, 0 without a line."""
+    if line is None or not len(x):
+        return np.zeros(len(x))
+    found = line.seconds(dict(zip(names, x.T, strict=True)))
+    return np.asarray(np.log(np.maximum(found, _LEAST_S)), dtype=np.float64)
 
 
 def ranked_features(
@@ -217,32 +333,17 @@ def _caveats(kind: str, settings: Settings, groups: Ints) -> Iterator[str]:
         yield "one-group"
 
 
-def _unseen(
-    x: Floats, y: Floats, groups: Ints, kind: str, settings: Settings
-) -> tuple[Floats, Floats, Floats]:
-    """Return middle, low and high of each row from models that have not seen its group."""
+def _left_out(groups: Ints, seed: int) -> Ints:
+    """Return which fold each row is in; rows of a group are in one, a single group is split."""
     names, of = np.unique(groups, return_inverse=True)
     of = of.ravel()
-    if len(names) < 2:  # nothing to leave out together: by rows
-        names, of = np.arange(_FOLDS), np.arange(len(y)) % _FOLDS
-    mixed = np.random.default_rng(settings.seed).permutation(len(names))
-    fold = (mixed % min(_FOLDS, len(names)))[of]
-    found = np.empty((3, len(y)))
-    for number in np.unique(fold):
-        out = fold == number
-        for k, trees in enumerate(_fitted(x[~out], y[~out], kind, settings)):
-            found[k, out] = trees.predict(x[out])
-    return found[0], found[1], found[2]
+    if len(names) < 2:
+        names, of = np.arange(_FOLDS), np.arange(len(groups)) % _FOLDS
+    mixed = np.random.default_rng(seed).permutation(len(names))
+    return np.asarray((mixed % min(_FOLDS, len(names)))[of], dtype=np.int64)
 
 
-def _fitted(x: Floats, y: Floats, kind: str, settings: Settings) -> tuple[Trees, Trees, Trees]:
-    """Return trees of the middle and of both ends of the interval."""
-    if kind not in _FITS:
-        raise P3SError(f"{kind} is no kind of model; there are {', '.join(_FITS)}")
-    return _FITS[kind](x, y, settings)
-
-
-def _boosted(x: Floats, y: Floats, settings: Settings) -> tuple[Trees, Trees, Trees]:
+def _boosted(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
     from sklearn.ensemble import GradientBoostingRegressor
 
     number = x.shape[1]
@@ -261,12 +362,12 @@ def _boosted(x: Floats, y: Floats, settings: Settings) -> tuple[Trees, Trees, Tr
         )
         return of_boosting(model.fit(x, y))
 
-    edge = (1 - _HELD) / 2
-    low, high = (fit(loss="quantile", alpha=a) for a in (edge, 1 - edge))
-    return fit(loss="absolute_error"), low, high
+    edge = (1 - HELD) / 2
+    quantiles = (edge, 1 - edge) if ends else ()
+    return fit(loss="absolute_error"), *(fit(loss="quantile", alpha=a) for a in quantiles)
 
 
-def _random(x: Floats, y: Floats, settings: Settings) -> tuple[Trees, Trees, Trees]:
+def _random(x: Floats, y: Floats, settings: Settings, ends: bool) -> tuple[Trees, ...]:
     """Return one forest three times: how wide the interval is, groups that are left out say."""
     from sklearn.ensemble import ExtraTreesRegressor
 
@@ -274,10 +375,10 @@ def _random(x: Floats, y: Floats, settings: Settings) -> tuple[Trees, Trees, Tre
         settings.trees, min_samples_leaf=1, max_features=1.0, random_state=settings.seed
     )
     made = of_forest(forest.fit(x, y))
-    return made, made, made
+    return (made, made, made) if ends else (made,)
 
 
-_FITS: Mapping[str, Callable[[Floats, Floats, Settings], tuple[Trees, Trees, Trees]]] = {
+_FITS: Mapping[str, Callable[[Floats, Floats, Settings, bool], tuple[Trees, ...]]] = {
     BOOSTED: _boosted,
     RANDOM: _random,
 }
@@ -289,13 +390,15 @@ def save(path: Path, model: Learned) -> None:
     write_json(
         path,
         {
-            "schema": _SCHEMA,
+            "schema": SCHEMA,
             "schema_version": _VERSION,
             "card": asdict(model.card),
             "names": list(model.names),
             "least": model.least,
             "most": model.most,
-            "wider": model.wider,
+            "wider": asdict(model.wider),
+            "first": None if model.first is None else asdict(model.first),
+            "network": None if model.network is None else model.network.to_json(),
             **trees,
         },
     )
@@ -303,7 +406,7 @@ def save(path: Path, model: Learned) -> None:
 
 def load(path: Path) -> Learned:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
-    data = read_json(path, _SCHEMA, _VERSION)
+    data = read_json(path, SCHEMA, _VERSION)
     try:
         return _read(data)
     except (ShapeError, KeyError, TypeError, ValueError) as err:
@@ -318,5 +421,15 @@ def _read(data: Mapping[str, Any]) -> Learned:
     if len(least) != len(names) or len(most) != len(names):
         raise Damaged("the values of its features do not fit their names")
     middle, low, high = (trees_from(data[name], len(names)) for name in _TREES)
-    card, wider = from_data(Card, data["card"]), from_data(float, data["wider"])
-    return Learned(card, names, least, most, middle, low, high, wider)
+    card, wider = from_data(Card, data["card"]), from_data(Widening, data["wider"])
+    first = None if data["first"] is None else _line(data["first"], names)
+    network = None if data["network"] is None else Network.from_json(data["network"])
+    return Learned(card, names, least, most, middle, low, high, wider, first, network)
+
+
+def _line(data: Any, names: Sequence[str]) -> Line:
+    line = from_data(Line, data)
+    known = {name for product in line.products for name in product} <= set(names)
+    if not known or len(line.products) != len(line.coefficients):
+        raise Damaged("the line that goes first does not fit its features")
+    return line

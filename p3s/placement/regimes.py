@@ -105,6 +105,20 @@ def fit_line(products: Sequence[Product], columns: Columns, seconds: Floats) -> 
     return Line(tuple(products), tuple(map(float, robust(x, np.ones(len(seconds))))))
 
 
+def fit_nonnegative(products: Sequence[Product], columns: Columns, seconds: Floats) -> Line:
+    """Return the line of these products without negative coefficients, relative errors small.
+
+    It grows with what it is of, so that it may be followed beyond the rows it was fitted to.
+    """
+    from scipy.optimize import nnls
+
+    x = design(products, columns) / seconds[:, None]
+    size = np.linalg.norm(x, axis=0)
+    size[size == 0] = 1.0
+    found = nnls(x / size, np.ones(len(seconds)), maxiter=100 * len(size))[0] / size
+    return Line(tuple(products), tuple(map(float, found)))
+
+
 def best_limit(
     feature: str, products: Sequence[Product], columns: Columns, seconds: Floats
 ) -> tuple[float, float] | None:

@@ -15,6 +15,12 @@ from p3s.topology.fabric import Fabric
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+#: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
+#: validity of flow-level TCP network models", 2013, section 5.3.
+ANSWERS = 0.05
+#: Headers leave at least this share of a link's speed to messages.
+LEAST_PAYLOAD = 0.8
+
 
 @dataclass(frozen=True)
 class Trunks:

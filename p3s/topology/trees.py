@@ -100,6 +100,11 @@ def tree_of(found: Topology, about: About, node_rate: float) -> Tree:
     return Tree(about, found.switch_of, found.up, np.append(nodes, found.speed))
 
 
+def one_switch(nodes: int) -> FatTree:
+    """Return a network of which nothing is known: all nodes on one switch."""
+    return FatTree(About("one switch"), (nodes,), (), (float("nan"),))
+
+
 @dataclass(frozen=True, eq=False)
 class FatTree(Fabric):
     """Levels of switches, each joined to several above it (an extended generalised fat tree).
@@ -132,6 +137,8 @@ class FatTree(Fabric):
     @property
     def text(self) -> str:
         """What it is, for people."""
+        if not self.above:
+            return "one switch"
         levels = zip((*self.down[:-1], 0), (*self.above, 0), strict=True)
         told = ", then ".join(
             f"{below} below a switch and {up} above" for below, up in levels if up

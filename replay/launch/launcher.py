@@ -107,18 +107,33 @@ def on_hosts(
     ``hosts``: of the four nodes, repeats allowed; None or empty: this machine. A launcher with {np}
     in its words is left as it is: its own options decide where processes go. Errors: P3SError.
     """
+    if hosts and len(hosts) != NODES and not _placed(mpi):
+        raise P3SError(f"hosts {','.join(hosts)}: {len(hosts)} names for {NODES} nodes")
+    each = [hosts[process.node] for process in world.processes] if hosts else []
+    return put_on_hosts(mpi, each, environ)
+
+
+def _placed(mpi: Mpi) -> bool:
+    return any("{np}" in word for word in mpi.words)
+
+
+def put_on_hosts(
+    mpi: Mpi, per_process: Sequence[str], environ: Mapping[str, str] | None = None
+) -> Mpi:
+    """Return the MPI with the words that put each process on its host; none: on this machine.
+
+    A launcher with {np} in its words is left as it is.
+    """
     from p3s.host import mpi as known
 
-    if any("{np}" in word for word in mpi.words):
+    if _placed(mpi):
         return mpi
     words = [*mpi.words, "-n", "{np}"]
     if mpi.kind == known.SLURM and not any(word.startswith("--mpi") for word in mpi.words):
         words += [f"--mpi={'pmix' if mpi.family == known.OPENMPI else 'pmi2'}"]
-    if not hosts:
+    if not per_process:
         return replace(mpi, words=tuple(words))
-    if len(hosts) != NODES:
-        raise P3SError(f"hosts {','.join(hosts)}: {len(hosts)} names for {NODES} nodes")
-    per_process = tuple(hosts[process.node] for process in world.processes)
+    per_process = tuple(per_process)
     if mpi.kind == known.OPENMPI:
         # One host per process, in the order of the ranks: right for hosts that come twice, too.
         words += ["--hostfile", "{hosts}", "--map-by", "seq"]

@@ -74,6 +74,26 @@ def test_values_outside_the_training_are_named() -> None:
     assert found.outside == ((Outside("x", True),), (), (Outside("x", False),))
 
 
+def test_a_line_that_goes_first_is_followed_beyond_the_training() -> None:
+    nd = 2.0 ** np.linspace(4, 20, 80)
+    rows, t = [{"ND": float(x)} for x in nd], 1e-5 + 3e-10 * nd
+    first = ((), ("ND",))
+    plain = learn(rows, t, np.arange(80) % 5, ("ND",), settings=SMALL)
+    model = learn(
+        rows, t, np.arange(80) % 5, ("ND",), settings=SMALL, first=first, beyond=("ND",),
+        apart=[np.arange(80) // 16],
+    )  # fmt: skip
+    assert model.first is not None and model.first.coefficients == pytest.approx((1e-5, 3e-10))
+    far = [{"ND": 2.0**24}]
+    truth = 1e-5 + 3e-10 * 2.0**24
+    assert model.predict(far).seconds[0] == pytest.approx(truth, rel=0.02)
+    assert plain.predict(far).seconds[0] < truth / 8
+    assert plain.wider.doubling == 0
+    # Where only trees go beyond, what they miss there widens their intervals there.
+    wide = learn(rows, t, np.arange(80) % 5, ("ND",), settings=SMALL, beyond=("ND",))
+    assert wide.wider.doubling > 0.2 and wide.predict(far).high[0] > 3 * plain.predict(far).high[0]
+
+
 def test_trees_say_what_scikit_learn_says() -> None:
     rows, seconds, _ = phases()
     x, y = columns(rows, NAMES), np.log(seconds)

@@ -9,7 +9,16 @@ import pytest
 
 from p3s.errors import P3SError
 from p3s.placement.one_feature import MODELS, PRODUCTS, OneFeature, fit_one_feature, pearson
-from p3s.placement.regimes import Line, Regimes, best_limit, clamped, fit_line, fit_regimes, robust
+from p3s.placement.regimes import (
+    Line,
+    Regimes,
+    best_limit,
+    clamped,
+    fit_line,
+    fit_nonnegative,
+    fit_regimes,
+    robust,
+)
 
 
 def line(text: str) -> Line:
@@ -158,6 +167,15 @@ def planted(rng: np.random.Generator) -> tuple[dict[str, np.ndarray], np.ndarray
     t = t * np.exp(rng.normal(0, 0.02, 400))
     t[rng.permutation(400)[:20]] *= 10
     return {"ND": nd, "NM": nm}, t
+
+
+def test_no_coefficient_is_below_nothing() -> None:
+    x = np.linspace(1, 100, 50)
+    columns = {"a": x, "b": 1 / x, "c": np.zeros(50)}
+    found = fit_nonnegative(((), ("a",), ("b",), ("c",)), columns, 2 + 3 * x)
+    assert found.coefficients == pytest.approx((2, 3, 0, 0), abs=1e-9)
+    falling = fit_nonnegative(((), ("a",)), columns, 200 - x)
+    assert falling.coefficients[1] == 0 < falling.coefficients[0]
 
 
 def test_a_planted_limit_is_found() -> None:

@@ -178,6 +178,7 @@ def test_the_largest_grows_with_a_power_of_the_count_that_is_one_at_most() -> No
     assert largest_at([(4, 0.1), (8, 0.4), (16, 1.6)], 64) == pytest.approx(6.4)
     assert largest_at([(4, 0.4), (8, 0.2), (16, 0.1)], 64) == pytest.approx(0.1)
     assert largest_at([(8, 0.3)], 64) == 0.3
+    assert largest_at([(4, 0.0), (8, 1e-4), (16, 0.01), (32, 0.03)], 256) == 0.03
     assert largest_at([], 64) == 0.0
 
 

@@ -29,6 +29,9 @@ EXACT, FARTHER = 1e-3, 2.0
 ALIKE = 0.5
 #: From which differences on it matters where ranks have them; how far a place may follow them.
 UNEVEN, MOST = 0.02, 8.0
+#: Excesses of the busiest rank below this show no trend, and it takes so many others to show one;
+#: how much steeper the power may be.
+TRENDLESS, _POINTS, STEEPER = 0.005, 3, 0.25
 #: Parts of 1 whose multiples fill it evenly.
 GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309503
 EVEN = Profile("even", 0.0)
@@ -349,22 +352,28 @@ def _largest(points: Sequence[Spent]) -> tuple[tuple[int, float], ...]:
     return tuple((p.grid.n, float(p.ratio.max()) - 1.0) for p in points if p.grid.n > 1)
 
 
-def largest_at(largest: Sequence[tuple[int, float]], n: int) -> float:
+def largest_at(largest: Sequence[tuple[int, float]], n: int, steeper: float = 0.0) -> float:
     """Return by how much the busiest of n ranks is above the mean: a power of n, of 1 at most.
 
-    It goes through the largest count. largest: (count, largest ratio less one), ascending.
+    It goes through the largest count, and stays as it is there where fewer than three counts tell
+    of a trend: uneven cuts of a domain come and go. largest: (count, largest ratio less one),
+    ascending. steeper: added to the exponent.
     """
-    some = [(m, excess) for m, excess in largest if excess > EXACT]
-    if len(some) < 2:
-        return some[0][1] if some else 0.0
-    m, excess = np.log(np.array(some)).T
-    slope = float(np.clip(np.polyfit(m, excess, 1)[0], 0.0, 1.0))
-    return float(np.exp(excess[-1] + slope * (np.log(n) - m[-1])))
+    if not largest:
+        return 0.0
+    last_n, last = largest[-1]
+    some = np.log([(m, excess) for m, excess in largest if excess > TRENDLESS])
+    slope = 0.0
+    if len(some) >= _POINTS:
+        slope = float(np.clip(np.polyfit(some[:, 0], some[:, 1], 1)[0], 0.0, 1.0))
+    return float(last * (n / last_n) ** (slope + steeper))
 
 
 def largest_half_width(profile: Profile, n: int) -> float:
-    """Return how far the busiest rank may be off: by what it is beyond any that was traced."""
+    """Return how far the busiest rank may be off: what it grows beyond the traced counts, or what
+    it would be with a steeper power, whichever is more."""
     if not profile.largest or n <= profile.largest[-1][0]:
         return 0.0
     there = largest_at(profile.largest, n)
-    return abs(there - profile.largest[-1][1]) / (1.0 + there)
+    more = largest_at(profile.largest, n, STEEPER) - there
+    return max(there - profile.largest[-1][1], more) / (1.0 + there)

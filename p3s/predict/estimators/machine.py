@@ -23,12 +23,13 @@ from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.estimators.wired import ANSWERS, on_wires, said_of, wired
+from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.simulate.switch_links import ANSWERS
 from p3s.text import processes
 
 if TYPE_CHECKING:

@@ -12,17 +12,12 @@ from p3s.errors import P3SError
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Curve, Network, Path
 from p3s.simulate.steps import Ints
-from p3s.simulate.switch_links import Wires
+from p3s.simulate.switch_links import ANSWERS, LEAST_PAYLOAD, Wires
 from p3s.text import figures
 from p3s.topology.fabric import Fabric
 from p3s.topology.read import named, node_numbers, read_fabric
 
 _BITS = 8.0
-#: What TCP's answers take of the links back, as a share of a message's rate: Velho et al., "On the
-#: validity of flow-level TCP network models", 2013, section 5.3.
-ANSWERS = 0.05
-#: Headers leave at least this share of a link's speed to messages.
-LEAST_PAYLOAD = 0.8
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""``p3s machine learn``: the communication model of a machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
+from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.placement.learned import Learned
+
+EPILOG = """\b
+Example:
+  p3s machine learn --simgrid platform.xml -o cluster.json
+  p3s machine learn --hosts n[0-15] --ppn 8 --topology fat-tree.json
+Next:
+  p3s machine show cluster.json
+  p3s place study -n 64 --nodes 16 --model cluster.json"""
+SHORT = "Learn how long traffic takes on a machine."
+#: Seconds of random pairs on hosts.
+_BUDGET_S = 240.0
+
+
+def learn(
+    simgrid: Path | None = typer.Option(
+        None,
+        "--simgrid",
+        show_default=False,
+        metavar="FILE",
+        help="Platform that SimGrid simulates.",
+    ),
+    hosts: str = typer.Option(
+        "",
+        "--hosts",
+        show_default=False,
+        metavar="LIST",
+        help="Hosts to measure on, like n[0-15] [of a platform: all].",
+    ),
+    topology: str = typer.Option(
+        "",
+        "--topology",
+        show_default=False,
+        metavar="FILE",
+        help="How its nodes and switches are joined [default: as the platform says, or one switch]",
+    ),
+    ppn: int = typer.Option(4, "--ppn", min=1, help="Ranks that a host has room for."),
+    ranks: int = typer.Option(128, "--ranks", min=2, help="Ranks of the largest allocation."),
+    phases: int = typer.Option(1500, "--phases", min=40, help="Phases to measure."),
+    budget: float = typer.Option(
+        _BUDGET_S, "--budget", min=1.0, help="Seconds of measuring on hosts."
+    ),
+    seed: int = typer.Option(0, "--seed", help="Of the random pairs."),
+    way: str = typer.Option(
+        "",
+        "--way",
+        show_default=False,
+        metavar="NAME",
+        help="A, B, C or corrected [default: the one with the smallest errors].",
+    ),
+    name: str = typer.Option(
+        "", "--name", show_default=False, help="Name of the machine [default: platform, or MPI]."
+    ),
+    launcher: str = typer.Option(
+        "",
+        "--launcher",
+        show_default=False,
+        metavar="COMMAND",
+        help="Launcher of the ranks, up to the program [default: mpiexec as found].",
+    ),
+    data: Path | None = typer.Option(
+        None,
+        "--data",
+        show_default=False,
+        metavar="DIR",
+        help="Where measured phases are kept [default: FILE without its ending, with .phases].",
+    ),
+    output: Path = typer.Option(
+        Path("communication.json"), "-o", "--output", metavar="FILE", help="Model to write."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Measure random pairs of ranks on a machine, and learn how long phases take on it.
+
+    An interrupted run goes on where it ended.
+    """
+    from p3s.placement.learned import save
+    from p3s.training.campaign import Settings
+    from p3s.training.learn import Wanted, learned, prepared
+
+    _check(simgrid, hosts, launcher, output)
+    limit = None if simgrid is not None else budget
+    settings = Settings(ranks, ppn, phases, seed, limit)
+    words = tuple(_words(launcher))
+    ready = prepared(Wanted(simgrid, _hosts(hosts), words, topology, name, way, settings))
+    directory = data or output.with_suffix(".phases")
+    with progress(1) as bar:
+        bar.start("measuring")
+        model = learned(ready, directory, way, bar.start)
+        bar.done("trained")
+    save(output, model)
+    _show(model, json_)
+    say(f"next: p3s machine show {quoted(output)}")
+    return 0
+
+
+def _check(simgrid: Path | None, hosts: str, launcher: str, output: Path) -> None:
+    """Refuse what contradicts itself, and a model that could not be written."""
+    from p3s.placement.learned import load
+
+    if simgrid is None and not hosts:
+        raise UsageError("give --hosts to measure on, or --simgrid with a platform")
+    if simgrid is not None and launcher:
+        raise UsageError("--launcher is for hosts; SimGrid has its own")
+    if output.is_dir():
+        raise UsageError(f"-o {output}: is a directory; name a file in it, as communication.json")
+    if output.exists():
+        try:
+            load(output)
+        except P3SError as error:
+            raise UsageError(
+                f"-o {output}: is there and is no communication model that can be read; "
+                "name another"
+            ) from error
+    folder = next(place for place in output.absolute().parents if place.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    from p3s.host.hosts import expand_hosts
+
+    return tuple(expand_hosts(text)) if text else ()
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--launcher {text}: {error}") from error
+
+
+def _show(model: Learned, json_: bool) -> None:
+    if json_:
+        emit_json(as_json(model))
+    else:
+        from p3s.training.card import render
+
+        out(render(model))
+
+
+def as_json(model: Learned) -> dict[str, Any]:
+    """Return the card of a model, which p3s machine show prints, too."""
+    return {**header("machine.learn"), "card": asdict(model.card)}

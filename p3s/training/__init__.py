@@ -1,0 +1,1 @@
+"""Measuring how long traffic takes on a machine, and learning it."""

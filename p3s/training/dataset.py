@@ -1,0 +1,232 @@
+"""Measured phases in Parquet files, one for each execution, and going on where a run ended."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.artefacts import read_json, write_json
+from p3s.errors import Damaged, P3SError
+from p3s.placement.communication import Phase, row_of
+from p3s.topology.fabric import Fabric
+from p3s.topology.units import Floats, Ints
+from p3s.training import campaign
+from p3s.training.campaign import Draw, Execution, Settings
+from p3s.training.costs import Probe, hockney_of, network_of, pairs_of, probes, traffic_of
+from p3s.training.jobs import Job, Machine, hosts_of, measure, on_processes
+
+_SCHEMA, _VERSION = "p3s.training", 1
+_FACTS, _PROBES, _SCOUTS = "campaign.json", "probes.parquet", "scouts.parquet"
+#: Bytes of probes.
+SIZES = tuple(0 if k < 0 else 1 << k for k in (-1, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22))
+#: Of those that go first where time passes: they tell how long the others would take.
+SCOUTS = (0, 1 << 14)
+#: Messages of the largest size in all probes, about, and what they may take of the budget.
+_PROBED, _PROBING = 50, 0.2
+#: What a row says beside its features.
+_OWN = ("execution", "phase", "nodes", "slots", "messages", "nbytes", "inside", "seed", "seconds")
+
+#: What a dataset may be of, in the words of an error.
+_OTHER = {
+    "machine": "another machine",
+    "network": "another network",
+    "nodes": "other nodes",
+    "hosts": "other hosts",
+    "settings": "another --ranks, --ppn, --phases, --seed or --budget",
+}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is measured where.
+
+    ``machine``, ``network``: their names. ``nodes``: of the network, ascending; ``hosts``: names of
+    these in the machine.
+    """
+
+    machine: str
+    network: str
+    nodes: tuple[int, ...]
+    hosts: tuple[str, ...]
+    settings: Settings
+
+    def hosts_at(self, nodes: Ints) -> list[str]:
+        """Return the hosts of nodes of the network."""
+        known = dict(zip(self.nodes, self.hosts, strict=True))
+        return [known[node] for node in nodes.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Measured phases: probes, and random pairs with their features, row by row.
+
+    ``execution``: of each row. ``phases``: what each row is of.
+    """
+
+    probes: Mapping[Probe, float]
+    execution: Ints
+    seconds: Floats
+    rows: tuple[Mapping[str, float], ...]
+    phases: tuple[Phase, ...]
+
+
+def measured(
+    directory: Path, told: Told, fabric: Fabric, machine: Machine, say: Say = lambda _: None
+) -> Dataset:
+    """Return the dataset of a directory, after what is missing in it has been measured.
+
+    Errors: P3SError where it is of another machine, and where a phase cannot be measured; what was
+    measured until then is kept.
+    """
+    _claim(directory, told)
+    known = _probed(directory, told, fabric, machine)
+    cost = hockney_of(known, network_of(known, told.machine))
+    nodes, often = np.array(told.nodes), machine.repeats.all
+    made = list(campaign.executions(nodes, told.settings, cost, often))
+    for execution in made:
+        path = _path(directory, execution.number)
+        if not path.exists():
+            say(f"execution {execution.number + 1} of {len(made)}")
+            _measure(path, execution, told, fabric, machine)
+    return _joined(known, [_read(_path(directory, each.number)) for each in made])
+
+
+def _claim(directory: Path, told: Told) -> None:
+    """Say what a directory is of, or see that it is of the same."""
+    path, facts = directory / _FACTS, asdict(told)
+    if path.exists():
+        data = read_json(path, _SCHEMA, _VERSION)
+        for name, value in facts.items():
+            here = list(value) if isinstance(value, tuple) else value
+            if data.get(name) != here:
+                raise P3SError(
+                    f"{directory}: was measured with {_OTHER[name]}; give another --data, or "
+                    "remove it"
+                )
+        return
+    if directory.exists() and any(directory.iterdir()):
+        raise P3SError(f"{directory}: is there and holds no measured phases; give another --data")
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"schema": _SCHEMA, "schema_version": _VERSION, **facts})
+
+
+def _path(directory: Path, execution: int) -> Path:
+    return directory / f"execution-{execution:04d}.parquet"
+
+
+def _probed(directory: Path, told: Told, fabric: Fabric, machine: Machine) -> dict[Probe, float]:
+    """Return what single messages and streams of messages take."""
+    path, budget = directory / _PROBES, told.settings.budget_s
+    sizes = SIZES
+    if budget is not None and not path.exists():
+        first = _probe(directory / _SCOUTS, SCOUTS, told, fabric, machine)
+        slope = _per_byte(first) * _PROBED * machine.repeats.all
+        sizes = tuple(x for x in SIZES if x <= SCOUTS[-1] or x * slope <= _PROBING * budget)
+    return _probe(path, sizes, told, fabric, machine)
+
+
+def _per_byte(told: Mapping[Probe, float]) -> float:
+    """Return the seconds of a byte, of all probes together."""
+    small, large = SCOUTS
+    by_size = [sum(s for p, s in told.items() if p.nbytes == size) for size in (small, large)]
+    number = sum(probe.number for probe in told if probe.nbytes == large)
+    return max(by_size[1] - by_size[0], 0.0) / (number * (large - small))
+
+
+def _probe(
+    path: Path, sizes: Sequence[int], told: Told, fabric: Fabric, machine: Machine
+) -> dict[Probe, float]:
+    if not path.exists():
+        slots = min(told.settings.slots, 2)
+        pairs = pairs_of(np.array(told.nodes), fabric, slots)
+        wanted, by_distance = probes(pairs, sizes), {pair.distance: pair for pair in pairs}
+        used = np.unique([node for pair in pairs for node in (pair.first, *pair.others)])
+        made = {
+            number: traffic_of(probe, by_distance[probe.distance], used, slots)
+            for number, probe in enumerate(wanted)
+        }
+        hosts = np.repeat(np.array(told.hosts_at(used), dtype=object), slots)
+        seconds = _run(path, Job(tuple(hosts.tolist()), made, machine.repeats), machine)
+        _write(path, [asdict(p) | {"seconds": seconds[k]} for k, p in enumerate(wanted)])
+    return {
+        Probe(row["distance"], row["nbytes"], row["number"]): row["seconds"] for row in _read(path)
+    }
+
+
+def _measure(
+    path: Path, execution: Execution, told: Told, fabric: Fabric, machine: Machine
+) -> None:
+    placed = execution.placed
+    sent = {
+        number: traffic
+        for number, draw in enumerate(execution.draws)
+        if len(traffic := campaign.traffic_of(draw, placed))
+    }
+    hosts = hosts_of(placed, told.hosts_at(execution.nodes))
+    phases = {number: on_processes(traffic, placed) for number, traffic in sent.items()}
+    seconds = _run(path, Job(hosts, phases, machine.repeats), machine)
+    rows = []
+    for number, traffic in sent.items():
+        own = {
+            "execution": execution.number,
+            "phase": number,
+            "nodes": execution.nodes.tolist(),
+            "slots": execution.slots,
+            **asdict(execution.draws[number]),
+            "seconds": seconds[number],
+        }
+        rows.append(own | row_of((traffic, placed), fabric))
+    _write(path, rows)
+
+
+def _run(path: Path, job: Job, machine: Machine) -> dict[int, float]:
+    """Run a job in a directory beside its file, which keeps what is there if it is interrupted."""
+    work = path.with_suffix(".running")
+    found = measure(job, machine, work)
+    shutil.rmtree(work, ignore_errors=True)
+    return found
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a file that is there whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    new = path.with_suffix(".new")
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), new)
+    new.replace(path)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return list(pq.read_table(path).to_pylist())
+    except (OSError, pa.ArrowException) as err:
+        raise Damaged(f"{path}: cannot be read; remove it and measure it again") from err
+
+
+def _joined(known: Mapping[Probe, float], parts: Sequence[list[dict[str, Any]]]) -> Dataset:
+    rows = [row for part in parts for row in part]
+    return Dataset(
+        known,
+        np.array([row["execution"] for row in rows], dtype=np.int64),
+        np.array([row["seconds"] for row in rows], dtype=np.float64),
+        tuple({name: x for name, x in row.items() if name not in _OWN} for row in rows),
+        tuple(_phase(row) for row in rows),
+    )
+
+
+def _phase(row: Mapping[str, Any]) -> Phase:
+    draw = Draw(row["messages"], row["nbytes"], row["inside"], row["seed"])
+    nodes = np.array(row["nodes"], dtype=np.int64)
+    placed = Execution(row["execution"], nodes, row["slots"], ()).placed
+    return campaign.traffic_of(draw, placed), placed

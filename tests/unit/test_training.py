@@ -1,0 +1,408 @@
+"""Learning a machine: what is measured, its dataset and going on with it, the models' errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s.cli.main import run
+from p3s.errors import Damaged, P3SError, UsageError
+from p3s.placement.baselines import Hockney
+from p3s.placement.communication import SIMULATED, network_id, predict, row_of
+from p3s.placement.intervals import Widening, doublings, missed, widening
+from p3s.placement.learned import Settings as Fit
+from p3s.placement.learned import load, save
+from p3s.placement.patterns import at_faces, fixed_halo
+from p3s.placement.simulated import simulated_seconds, steps_of
+from p3s.placement.traffic import Traffic, traffic
+from p3s.program.mapping import block, rank_map
+from p3s.simulate.network import rough_network
+from p3s.topology.read import read_fabric
+from p3s.topology.trees import one_switch
+from p3s.training import campaign, platform
+from p3s.training.campaign import Settings, executions, shapes
+from p3s.training.costs import FAN, hockney_of, network_of, pairs_of, probes, traffic_of
+from p3s.training.dataset import SIZES, Told, measured
+from p3s.training.jobs import Job, Repeats, measure, on_processes
+from p3s.training.jobs import measured as results_of
+from p3s.training.train import CORRECTED, SIMULATION, A, B, C, train, ways
+
+FABRIC = read_fabric("fat-tree:4,2,4@10Gbit/s", 16)
+COST = Hockney(1e-5, 1e-9)
+FEW = Settings(ranks=16, slots=2, phases=90)
+
+
+@dataclass
+class Made:
+    """A machine whose times are made up; ``until``: phases after which a run is interrupted."""
+
+    seconds: Callable[[Traffic, tuple[str, ...]], float]
+    repeats: Repeats = Repeats(0, 1)
+    until: int = 1 << 30
+    ran: list[tuple[str, int]] = field(default_factory=list)
+
+    def run(self, job: Job, directory: Path) -> None:
+        with open(directory / "results.txt", "a") as file:
+            for number, sent in job.phases.items():
+                if len(self.ran) >= self.until:
+                    file.write(f"{number} 1.0")  # a line that was cut off
+                    raise KeyboardInterrupt
+                self.ran.append((directory.name, number))
+                file.write(f"{number} {self.seconds(sent, job.hosts):.9e}\n")
+
+
+def shared_links(sent: Traffic, hosts: tuple[str, ...]) -> float:
+    """Return what a network of known costs takes."""
+    order = list(dict.fromkeys(hosts))
+    placed = rank_map(
+        "x", np.array([order.index(host) for host in hosts]), tuple(f"+n{h[1:]}" for h in order)
+    )
+    return simulated_seconds(sent, placed, FABRIC, rough_network(rate=1.25, eager_bytes=1e12))
+
+
+def told(settings: Settings = FEW, machine: str = "made") -> Told:
+    nodes = tuple(range(16))
+    return Told(machine, network_id(FABRIC), nodes, tuple(f"n{k}" for k in nodes), settings)
+
+
+# ---- jobs ----------------------------------------------------------------------------------
+
+
+def test_any_placement_runs_on_processes_that_fill_nodes() -> None:
+    placed = rank_map("x", np.array([1, 0, 1, 0]), ("", ""))
+    sent = on_processes(traffic(4, [0, 1], [2, 3], [10, 20]), placed)
+    assert sent.source.tolist() == [2, 0] and sent.dest.tolist() == [3, 1]
+    assert sent.nbytes.tolist() == [10, 20]
+
+
+def test_what_a_run_that_was_interrupted_has_measured_is_not_measured_again(tmp_path) -> None:
+    machine = Made(lambda sent, _: float(sent.nbytes[0]), until=2)
+    job = Job(("a", "b"), {k: traffic(2, [0], [1], k + 1) for k in range(5)}, machine.repeats)
+    with pytest.raises(KeyboardInterrupt):
+        measure(job, machine, tmp_path)
+    assert results_of(tmp_path) == {0: 1.0, 1: 2.0}  # the cut line counts for nothing
+    machine.until = 1 << 30
+    assert measure(job, machine, tmp_path) == {k: k + 1.0 for k in range(5)}
+    assert [number for _, number in machine.ran] == [0, 1, 2, 3, 4]
+    silent = dataclasses.replace(machine, until=1 << 30)
+    silent.run = lambda job, directory: None  # type: ignore[method-assign]
+    with pytest.raises(P3SError, match="1 of 6 phases were not measured, the first is 7"):
+        measure(dataclasses.replace(job, phases={**job.phases, 7: job.phases[0]}), silent, tmp_path)
+
+
+# ---- campaign ------------------------------------------------------------------------------
+
+
+def test_executions_are_the_same_every_time_and_within_the_machine() -> None:
+    nodes = np.arange(3, 40)
+    made = list(executions(nodes, Settings(32, 4, 300, seed=5), COST))
+    again = list(executions(nodes, Settings(32, 4, 300, seed=5), COST))
+    assert [(e.nodes.tolist(), e.slots, e.draws) for e in made] == [
+        (e.nodes.tolist(), e.slots, e.draws) for e in again
+    ]
+    assert [e.number for e in made] == list(range(len(made)))
+    for each in made:
+        assert set(each.nodes) <= set(nodes) and (np.diff(each.nodes) > 0).all()
+        assert 2 <= len(each.nodes) * each.slots <= 32 and each.slots <= 4
+        assert all(d.messages in (1, 2, 3, 4, 6, 8, 13, 26) for d in each.draws)
+        assert all(d.inside == 0 for d in each.draws) or each.slots > 1
+    sizes = {(len(e.nodes), e.slots) for e in made}
+    assert {(3, 3), (12, 2), (32, 1), (1, 4)} <= sizes  # also no powers of two
+
+
+def test_random_pairs_are_what_class_a_takes_them_for() -> None:
+    for each in executions(np.arange(16), Settings(16, 2, 60), COST):
+        placed = each.placed
+        for draw in each.draws:
+            sent = campaign.traffic_of(draw, placed)
+            if len(sent):
+                found = row_of((sent, placed), FABRIC)
+                assert found["PD(max)"] == found["PM(max)"] * found["l(max)"]
+                assert found["PM(max)"] <= draw.messages and found["l(max)"] == draw.nbytes
+
+
+def test_a_budget_bounds_the_length_of_messages() -> None:
+    def longest(budget: float | None) -> int:
+        made = executions(np.arange(8), Settings(8, 1, 200, budget_s=budget), COST)
+        return max(draw.nbytes for each in made for draw in each.draws)
+
+    assert longest(None) > 2_000_000 > longest(0.2) > 500 and longest(1e9) == longest(None)
+
+
+def test_no_two_ranks_to_measure_between() -> None:
+    with pytest.raises(UsageError, match="no two ranks"):
+        shapes(1, Settings(slots=1))
+
+
+# ---- costs ---------------------------------------------------------------------------------
+
+
+def test_probes_find_the_costs_of_messages() -> None:
+    truth = rough_network(rate=1.25, inside_rate=4.0, overhead_ns=0, eager_bytes=1e12)
+    truth = dataclasses.replace(truth, post=0.0)
+    pairs = pairs_of(np.arange(16), FABRIC, 2)
+    assert [pair.distance for pair in pairs] == [0, 1, 3, FAN]
+    used = np.unique([node for pair in pairs for node in (pair.first, *pair.others)])
+    by_distance = {pair.distance: pair for pair in pairs}
+    placed = rank_map(
+        "x", np.repeat(np.arange(len(used)), 2), tuple(f"+n{node}" for node in used.tolist())
+    )
+    known = {
+        probe: simulated_seconds(
+            traffic_of(probe, by_distance[probe.distance], used, 2), placed, FABRIC, truth
+        )
+        for probe in probes(pairs, SIZES)
+    }
+    found = network_of(known, "x")
+    assert found.rate == pytest.approx(1.25, rel=0.01)
+    assert found.paths[1].transfer.ns[0] == pytest.approx(2000, rel=0.01)
+    assert found.path(0).transfer.at(1e6) == pytest.approx(500 + 1e6 / 4, rel=0.01)
+    fitted = hockney_of(known, found)
+    assert fitted.alpha == pytest.approx(2e-6, rel=0.03)
+    assert fitted.beta == pytest.approx(1 / 1.25e9, rel=0.03) and fitted.gamma == 0
+
+
+# ---- simulated phases ----------------------------------------------------------------------
+
+
+def test_messages_of_one_node_share_its_link() -> None:
+    network, fabric = rough_network(rate=1.0, overhead_ns=0), one_switch(4)
+    one = simulated_seconds(traffic(4, [0], [1], 10**6), block(4, 1), fabric, network)
+    two = simulated_seconds(traffic(4, [0, 0], [1, 2], 10**6), block(4, 1), fabric, network)
+    assert one == pytest.approx(1.002e-3, rel=0.01) and two == pytest.approx(2 * one, rel=0.01)
+    assert simulated_seconds(traffic(4, [], [], []), block(4, 1), fabric, network) == 0
+
+
+def test_messages_between_leaves_share_the_links_above() -> None:
+    network = rough_network(rate=1.25, overhead_ns=0)
+    source = np.arange(4)
+    near = traffic(16, source, (source + 1) % 4, 10**6)
+    far = traffic(16, source, 4 * (source + 1) % 16, 10**6)  # one destination of D-mod-k, or two
+    times = [simulated_seconds(x, block(16, 1), FABRIC, network) for x in (near, far)]
+    assert times[1] > 1.9 * times[0]
+
+
+def test_steps_are_posted_in_the_order_of_the_rows() -> None:
+    steps = steps_of(traffic(3, [0, 2, 0], [1, 0, 2], [1, 2, 3], [2, 1, 1]))
+    assert len(steps) == 2 * 4 + 3 and steps.n == 3
+    at = steps.of(0)  # sends two, receives, sends; waits for the four
+    assert steps.peer[at].tolist() == [1, 1, 2, 2, -1]
+    assert steps.bytes[at].tolist() == [1, 1, 2, 3, 0]
+    assert steps.done[steps.done_start[4] : steps.done_start[5]].tolist() == [0, 1, 2, 3]
+    sends = np.flatnonzero(steps.to >= 0)
+    assert (steps.source[steps.to[sends]] == sends).all()
+
+
+# ---- dataset -------------------------------------------------------------------------------
+
+
+def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path) -> None:
+    whole = measured(tmp_path / "whole", told(), FABRIC, Made(shared_links))
+    machine = Made(shared_links)
+    for until in (30, 80, 1 << 30):
+        machine.until = until
+        try:
+            parts = measured(tmp_path / "parts", told(), FABRIC, machine)
+        except KeyboardInterrupt:
+            continue
+    assert len(machine.ran) == len(set(machine.ran)), "a phase was measured twice"
+    assert parts.rows == whole.rows and (parts.seconds == whole.seconds).all()
+    assert (parts.execution == whole.execution).all() and parts.probes == whole.probes
+    assert not list((tmp_path / "parts").glob("*.running"))
+    silent = Made(lambda *_: pytest.fail("all is there"))
+    assert measured(tmp_path / "parts", told(), FABRIC, silent).rows == whole.rows
+
+
+def test_a_dataset_of_something_else_is_refused(tmp_path) -> None:
+    measured(tmp_path / "x", told(), FABRIC, Made(shared_links))
+    with pytest.raises(P3SError, match="another machine"):
+        measured(tmp_path / "x", told(machine="y"), FABRIC, Made(shared_links))
+    other = dataclasses.replace(FEW, seed=3)
+    with pytest.raises(P3SError, match="another --ranks"):
+        measured(tmp_path / "x", told(other), FABRIC, Made(shared_links))
+    (tmp_path / "x" / "execution-0001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(Damaged, match="measure it again"):
+        measured(tmp_path / "x", told(), FABRIC, Made(shared_links))
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "file").touch()
+    with pytest.raises(P3SError, match="no measured phases"):
+        measured(tmp_path / "y", told(), FABRIC, Made(shared_links))
+    assert [path.name for path in (tmp_path / "y").iterdir()] == ["file"]
+
+
+# ---- models --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    return measured(tmp_path_factory.mktemp("data") / "x", told(), FABRIC, Made(shared_links))
+
+
+def test_ways_use_what_their_class_knows(dataset) -> None:
+    found = ways([*dataset.rows[0], SIMULATED])
+    assert len(found[A].names) == 5 and len(found[B].names) == 19
+    assert set(found[A].names) < set(found[B].names) < set(found[C].names)
+    assert {"S1D(max)", "max bytes"} <= set(found[C].names) and SIMULATED not in found[C].names
+    assert found[CORRECTED].first == ((), (SIMULATED,))
+    for way in found.values():
+        assert {name for product in way.first for name in product} <= set(way.names)
+
+
+def test_where_the_simulation_is_right_learning_leaves_it_alone(dataset, tmp_path) -> None:
+    pytest.importorskip("sklearn")
+    fit = Fit(trees=25, rate=0.1, depth=3)
+    model = train(dataset, FABRIC, "made", network_id(FABRIC), settings=fit)
+    table = model.card.compared
+    assert model.card.features == CORRECTED and table[SIMULATION].mmre < 0.1
+    assert table[CORRECTED].mmre < table[C].mmre < table[A].mmre
+    save(tmp_path / "m.json", model)
+    again = load(tmp_path / "m.json")
+    assert again.card == model.card and again.first == model.first
+    sent = fixed_halo((4, 4), at_faces(2), 30_000)
+    phases = [(sent, placed) for placed in (block(16, 1), block(16, 2))]
+    phases.append((traffic(16, [], [], []), block(16, 2)))
+    one, other = predict(model, phases, FABRIC), predict(again, phases, FABRIC)
+    assert (one.seconds == other.seconds).all() and one.seconds[2] == one.high[2] == 0
+    assert (one.low <= one.seconds).all() and (one.seconds <= one.high).all()
+    with pytest.raises(P3SError, match="is of network"):
+        predict(model, phases, read_fabric("torus:4x4", 16))
+    with pytest.raises(P3SError, match="is of machine made, not of other"):
+        again.check("other", "")
+
+
+def test_networks_of_one_form_are_told_from_others() -> None:
+    names = ["fat-tree:4,2@1Gbit/s", "fat-tree:4,2@2Gbit/s", "fat-tree:4,1@1Gbit/s", "torus:4x4"]
+    found = [network_id(read_fabric(name, 16)) for name in names]
+    assert len(set(found)) == 4
+    assert network_id(read_fabric(names[0], 64)) == found[0]  # as many nodes as a run needs
+
+
+# ---- intervals -----------------------------------------------------------------------------
+
+
+def test_intervals_widen_by_what_was_missed() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(0, 1, 5000)
+    off = missed(np.full(5000, -0.5), np.full(5000, 0.5), truth)
+    assert off[np.argmin(np.abs(truth))] == pytest.approx(-0.5, abs=1e-2)
+    found = widening([off, off[:100] - 9], np.zeros(0), np.zeros(0))
+    assert found.always == pytest.approx(1.645 - 0.5, abs=0.05) and found.doubling == 0
+    held = np.abs(rng.normal(0, 1, 5000)) <= 0.5 + found.always
+    assert 0.88 < held.mean() < 0.92
+
+
+def test_intervals_widen_beyond_the_training() -> None:
+    far = np.array([1.0, 2.0, 3.0, 0.0])
+    found = widening([np.full(50, 0.1)], 0.1 + 0.2 * far, far)
+    assert found == Widening(pytest.approx(0.1), pytest.approx(0.2))
+    assert found.at(np.array([0.0, 2.0])) == pytest.approx([0.1, 0.5])
+    least, most = np.array([0.0, 3.0]), np.array([7.0, 15.0])
+    rows = np.array([[7.0, 15.0], [31.0, 8.0], [0.0, 0.0], [1.0, 31.0]])
+    assert doublings(rows, least, most) == pytest.approx([0, 2, 2, 1])
+
+
+# ---- platforms -----------------------------------------------------------------------------
+
+CLUSTER = (
+    '<?xml version="1.0"?><!DOCTYPE platform SYSTEM "x"><platform version="4.1"><cluster id="c" '
+    'prefix="n-" suffix=".x" radical="{}" bw="10Gbps" lat="1us" speed="1Gf" {}/></platform>'
+)
+
+
+@pytest.mark.parametrize(
+    ("radical", "shape", "hosts", "network"),
+    [
+        ("0-3", "", 4, ""),
+        ("0-3,7", 'topology="FLAT"', 5, ""),
+        ("0-7", 'topology="TORUS" topo_parameters="2,2,2"', 8, "torus:2x2x2@10Gbit/s"),
+        ("0-15", 'topology="FAT_TREE" topo_parameters="2;4,4;1,2;1,1"', 16, "fat-tree:4,2,4"),
+        ("0-15", 'topology="FAT_TREE" topo_parameters="2;4,4;1,2;1,2"', 16, ""),
+        ("0-7", 'topology="DRAGONFLY" topo_parameters="2,1;1,1;2,1;2"', 8, ""),
+    ],
+)
+def test_platforms_say_their_hosts_and_networks(tmp_path, radical, shape, hosts, network) -> None:
+    path = tmp_path / "p.xml"
+    path.write_text(CLUSTER.format(radical, shape))
+    assert len(platform.hosts_of(path)) == hosts and platform.hosts_of(path)[0] == "n-0.x"
+    found = platform.network_of(path)
+    assert found.partition("@")[0] == network.partition("@")[0]
+    if found:
+        assert read_fabric(found, hosts).nodes == hosts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "<x/>", "<platform/>", CLUSTER.format("a", ""), CLUSTER.format("0-99999999", ""),
+        '<!DOCTYPE p [<!ENTITY a "b">]><platform/>',
+    ],
+)  # fmt: skip
+def test_platforms_that_are_none(tmp_path, text) -> None:
+    path = tmp_path / "p.xml"
+    path.write_text(text)
+    with pytest.raises(P3SError) as err:
+        platform.hosts_of(path)
+    assert "\n" not in str(err.value) and str(path) in str(err.value)
+
+
+# ---- the command ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        ("", 2, "--hosts"),
+        ("--simgrid absent.xml", 1, "no platform"),
+        ("--simgrid p.xml --launcher mpiexec", 2, "--launcher is for hosts"),
+        ("--simgrid p.xml --way D", 2, "--way D"),
+        ("--simgrid p.xml --hosts n-0.x,q", 1, "no host q"),
+        ("--simgrid p.xml --hosts n-0.x,n-0.x", 2, "named twice"),
+        ("--simgrid p.xml --topology torus:2", 1, "has 2 nodes"),
+        ("--simgrid p.xml --topology absent", 2, "neither a file"),
+        ("--simgrid p.xml --hosts n-0.x --ppn 1", 2, "no two ranks"),
+        ("--simgrid p.xml --phases 1", 2, "phases"),
+        ("--hosts n[0-", 1, "brackets"),
+        ("--hosts n0,n1 --launcher absent-launcher", 1, "not found"),
+        ("--simgrid p.xml -o other.json", 2, "no communication model"),
+        ("--simgrid p.xml -o .", 2, "is a directory"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    tmp_path, monkeypatch, capsys, words, code, why
+) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
+    (tmp_path / "other.json").write_text("{}")
+    assert run(["machine", "learn", *words.split()]) == code
+    said = capsys.readouterr()
+    assert why in said.err and said.out == "" and said.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "p.xml"]
+
+
+def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.xml").write_text(CLUSTER.format("0-3", ""))
+    machine = Made(lambda sent, _: 1e-6 * sent.number + 1e-9 * float(sent.volume.max()))
+    monkeypatch.setattr("p3s.training.learn.SimulatedMachine", lambda path: machine)
+    quick = functools.partial(train, settings=Fit(trees=10, rate=0.3, depth=2))
+    monkeypatch.setattr("p3s.training.learn.train", quick)
+    words = "machine learn --simgrid p.xml --ppn 2 --phases 60 --way B --json -o m.json"
+    assert run(words.split()) == 0
+    card = json.loads(capsys.readouterr().out)["card"]
+    assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
+    assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
+    assert run(["machine", "show", "m.json"]) == 0
+    text = capsys.readouterr().out
+    assert "class B: and of nodes" in text and "network: one switch" in text
+    assert (tmp_path / "m.phases" / "execution-0000.parquet").exists()
+    number = len(machine.ran)
+    assert run(words.split()) == 0 and len(machine.ran) == number
