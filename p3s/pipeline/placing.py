@@ -30,7 +30,8 @@ from p3s.predict.placing.types import Advice, Placements
 from p3s.progress import Progress
 from p3s.study import Study
 from p3s.topology.fabric import Fabric
-from p3s.topology.read import named, one_switch, read_fabric
+from p3s.topology.read import named, read_fabric
+from p3s.topology.trees import one_switch
 from p3s.topology.units import Ints
 
 if TYPE_CHECKING:
@@ -184,8 +185,9 @@ def _with_model(search: Search, path: Path | None, job: Job) -> Search:
     """Return the search with a learned model. Errors: P3SError for one of another machine."""
     if path is None:
         return search
+    from p3s.placement.communication import network_id
     from p3s.placement.learned import load
 
     model = load(path)
-    model.check(job.messages.machine, job.fabric.text)
+    model.check(job.messages.machine, network_id(job.fabric))
     return replace(search, model=LearnedCost(model))

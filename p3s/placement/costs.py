@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from p3s.placement.features import Hierarchy, features
+from p3s.placement.communication import row_of
 from p3s.placement.learned import Learned
-from p3s.placement.links import link_features, paths
+from p3s.placement.links import paths
 from p3s.placement.phases import PhaseTraffic
 from p3s.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap
 from p3s.simulate.network import Network
 from p3s.topology.fabric import Fabric
-from p3s.topology.levels import several
-from p3s.topology.read import node_numbers
 from p3s.topology.units import Floats, Ints
 
 #: What the other links add to the busiest one: tells placements apart whose busiest are alike.
@@ -115,19 +113,12 @@ class LearnedCost:
         parts = [(part, times) for part, times in iterations_of(phase) if len(part)]
         if not parts:
             return Seconds(0.0, 0.0, 0.0)
-        rows = [all_features(part, placed, fabric) for part, _ in parts]
+        rows = [row_of((part, placed), fabric, self.model.network) for part, _ in parts]
         found = self.model.predict(rows)
         times = np.array([times for _, times in parts])
         names = sorted({each.feature for one in found.outside for each in one})
         low, high = float(found.low @ times), float(found.high @ times)
         return Seconds(float(found.seconds @ times), low, high, tuple(names))
-
-
-def all_features(traffic: Traffic, placed: RankMap, fabric: Fabric) -> Mapping[str, float]:
-    """Return what learned models may ask for of a phase: classes A, B and C, and of links."""
-    at = node_numbers(fabric, placed.names)
-    levels = Hierarchy(several([level.at(at) for level in fabric.levels()]))
-    return features(traffic, placed, levels) | link_features(traffic, placed, fabric)
 
 
 def iterations_of(phase: PhaseTraffic) -> Iterator[tuple[Traffic, float]]:

@@ -236,11 +236,6 @@ def _bounded(source: str, nodes: int) -> None:
         raise P3SError(f"{source}: {nodes:,} nodes are more than {_MOST_NODES:,}")
 
 
-def one_switch(nodes: int) -> Fabric:
-    """Return a network of nodes that all hang on one switch, which is no limit."""
-    return FatTree(About("one switch"), (nodes,), (), (math.nan,))
-
-
 def named(fabric: Fabric, hosts: Sequence[str]) -> Fabric:
     """Return a network with host names for its nodes, in order, where it has none.
 

@@ -18,9 +18,11 @@ from machines import synthetic
 from p3s.cli.main import app, run
 from p3s.costs.stage import as_file, fit
 from p3s.model.stage import load as load_model
+from p3s.placement.communication import network_id
 from p3s.placement.learned import Settings, learn, save
 from p3s.schemas import first_problem, load_schema
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.topology.read import read_fabric
 
 typer_testing = pytest.importorskip("typer.testing")
 
@@ -204,7 +206,7 @@ def learned(path: Path, machine: str, network: str) -> None:
 
 def test_a_learned_model_sorts(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     path = study.root.parent / "model.json"
-    network = place(study, capsys, *NODES, "--simulate", "1")["network"]
+    network = network_id(read_fabric(TREE[1], 4))
     learned(path, "box", network)
     found = place(study, capsys, *NODES, "--simulate", "2", "--model", str(path))
     assert found["cost"] == "times learned on box"

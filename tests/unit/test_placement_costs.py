@@ -7,21 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p3s.placement.costs import (
-    LearnedCost,
-    QuickCost,
-    all_features,
-    iterations_of,
-    link_rates,
-    whole_cost,
-)
+from p3s.placement.costs import LearnedCost, QuickCost, iterations_of, link_rates, whole_cost
 from p3s.placement.learned import Card, Learned
 from p3s.placement.phases import PhaseTraffic
 from p3s.placement.traffic import Traffic, traffic
 from p3s.placement.trees import Trees
 from p3s.program.mapping import rank_map
 from p3s.simulate.network import rough_network
-from p3s.topology.read import one_switch, read_fabric
+from p3s.topology.read import read_fabric
+from p3s.topology.trees import one_switch
 
 #: 1 us and 1 byte/ns between nodes, 100 ns and 10 bytes/ns inside; calls of their own are free.
 NETWORK = rough_network(
@@ -101,11 +95,6 @@ def test_a_learned_time_is_of_one_iteration() -> None:
         phase(traffic(4, [], [], [])), placed(0, 1, 2, 3), FABRIC
     )
     assert none.middle == 0
-
-
-def test_features_of_all_classes_are_there() -> None:
-    found = all_features(traffic(4, [0], [3], 100), placed(0, 1, 2, 3), FABRIC)
-    assert {"n", "ND(max)", "max bytes", "hops per byte", "sw1"} <= set(found)
 
 
 @settings(max_examples=40, deadline=None)

@@ -24,7 +24,8 @@ from p3s.predict.placing.validity import overlap, validity
 from p3s.progress import Progress
 from p3s.report.placements import as_csv, notes, phase_rows, render, verdict
 from p3s.study import Study
-from p3s.topology.read import named, one_switch, read_fabric
+from p3s.topology.read import named, read_fabric
+from p3s.topology.trees import one_switch
 
 BYTES = [0, 1000, 100_000]
 
