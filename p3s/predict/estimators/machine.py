@@ -52,6 +52,7 @@ _OFF = 0.08
 #: And for each doubling beyond the traced counts, as far as their bytes have no law but a trend: an
 #: allowance, for want of programs to measure it with.
 _OF_TREND = 0.25
+_MOST_OFF = 0.75
 
 
 def machine_path(study: Study, machine: Path | None) -> Path:
@@ -209,7 +210,7 @@ def placed(
     said = [*messages.said(costs[0]), f"collectives as in {messages.library}", *messages.of_runs]
     costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
     said += [*setting.said_of(ready.trace.n), *links, *messages.ends]
-    found = told(messages.name, study, ready, costs, setting, said, say)
+    found = told(messages.name, study, ready, costs, setting, said, say, ends)
     return replace(found, why_not=messages.why_not)
 
 
@@ -237,10 +238,12 @@ def told(
     setting: Setting,
     said: Sequence[str],
     say: Callable[[str], None],
+    ends: bool = True,
 ) -> Communication:
     """Simulate what is prepared with costs of messages; return it as an estimator's result.
 
-    ``costs``: typical, least and largest; ``said``: notes that come first.
+    ``costs``: typical, least and largest; ``said``: notes that come first; ``ends``: of the
+    interval, else it has no width.
     """
     from p3s.predict.times import read_head
 
@@ -248,15 +251,15 @@ def told(
     say(f"{processes(n)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
     shared = variation is not None and shared_cores(study)
-    sums, notes, followed = simulated(ready, costs, variation, even_low=shared)
-    number = {phase: i for i, phase in enumerate(ready.phases)}
     head = read_head(study.scaled_dir(n), n)
+    off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
+    sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared)
+    number = {phase: i for i, phase in enumerate(ready.phases)}
     phases = tuple(int(phase["phase"]) for phase in head["phases"])
     order = [number[phase] for phase in phases]
     comm, waiting, transfer, software, low, high = (
         part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums
     )
-    off = (_OFF + _of_trend(head)) * (transfer + software)
     said = [
         *said,
         *(["computation does not vary"] if variation is None else []),
@@ -274,8 +277,8 @@ def told(
         n,
         phases,
         comm,
-        np.minimum(low, comm - off),
-        np.maximum(high, comm + off),
+        np.minimum(low, comm),
+        np.maximum(high, comm),
         waiting,
         transfer,
         software,
@@ -300,14 +303,16 @@ def simulated(
     ready: Prepared,
     costs: tuple[Network, Network, Network],
     variation: Variation | None,
+    off: float = 0.0,
     *,
     even_low: bool = False,
 ) -> tuple[list[Floats], list[str], Followed]:
     """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
 
-    The ends are those of the simulation in which nothing varies, from its typical costs, added to
-    what the varied one says; with ``even_low`` the low end is that in which nothing varies where
-    that is less. The notes say what was changed, and which loops have not settled; last is how
+    The ends are those of the simulation in which nothing varies and messages cost the least and
+    the most, and that less and more by a part ``off``, from its typical costs, added to what the
+    varied one says; with ``even_low`` the low end is that in which nothing varies where that is
+    less. The notes say what was changed, and which loops have not settled; last is how
     much rests on those.
     """
     cells = ready.trace.n * len(ready.phases)
@@ -318,21 +323,21 @@ def simulated(
     for loop in ready.loops:
         even = folded(loop, _runner(ready, costs[0], notes), overlap=overlap)
         # What had to be changed so that all ranks end is told once, for the typical costs.
-        plain = [
-            even
-            if network == costs[0]
-            else folded(loop, _runner(ready, network, []), overlap=overlap)
-            for network in costs
-        ]
+        low, high = (
+            even.sums[0]
+            if network == costs[0] and factor == 1.0
+            else factor * folded(loop, _runner(ready, network, [], factor), overlap=overlap).sums[0]
+            for network, factor in zip(costs[1:], (1.0 - off, 1.0 + off), strict=True)
+        )
         typical = (
             even.sums
             if variation is None or not variation.varies
             else _varied(ready, loop, costs[0], variation, even, overlap)
         )
         total[:PARTS] += typical
-        low = np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
-        total[PARTS] += np.minimum(low, plain[1].sums[0]) if even_low else low
-        total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
+        least = np.maximum(typical[0] - np.maximum(even.sums[0] - low, 0), 0)
+        total[PARTS] += np.minimum(least, low) if even_low else least
+        total[PARTS + 1] += typical[0] + np.maximum(high - even.sums[0], 0)
         settling.add(loop, even, notes)
     return list(total), list(dict.fromkeys(notes)), settling.into(ready.followed)
 
@@ -341,16 +346,20 @@ def _runner(
     ready: Prepared,
     network: Network,
     notes: list[str],
+    factor: float = 1.0,
     *,
     variation: Variation | None = None,
     seed: int = 0,
 ) -> Callable[..., Any]:
-    """Return what simulates steps; with a variation, computation is drawn anew each time."""
+    """Return what simulates steps; with a variation, computation is drawn anew each time.
+
+    Messages that take ``factor`` as long are computation that takes less, in another unit of time.
+    """
     rng = np.random.default_rng(seed)
     lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
 
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
-        drawn = steps
+        drawn = steps if factor == 1.0 else replace(steps, work_ns=steps.work_ns / factor)
         if variation is not None:
             work = variation.computing(steps.work_ns, cell, lasting, rng)
             drawn = replace(steps, work_ns=work)
