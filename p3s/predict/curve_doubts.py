@@ -166,19 +166,40 @@ def of_other_calls(
     traced: Sequence[int] = (),
     commands: Commands = NO_STUDY,
 ) -> list[Reason]:
-    """Say which calls may take over at ``counts``, all above the traced ones."""
-    if not found or not counts:
+    """Say which calls may take over at ``counts``, all above the traced ones.
+
+    Compilers copy calls, so that one in a function whose like ran counts only where its line shows
+    it to be another.
+    """
+    if not counts:
         return []
-    calls = list(dict.fromkeys(each.call for each in found))
-    names = list(dict.fromkeys(each.function for each in found))
-    return [
-        Reason(
-            "other-calls",
-            f"at {processes(counts)} the program may exchange its data in another way: no traced "
-            f"run came to its calls of {few(calls)} in {few(names)}; the interval is open",
-            another(commands, traced),
+    reasons = []
+    if others := [each for each in found if not each.copied]:
+        reasons.append(
+            Reason(
+                "other-calls",
+                f"at {processes(counts)} the program may exchange its data in another way: no "
+                f"traced run came to its {_calls(others)}; the interval is open",
+                another(commands, traced),
+            )
         )
-    ]
+    if copies := [each for each in found if each.copied]:
+        reasons.append(
+            Reason(
+                "copied-calls",
+                f"no traced run came to some {_calls(copies)}: copies that the compiler made, or "
+                "another way for larger counts",
+                "a program compiled with -g, too, tells which",
+                False,
+            )
+        )
+    return reasons
+
+
+def _calls(found: Sequence[OtherCall]) -> str:
+    calls = dict.fromkeys(each.call for each in found)
+    names = dict.fromkeys(each.function for each in found)
+    return f"calls of {few(list(calls))} in {few(list(names))}"
 
 
 def of_trends(

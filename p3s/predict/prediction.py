@@ -194,8 +194,9 @@ def compose(
         for n, row in zip(counts, rows, strict=True)
     ]
     rows, residual = _intervals(rows, times, said)
-    beyond = [n for n in counts if other and n > max(traced, default=0)]
-    rows = _without_empty_ends(_open(rows, {*beyond, *_emptied(times)}))
+    beyond = [n for n in counts if n > max(traced, default=0)]
+    unknown = [] if all(each.copied for each in other) else beyond
+    rows = _without_empty_ends(_open(rows, {*unknown, *_emptied(times)}))
     wrong = {} if weak else _below(times, traced, totals or {})
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
     rows = _related(rows, residual)

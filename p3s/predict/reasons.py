@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "left-out": "too much of the program is not modelled",
     "no-rule": "too much of the program follows no rule",
     "other-calls": "the program has calls for this that no run came to",
+    "copied-calls": "the program has calls that may be copies of others",
     "emptied": "the ranks have less than one element each",
     "extrapolated": "the largest count is too far from the traced ones",
     "below-traced": "computation below the traced counts does not go on from theirs",

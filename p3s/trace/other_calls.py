@@ -18,11 +18,16 @@ _MPI = re.compile(r"^p?(mpi_[a-z_]*?)(?:_f08|_f08ts)?_{0,2}$")
 
 @dataclass(frozen=True)
 class OtherCall:
-    """A call that no run came to: in which function, below which function that ran."""
+    """A call that no run came to: in which function, below which function that ran.
+
+    copied: it may be a copy that the compiler made of a call that ran, in the same function; debug
+    information would tell.
+    """
 
     call: str
     function: str
     under: str
+    copied: bool = False
 
 
 def other_calls(
@@ -33,21 +38,35 @@ def other_calls(
     ``stacks``: per operation (MPI_X) the stacks of its calls, return addresses in the file, the
     innermost first; ``executed``: return addresses in stacks of other calls. Near is what lies in a
     function of these stacks, or in one that such a function calls, directly or through others that
-    are on no stack. Errors: as Binary.
+    are on no stack. A call of the same source line as one that ran is that one. Errors: as Binary.
     """
     with Binary(path) as binary:
         code = binary.code()
-    if code is None:
-        return ()
+        if code is None:
+            return ()
+        ops = {op.lower() for op in stacks}
+        mine = [after for after, _, name in code.calls if _normal(name) in ops]
+        lines = {
+            at + 1: (line.file, line.line)
+            for at, line in binary.lines(after - 1 for after in mine).items()
+            if line.line
+        }
     seen = set(executed).union(*(stack for found in stacks.values() for stack in found))
     ran = {code.function(address - 1) for address in seen}
     found = []
     for op, own in stacks.items():
         around = {code.function(a - 1) for stack in own for a in stack} - {None}
         below = _below(code, around, ran)
-        for after, function, name in code.calls:
-            if _normal(name) == op.lower() and after not in seen and function in below:
-                found.append(OtherCall(op, code.name(function), code.name(below[function])))
+        calls = [call for call in code.calls if _normal(call[2]) == op.lower()]
+        came = [(after, function) for after, function, _ in calls if after in seen]
+        known = {lines.get(after) for after, _ in came} - {None}
+        near = {code.name(function) for _, function in came}
+        for after, function, _ in calls:
+            if after in seen or function not in below or lines.get(after) in known:
+                continue
+            name = code.name(function)
+            copied = after not in lines and name in near
+            found.append(OtherCall(op, name, code.name(below[function]), copied))
     return tuple(dict.fromkeys(found))
 
 

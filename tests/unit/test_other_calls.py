@@ -45,7 +45,23 @@ int main(int n, char **words)
     return buffer[0];
 }
 """
-LIBRARY = "int MPI_Alltoall(void *d) { return !d; } int MPI_Reduce(void *d) { return !d; }"
+#: The calls of one line, of which a compiler makes two, and another call in the same function.
+COPIES = """
+int MPI_Send(void *data);
+static int buffer[8];
+static inline void send(int i) {
+    MPI_Send(buffer + i);
+}
+__attribute__((noinline)) void solve(int n)
+{
+    if (n > 1) { send(1); buffer[1]++; } else { send(2); buffer[2]++; }
+    if (n > 64)
+        MPI_Send(buffer);
+    buffer[3]++;
+}
+int main(int n, char **words) { solve(n); return buffer[0]; }
+"""
+LIBRARY = "int MPI_Send(void *d) { return !d; } int MPI_Alltoall(void *d) { return !d; } int MPI_Reduce(void *d) { return !d; }"
 
 
 @pytest.fixture(scope="module", params=[(), ("-no-pie",), ("-fcf-protection=none", "-Wl,-z,now")])
@@ -101,6 +117,27 @@ def test_nothing_where_all_ways_were_taken_or_none_is_known(program: Path) -> No
     assert other_calls(program, {}) == ()
     # another operation, which is not one of those that move the data
     assert other_calls(program, {"MPI_Reduce": [[after(code, "report", "MPI_Reduce")]]}) == ()
+
+
+@pytest.mark.parametrize(("flag", "copied"), [("-g", [False]), ("-g0", [True])])
+def test_copies_are_told_by_their_line(tmp_path: Path, flag: str, copied: list[bool]) -> None:
+    """With lines the call for more than 64 is another one; without any, two may be copies."""
+    (tmp_path / "copies.c").write_text(COPIES)
+    (tmp_path / "mpi.c").write_text(LIBRARY)
+    for words in (
+        ["cc", "-shared", "-fPIC", "mpi.c", "-o", "libmpi.so"],
+        ["cc", "-O2", flag, "copies.c", "-o", "copies", "-L.", "-lmpi"],
+    ):
+        subprocess.run(words, cwd=tmp_path, check=True)
+    code = code_of(tmp_path / "copies")
+    sends = [at for at, _, name in code.calls if name == "MPI_Send"]
+    assert len(sends) == 3, "one was not copied: the compiler does otherwise"
+    with Binary(tmp_path / "copies") as binary:
+        lines = binary.lines(at - 1 for at in sends)
+    inline = [at for at in sends if not lines or lines[at - 1].line == 5]
+    found = other_calls(tmp_path / "copies", {"MPI_Send": [[inline[0]]]})
+    assert [each.copied for each in found] == copied
+    assert {(each.call, each.function) for each in found} == {("MPI_Send", "solve")}
 
 
 def test_what_is_no_program(tmp_path: Path) -> None:

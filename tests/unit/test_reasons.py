@@ -497,6 +497,16 @@ def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -
     assert codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], other=found)) == []
 
 
+def test_what_may_be_a_copy_is_said_and_opens_nothing() -> None:
+    times = halving(4, 8, 16)
+    found = (OtherCall("MPI_Irecv", "main", "main", copied=True),)
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 8], other=found)
+    (reason,) = result.reasons
+    assert reason.code == "copied-calls" and not reason.untrustworthy
+    assert "some calls of MPI_Irecv in main" in reason.text and "-g" in reason.advice
+    assert result.counts[-1].high_s is not None
+
+
 # ---- words -----------------------------------------------------------------------------------
 def test_numbers_with_their_nouns() -> None:
     assert [plural(k, "call") for k in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
