@@ -13,6 +13,9 @@ from p3s.model.partners import relations
 from p3s.model.types import Item, Model, Phase, Slot
 from p3s.trace.layout import MAX_RANKS
 
+#: How far weights that were written with their digits may be from 1 together.
+_ROUNDING = 1e-6
+
 
 def check(model: Model) -> None:
     """Raise ValueError, with what is wrong, where a model cannot be used."""
@@ -47,6 +50,15 @@ def check(model: Model) -> None:
             known = (occurs.const, occurs.like, occurs.expr, occurs.share, occurs.rest)
             _one_of("how often a segment occurs", *known)
     check_exprs(expr for phase in model.phases for expr in _of_phase(phase))
+    level = model.level
+    if level is not None:
+        weights = level.weights.values()
+        if min(weights, default=-1.0) < 0 or abs(sum(weights) - 1.0) > _ROUNDING:
+            raise ValueError("the weights of the laws of work do not add up to 1")
+        laws = set(level.weights)
+        missing = laws != {"segments"} and not laws <= set(level.errors)
+        if missing or min(level.errors.values(), default=0.0) < 0:
+            raise ValueError("the errors of the laws of work are not known")
 
 
 def check_loops(loops: Sequence[LoopRule], items: Sequence[Item | OrderedItem]) -> None:

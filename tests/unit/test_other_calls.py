@@ -61,7 +61,8 @@ __attribute__((noinline)) void solve(int n)
 }
 int main(int n, char **words) { solve(n); return buffer[0]; }
 """
-LIBRARY = "int MPI_Send(void *d) { return !d; } int MPI_Alltoall(void *d) { return !d; } int MPI_Reduce(void *d) { return !d; }"
+CALLS = ("MPI_Send", "MPI_Alltoall", "MPI_Reduce")
+LIBRARY = "\n".join(f"int {call}(void *data) {{ return !data; }}" for call in CALLS)
 
 
 @pytest.fixture(scope="module", params=[(), ("-no-pie",), ("-fcf-protection=none", "-Wl,-z,now")])

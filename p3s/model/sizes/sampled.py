@@ -81,12 +81,12 @@ def laws(seen: Mapping[int, Calls], elem: int) -> list[tuple[CountLaw, SizeLaw]]
     """
     unit = {n: int(np.gcd.reduce(each.calls, axis=None)) for n, each in seen.items()}
     iterations = _iterations(unit)
-    top = seen[max(seen)]
-    amount = (top.calls * top.nbytes).sum(axis=1)
-    chosen = np.lexsort((amount, *(top.calls > 0).T))[reference(len(amount))]
     out = []
-    for k in range(top.calls.shape[1]):
+    for k in range(seen[max(seen)].calls.shape[1]):
         there = [n for n, each in seen.items() if each.calls[:, k].any()]
+        top = seen[max(there)]
+        amount = (top.calls * top.nbytes).sum(axis=1)
+        chosen = np.lexsort((amount, *(top.calls > 0).T))[reference(len(amount))]
         calls = {n: seen[n].calls[:, k] // unit[n] for n in there}
         sizes = {n: seen[n].nbytes[:, k] / elem for n in there}
         once = all(np.all(v == 1) for v in calls.values())

@@ -224,10 +224,12 @@ def _candidates(points: Sequence[Spent], true: np.ndarray, even: float) -> list[
         out.append(Profile("faces", error, coefficients=_faces(points)))
     if last.there.all() and all(p.there.all() for p in points):
         before = points[-2]
-        there = at_position(marginals(before.grid, before.ratio), last.grid, np.arange(len(true)))
-        if there is not None:
-            along = marginals(last.grid, true)
-            out.append(Profile("position", _rms(there, true), along=along))
+        if before.grid.inside.all() and last.grid.inside.all():
+            along = marginals(before.grid, before.ratio)
+            there = at_position(along, last.grid, np.arange(len(true)))
+            if there is not None:
+                error = _rms(there, true)
+                out.append(Profile("position", error, along=marginals(last.grid, true)))
         ranks = _own(points[:-1])
         seen = min(len(ranks), len(true))
         alike = _rms(np.ones(seen), true[:seen])

@@ -30,6 +30,7 @@ WORSE = 5.0
 Z90 = 1.645
 #: Errors below are none; that of a law that says nothing where there is work.
 EXACT, LOST = 1e-3, 10.0
+_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ def _weights(errors: Mapping[Level, float], counts: int) -> dict[Level, float]:
     """Return the weights of levels: errors that are about the same do not decide between them."""
     if errors.get("segments", np.inf) <= EXACT:
         return {"segments": 1.0}
-    least = min(errors.values())
-    found = {k: (e / least) ** -float(counts) for k, e in errors.items() if e <= NEAR * least}
+    near = {k: max(e, _TINY) for k, e in errors.items()}
+    least = min(near.values())
+    found = {k: (e / least) ** -float(counts) for k, e in near.items() if e <= NEAR * least}
     return {k: w / sum(found.values()) for k, w in found.items()}
 
 
@@ -199,8 +201,9 @@ def _apart(level: WorkLevel, logs: Mapping[Level, float], value: float) -> float
 
     logs: of the mean work, by level.
     """
-    least = min(level.errors.values())
-    weight = {k: least / e for k, e in level.errors.items() if e <= WORSE * least}
+    near = {k: max(e, _TINY) for k, e in level.errors.items()}
+    least = min(near.values())
+    weight = {k: least / e for k, e in near.items() if e <= WORSE * least}
     square = sum(w * (logs[name] - value) ** 2 for name, w in weight.items())
     return float(np.sqrt(square / sum(weight.values())))
 

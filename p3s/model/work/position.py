@@ -29,11 +29,11 @@ def marginals(grid: GridAt, ratio: np.ndarray) -> tuple[tuple[float, ...], ...]:
 def at_position(
     along: Sequence[Sequence[float]], grid: GridAt, ranks: np.ndarray
 ) -> np.ndarray | None:
-    """Return the ratios of ranks to their mean; None on a grid of other dimensions.
+    """Return the ratios of ranks to their mean; None on a grid of other dimensions, or not of all.
 
     along: of ``marginals``, at any count.
     """
-    if len(along) != len(grid.dims):
+    if len(along) != len(grid.dims) or not grid.inside.all():
         return None
     every = np.ones(grid.n)
     for d, (values, p) in enumerate(zip(along, grid.dims, strict=True)):
