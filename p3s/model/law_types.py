@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from p3s.laws.expr import Expr
 from p3s.laws.worklaws import WorkLaw
 from p3s.model.amount import Amount
@@ -197,9 +199,23 @@ class OrderedItem:
 
 @dataclass(frozen=True)
 class TraceOrder:
-    """What unfolds the rows of a scaled trace into events, order.json; loops: None if not known."""
+    """What unfolds the rows of a scaled trace into events, order.json; loops: None if not known.
+
+    coordinates: of all ranks in each dimension of the grid, where the order depends on them.
+    """
 
     n: int
     grid: tuple[int, ...]
     loops: tuple[LoopRule, ...] | None
     items: tuple[OrderedItem, ...]
+    coordinates: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def coords(self) -> np.ndarray | None:
+        """The coordinates, shape (dimensions, n)."""
+        return None if self.coordinates is None else np.array(self.coordinates, dtype=np.int64)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The extents of the grid, as a grid of the model has them."""
+        return self.grid

@@ -50,7 +50,7 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
         turn=columns["turn"],
         repeat=columns["repeat"],
         peer=columns["peer"],
-        grid=SimpleNamespace(n=order.n, dims=order.grid),
+        grid=order,
     )
     sequence = Unfolder(items, order.loops, rows).sequence(rank)
     ops = [items[i].op for i in item.tolist()]

@@ -18,6 +18,7 @@ from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
+from p3s.model.order.unfold import places_asked_for
 from p3s.model.reasons import Verdict
 from p3s.model.stage import load
 from p3s.model.types import Model, Phase
@@ -192,10 +193,15 @@ def _write_part(model: Model, rows: ScaledRows, once: np.ndarray | None, path: P
 
 def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
     """Return what unfolds rows into the sequence of events (p3s.program.events)."""
+    loops = model.order.loops if model.order is not None else None
+    grid = evaluator.grid.whole or evaluator.grid
     order = TraceOrder(
         n=evaluator.n,
-        grid=tuple(evaluator.grid.dims),
-        loops=model.order.loops if model.order is not None else None,
+        grid=tuple(grid.dims),
+        loops=loops,
+        coordinates=tuple(tuple(map(int, c)) for c in grid.coords)
+        if places_asked_for(model.items, loops or ())
+        else None,
         items=tuple(
             OrderedItem(
                 it.op, it.kind, it.loops, it.at, tuple(OrderedSlot(s.when) for s in it.slots)

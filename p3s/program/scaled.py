@@ -140,6 +140,9 @@ def read_order(scaled_dir: Path) -> TraceOrder:
             TraceOrder, {k: v for k, v in data.items() if k not in ("schema", "schema_version")}
         )
         check_loops(order.loops or (), order.items)
+        known = order.coordinates
+        if known is not None and [len(c) for c in known] != [order.n] * len(order.grid):
+            raise ValueError("the coordinates are not those of all ranks")
     except (P3SError, ValueError, TypeError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err

@@ -78,7 +78,29 @@ def around(sweeps: int = 5) -> corpus.Program:
     return program
 
 
+def panels(dealt: bool, number: int = 48) -> corpus.Program:
+    """The owner of a panel sends it around its row and its column; the last one keeps it."""
+
+    def program(rec: corpus.Recorder) -> None:
+        p0, p1 = dims_balanced(rec.n, 2)
+        c0, c1 = divmod(rec.rank, p1)
+        for k in range(number):
+            rec("Allreduce", site="pivot", nbytes=16)
+            for side, c, p, step in (("row", c1, p1, 1), ("column", c0, p0, p1)):
+                owner = k % p if dealt else k * p // number
+                here = rec.rank - c * step
+                if c != owner:
+                    rec("Recv", site=f"from {side}", peer=here + (c - 1) % p * step, nbytes=800)
+                if (c + 1) % p != owner:
+                    rec("Send", site=f"to {side}", peer=here + (c + 1) % p * step, nbytes=800)
+        rec("Allreduce", nbytes=8)
+
+    return program
+
+
 PROGRAMS = {
+    "panels in blocks": (panels(dealt=False), (4, 16, 36), 64),
+    "panels dealt": (panels(dealt=True), (4, 16, 36), 64),
     "around": (around(), SMALL, 32),
     "halo": (corpus.jacobi2d(iters=4), (4, 8, 9, 16), 48),
     "halo in one loop": (corpus.halo3d(iters=2, tags=False), (8, 12, 18, 27), 64),
@@ -208,8 +230,38 @@ def test_a_pattern_may_follow_the_stage() -> None:
     assert holds(["before", 1], at, 1).sum() == 15
 
 
+@pytest.mark.parametrize(
+    ("op", "owner"), [("block", lambda x, t, p: x * p // t), ("dealt", lambda x, t, p: x % p)]
+)
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_an_iteration_may_belong_to_a_place_in_the_grid(op: str, owner: object, ahead: int) -> None:
+    """As in a factorisation: who owns the panel of an iteration only sends it."""
+    parts, made = [], []
+    for p0, p1 in ((2, 2), (2, 4), (4, 4)):
+        for rank in range(p0 * p1):
+            at = turns(16)
+            m = len(at.index)
+            coords = np.tile([rank // p1, rank % p1, rank], (m, 1))
+            parts.append(replace(at, coords=coords, extents=np.tile([p0, p1, p0 * p1], (m, 1))))
+            mine = owner(at.index[:, 1], 16, p1) == (rank + ahead) % p1  # type: ignore[operator]
+            made.append(~mine)
+    at, truth = Turns.joined(parts), np.concatenate(made)
+    expected = [["all"], [f"not {op}", 1, ahead]]
+    assert fit_when(at, truth) == expected
+    assert fit_when(at, ~truth) == [["all"], [op, 1, ahead]]
+    assert check(expected) == expected and f"c1{ahead:+d}" in text(expected[1])
+
+
+def test_longer_blocks_come_first() -> None:
+    at = turns(7)
+    at = replace(at, coords=np.tile([1, 1], (7, 1)), extents=np.tile([3, 3], (7, 1)))
+    assert np.flatnonzero(holds(["block", 0, 0], at, 1)).tolist() == [3, 4]
+    assert np.flatnonzero(holds(["dealt", -1, 1], at, 1)).tolist() == [2, 5]
+    assert not holds(["block", 4, 0], at, 1).any(), "there is no such dimension"
+
+
 def test_malformed_patterns_are_refused() -> None:
-    for bad in ([["every", 0, 1]], [["is"]], [["sometimes"]]):
+    for bad in ([["every", 0, 1]], [["is"]], [["sometimes"]], [["block", "x", 0]]):
         with pytest.raises(ValueError):
             check(bad)
 

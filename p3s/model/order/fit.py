@@ -53,7 +53,7 @@ def fit_order(
     kinds = [k for t, mine in zip(tables, cells, strict=True) for k in see(model, t, s, mine, sign)]
     number = {node: k for k, node in enumerate(s.nodes)}
     loops = [replace(loop, walk=_walk(loop, kinds, model.items)) for loop in _loops(s.nest)[1:]]
-    ranks = _Ranks({x.loop: x.walk for x in loops if x.walk is not None}, model.items)
+    ranks = _Ranks({x.loop: x.walk for x in loops if x.walk is not None}, model.items, grids)
     items = []
     for i, it in enumerate(model.items):
         node = number[(it.site, it.op)]
@@ -84,8 +84,10 @@ def _loops(nest: Nest) -> list[LoopRule]:
 class _Ranks:
     """What kinds of ranks do inside loops; each is asked for by all rules of a loop."""
 
-    def __init__(self, walks: Mapping[int, Walk], items: Sequence[Item]) -> None:
-        self.walks, self._items_of_model = walks, items
+    def __init__(
+        self, walks: Mapping[int, Walk], items: Sequence[Item], grids: Mapping[int, GridAt]
+    ) -> None:
+        self.walks, self._items_of_model, self.grids = walks, items, grids
         self._items: dict[tuple[int, int], tuple[int, ...]] = {}
         self._places: dict[tuple[int, int], tuple[dict[Cell, int], int]] = {}
 
@@ -166,7 +168,15 @@ def _occurrences(
         made = np.zeros(m, dtype=bool)
         made[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
         yield (
-            Turns(turns.index, turns.trips, np.full(m, cell[2]), np.full(m, cell[3]), walk, keys),
+            Turns(
+                turns.index,
+                turns.trips,
+                np.full(m, cell[2]),
+                np.full(m, cell[3]),
+                walk,
+                keys,
+                *where(ranks.grids[seen.n], seen.ranks[0], m),
+            ),
             made,
         )
 
@@ -327,7 +337,7 @@ def _trip_rule(
         around, mine = seen.turns[parent], seen.turns[k]
         m = len(around.index)
         number = np.bincount(mine.within, minlength=m)
-        parts.append(plain_turns(around))
+        parts.append(plain_turns(around, *where(grids[seen.n], seen.ranks[0], m)))
         made.append(number > 0)
         if walk is not None:
             place = positions(walk, known_cells(seen, k, around.index.shape[1] + 1, items))
@@ -341,8 +351,21 @@ def _trip_rule(
     return Trips(None, None if when is None else tuple(when), law)
 
 
-def plain_turns(turns: LoopTurns) -> Turns:
-    """Return the iterations of a loop for rules that depend on no row."""
+def where(grid: Any, rank: int, iterations: int) -> tuple[Ints, Ints]:
+    """Return coordinates and extents of a rank for so many iterations (see Turns).
+
+    grid: n, dims and coords of all ranks, None where these are not known.
+    """
+    grid = getattr(grid, "whole", None) or grid
+    if grid.coords is None:
+        return (np.zeros((iterations, 0), dtype=np.int64),) * 2
+    coords = np.array([*grid.coords[:, rank], rank], dtype=np.int64)
+    extents = np.array([*grid.dims, grid.n], dtype=np.int64)
+    return np.tile(coords, (iterations, 1)), np.tile(extents, (iterations, 1))
+
+
+def plain_turns(turns: LoopTurns, coords: Ints, extents: Ints) -> Turns:
+    """Return the iterations of a loop for rules that depend on no row; see ``where``."""
     none = np.zeros(len(turns.index), dtype=np.int64)
     return Turns(
         turns.index,
@@ -351,6 +374,8 @@ def plain_turns(turns: LoopTurns) -> Turns:
         none,
         np.full_like(turns.index, -1),
         np.ones_like(turns.index),
+        coords,
+        extents,
     )
 
 

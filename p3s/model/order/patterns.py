@@ -11,12 +11,15 @@ iteration of the row:
     [[first, number], ...]]: iterations listed, where T is the same at every count ["turns",
     [[index of each loop around..., first, number], ...]]: the same for iterations of all loops
     together (innermost loop only)
+    ["block", d, a]: x is in block c + a (modulo p) of T cut into p blocks, longer ones first, of
+    coordinate c and extent p of the process grid's dimension d (-1: of the rank and n) ["dealt", d,
+    a]: x mod p == c + a (modulo p) ["not block", d, a] ["not dealt", d, a]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -30,6 +33,9 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 #: Longest list of iterations that is kept, as runs.
 _MOST_RUNS = 256
+#: Patterns that depend on where the rank is in the process grid.
+OF_PLACE = ("block", "dealt", "not block", "not dealt")
+_NOWHERE = np.zeros((0, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,8 @@ class Turns:
 
     index, trips: shape (iterations, levels), outermost first; stage, turn: of the row, per
     entry or for all; walk: shape (iterations, levels), the place of the row's key at each level.
+    coords, extents: shape (iterations, dimensions + 1), of the rank and its grid, last the rank
+    and n; of no width where they are not known.
     """
 
     index: Ints
@@ -46,10 +54,14 @@ class Turns:
     turn: Ints
     walk: Ints
     keys: Ints
+    coords: Ints = field(default_factory=lambda: _NOWHERE)
+    extents: Ints = field(default_factory=lambda: _NOWHERE)
 
     @classmethod
     def joined(cls, parts: Sequence[Turns]) -> Turns:
         """Return the iterations of several ranks after each other."""
+        if len({p.coords.shape[1] for p in parts}) > 1:
+            parts = [replace(p, coords=_NOWHERE, extents=_NOWHERE) for p in parts]
         return cls(
             *(np.concatenate([getattr(p, f) for p in parts]) for f in cls.__dataclass_fields__)
         )
@@ -77,6 +89,8 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
         return np.asarray(x < (at.stage if op == "before" else at.turn) + pattern[1])
     if op == "walk":
         return np.asarray(x % at.keys[:, level] == at.walk[:, level])
+    if op in OF_PLACE:
+        return _owned(pattern, at, level)
     if op == "runs":
         hit = np.zeros(len(x), dtype=bool)
         for first, number in pattern[1]:
@@ -91,6 +105,29 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
     raise P3SError(
         f"model: unknown pattern of iterations {op!r}; the file was made by another version"
     )
+
+
+def _owned(pattern: Pattern, at: Turns, level: int) -> Bools:
+    """Return which iterations belong to a place in the process grid, or do not."""
+    op, d, a = pattern
+    x, trips = at.index[:, level], at.trips[:, level]
+    if not -1 <= d < at.coords.shape[1] - 1:
+        return np.zeros(len(x), dtype=bool)
+    p = np.maximum(at.extents[:, d], 1)
+    if op.endswith("block"):
+        size, longer = np.divmod(trips, p)
+        first = longer * (size + 1)
+        rest = longer + (x - first) // np.maximum(size, 1)
+        owner = np.where(x < first, x // (size + 1), rest)
+    else:
+        owner = x % p
+    hit = owner == (at.coords[:, d] + a) % p
+    return np.asarray(~hit if op.startswith("not") else hit)
+
+
+def dimensions_of(when: Iterable[Pattern]) -> set[int]:
+    """Return the dimensions of the process grid that patterns ask for."""
+    return {pattern[1] for pattern in when if pattern[0] in OF_PLACE}
 
 
 def all_hold(when: Sequence[Pattern], at: Turns) -> Bools:
@@ -184,6 +221,11 @@ def _candidates(at: Turns, made: Bools, level: int) -> Iterator[tuple[float, Pat
     for a in (1, 2):
         yield 1.8, ["is", a]
         yield 1.8, ["from end", a]
+    dimensions = at.coords.shape[1] - 1
+    for d in (*range(dimensions), *([-1] if dimensions > 1 else [])):
+        for op in OF_PLACE:
+            for a in (0, 1, -1):
+                yield 2.2 + abs(a) / 10, [op, d, a]
     for name, there in (("upto", at.turn.any()), ("before", at.stage.any())):
         for a in (0, 1) if there else ():
             yield 1.9, [name, a]
@@ -212,13 +254,24 @@ def check(when: Any) -> list[Pattern]:
         "walk": 1,
         "runs": 2,
         "turns": 2,
+        **dict.fromkeys(OF_PLACE, 3),
     }
     for pattern in when:
         if lengths.get(pattern[0]) != len(pattern):
             raise ValueError(f"the pattern of iterations {pattern[0]!r} is malformed")
+        if pattern[0] in OF_PLACE and not all(type(x) is int for x in pattern[1:]):
+            raise ValueError(f"the pattern of iterations {pattern[0]!r} is malformed")
         if pattern[0] == "every" and pattern[1] < 1:
             raise ValueError("a pattern repeats after no iteration")
     return list(when)
+
+
+_OWNED = {
+    "block": "of block",
+    "dealt": "dealt to",
+    "not block": "but those of block",
+    "not dealt": "but those dealt to",
+}
 
 
 def text(pattern: Pattern) -> str:
@@ -238,4 +291,6 @@ def text(pattern: Pattern) -> str:
     }
     if op == "every":
         return f"every {args[0]} iterations from {args[1]}"
+    if op in OF_PLACE:
+        return f"iterations {_OWNED[op]} {'r' if args[0] < 0 else f'c{args[0]}'}{args[1]:+d}"
     return names.get((op, *args), " ".join([op, *(f"{a:+d}" for a in args)]))

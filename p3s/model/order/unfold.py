@@ -10,9 +10,9 @@ import numpy as np
 from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.law_types import LoopRule, OrderedItem, TripLaw, Trips, When
-from p3s.model.order.fit import plain_turns, positions
+from p3s.model.order.fit import plain_turns, positions, where
 from p3s.model.order.observe import LoopTurns, turn_of
-from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, all_hold
+from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, all_hold, dimensions_of
 from p3s.model.types import Item
 from p3s.trace.ops import COMPLETION
 
@@ -29,7 +29,8 @@ class Unfolder:
         self.items, self.rows = items, rows
         self.loops = {loop.loop: loop for loop in loops}
         self.by_peer = any(loop.walk is not None and loop.walk.by == "peer" for loop in loops)
-        self.env = grid_env(rows.grid)
+        self.env, self.grid = grid_env(rows.grid), rows.grid
+        self.dimensions = places_asked_for(items, loops)
         self._known: dict[bytes, Ints] = {}
         self._columns = np.stack([rows.item, rows.slot, rows.stage, turn_of(rows), rows.repeat])
 
@@ -38,7 +39,7 @@ class Unfolder:
         a, b = (int(x) for x in np.searchsorted(self.rows.rank, [rank, rank + 1]))
         key = self._kind(a, b)
         if key not in self._known:
-            self._known[key] = _Rank(self, self._columns[:, a:b], self.rows.peer[a:b]).order()[0]
+            self._known[key] = self._rank(a, b).order()[0]
         return self._known[key] + a
 
     def kinds(self) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
@@ -54,7 +55,7 @@ class Unfolder:
             alike.setdefault(self._kind(bounds[k], bounds[k + 1]), []).append(k)
         for them in alike.values():
             a, b = bounds[them[0]], bounds[them[0] + 1]
-            rank = _Rank(self, self._columns[:, a:b], self.rows.peer[a:b])
+            rank = self._rank(a, b)
             rows, keys = rank.order()
             turns = keys[:, 1::2]
             for k, (_, number) in rank.place.items():
@@ -70,7 +71,25 @@ class Unfolder:
         key = self._columns[:, a:b].tobytes()
         if self.by_peer:
             key += np.argsort(self.rows.peer[a:b], kind="stable").tobytes()
+        if self.dimensions and a < b:
+            at = where(self.grid, int(self.rows.rank[a]), 1)[0]
+            key += at[0, [d for d in self.dimensions if d < at.shape[1] - 1]].tobytes()
         return key
+
+    def _rank(self, a: int, b: int) -> _Rank:
+        number = int(self.rows.rank[a]) if a < b else 0
+        return _Rank(self, number, self._columns[:, a:b], self.rows.peer[a:b])
+
+
+def places_asked_for(
+    items: Sequence[Item | OrderedItem], loops: Sequence[LoopRule]
+) -> tuple[int, ...]:
+    """Return the dimensions of the process grid that the order of events depends on."""
+    rules = [
+        *(when.when for it in items for slot in it.slots for when in slot.when or ()),
+        *(trips.when for loop in loops for trips in loop.trips),
+    ]
+    return tuple(sorted({d for rule in rules for d in dimensions_of(rule or ())}))
 
 
 def grid_env(grid: GridAt) -> dict[str, int]:
@@ -81,8 +100,8 @@ def grid_env(grid: GridAt) -> dict[str, int]:
 class _Rank:
     """One rank: the iterations of its loops, then its events."""
 
-    def __init__(self, all_: Unfolder, columns: Ints, peer: Ints) -> None:
-        self.all = all_
+    def __init__(self, all_: Unfolder, number: int, columns: Ints, peer: Ints) -> None:
+        self.all, self.number = all_, number
         self.item, self.slot, self.stage, self.turn, self.repeat = columns
         self.peer = peer
         self.loops: list[tuple[int, ...]] = [all_.items[i].loops or () for i in self.item.tolist()]
@@ -103,7 +122,8 @@ class _Rank:
         around = self.turns[loop.parent]
         m = len(around.index)
         rule = rule_for(loop.trips, {int(self.item[x]) for x in inside})
-        entered = all_hold(rule.when or () if rule else (), plain_turns(around))
+        at = plain_turns(around, *where(self.all.grid, self.number, m))
+        entered = all_hold(rule.when or () if rule else (), at)
         law = rule.law if rule else None
         trips = np.where(entered, self._trips(loop, law, inside, around, entered), 0)
         if m and not trips.any() and self.repeat[inside].any():
@@ -225,6 +245,7 @@ class _Rank:
             np.full(m, self.turn[x]),
             walk,
             keys,
+            *where(self.all.grid, self.number, m),
         )
         when = self._when(item.slots[self.slot[x]].when or (), loops)
         total = int(self.repeat[mine].sum())

@@ -137,7 +137,7 @@ def kinds_in_order(trace: ScaledTrace, order: TraceOrder, calls: Calls) -> Itera
         turn=trace.turn[written],
         repeat=trace.repeat[written],
         peer=trace.peer[written],
-        grid=SimpleNamespace(n=order.n, dims=order.grid),
+        grid=order,
     )
     levels = max((len(it.loops or ()) for it in items), default=0)
     paths = np.full((len(items), levels), -1, dtype=np.int64)
