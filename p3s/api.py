@@ -10,7 +10,7 @@ What is missing or out of date is made when it is asked for, as the commands do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -278,13 +278,15 @@ class Study:
         knee: float = KNEE_EFFICIENCY,
         machine: Path | str | None = None,
         only: bool = False,
+        allowed: Collection[str] = (),
         settings: ReplaySettings | None = None,
     ) -> Prediction:
         """Predict run times at ``counts``; nothing is replayed unless ``settings`` say how.
 
         ``network``: a cluster of p3s machine list or a file. ``knee``: efficiency below which more
         processes are not worth it. ``machine``: file of another machine to predict for. Counts that
-        were predicted before stay, unless ``only``. Raises P3SError, in one line.
+        were predicted before stay, unless ``only``. ``allowed``: codes of reasons that do not
+        speak against it. Raises P3SError, in one line.
         """
         wanted = sorted({counts} if isinstance(counts, int) else set(counts))
         if not wanted or wanted[0] < 1:
@@ -298,6 +300,7 @@ class Study:
             machine=file,
             knee=knee,
             only=only,
+            allowed=allowed,
         )
         return Prediction.of(as_file(result), study.prediction_path)
 

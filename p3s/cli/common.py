@@ -74,6 +74,16 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
     return 3
 
 
+def allowed_codes(given: list[str]) -> frozenset[str]:
+    """Return the codes of --allow; raises UsageError that lists them for one that is none."""
+    from p3s.predict.reasons import CODES
+
+    found = frozenset(word.strip() for text in given for word in text.split(","))
+    for word in sorted(found - set(CODES)):
+        raise UsageError(f"--allow {word}: is no reason; they are {', '.join(CODES)}")
+    return found
+
+
 def say_doubts(study: Study, counts: Sequence[int]) -> None:
     """Say which counts the program may not run at, where what it was traced at tells."""
     from p3s.pipeline.stages import doubted

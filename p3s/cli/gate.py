@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, say
+from p3s.cli.common import JSON_OPTION, allowed_codes, emit_json, header, out, say
 from p3s.errors import GateFailed, UsageError
 from p3s.text import plural, table
 
@@ -60,7 +60,7 @@ def gate(
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
-    allowed = _codes(allow)
+    allowed = allowed_codes(allow)
     conditions = [parse(text) for text in fail_if]  # all of them before any file is read
     if base is None and any(condition.needs_base for condition in conditions):
         raise UsageError("a condition names base; say whose prediction that is: --base STUDY")
@@ -95,16 +95,6 @@ def gate(
         )
     _say(reasons, against, open_=code == 3)
     return code
-
-
-def _codes(given: list[str]) -> set[str]:
-    """Return the codes of --allow; raises UsageError that lists them for one that is none."""
-    from p3s.predict.reasons import CODES
-
-    found = {word.strip() for text in given for word in text.split(",")}
-    for word in sorted(found - set(CODES)):
-        raise UsageError(f"--allow {word}: is no reason; they are {', '.join(CODES)}")
-    return found
 
 
 def _say(reasons: list[Reason], against: list[Reason], open_: bool) -> None:

@@ -12,6 +12,7 @@ import typer
 from p3s.cli.common import (
     JSON_OPTION,
     Progress,
+    allowed_codes,
     emit_json,
     launcher_words,
     out,
@@ -43,6 +44,13 @@ Next:
 
 ONLY = typer.Option(
     False, "--only", help="Leave out the counts of an earlier prediction [default: they stay]."
+)
+ALLOW = typer.Option(
+    [],
+    "--allow",
+    metavar="CODES",
+    help="Trust the prediction although these reasons speak against it, as in "
+    "--allow other-calls; may be repeated.",
 )
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -80,6 +88,7 @@ def predict(
     placement: Path | None = PLACEMENT,
     no_replay: bool = NO_REPLAY,
     only: bool = ONLY,
+    allow: list[str] = ALLOW,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
@@ -92,7 +101,7 @@ def predict(
     from p3s.report.terminal import render
     from p3s.study import Study
 
-    wanted = parse_counts(counts)
+    wanted, allowed = parse_counts(counts), allowed_codes(allow)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     request = request_of(
         estimator, network, no_replay, settings, topology, placed=placement is not None
@@ -109,6 +118,8 @@ def predict(
         raise UsageError("--param, --weak: trace first, with p3s characterize --param")
     if weak and placement is not None:
         raise UsageError("--weak and --placement: give one of them")
+    if weak and allow:
+        raise UsageError("--weak and --allow: give one of them")
     if weak and machine is not None:
         raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:
@@ -142,6 +153,7 @@ def predict(
             base=base,
             knee=knee,
             only=only or placement is not None,
+            allowed=allowed,
         )
     if json_:
         emit_json(as_file(result))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,14 @@ def predicted(
     base: Path | None = None,
     knee: float = KNEE_EFFICIENCY,
     only: bool = False,
+    allowed: Collection[str] = (),
 ) -> tuple[Study, Prediction]:
     """Make what is missing and predict; return the study that holds the prediction, and it.
 
     ``wanted``: process counts, ascending; those predicted before stay beside them unless ``only``.
     ``machine``: file of another machine to predict for, ``base`` that of the runs; the study
-    returned is then the one of that machine. Errors: P3SError, in one line.
+    returned is then the one of that machine. ``allowed``: codes of reasons that do not speak
+    against the prediction. Errors: P3SError, in one line.
     """
     from p3s.predict import other_machine
 
@@ -70,6 +72,7 @@ def predicted(
     if basis.replay:
         ensure_replays(study, every, request.settings, progress)
     told = _told(study, every, request, basis, file, knee, progress)
+    told["allowed"] = allowed
     progress.start("predicting")
     if made is None:
         return study, predict(study, every, **told)

@@ -9,7 +9,7 @@ from p3s.commands import NO_STUDY, Commands
 from p3s.predict.advice import again, another, narrower, narrower_by
 from p3s.predict.doubts import few
 from p3s.predict.outside import SHARE
-from p3s.predict.reasons import Reason
+from p3s.predict.reasons import OTHER_CALLS, Reason
 from p3s.predict.types import Count
 from p3s.text import processes, seconds
 from p3s.trace.other_calls import OtherCall
@@ -165,22 +165,26 @@ def of_other_calls(
     counts: Sequence[int],
     traced: Sequence[int] = (),
     commands: Commands = NO_STUDY,
+    *,
+    open_: bool = True,
 ) -> list[Reason]:
     """Say which calls may take over at ``counts``, all above the traced ones.
 
-    Compilers copy calls, so that one in a function whose like ran counts only where its line shows
-    it to be another.
+    ``open_``: whether their interval is open for that. Compilers copy calls, so that one in a
+    function whose like ran counts only where its line shows it to be another.
     """
     if not counts:
         return []
     reasons = []
     if others := [each for each in found if not each.copied]:
+        end = "; the interval is open" if open_ else ""
         reasons.append(
             Reason(
-                "other-calls",
+                OTHER_CALLS,
                 f"at {processes(counts)} the program may exchange its data in another way: no "
-                f"traced run came to its {_calls(others)}; the interval is open",
-                another(commands, traced),
+                f"traced run came to its {_calls(others)}{end}",
+                f"{another(commands, traced)}; if it depends on an option of the program, not on "
+                "the count: --allow other-calls",
             )
         )
     if copies := [each for each in found if each.copied]:

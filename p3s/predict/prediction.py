@@ -28,7 +28,7 @@ from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
 from p3s.predict.other_ways import other_ways
 from p3s.predict.phase_laws import phase_laws
-from p3s.predict.reasons import Reason
+from p3s.predict.reasons import OTHER_CALLS, Reason, with_allowed
 from p3s.predict.residual import (
     beyond,
     residual_part,
@@ -67,6 +67,7 @@ def predict(
     done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
     commands: Commands | None = None,
+    allowed: Collection[str] = (),
 ) -> Prediction:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
 
@@ -74,8 +75,8 @@ def predict(
     the file of a machine (default: that in the study). Traced counts among them are compared with
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
     counts whose replays are not of their scaled traces. ``commands``: those that are proposed, if
-    not this study's. ``done`` is told what was simulated, as in
-    estimates. Speedup is relative to the smallest count.
+    not this study's. ``allowed``: codes of reasons that do not make it untrustworthy. ``done`` is
+    told what was simulated, as in estimates. Speedup is relative to the smallest count.
     """
     from p3s.model.stage import read
 
@@ -115,6 +116,7 @@ def predict(
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
         other=other_ways(study, model),
+        allowed=allowed,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
     result = replace(result, notes=(*result.notes, *filter(None, [unused])))
@@ -166,6 +168,7 @@ def compose(
     commands: Commands = NO_STUDY,
     totals: Mapping[int, float] | None = None,
     other: Sequence[OtherCall] = (),
+    allowed: Collection[str] = (),
 ) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
 
@@ -195,7 +198,8 @@ def compose(
     ]
     rows, residual = _intervals(rows, times, said)
     beyond = [n for n in counts if n > max(traced, default=0)]
-    unknown = [] if all(each.copied for each in other) else beyond
+    known = OTHER_CALLS in allowed or all(each.copied for each in other)
+    unknown = [] if known else beyond
     rows = _without_empty_ends(_open(rows, {*unknown, *_emptied(times)}))
     wrong = {} if weak else _below(times, traced, totals or {})
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
@@ -214,7 +218,7 @@ def compose(
         *([] if weak else curve_doubts.of_growth(rows, base, traced)),
         *curve_doubts.of_intervals(rows, sorted(runs), commands, odd),
         *_of_model([made.head for made in times.values()], holdout, validations, commands),
-        *curve_doubts.of_other_calls(other, beyond, traced, commands),
+        *curve_doubts.of_other_calls(other, beyond, traced, commands, open_=not known),
         *curve_doubts.of_emptied({n: times[n].head for n in counts}, traced, commands),
         *doubts.of_reach(ratio, traced, commands),
         *below.reasons(wrong, base.n, commands),
@@ -241,7 +245,7 @@ def compose(
         verdict_share=share,
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
-        reasons=tuple(_once(reasons)),
+        reasons=tuple(with_allowed(_once(reasons), allowed)),
         not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}))),
         notes=tuple(notes.notes(rows, times, replays, asked, share, ratio)),
     )

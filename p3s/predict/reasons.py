@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from p3s.text import joined
 
+#: The program has other calls for what it did in the traced runs.
+OTHER_CALLS = "other-calls"
 #: What a code means, in words that may follow "there is no trustworthy prediction:".
 CODES: dict[str, str] = {
     "outdated": "runs that it rests on are no longer used",
@@ -26,7 +28,7 @@ CODES: dict[str, str] = {
     "validate-work": "computation was far off in a validation",
     "left-out": "too much of the program is not modelled",
     "no-rule": "too much of the program follows no rule",
-    "other-calls": "the program has calls for this that no run came to",
+    OTHER_CALLS: "the program has calls for this that no run came to",
     "copied-calls": "the program has calls that may be copies of others",
     "emptied": "the ranks have less than one element each",
     "extrapolated": "the largest count is too far from the traced ones",
@@ -62,6 +64,13 @@ class Reason:
 def named(reasons: Iterable[Reason], of: str) -> list[Reason]:
     """Return reasons whose texts begin with what they are of."""
     return [replace(each, text=f"{of}: {each.text}") for each in reasons]
+
+
+def with_allowed(reasons: Iterable[Reason], allowed: Collection[str]) -> list[Reason]:
+    """Return reasons; those whose codes are allowed are to be minded only."""
+    return [
+        replace(each, untrustworthy=False) if each.code in allowed else each for each in reasons
+    ]
 
 
 def untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[Reason]:

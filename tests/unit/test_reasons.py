@@ -497,6 +497,19 @@ def test_calls_that_no_run_came_to_open_the_interval_above_the_traced_counts() -
     assert codes(compose(times, {}, dict.fromkeys(times, REPLAYED), [4, 16], other=found)) == []
 
 
+def test_what_the_user_allows_is_minded_only() -> None:
+    """Another way that an option of the program chooses; the interval is not open then."""
+    times = halving(4, 8, 16)
+    found = (OtherCall("MPI_Alltoall", "pencils", "solve"),)
+    replayed = dict.fromkeys(times, REPLAYED)
+    result = compose(times, {}, replayed, [4, 8], other=found, allowed=("other-calls", "wide"))
+    (reason,) = result.reasons
+    assert reason.code == "other-calls" and not reason.untrustworthy
+    assert "open" not in reason.text and result.counts[-1].high_s is not None
+    result = compose(times, {}, replayed, [4, 8], other=found, allowed=("wide",))
+    assert result.reasons[0].untrustworthy and "--allow other-calls" in result.reasons[0].advice
+
+
 def test_what_may_be_a_copy_is_said_and_opens_nothing() -> None:
     times = halving(4, 8, 16)
     found = (OtherCall("MPI_Irecv", "main", "main", copied=True),)
