@@ -24,6 +24,7 @@ from p3s.cli.common import (
     write_out,
 )
 from p3s.cli.costs import NETWORK, TOPOLOGY
+from p3s.cli.params import VALUE, at_value, has_parameters
 from p3s.cli.replay import COLLECTIVES, hosts_of
 from p3s.errors import UsageError
 
@@ -76,6 +77,7 @@ def place(
     topology: str = TOPOLOGY,
     network: str = NETWORK,
     collectives: str = COLLECTIVES,
+    param: list[str] = VALUE,
     model: Path | None = typer.Option(
         None,
         "--model",
@@ -138,6 +140,8 @@ def place(
     _check(told, several)
     request = request_of(AUTO, network, True, ReplaySettings(collectives=collectives), topology)
     learned = _checked_files(study_dir, wanted, request, model)
+    if param or has_parameters(study_dir):
+        study_dir = at_value(study_dir, param)
     study = Study.open(study_dir)
     search = Search(number=number, simulated=simulated)
     cores = 0 if told.inside is None else len(told.inside.cores)

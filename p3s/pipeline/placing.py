@@ -73,7 +73,7 @@ def job_at(
     ``request``: whose costs of messages, and the network. ``model``: of learned times, which is to
     be of this machine. Errors: P3SError and UsageError, in one line; nothing is written then.
     """
-    there = _there(study, n, nodes, request, progress)
+    there = _there(study, n, nodes, request)
     if model is not None:
         check_model(model, there)
     prepare(study, [n], progress)
@@ -116,7 +116,7 @@ def advised(
         raise UsageError(
             f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
         )
-    there = [(n, _there(study, n, own, request, progress)) for n, own in every]
+    there = [(n, _there(study, n, own, request)) for n, own in every]
     if model is not None:
         for _, each in there:
             check_model(model, each)
@@ -172,40 +172,45 @@ def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocatio
 
 @dataclass(frozen=True)
 class There:
-    """What a job runs on: what messages cost, its nodes, the network between them."""
+    """What a job runs on: what messages cost, its nodes, the network between them.
+
+    ``said``: which costs were taken where nobody named them.
+    """
 
     messages: Messages
     where: Allocation
     fabric: Fabric
+    said: str
 
 
-def _there(study: Study, n: int, nodes: Nodes, request: Request, progress: Progress) -> There:
-    messages = messages_of(study, n, request, progress)
-    return There(messages, *where_of(n, nodes, messages.cores, request.topology))
+def _there(study: Study, n: int, nodes: Nodes, request: Request) -> There:
+    messages, said = messages_of(study, n, request)
+    return There(messages, *where_of(n, nodes, messages.cores, request.topology), said)
 
 
 def _job(study: Study, n: int, there: There, request: Request, progress: Progress) -> Job:
+    if there.said:
+        progress.say(there.said)
     known = bool(request.topology)
     where, fabric, messages = there.where, there.fabric, there.messages
     return job_of(study, n, where, fabric, messages, known=known, say=progress.start)
 
 
-def messages_of(study: Study, n: int, request: Request, progress: Progress) -> Messages:
-    """Return what messages cost, from where p3s predict takes it without a replay."""
+def messages_of(study: Study, n: int, request: Request) -> tuple[Messages, str]:
+    """Return what messages cost, from where p3s predict takes it without a replay, and a word on
+    these costs where nobody named them."""
     from p3s.predict.estimators.machine import measured_messages, why_not
     from p3s.predict.estimators.typical import published_messages
 
     file = machine_file(study)
     basis = basis_of(replace(request, no_replay=True), {n: study}, [n], file)
-    if told_of(basis):
-        progress.say(told_of(basis))
     setting = setting_of(request.settings, basis.network, **request.setting)
     if basis.network or basis.estimator == TYPICAL:
-        return published_messages(study, setting)
+        return published_messages(study, setting), told_of(basis)
     lacking = why_not(study, basis.machine or file)
     if lacking:
         raise P3SError(lacking)
-    return measured_messages(study, basis.machine or file, setting)
+    return measured_messages(study, basis.machine or file, setting), told_of(basis)
 
 
 def _placements(job: Job, search: Search, progress: Progress) -> Placements:

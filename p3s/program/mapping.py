@@ -16,9 +16,7 @@ CYCLIC = "cyclic"
 RANK_FILE = "rank file"
 
 #: `rank 3=node7 slot=0:1` (Open MPI, mpirun(1) "Rankfiles"; PRRTE for version 5).
-_RANKFILE_LINE = re.compile(
-    r"rank\s+(\d+)\s*=\s*(\S+?)\s*(?:slots?\s*=\s*(.*))?$", re.IGNORECASE
-)
+_RANKFILE_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+?)\s*(?:slots?\s*=\s*(.*))?$", re.IGNORECASE)
 #: One slot, or one core of a socket; others may be for several ranks.
 _ONE_SLOT = re.compile(r"\d+(?::\d+)?")
 #: A host relative to the allocation: the node with this number.

@@ -11,9 +11,11 @@ from p3s.errors import UsageError
 from p3s.placement.allocation import allocation
 from p3s.placement.candidates import block_on, cyclic_on, random_on
 from p3s.placement.features import class_b
-from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo
+from p3s.placement.links import link_bytes, paths
+from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo, halo
 from p3s.placement.search import bisected, improved, link_cost
 from p3s.placement.traffic import traffic
+from p3s.placement.turned import swapped_nodes
 from p3s.topology.read import read_fabric
 
 pytest.importorskip("kahip")
@@ -39,6 +41,40 @@ def test_a_halo_is_cut_better_than_dealt_out(told) -> None:
     found = bisected(sent, where, fabric)
     assert cost(found) < cost(cyclic_on(64, where)) and cost(found) < cost(random_on(64, where, 0))
     assert class_b(sent, found)["TD"] <= 1.1 * 16 * 8 * 1000  # tiles of 2 x 2 send as much
+
+
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [("torus:4x4x4", 0.5), ("mesh:4x4x4", 0.5), ("torus:8x8", 0.8), ("dragonfly:4,4,4", 0.8)],
+)
+def test_halves_that_talk_are_near_each_other(told, most) -> None:
+    fabric, where = read_fabric(told, 64), allocation(64, 4)
+    sent = halo((4, 8, 8), (128, 128, 128))
+
+    def cost(placed):
+        loads = link_bytes(paths(sent, placed, fabric), fabric)
+        return float(loads.max()), float(loads.sum())
+
+    found, usual = cost(bisected(sent, where, fabric)), cost(block_on(256, where))
+    assert found[0] < most * usual[0] and found[1] < usual[1]
+
+
+@given(st.integers(2, 9), st.integers(0, 1 << 30))
+@settings(max_examples=40, deadline=None)
+def test_nodes_change_their_ranks_for_fewer_bytes_times_links(number, seed) -> None:
+    rng = np.random.default_rng(seed)
+    between, apart = (np.triu(rng.integers(0, 9, (number, number)), 1) for _ in range(2))
+    between, apart = between + between.T.astype(float), apart + apart.T.astype(float)
+    slots = rng.integers(1, 3, number)
+    goes = swapped_nodes(between, apart, slots)
+    assert sorted(goes.tolist()) == list(range(number)) and (slots[goes] == slots).all()
+    before, after = (between * apart).sum(), (between * apart[np.ix_(goes, goes)]).sum()
+    assert after <= before
+    for a, b in zip(*np.triu_indices(number, 1), strict=True):
+        if slots[a] == slots[b]:
+            other = goes.copy()
+            other[[a, b]] = other[[b, a]]
+            assert (between * apart[np.ix_(other, other)]).sum() >= after - 1e-9
 
 
 def test_swaps_never_make_it_worse() -> None:
