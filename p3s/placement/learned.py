@@ -419,11 +419,13 @@ def save(path: Path, model: Learned) -> None:
 def load(path: Path) -> Learned:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
     try:
-        return _read(read_json(path, SCHEMA, _VERSION))
+        data = read_json(path, SCHEMA, _VERSION)
     except OtherVersion as err:
         raise OtherVersion(
             f"{path}: a communication model of another version of p3s; learn it again"
         ) from err
+    try:
+        return _read(data)
     except (ShapeError, KeyError, TypeError, ValueError) as err:
         raise Damaged(f"{path}: no communication model, or a damaged one; learn it again") from err
     except Damaged as err:

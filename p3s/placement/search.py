@@ -15,16 +15,16 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.placement.allocation import Allocation
+from p3s.placement.arranged import MOST_NODES, distances_of, nearer_changed, swapped_nodes
 from p3s.placement.links import link_bytes, paths
 from p3s.placement.traffic import Traffic, sums
-from p3s.placement.turned import MOST_NODES, distances_of, nearer_turned, swapped_nodes
 from p3s.program.mapping import RankMap, rank_map
 from p3s.topology.direct import Torus
 from p3s.topology.fabric import Fabric
 from p3s.topology.read import node_numbers
 from p3s.topology.units import Bools, Floats, Ints
 
-BISECTED = "bisected"
+BISECTED, ARRANGED = "bisected", "bisected, arranged"
 #: Weights of the partitioner are integers of 32 bits, also their sum.
 _WHOLE = 1 << 29
 #: By how much its parts may differ; exact ones take it long, and they are evened out here.
@@ -65,11 +65,14 @@ class _Job:
     seed: int
 
 
-def bisected(traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0) -> RankMap:
+def bisected(
+    traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0, *, arranged: bool = False
+) -> RankMap:
     """Return ranks placed by halving the network and their traffic alike.
 
-    Errors: UsageError where there is no room, P3SError for nodes that the network does not have
-    and without KaHIP.
+    ``arranged``: halves go nearer to what they talk to, and nodes then exchange their ranks while
+    that makes bytes times links less; not done with more than MOST_NODES. Errors: UsageError where
+    there is no room, P3SError for nodes that the network does not have and without KaHIP.
     """
     where.check(traffic.ranks)
     apart = traffic.source != traffic.dest
@@ -81,12 +84,13 @@ def bisected(traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0)
         np.tile(traffic.volume[apart] + traffic.messages[apart], 2).astype(np.float64),
     )
     at = node_numbers(fabric, where.hosts)
-    known = 1 < where.nodes <= MOST_NODES
-    apart = distances_of(fabric, at) if known else None
+    arranged = arranged and 1 < where.nodes <= MOST_NODES
+    apart = distances_of(fabric, at) if arranged else None
     node_of = _halved(whole, _Job(where, fabric, at, seed), apart)
     if apart is not None:
         node_of = swapped_nodes(_between(whole, node_of, where), apart, where.slots)[node_of]
-    return rank_map(BISECTED, node_of[: traffic.ranks], where.hosts)
+    kind = BISECTED if apart is None else ARRANGED
+    return rank_map(kind, node_of[: traffic.ranks], where.hosts)
 
 
 def _between(graph: _Graph, node_of: Ints, where: Allocation) -> Floats:
@@ -143,7 +147,7 @@ def link_cost(traffic: Traffic, fabric: Fabric) -> Cost:
 def _halved(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:
     """Return the node of each rank; all parts of one size are halved before smaller ones are.
 
-    ``apart``: links between nodes; halves are then turned towards the parts that they talk to.
+    ``apart``: links between nodes; of two halves each then goes nearer to what it talks to.
     """
     parts = _Parts(whole, job.where.room, job.where.nodes)
     waiting = deque([(whole, np.arange(job.where.room), np.arange(job.where.nodes))])
@@ -156,7 +160,7 @@ def _halved(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:
         first = _cut(graph, slots[0], job.seed)
         if apart is not None and slots[0] == slots[1]:
             sent = parts.sent(ranks[first]), parts.sent(ranks[~first])
-            if nearer_turned(sent, halves, apart):
+            if nearer_changed(sent, halves, apart):
                 first = ~first
         for side, half in zip((first, ~first), halves, strict=True):
             parts.put(ranks[side], half)

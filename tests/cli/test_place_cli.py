@@ -306,6 +306,8 @@ def test_hosts_that_a_network_does_not_have(
     ("text", "words", "code", "why"),
     [
         ("rank 0=+n0\nrank 0=+n1\n", (), 1, "rank 0 is on +n0 and on +n1"),
+        ("+n0\n" * 8 + "+n1\n" * 8, ("--cores-per-node", "4"), 1, "8 ranks are on +n0"),
+        ("".join(f"rank {k}=+n0 slot=0\n" for k in range(16)), (), 1, "0 and 1 have slot 0"),
         ("+n0\n" * 15, (), 1, "no host for rank 15"),
         ("x\n" * 16, ("--hosts", "n[0-3]"), 1, "x is none of the 4 nodes of --hosts"),
         ("x\n" * 16, TREE, 1, "does not name node x"),

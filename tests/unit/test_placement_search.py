@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from p3s.errors import UsageError
 from p3s.placement.allocation import allocation
+from p3s.placement.arranged import swapped_nodes
 from p3s.placement.candidates import block_on, cyclic_on, random_on
 from p3s.placement.features import class_b
 from p3s.placement.links import link_bytes, paths
 from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo, halo
 from p3s.placement.search import bisected, improved, link_cost
 from p3s.placement.traffic import traffic
-from p3s.placement.turned import swapped_nodes
 from p3s.topology.read import read_fabric
 
 pytest.importorskip("kahip")
@@ -55,7 +55,8 @@ def test_halves_that_talk_are_near_each_other(told, most) -> None:
         loads = link_bytes(paths(sent, placed, fabric), fabric)
         return float(loads.max()), float(loads.sum())
 
-    found, usual = cost(bisected(sent, where, fabric)), cost(block_on(256, where))
+    arranged = bisected(sent, where, fabric, arranged=True)
+    found, usual = cost(arranged), cost(block_on(256, where))
     assert found[0] < most * usual[0] and found[1] < usual[1]
 
 
@@ -100,8 +101,10 @@ def test_every_rank_has_a_slot(slots, rows, told) -> None:
     where = allocation(len(slots), slots)
     ranks = min(10, where.room)
     s, d, b = ([row[k] % (ranks if k < 2 else 1 << 41) for row in rows] for k in range(3))
-    found = bisected(traffic(ranks, s, d, b), where, read_fabric(told, 16))
-    assert found.n == ranks and (found.sizes <= where.slots).all()
+    for arranged in (False, True):
+        sent, fabric = traffic(ranks, s, d, b), read_fabric(told, 16)
+        found = bisected(sent, where, fabric, arranged=arranged)
+        assert found.n == ranks and (found.sizes <= where.slots).all()
 
 
 def test_too_few_slots() -> None:

@@ -1,4 +1,4 @@
-"""Groups of ranks on nodes, turned and swapped so that those that talk much are near each other.
+"""Groups of ranks on nodes, arranged so that those that talk much are near each other.
 
 Halving a network says which ranks are together, not which half of a pair is nearer to the others.
 """
@@ -24,7 +24,7 @@ def distances_of(fabric: Fabric, at: Ints) -> Floats:
     return fabric.distances(one, other).reshape(number, number).astype(np.float64)
 
 
-def nearer_turned(sent: tuple[Floats, Floats], halves: tuple[Ints, Ints], apart: Floats) -> bool:
+def nearer_changed(sent: tuple[Floats, Floats], halves: tuple[Ints, Ints], apart: Floats) -> bool:
     """Tell whether two groups of ranks are nearer to the rest if they change their nodes.
 
     ``sent``: bytes between each group and every node, now as far as ranks are spread evenly over
