@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, say
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ def learn(
     save(output, model)
     _show(model, json_)
     network = ["--topology", model.card.topology] if model.card.topology else []
-    room = min(ranks, ppn * len(ready.told.hosts))
-    after = ["-n", str(room), "--ppn", str(ppn), *network, "--model", str(output)]
-    say(f"next: p3s place STUDY {shlex.join(after)}")
+    say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
+    say(f"next: p3s machine show {quoted(output)}")
     return 0
 
 

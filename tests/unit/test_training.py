@@ -400,7 +400,7 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
     printed = capsys.readouterr()
     card = json.loads(printed.out)["card"]
     assert not card["named"] and card["topology"] == ""
-    assert "next: p3s place STUDY -n 8 --ppn 2 --model m.json" in printed.err
+    assert "m.json: for p3s place, with --model m.json" in printed.err
     assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
     assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
     assert run(["machine", "show", "m.json"]) == 0
