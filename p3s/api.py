@@ -323,14 +323,15 @@ class Study:
         ``model``: file of learned times of phases that sort the candidates. ``simulated``: how many
         of them are. Raises P3SError, in one line.
         """
-        from p3s.pipeline.placing import Nodes, job_at, placed
+        from p3s.pipeline.placing import Nodes, job_at, placed, with_model
+        from p3s.placement.learned import load
         from p3s.predict.placing.ranking import Search
 
         request = request_of(AUTO, network, True, ReplaySettings(), topology)
-        file = None if model is None else Path(model)
+        learned = None if model is None else load(Path(model))
         there = Nodes(nodes, ppn, tuple(hosts))
-        job = job_at(self._directory, n, there, request, self._progress)
-        return placed(job, Search(simulated=simulated), self._progress, model=file)
+        job = job_at(self._directory, n, there, request, self._progress, model=learned)
+        return placed(job, with_model(Search(simulated=simulated), learned), self._progress)
 
     def _request(self, estimator: str, network: str, settings: ReplaySettings | None) -> Request:
         return request_of(estimator, network, settings is None, settings or ReplaySettings())

@@ -22,7 +22,7 @@ Example:
   p3s machine learn --hosts n[0-15] --ppn 8 --topology fat-tree.json
 Next:
   p3s machine show cluster.json
-  p3s place study -n 64 --nodes 16 --model cluster.json"""
+  p3s place study -n 64 --nodes 16 --ppn 4 --topology fat-tree.json --model cluster.json"""
 SHORT = "Learn how long traffic takes on a machine."
 #: Seconds of random pairs on hosts.
 _BUDGET_S = 240.0
@@ -65,7 +65,10 @@ def learn(
         help="A, B, C or corrected [default: the one with the smallest errors].",
     ),
     name: str = typer.Option(
-        "", "--name", show_default=False, help="Name of the machine [default: platform, or MPI]."
+        "",
+        "--name",
+        show_default=False,
+        help="Name of its machine file; the model then is refused for others [default: none].",
     ),
     launcher: str = typer.Option(
         "",
@@ -106,6 +109,8 @@ def learn(
         bar.done("trained")
     save(output, model)
     _show(model, json_)
+    network = ["--topology", model.card.topology] if model.card.topology else []
+    say(f"{output}: for p3s place, with {shlex.join([*network, '--model', str(output)])}")
     say(f"next: p3s machine show {quoted(output)}")
     return 0
 

@@ -24,12 +24,14 @@ from p3s.cli.common import (
     write_out,
 )
 from p3s.cli.costs import NETWORK, TOPOLOGY
+from p3s.cli.params import VALUE, at_value, has_parameters
 from p3s.cli.replay import COLLECTIVES, hosts_of
 from p3s.errors import UsageError
 
 if TYPE_CHECKING:
     from p3s.pipeline.basis import Request
     from p3s.pipeline.placing import Nodes
+    from p3s.placement.learned import Learned
     from p3s.placement.within import OnCores
     from p3s.predict.placing.job import Job
     from p3s.predict.placing.ranking import Search
@@ -75,6 +77,7 @@ def place(
     topology: str = TOPOLOGY,
     network: str = NETWORK,
     collectives: str = COLLECTIVES,
+    param: list[str] = VALUE,
     model: Path | None = typer.Option(
         None,
         "--model",
@@ -136,14 +139,16 @@ def place(
     told = _Output(write, format_, cores_of, csv, json_, again)
     _check(told, several)
     request = request_of(AUTO, network, True, ReplaySettings(collectives=collectives), topology)
-    _check_files(study_dir, wanted, request, model)
+    learned = _checked_files(study_dir, wanted, request, model)
+    if param or has_parameters(study_dir):
+        study_dir = at_value(study_dir, param)
     study = Study.open(study_dir)
     search = Search(number=number, simulated=simulated)
     cores = 0 if told.inside is None else len(told.inside.cores)
     there = Nodes(nodes, each[0] or cores, hosts_of(hosts))
     if several:
-        return _advise(study, wanted, each, there, request, search, model, told)
-    return _rank(study, wanted[0], there, request, search, model, told)
+        return _advise(study, wanted, each, there, request, search, learned, told)
+    return _rank(study, wanted[0], there, request, search, learned, told)
 
 
 @dataclass(frozen=True)
@@ -176,15 +181,15 @@ def _check(told: _Output, several: bool) -> None:
         raise UsageError("--csv and --json: give one of them")
 
 
-def _check_files(
+def _checked_files(
     study_dir: Path, wanted: Sequence[int], request: Request, model: Path | None
-) -> None:
+) -> Learned | None:
+    """Return the model of learned times, if one is named, after all files have been looked at."""
     from p3s.cli.before import check_request
     from p3s.placement.learned import load
 
     check_request(study_dir, wanted, request, None, None)
-    if model is not None:
-        load(model)
+    return None if model is None else load(model)
 
 
 def _rank(
@@ -193,19 +198,19 @@ def _rank(
     nodes: Nodes,
     request: Request,
     search: Search,
-    model: Path | None,
+    model: Learned | None,
     told: _Output,
 ) -> int:
-    from p3s.pipeline.placing import job_at, placed
+    from p3s.pipeline.placing import job_at, placed, with_model
     from p3s.placement.candidates import block_on
     from p3s.predict.placing.file import as_file
     from p3s.report.placements import as_csv, render
 
     with progress(1) as bar:
-        job = job_at(study, n, nodes, request, bar)
+        job = job_at(study, n, nodes, request, bar, model=model)
         if told.path is not None:  # what cannot be written is told before anything is
             _text(job, block_on(n, job.where), told)
-        found = placed(job, search, bar, model=model)
+        found = placed(job, with_model(search, model), bar)
     if told.path is not None:
         _write(job, found, told, told.path)
     if told.json:
@@ -298,7 +303,7 @@ def _advise(
     nodes: Nodes,
     request: Request,
     search: Search,
-    model: Path | None,
+    model: Learned | None,
     told: _Output,
 ) -> int:
     from p3s.pipeline.placing import advised

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.replay.settings import ReplaySettings
 from p3s.study import Study, read_json
+
+if TYPE_CHECKING:
+    from p3s.program.mapping import RankMap
 
 #: Any estimator: the one that says most.
 AUTO = "auto"
@@ -51,7 +54,6 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
     the file cannot be read, has a rank twice or not at all, or names hosts that there are not.
     """
     from p3s.program.mapping import read_rank_file
-    from p3s.topology.read import named, node_numbers, read_fabric
 
     if len(counts) != 1:
         raise UsageError("--placement says where the ranks of one count are: give -n one count")
@@ -59,14 +61,8 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
         raise UsageError(
             f"--estimator {request.estimator} does not take --placement: leave one of them out"
         )
-    hosts = request.settings.hosts
     placed = read_rank_file(path, counts[0])
-    unknown = [name for name in placed.names if hosts and name not in hosts]
-    if unknown and not unknown[0].startswith("+n"):
-        raise P3SError(f"{path}: {unknown[0]} is none of the {len(hosts)} nodes of --hosts")
-    if request.topology:
-        fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
-        node_numbers(named(fabric, hosts), placed.names)
+    _check_placement(request, path, placed)
     # Other counts fill as many cores of a node as this one.
     each = request.settings.cores_per_node or int(placed.sizes.max())
     settings = replace(request.settings, hosts=(), cores_per_node=each)
@@ -76,8 +72,27 @@ def with_placement(request: Request, path: Path, counts: Sequence[int]) -> Reque
         settings=settings,
         placement=path,
         placement_n=counts[0],
-        hosts=hosts,
+        hosts=request.settings.hosts,
     )
+
+
+def _check_placement(request: Request, path: Path, placed: RankMap) -> None:
+    """Raise P3SError for hosts that there are not, and more ranks on one than it has room for."""
+    from p3s.topology.read import named, node_numbers, read_fabric
+
+    hosts = request.settings.hosts
+    unknown = [name for name in placed.names if hosts and name not in hosts]
+    if unknown and not unknown[0].startswith("+n"):
+        raise P3SError(f"{path}: {unknown[0]} is none of the {len(hosts)} nodes of --hosts")
+    full, room = int(placed.sizes.max()), request.settings.cores_per_node
+    if room is not None and full > room:
+        where = placed.names[int(placed.sizes.argmax())]
+        raise P3SError(
+            f"{path}: {full} ranks are on {where}, --cores-per-node is {room}; correct one of them"
+        )
+    if request.topology:
+        fabric = read_fabric(request.topology, max(placed.nodes, len(hosts)))
+        node_numbers(named(fabric, hosts), placed.names)
 
 
 @dataclass(frozen=True)

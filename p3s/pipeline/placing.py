@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import Request, basis_of, told_of
@@ -29,13 +30,21 @@ from p3s.predict.placing.ranking import Search, placements
 from p3s.predict.placing.types import Advice, Placements
 from p3s.progress import Progress
 from p3s.study import Study
+from p3s.text import figures
 from p3s.topology.fabric import Fabric
 from p3s.topology.read import named, read_fabric
 from p3s.topology.trees import one_switch
 from p3s.topology.units import Ints
 
 if TYPE_CHECKING:
+    from p3s.placement.learned import Learned
     from p3s.predict.estimators.messages import Messages
+    from p3s.simulate.network import Network
+
+#: Messages between the same two nodes, measured in two ways, differ by less than this factor.
+_ANOTHER = 3.0
+#: Least and largest size at which costs are compared, and how many.
+_COMPARED = (1024, 1 << 20, 11)
 
 
 @dataclass(frozen=True)
@@ -50,27 +59,40 @@ class Nodes:
     hosts: tuple[str, ...] = ()
 
 
-def job_at(study: Study, n: int, nodes: Nodes, request: Request, progress: Progress) -> Job:
+def job_at(
+    study: Study,
+    n: int,
+    nodes: Nodes,
+    request: Request,
+    progress: Progress,
+    *,
+    model: Learned | None = None,
+) -> Job:
     """Return ``n`` processes on nodes, what they need made where it is missing.
 
-    ``request``: whose costs of messages, and the network. Errors: P3SError and UsageError, in one
-    line.
+    ``request``: whose costs of messages, and the network. ``model``: of learned times, which is to
+    be of this machine. Errors: P3SError and UsageError, in one line; nothing is written then.
     """
+    there = _there(study, n, nodes, request)
+    if model is not None:
+        check_model(model, there)
     prepare(study, [n], progress)
-    return _job(study, n, nodes, request, progress)
+    return _job(study, n, there, request, progress)
 
 
-def placed(
-    job: Job, search: Search, progress: Progress, *, model: Path | None = None
-) -> Placements:
+def placed(job: Job, search: Search, progress: Progress) -> Placements:
     """Return placements of a job by their predicted time; write them.
 
-    ``model``: of learned times of phases, which then sort the candidates. Errors: P3SError, in one
-    line; nothing is written then.
+    Errors: P3SError, in one line; nothing is written then.
     """
-    found = _placements(job, _with_model(search, model, job), progress)
+    found = _placements(job, search, progress)
     save(job.study.placement_path(job.n), found)
     return found
+
+
+def with_model(search: Search, model: Learned | None) -> Search:
+    """Return a search whose candidates are sorted by learned times, if there is a model."""
+    return search if model is None else replace(search, model=LearnedCost(model))
 
 
 def advised(
@@ -82,29 +104,39 @@ def advised(
     search: Search,
     progress: Progress,
     *,
-    model: Path | None = None,
+    model: Learned | None = None,
 ) -> Advice:
     """Return which of several counts and ranks per node are worth their cores and nodes.
 
-    A configuration for which there are too few nodes is left out. Errors: as in placed, and where
+    A configuration for which there are too few nodes is left out. Errors: as in job_at, and where
     none is left.
     """
+    every = list(_configurations(counts, ppns, nodes, progress))
+    if not every:
+        raise UsageError(
+            f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
+        )
+    there = [(n, _there(study, n, own, request)) for n, own in every]
+    if model is not None:
+        for _, each in there:
+            check_model(model, each)
     prepare(study, counts, progress)
-    found = []
+    search = with_model(search, model)
+    jobs = (_job(study, n, each, request, progress) for n, each in there)
+    return advice_of([_placements(job, search, progress) for job in jobs])
+
+
+def _configurations(
+    counts: Sequence[int], ppns: Sequence[int], nodes: Nodes, progress: Progress
+) -> Iterator[tuple[int, Nodes]]:
+    """Yield each count with as many nodes as it needs; those that need more than there are, not."""
     for n in counts:
         for ppn in ppns:
             needed = -(-n // ppn)
             if 0 < nodes.number < needed:
                 progress.say(f"n={n}, {ppn} per node: needs {needed} nodes; left out")
-                continue
-            own = replace(nodes, number=needed, ppn=ppn, hosts=nodes.hosts[:needed])
-            job = _job(study, n, own, request, progress)
-            found.append(_placements(job, _with_model(search, model, job), progress))
-    if not found:
-        raise UsageError(
-            f"--nodes {nodes.number}: too few for any of these counts; give more, or a larger --ppn"
-        )
-    return advice_of(found)
+            else:
+                yield n, replace(nodes, number=needed, ppn=ppn, hosts=nodes.hosts[:needed])
 
 
 def prepare(study: Study, counts: Sequence[int], progress: Progress) -> None:
@@ -138,29 +170,47 @@ def where_of(n: int, nodes: Nodes, cores: int, topology: str) -> tuple[Allocatio
     return where, fabric
 
 
-def _job(study: Study, n: int, nodes: Nodes, request: Request, progress: Progress) -> Job:
-    messages = messages_of(study, n, request, progress)
-    where, fabric = where_of(n, nodes, messages.cores, request.topology)
+@dataclass(frozen=True)
+class There:
+    """What a job runs on: what messages cost, its nodes, the network between them.
+
+    ``said``: which costs were taken where nobody named them.
+    """
+
+    messages: Messages
+    where: Allocation
+    fabric: Fabric
+    said: str
+
+
+def _there(study: Study, n: int, nodes: Nodes, request: Request) -> There:
+    messages, said = messages_of(study, n, request)
+    return There(messages, *where_of(n, nodes, messages.cores, request.topology), said)
+
+
+def _job(study: Study, n: int, there: There, request: Request, progress: Progress) -> Job:
+    if there.said:
+        progress.say(there.said)
     known = bool(request.topology)
+    where, fabric, messages = there.where, there.fabric, there.messages
     return job_of(study, n, where, fabric, messages, known=known, say=progress.start)
 
 
-def messages_of(study: Study, n: int, request: Request, progress: Progress) -> Messages:
-    """Return what messages cost, from where p3s predict takes it without a replay."""
+def messages_of(study: Study, n: int, request: Request) -> tuple[Messages, str]:
+    """Return what messages cost, from where p3s predict takes it without a replay, and a word on
+    these costs where nobody named them."""
     from p3s.predict.estimators.machine import measured_messages, why_not
     from p3s.predict.estimators.typical import published_messages
 
     file = machine_file(study)
     basis = basis_of(replace(request, no_replay=True), {n: study}, [n], file)
-    if told_of(basis):
-        progress.say(told_of(basis))
     setting = setting_of(request.settings, basis.network, **request.setting)
     if basis.network or basis.estimator == TYPICAL:
-        return published_messages(study, setting)
+        return published_messages(study, setting), told_of(basis)
     lacking = why_not(study, basis.machine or file)
     if lacking:
         raise P3SError(lacking)
-    return measured_messages(study, basis.machine or file, setting)
+    return measured_messages(study, basis.machine or file, setting), told_of(basis)
 
 
 def _placements(job: Job, search: Search, progress: Progress) -> Placements:
@@ -181,13 +231,28 @@ def grid_of(study: Study, n: int) -> tuple[tuple[int, ...], Ints | None]:
     return at.dims, at.order
 
 
-def _with_model(search: Search, path: Path | None, job: Job) -> Search:
-    """Return the search with a learned model. Errors: P3SError for one of another machine."""
-    if path is None:
-        return search
-    from p3s.placement.communication import network_id
-    from p3s.placement.learned import load
+def check_model(model: Learned, there: There) -> None:
+    """Raise P3SError where a model of learned times is one of another machine.
 
-    model = load(path)
-    model.check(job.messages.machine, network_id(job.fabric))
-    return replace(search, model=LearnedCost(model))
+    That of a machine that nobody has named is recognised by what messages cost, where both were
+    measured.
+    """
+    from p3s.placement.communication import network_id
+
+    messages = there.messages
+    model.check(messages.machine, network_id(there.fabric))
+    if model.card.named or model.network is None or messages.name == TYPICAL:
+        return
+    times = _times_slower(messages.on(there.where.nodes)[0], model.network)
+    if max(times, 1 / times) > _ANOTHER:
+        raise P3SError(
+            f"the communication model is of another machine: its messages take "
+            f"{figures(1 / times)} times as long as those of {messages.machine}; learn one there"
+        )
+
+
+def _times_slower(one: Network, other: Network) -> float:
+    """Return how many times as long messages between near nodes take on a network."""
+    sizes = np.geomspace(*_COMPARED)
+    taken = [each.path(1).transfer.at(sizes) for each in (one, other)]
+    return float(np.exp(np.mean(np.log(np.maximum(taken[0], 1.0) / np.maximum(taken[1], 1.0)))))

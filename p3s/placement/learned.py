@@ -9,6 +9,7 @@ were trained with, so each prediction tells which features are outside, and its 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged, P3SError
+from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.placement.intervals import HELD, Widening, doublings, missed, widening
 from p3s.placement.ranking import Agreement, agreement
 from p3s.placement.regimes import Line, Product, fit_nonnegative
@@ -65,7 +66,9 @@ class Card:
     ``machine``, ``network``: where its phases were measured. ``rows``, ``groups``: how many of
     them. ``caveats``: codes of what limits it. ``features``: code of those that it uses.
     ``compared``: scores of other ways to tell the times of the same phases, by their codes.
-    ``facts``: how they were measured, by name.
+    ``facts``: how they were measured, by name. ``named``: whether somebody said what the machine is
+    called; else ``machine`` only says what it was measured with. ``topology``: its network, as it
+    was described, "" where nobody did.
     """
 
     kind: str
@@ -79,6 +82,8 @@ class Card:
     features: str = ""
     compared: Mapping[str, Agreement] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+    named: bool = True
+    topology: str = ""
 
 
 @dataclass(frozen=True)
@@ -136,15 +141,22 @@ class Learned:
             yield Outside(self.names[k], bool(row[k] > self.most[k]))
 
     def check(self, machine: str, network: str) -> None:
-        """Raise P3SError where the model is one of another machine or network; "" is any."""
-        for what, own, other in (
-            ("machine", self.card.machine, machine),
-            ("network", self.card.network, network),
-        ):
-            if other and own != other:
-                raise P3SError(
-                    f"the communication model is of {what} {own}, not of {other}; learn one there"
-                )
+        """Raise P3SError where the model is one of another machine or network; "" is any.
+
+        A machine that nobody has named may be any.
+        """
+        card = self.card
+        if network and card.network != network:
+            known = f"give --topology {shlex.quote(card.topology)}, or " if card.topology else ""
+            raise P3SError(
+                f"the communication model is of network {card.network}, not of {network}; "
+                f"{known}learn one there"
+            )
+        if machine and card.named and card.machine != machine:
+            raise P3SError(
+                f"the communication model is of machine {card.machine}, not of {machine}; learn "
+                f"one there, with p3s machine learn --name {shlex.quote(machine)}"
+            )
 
 
 def columns(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
@@ -406,7 +418,12 @@ def save(path: Path, model: Learned) -> None:
 
 def load(path: Path) -> Learned:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
-    data = read_json(path, SCHEMA, _VERSION)
+    try:
+        data = read_json(path, SCHEMA, _VERSION)
+    except OtherVersion as err:
+        raise OtherVersion(
+            f"{path}: a communication model of another version of p3s; learn it again"
+        ) from err
     try:
         return _read(data)
     except (ShapeError, KeyError, TypeError, ValueError) as err:

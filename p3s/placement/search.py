@@ -7,13 +7,15 @@ ranks then make a cost smaller that the caller gives, such as a predicted time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from p3s.errors import P3SError
 from p3s.placement.allocation import Allocation
+from p3s.placement.arranged import MOST_NODES, distances_of, nearer_changed, swapped_nodes
 from p3s.placement.links import link_bytes, paths
 from p3s.placement.traffic import Traffic, sums
 from p3s.program.mapping import RankMap, rank_map
@@ -22,7 +24,7 @@ from p3s.topology.fabric import Fabric
 from p3s.topology.read import node_numbers
 from p3s.topology.units import Bools, Floats, Ints
 
-BISECTED = "bisected"
+BISECTED, ARRANGED = "bisected", "bisected, arranged"
 #: Weights of the partitioner are integers of 32 bits, also their sum.
 _WHOLE = 1 << 29
 #: By how much its parts may differ; exact ones take it long, and they are evened out here.
@@ -63,11 +65,14 @@ class _Job:
     seed: int
 
 
-def bisected(traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0) -> RankMap:
+def bisected(
+    traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0, *, arranged: bool = False
+) -> RankMap:
     """Return ranks placed by halving the network and their traffic alike.
 
-    Errors: UsageError where there is no room, P3SError for nodes that the network does not have
-    and without KaHIP.
+    ``arranged``: halves go nearer to what they talk to, and nodes then exchange their ranks while
+    that makes bytes times links less; not done with more than MOST_NODES. Errors: UsageError where
+    there is no room, P3SError for nodes that the network does not have and without KaHIP.
     """
     where.check(traffic.ranks)
     apart = traffic.source != traffic.dest
@@ -78,11 +83,23 @@ def bisected(traffic: Traffic, where: Allocation, fabric: Fabric, seed: int = 0)
         np.concatenate([second, first]),
         np.tile(traffic.volume[apart] + traffic.messages[apart], 2).astype(np.float64),
     )
-    node_of = np.zeros(where.room, dtype=np.int64)
-    job = _Job(where, fabric, node_numbers(fabric, where.hosts), seed)
-    for ranks, node in _halved(whole, np.arange(where.room), np.arange(where.nodes), job):
-        node_of[ranks] = node
-    return rank_map(BISECTED, node_of[: traffic.ranks], where.hosts)
+    at = node_numbers(fabric, where.hosts)
+    arranged = arranged and 1 < where.nodes <= MOST_NODES
+    apart = distances_of(fabric, at) if arranged else None
+    node_of = _halved(whole, _Job(where, fabric, at, seed), apart)
+    if apart is not None:
+        node_of = swapped_nodes(_between(whole, node_of, where), apart, where.slots)[node_of]
+    kind = BISECTED if apart is None else ARRANGED
+    return rank_map(kind, node_of[: traffic.ranks], where.hosts)
+
+
+def _between(graph: _Graph, node_of: Ints, where: Allocation) -> Floats:
+    """Return the bytes from node to node, none from a node to itself."""
+    number = where.nodes
+    key = node_of[graph.vertex] * number + node_of[graph.to]
+    found = sums(key, graph.weight, number**2).reshape(number, number)
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def improved(placed: RankMap, cost: Cost, trials: int, seed: int = 0) -> tuple[RankMap, float]:
@@ -127,16 +144,58 @@ def link_cost(traffic: Traffic, fabric: Fabric) -> Cost:
     return cost
 
 
-def _halved(graph: _Graph, ranks: Ints, nodes: Ints, job: _Job) -> Iterator[tuple[Ints, int]]:
-    """Yield ranks and the node that they are on."""
-    if len(nodes) == 1:
-        yield ranks, int(nodes[0])
-        return
-    low, high = _two(nodes, job.fabric, job.at)
-    first = _cut(graph, int(job.where.slots[low].sum()), job.seed)
-    for side, part in ((first, low), (~first, high)):
-        vertices = np.flatnonzero(side)
-        yield from _halved(graph.part(vertices), ranks[side], part, job)
+def _halved(whole: _Graph, job: _Job, apart: Floats | None) -> Ints:
+    """Return the node of each rank; all parts of one size are halved before smaller ones are.
+
+    ``apart``: links between nodes; of two halves each then goes nearer to what it talks to.
+    """
+    parts = _Parts(whole, job.where.room, job.where.nodes)
+    waiting = deque([(whole, np.arange(job.where.room), np.arange(job.where.nodes))])
+    while waiting:
+        graph, ranks, nodes = waiting.popleft()
+        if len(nodes) == 1:
+            continue
+        halves = _two(nodes, job.fabric, job.at)
+        slots = [int(job.where.slots[half].sum()) for half in halves]
+        first = _cut(graph, slots[0], job.seed)
+        if apart is not None and slots[0] == slots[1]:
+            sent = parts.sent(ranks[first]), parts.sent(ranks[~first])
+            if nearer_changed(sent, halves, apart):
+                first = ~first
+        for side, half in zip((first, ~first), halves, strict=True):
+            parts.put(ranks[side], half)
+            waiting.append((graph.part(np.flatnonzero(side)), ranks[side], half))
+    return parts.of_nodes[parts.of_ranks]
+
+
+class _Parts:
+    """Which ranks are on which nodes so far: ``of_ranks``: part of each, ``of_nodes``: its node.
+
+    A part is known by its first node once it has one only.
+    """
+
+    def __init__(self, graph: _Graph, ranks: int, nodes: int) -> None:
+        self._graph = graph
+        self.of_ranks = np.zeros(ranks, dtype=np.int64)
+        self.of_nodes = np.zeros(1, dtype=np.int64)
+        self._part = np.zeros(nodes, dtype=np.int64)
+
+    def put(self, ranks: Ints, nodes: Ints) -> None:
+        """Make a part of its own of some ranks and nodes."""
+        number = len(self.of_nodes)
+        self.of_ranks[ranks], self._part[nodes] = number, number
+        self.of_nodes = np.append(self.of_nodes, nodes[0])
+
+    def sent(self, ranks: Ints) -> Floats:
+        """Return the bytes between ranks and every node; those of a part go to all of its nodes
+        alike, what stays in the part of the ranks nowhere."""
+        start, number = self._graph.start[ranks], np.diff(self._graph.start)[ranks]
+        rows = np.repeat(start - np.cumsum(number) + number, number) + np.arange(number.sum())
+        part = self.of_ranks[self._graph.to[rows]]
+        found = sums(part, self._graph.weight[rows], len(self.of_nodes))
+        found[self.of_ranks[ranks[:1]]] = 0.0
+        share = found / np.maximum(np.bincount(self._part, minlength=len(found)), 1)
+        return np.asarray(share[self._part], dtype=np.float64)
 
 
 def _two(nodes: Ints, fabric: Fabric, at: Ints) -> tuple[Ints, Ints]:

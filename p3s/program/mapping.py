@@ -16,7 +16,9 @@ CYCLIC = "cyclic"
 RANK_FILE = "rank file"
 
 #: `rank 3=node7 slot=0:1` (Open MPI, mpirun(1) "Rankfiles"; PRRTE for version 5).
-_RANKFILE_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+?)\s*(?:slots?\s*=.*)?$", re.IGNORECASE)
+_RANKFILE_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+?)\s*(?:slots?\s*=\s*(.*))?$", re.IGNORECASE)
+#: One slot, or one core of a socket; others may be for several ranks.
+_ONE_SLOT = re.compile(r"\d+(?::\d+)?")
 #: A host relative to the allocation: the node with this number.
 _RELATIVE = re.compile(r"\+n(\d+)$", re.IGNORECASE)
 #: `node7:4` of an MPICH host list: the next four ranks.
@@ -97,7 +99,7 @@ def read_rank_file(path: Path, n: int) -> RankMap:
     eighth node), ``3 node7``, and a plain list with one host a line, the first for rank 0
     (``node7:4``, as MPICH has it: for the next four). What follows # is a comment. Slots are those
     of the order of ranks; ranks from ``n`` on are not looked at. Errors: P3SError, in one line,
-    for what is not of this form, ranks that are there twice and missing ones.
+    for what is not of this form, ranks that are there twice, missing ones, two in one slot.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -105,6 +107,7 @@ def read_rank_file(path: Path, n: int) -> RankMap:
         why = err.strerror if isinstance(err, OSError) else "it is not text"
         raise P3SError(f"{path}: cannot be read ({why})") from err
     hosts: dict[int, str] = {}
+    taken: dict[tuple[str, str], int] = {}
     plain = 0
     numbered = False
     for number, line in enumerate(lines, 1):
@@ -137,6 +140,13 @@ def read_rank_file(path: Path, n: int) -> RankMap:
             both = f"on {hosts[rank]} and on {host}" if hosts[rank] != host else "there twice"
             raise P3SError(f"{path}, line {number}: rank {rank} is {both}")
         hosts[rank] = host
+        if found and _ONE_SLOT.fullmatch(slot := (found[3] or "").strip()):
+            other = taken.setdefault((host, slot), rank)
+            if other != rank:
+                raise P3SError(
+                    f"{path}, line {number}: ranks {other} and {rank} have slot {slot} of {host}; "
+                    "give each its own"
+                )
     return _from_hosts(path, hosts, n)
 
 

@@ -31,6 +31,7 @@ def render(model: Learned) -> str:
     lines = [
         f"communication model of {visible(card.machine)}",
         f"network: {visible(card.network)}",
+        *([f"topology: {visible(card.topology)}"] if card.topology else []),
         f"trained on {plural(card.rows, 'phase')} of random pairs, "
         f"{plural(card.groups, 'allocation')}: {_span(model)}",
         *(f"{visible(name)}: {visible(value)}" for name, value in card.facts.items()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +42,17 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """A machine that can be measured, and its network."""
+    """A machine that can be measured, and its network.
+
+    ``named``: whether somebody said what it is called. ``topology``: its network as described.
+    """
 
     told: Told
     fabric: Fabric
     machine: Machine
     facts: Mapping[str, str]
+    named: bool = True
+    topology: str = ""
 
 
 def prepared(wanted: Wanted) -> Ready:
@@ -60,7 +65,8 @@ def prepared(wanted: Wanted) -> Ready:
         raise UsageError(f"--way {wanted.way}: there are {', '.join(LEARNED)}")
     machine, hosts, name, facts = _machine(wanted)
     _check_hosts(hosts)
-    fabric = _fabric(wanted, len(hosts))
+    topology = wanted.topology or _topology(wanted.platform)
+    fabric = read_fabric(topology, len(hosts)) if topology else one_switch(len(hosts))
     nodes = _nodes(fabric, hosts)
     order = np.argsort(nodes)
     shapes(len(hosts), wanted.settings)
@@ -71,7 +77,7 @@ def prepared(wanted: Wanted) -> Ready:
         tuple(hosts[k] for k in order.tolist()),
         wanted.settings,
     )
-    return Ready(told, fabric, machine, facts)
+    return Ready(told, fabric, machine, facts, bool(wanted.name), topology)
 
 
 def _machine(wanted: Wanted) -> tuple[Machine, tuple[str, ...], str, dict[str, str]]:
@@ -95,11 +101,9 @@ def _check_hosts(hosts: Sequence[str]) -> None:
         raise UsageError(f"--hosts: {twice} is named twice; --ppn says how many ranks it has")
 
 
-def _fabric(wanted: Wanted, hosts: int) -> Fabric:
-    told = wanted.topology
-    if not told and wanted.platform is not None:
-        told = platform.network_of(wanted.platform)
-    return read_fabric(told, hosts) if told else one_switch(hosts)
+def _topology(path: Path | None) -> str:
+    """Return the network of a platform, "" where there is none, or it is not known."""
+    return "" if path is None else platform.network_of(path)
 
 
 def _nodes(fabric: Fabric, hosts: Sequence[str]) -> np.ndarray:
@@ -120,4 +124,5 @@ def learned(ready: Ready, directory: Path, way: str = "", say: Say = lambda _: N
     data = measured(directory, ready.told, ready.fabric, ready.machine, say)
     say("training")
     told = ready.told
-    return train(data, ready.fabric, told.machine, told.network, way=way, facts=ready.facts)
+    model = train(data, ready.fabric, told.machine, told.network, way=way, facts=ready.facts)
+    return replace(model, card=replace(model.card, named=ready.named, topology=ready.topology))

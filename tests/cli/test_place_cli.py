@@ -19,8 +19,9 @@ from p3s.cli.main import app, run
 from p3s.costs.stage import as_file, fit
 from p3s.model.stage import load as load_model
 from p3s.placement.communication import network_id
-from p3s.placement.learned import Settings, learn, save
+from p3s.placement.learned import Settings, learn, load, save
 from p3s.schemas import first_problem, load_schema
+from p3s.simulate.network import network_from_machine
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.topology.read import read_fabric
 
@@ -193,7 +194,8 @@ def test_several_counts_tell_which_are_worth_it(
     assert capsys.readouterr().out.startswith("Fastest: ")
 
 
-def learned(path: Path, machine: str, network: str) -> None:
+def learned(path: Path, machine: str, network: str, **card: Any) -> None:
+    """Learn a model; ``card``: what is said of it beside machine and network."""
     pytest.importorskip("sklearn")
     names = ("ND(max)", "PM(max)")
     rng = np.random.default_rng(0)
@@ -201,7 +203,7 @@ def learned(path: Path, machine: str, network: str) -> None:
     seconds = np.array([1e-6 + 1e-8 * row["ND(max)"] for row in rows])
     where = {"machine": machine, "network": network, "settings": Settings(trees=20)}
     model = learn(rows, seconds, np.arange(40) % 8, names, **where)
-    save(path, model)
+    save(path, replace(model, card=replace(model.card, **card)))
 
 
 def test_a_learned_model_sorts(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +214,50 @@ def test_a_learned_model_sorts(study: Study, capsys: pytest.CaptureFixture[str])
     assert found["cost"] == "times learned on box"
     learned(path, "other", network)
     code, error = refused(study, capsys, *NODES, "--model", str(path))
-    assert code == 1 and "is of machine other, not of box" in error
+    assert code == 1 and "is of machine other, not of box" in error and "--name box" in error
+
+
+def test_a_model_of_a_machine_that_has_no_name_sorts(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study.root.parent / "model.json"
+    network = network_id(read_fabric(TREE[1], 4))
+    learned(path, "openmpi 4.1.4", network, named=False, topology=TREE[1])
+    told = ("--nodes", "4", "--ppn", "4", *FEW, "--model", str(path))
+    found = place(study, capsys, *TREE, *told, "--simulate", "2")
+    assert found["cost"] == "times learned on openmpi 4.1.4"
+    code, error = refused(study, capsys, *told)
+    assert code == 1 and f"give --topology {TREE[1]}" in error
+
+
+@pytest.mark.parametrize(("times", "fits"), [(1.0, True), (2.0, True), (5.0, False), (0.1, False)])
+def test_machines_are_told_apart_by_what_messages_cost(
+    study: Study, capsys: pytest.CaptureFixture[str], times: float, fits: bool
+) -> None:
+    path = study.root.parent / "model.json"
+    learned(path, "openmpi 4.1.4", network_id(read_fabric(TREE[1], 4)), named=False)
+    slower = {**SIZES, "one_way_ns": [times * ns for ns in SIZES["one_way_ns"]]}
+    own = network_from_machine({"name": "other", "network": {**NETWORK, "sizes": slower}})
+    save(path, replace(load(path), network=own))
+    words = (*NODES, "--simulate", "0", "--model", str(path))
+    if fits:
+        place(study, capsys, *words)
+        return
+    code, error = refused(study, capsys, *words)
+    assert code == 1 and "is of another machine: its messages take" in error
+
+
+def test_what_is_refused_writes_no_scaled_trace(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = study.root.parent / "model.json"
+    learned(path, "other", network_id(read_fabric(TREE[1], 4)))
+    before = sorted(study.root.rglob("*"))
+    refused(study, capsys, *NODES, "--model", str(path))
+    refused(study, capsys, *TREE, "--nodes", "3", "--ppn", "4")
+    told = ["place", str(study.root), "-n", "16,32", "--ppn", "4", *TREE, "--model", str(path)]
+    assert run(told) == 1 and "is of machine other" in capsys.readouterr().err
+    assert sorted(study.root.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -261,6 +306,8 @@ def test_hosts_that_a_network_does_not_have(
     ("text", "words", "code", "why"),
     [
         ("rank 0=+n0\nrank 0=+n1\n", (), 1, "rank 0 is on +n0 and on +n1"),
+        ("+n0\n" * 8 + "+n1\n" * 8, ("--cores-per-node", "4"), 1, "8 ranks are on +n0"),
+        ("".join(f"rank {k}=+n0 slot=0\n" for k in range(16)), (), 1, "0 and 1 have slot 0"),
         ("+n0\n" * 15, (), 1, "no host for rank 15"),
         ("x\n" * 16, ("--hosts", "n[0-3]"), 1, "x is none of the 4 nodes of --hosts"),
         ("x\n" * 16, TREE, 1, "does not name node x"),

@@ -163,6 +163,18 @@ def test_derived_studies_go_through_every_stage(study):
     assert only_work(again.returncode, again.stderr) and "Equations at size=80" in again.stdout
 
 
+def test_ranks_are_placed_at_any_size(study):
+    words = ("place", study, "-n", 12, "--nodes", 3, "--ppn", 4, "--topology", "torus:2x2")
+    fast = ("--candidates", 8, "--simulate", 2, "--json")
+    for value in (40, 80):
+        done = p3s(*words, *fast, "--param", f"size={value}")
+        assert done.returncode in (0, 3), done.stderr
+        assert json.loads(done.stdout)["ranked"]
+        assert Study(study / "at" / f"size={value}").placement_path(12).exists()
+    done = p3s(*words)
+    assert done.returncode == 2 and "add --param size=VALUE" in done.stderr
+
+
 def test_weak_scaling(study):
     done = p3s(
         "predict",

@@ -158,6 +158,8 @@ def test_what_is_written_is_read(tmp_path_factory, nodes, ppn, seed, first) -> N
     ("text", "why"),
     [
         ("rank 0=a slot=0\nrank 0=a slot=1\nrank 1=b\n", "line 2: rank 0 is there twice"),
+        ("rank 0=a slot=1\nrank 1=a slot=1\n", "line 2: ranks 0 and 1 have slot 1 of a"),
+        ("rank 0=a slot=0:2\nrank 1=a slot=0:2 # x\n", "ranks 0 and 1 have slot 0:2 of a"),
         ("rank 0=a\nrank 0=b\n", "line 2: rank 0 is on a and on b"),
         ("a:3\nb:1\n", "3 ranks are on a, which has 2 slots"),
         ("a:2\nc:2\n", "c is not one of the 2 nodes"),

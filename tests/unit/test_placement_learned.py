@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from p3s.errors import P3SError
+from p3s.errors import OtherVersion, P3SError
 from p3s.placement.allocation import allocation
 from p3s.placement.candidates import candidates
 from p3s.placement.learned import (
@@ -196,6 +196,16 @@ def test_damaged_models_are_one_line(tmp_path, boosted) -> None:
             assert "\n" not in str(err) and str(err).startswith(str(path))
     with pytest.raises(P3SError, match="not there"):
         load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("version", [1, 3, 0, "2", None, True])
+def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> None:
+    path = tmp_path / "model.json"
+    save(path, boosted)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
+    with pytest.raises(OtherVersion, match="another version of p3s; learn it again") as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

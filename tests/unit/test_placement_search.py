@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from p3s.errors import UsageError
 from p3s.placement.allocation import allocation
+from p3s.placement.arranged import swapped_nodes
 from p3s.placement.candidates import block_on, cyclic_on, random_on
 from p3s.placement.features import class_b
-from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo
+from p3s.placement.links import link_bytes, paths
+from p3s.placement.patterns import all_to_all_in_rows, at_faces, fixed_halo, halo
 from p3s.placement.search import bisected, improved, link_cost
 from p3s.placement.traffic import traffic
 from p3s.topology.read import read_fabric
@@ -41,6 +43,41 @@ def test_a_halo_is_cut_better_than_dealt_out(told) -> None:
     assert class_b(sent, found)["TD"] <= 1.1 * 16 * 8 * 1000  # tiles of 2 x 2 send as much
 
 
+@pytest.mark.parametrize(
+    ("told", "most"),
+    [("torus:4x4x4", 0.5), ("mesh:4x4x4", 0.5), ("torus:8x8", 0.8), ("dragonfly:4,4,4", 0.8)],
+)
+def test_halves_that_talk_are_near_each_other(told, most) -> None:
+    fabric, where = read_fabric(told, 64), allocation(64, 4)
+    sent = halo((4, 8, 8), (128, 128, 128))
+
+    def cost(placed):
+        loads = link_bytes(paths(sent, placed, fabric), fabric)
+        return float(loads.max()), float(loads.sum())
+
+    arranged = bisected(sent, where, fabric, arranged=True)
+    found, usual = cost(arranged), cost(block_on(256, where))
+    assert found[0] < most * usual[0] and found[1] < usual[1]
+
+
+@given(st.integers(2, 9), st.integers(0, 1 << 30))
+@settings(max_examples=40, deadline=None)
+def test_nodes_change_their_ranks_for_fewer_bytes_times_links(number, seed) -> None:
+    rng = np.random.default_rng(seed)
+    between, apart = (np.triu(rng.integers(0, 9, (number, number)), 1) for _ in range(2))
+    between, apart = between + between.T.astype(float), apart + apart.T.astype(float)
+    slots = rng.integers(1, 3, number)
+    goes = swapped_nodes(between, apart, slots)
+    assert sorted(goes.tolist()) == list(range(number)) and (slots[goes] == slots).all()
+    before, after = (between * apart).sum(), (between * apart[np.ix_(goes, goes)]).sum()
+    assert after <= before
+    for a, b in zip(*np.triu_indices(number, 1), strict=True):
+        if slots[a] == slots[b]:
+            other = goes.copy()
+            other[[a, b]] = other[[b, a]]
+            assert (between * apart[np.ix_(other, other)]).sum() >= after - 1e-9
+
+
 def test_swaps_never_make_it_worse() -> None:
     where = allocation(16, 4)
     sent = fixed_halo((8, 8), at_faces(2), 1000)
@@ -64,8 +101,10 @@ def test_every_rank_has_a_slot(slots, rows, told) -> None:
     where = allocation(len(slots), slots)
     ranks = min(10, where.room)
     s, d, b = ([row[k] % (ranks if k < 2 else 1 << 41) for row in rows] for k in range(3))
-    found = bisected(traffic(ranks, s, d, b), where, read_fabric(told, 16))
-    assert found.n == ranks and (found.sizes <= where.slots).all()
+    for arranged in (False, True):
+        sent, fabric = traffic(ranks, s, d, b), read_fabric(told, 16)
+        found = bisected(sent, where, fabric, arranged=arranged)
+        assert found.n == ranks and (found.sizes <= where.slots).all()
 
 
 def test_too_few_slots() -> None:

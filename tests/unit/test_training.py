@@ -397,7 +397,10 @@ def test_a_model_is_learned_and_shown(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("p3s.training.learn.train", quick)
     words = "machine learn --simgrid p.xml --ppn 2 --phases 60 --way B --json -o m.json"
     assert run(words.split()) == 0
-    card = json.loads(capsys.readouterr().out)["card"]
+    printed = capsys.readouterr()
+    card = json.loads(printed.out)["card"]
+    assert not card["named"] and card["topology"] == ""
+    assert "m.json: for p3s place, with --model m.json" in printed.err
     assert card["features"] == "B" and card["machine"] == "p" and card["rows"] >= 40
     assert {"alpha-beta", "simulation", "A", "B", "C", "corrected"} <= set(card["compared"])
     assert run(["machine", "show", "m.json"]) == 0

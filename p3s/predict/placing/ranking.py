@@ -92,11 +92,17 @@ def _proposals(
     )
     progress.start("halving network and traffic")
     try:
-        made = bisected(all_traffic(job.phases, job.n), job.where, job.fabric, search.seed)
+        sent = all_traffic(job.phases, job.n)
+        made = [
+            bisected(sent, job.where, job.fabric, search.seed, arranged=arranged)
+            for arranged in (False, True)
+        ]
     except P3SError as err:
         notes.append(str(err))
         return
-    yield made
+    yield made[0]
+    if (made[1].node_of != made[0].node_of).any():
+        yield made[1]
 
 
 def _sorted(
