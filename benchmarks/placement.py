@@ -154,7 +154,7 @@ def placements(study: Path, topology: Path, n: int, ppn: int, *words: object) ->
         [
             *(sys.executable, "-m", "p3s", "place", str(study), "-n", str(n), "--json"),
             *("--nodes", str(-(-n // ppn)), "--ppn", str(ppn), "--topology", str(topology)),
-            *(*cluster.collectives(tuple(cluster.ALGORITHMS)), *map(str, words)),
+            *(*cluster.collectives(cluster.SET), *map(str, words)),
         ],
         capture_output=True,
         text=True,

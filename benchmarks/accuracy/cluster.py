@@ -28,8 +28,14 @@ COLLECTIVES = ("ompi", "openmpi", "4.1")
 #: broadcast takes 18 us times the ranks for 4 bytes at 8, 16, 64 and 256 of them, and it makes one
 #: for each communicator: up to 40 % of these short runs. Its ring, which is chosen for 8 bytes at 4
 #: and 16 to 63 ranks, reduces and broadcasts where ranks have less than an element each (twice the
-#: time), Open MPI's doubles then.
-ALGORITHMS = {"bcast": ("binomial_tree", "binomial"), "allreduce": ("rdb", "recursive_doubling")}
+#: time), Open MPI's doubles then. Its reduction of 16 KB is another one from 16 ranks on.
+ALGORITHMS = {
+    "bcast": ("binomial_tree", "binomial"),
+    "allreduce": ("rdb", "recursive_doubling"),
+    "reduce": ("binomial", "binomial"),
+}
+#: Those that are set where nothing else is said.
+SET = ("bcast", "allreduce")
 _TIME = re.compile(r"Simulated time:\s*([0-9.eE+-]+)\s*seconds")
 #: A simulation of a few hundred ranks takes seconds, on a loaded machine a minute.
 TIMEOUT_S = 900.0
@@ -94,7 +100,7 @@ class Cluster:
     directory: Path
     nodes: int
     network: str = "flat"
-    algorithms: tuple[str, ...] = tuple(ALGORITHMS)
+    algorithms: tuple[str, ...] = SET
 
     @property
     def platform(self) -> Path:
@@ -124,7 +130,7 @@ class Cluster:
         self.hosts.write_text("".join(f"n-{i}\n" for i in range(self.nodes)))
 
 
-def settings(algorithms: Sequence[str] = tuple(ALGORITHMS)) -> list[str]:
+def settings(algorithms: Sequence[str] = SET) -> list[str]:
     """Return the simulator's settings, beside the defaults of smpirun."""
     own = {
         "smpi/host-speed": SPEED,

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from accuracy.cluster import ALGORITHMS, PLATFORMS
+from accuracy.cluster import ALGORITHMS, PLATFORMS, SET
 from accuracy.programs import HELD_OUT, PROGRAMS, Program
 
 
@@ -60,9 +60,10 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--algorithms",
         type=algorithms_of,
-        default=tuple(ALGORITHMS),
+        default=SET,
         metavar="CALLS",
-        help=f"set these instead of the library's choice (default: {','.join(ALGORITHMS)})",
+        help=f"set these ({','.join(ALGORITHMS)}) instead of the library's choice "
+        f"(default: {','.join(SET)})",
     )
     add("--predict-with", default="", help='further words for p3s predict, "--topology FILE"')
     add("--simulate-only", action="store_true", help="make runs and study, predict nothing")
