@@ -56,7 +56,8 @@ def study_of(program: Program, executable: str, captures: Sequence[Path], direct
                 }
             )
         )
-    p3s("add", directory, *captures, "--", "mpiexec", "-n", "{np}", executable, *program.arguments)
+    words = (*captures, "--", "mpiexec", "-n", "{np}", executable, *program.arguments)
+    p3s("add", directory, *words, allowed=(0,))
     return directory
 
 

@@ -141,7 +141,10 @@ def refusal_text(phase: Phase) -> str:
             f"{why.seconds:.3g} s at every count: it seems to end when a time is over"
         )
     if why.kind == "tolerance":
-        number = f"{why.n} iterations at every count, which is none of the program's arguments"
+        number = (
+            f"{why.n} iterations each time that it is entered, at every count, which is none of "
+            "the program's arguments"
+        )
         if not why.n:
             number = f"{_listed(phase.weight_points)} iterations, hardly more or less at any count"
         return (

@@ -326,6 +326,18 @@ def of_simulation(
                 bool(rests & set(lost)),
             )
         )
+    if stuck := {n: f for n, f in followed.items() if f.reordered}:
+        n = max(stuck, key=lambda n: stuck[n].reordered)
+        reasons.append(
+            Reason(
+                "deadlock",
+                f"at {processes(n)} ranks would wait for each other for ever in the order of calls "
+                f"that the model says: {plural(stuck[n].reordered, 'call')} had to be taken out of "
+                "turn, so that the times are not those of the program",
+                advice,
+                bool(rests & set(stuck)),
+            )
+        )
     if moving:
         n = max(moving, key=lambda n: moving[n].unsettled * share[n])
         one = moving[n]

@@ -19,6 +19,7 @@ CODES: dict[str, str] = {
     "unmatched": "messages of the model have no partner",
     "not-settled": "the simulation did not settle",
     "model-off": "the model is far off at a traced count",
+    "deadlock": "the model's order of calls cannot be executed",
     "superlinear": "an efficiency is above what can be believed",
     "same-work": "processes do not share the work",
     "wide": "the interval is too wide to rely upon the time",

@@ -110,6 +110,12 @@ def _title(model: Model, phases: Sequence[PhaseRules], commands: Commands) -> li
     ]
 
 
+def _in_all(phase: PhaseRules) -> str:
+    """Return the iterations of a loop in the run where they are the same at all counts."""
+    seen = {v for _, v in phase.weight_points}
+    return str(*seen) if len(seen) == 1 else "NUMBER"
+
+
 def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
@@ -123,7 +129,8 @@ def _phase(phase: PhaseRules, model: Model, everything: bool, commands: Commands
         told = (
             "stated by the user; "
             if phase.weight_verdict == Verdict.STATED
-            else f"--trips {phase.phase}=NUMBER of p3s model states a number; "
+            else f"--trips {phase.phase}={_in_all(phase)} of p3s model states a number, that "
+            "of the whole run; "
         )
         lines += _indented(f"iterations: {told}{visible(refused, 400)}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)

@@ -39,6 +39,11 @@ def stuck(steps: Steps, calls: Instances, at: Ints, state: np.ndarray) -> str:
     )
 
 
+def cut(owner: np.ndarray) -> int:
+    """Return how many calls were taken as not waiting; ``owner`` as in loosened."""
+    return int(np.count_nonzero(owner >> 24 & _CUT))
+
+
 def loosened(steps: Steps, owner: np.ndarray) -> tuple[str, ...]:
     """Return what had to be changed so that the simulation ended, a line for each kind of call.
 

@@ -14,7 +14,8 @@ class Followed:
     unmatched: messages that no call of the partner meets, out of ``messages`` of the kind (sends,
     or receives) of which most are; calls: the MPI calls that send or receive them. unsettled: share
     of the time in calls that rests on loops whose iterations went on changing; change: by how
-    much they did, largest share of their time.
+    much they did, largest share of their time. reordered: calls that had to be made earlier, or
+    taken as not waiting, so that all ranks come to their end.
     """
 
     unmatched: float = 0.0
@@ -22,6 +23,7 @@ class Followed:
     calls: tuple[str, ...] = ()
     unsettled: float = 0.0
     change: float = 0.0
+    reordered: int = 0
 
     @property
     def lost(self) -> float:

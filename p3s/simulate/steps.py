@@ -149,7 +149,8 @@ class Section:
     ``name`` is for people; ``phases``: numbers of the phases its steps belong to. ``turns``
     iterations are in the steps, from iteration ``first_turn`` on, of ``run_turns`` iterations that
     one entry of the loop has; 1, 0, 1 outside loops. ``entries``: how often the stretch is entered
-    in the run. ``notes``: what was changed so that it can be executed, for people."""
+    in the run. ``notes``: what was changed so that it can be executed, for people; ``moved``: how
+    many sends were made earlier for it."""
 
     name: str
     phases: tuple[int, ...]
@@ -160,3 +161,4 @@ class Section:
     entries: float
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...] = ()
+    moved: int = 0

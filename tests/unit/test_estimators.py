@@ -193,6 +193,18 @@ def test_a_message_costs_what_was_measured(tmp_path: Path) -> None:
     assert any("Open MPI 4.1" in note for note in found.notes)
 
 
+def test_an_order_in_which_ranks_wait_for_ever_is_counted(tmp_path: Path) -> None:
+    trace = Trace(2, weight=10)
+    for rank in (0, 1):
+        trace.add(rank, "MPI_Recv", 1 - rank, 1000)
+        trace.add(rank, "MPI_Send", 1 - rank, 1000, work=3000.0)
+    found = estimate("machine", study_of(tmp_path / "s", trace), 2)
+    assert found.followed.reordered > 0
+    assert any("for ever" in note or "not waiting" in note for note in found.notes)
+    right = estimate("machine", study_of(tmp_path / "t", one_message(1000)), 2)
+    assert right.followed.reordered == 0
+
+
 def test_one_host_says_nothing_of_a_network(tmp_path: Path) -> None:
     study = study_of(tmp_path / "s", one_message(1000), hosts=["a", "a"])
     assert "one host" in estimate("machine", study, 2).why_not

@@ -144,6 +144,14 @@ def test_a_simulation_that_did_not_settle(share: float, against: bool) -> None:
         assert "38 % of the time" in said and "by up to 620 %" in said
 
 
+def test_an_order_that_cannot_be_executed_is_not_trusted() -> None:
+    made = with_messages(8, Followed(reordered=12))
+    result = compose({4: halving(4)[4], 8: made}, {}, {4: REPLAYED, 8: REPLAYED}, [4])
+    assert "deadlock" in codes(result)
+    (said,) = texts(result, "deadlock")
+    assert "at 8 processes" in said and "12 calls" in said
+
+
 def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) -> None:
     import numpy as np
 

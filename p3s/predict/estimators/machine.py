@@ -318,10 +318,11 @@ def simulated(
     cells = ready.trace.n * len(ready.phases)
     total = np.zeros((PARTS + 2, cells))
     notes: list[str] = []
+    cut: list[int] = []
     settling = Settling()
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
     for loop in ready.loops:
-        even = folded(loop, _runner(ready, costs[0], notes), overlap=overlap)
+        even = folded(loop, _runner(ready, costs[0], notes, cut=cut), overlap=overlap)
         # What had to be changed so that all ranks end is told once, for the typical costs.
         low, high = (
             even.sums[0]
@@ -339,7 +340,8 @@ def simulated(
         total[PARTS] += np.minimum(least, low) if even_low else least
         total[PARTS + 1] += typical[0] + np.maximum(high - even.sums[0], 0)
         settling.add(loop, even, notes)
-    return list(total), list(dict.fromkeys(notes)), settling.into(ready.followed)
+    followed = replace(ready.followed, reordered=ready.followed.reordered + sum(cut))
+    return list(total), list(dict.fromkeys(notes)), settling.into(followed)
 
 
 def _runner(
@@ -350,8 +352,11 @@ def _runner(
     *,
     variation: Variation | None = None,
     seed: int = 0,
+    cut: list[int] | None = None,
 ) -> Callable[..., Any]:
     """Return what simulates steps; with a variation, computation is drawn anew each time.
+
+    ``notes``, ``cut``: what had to be changed so that ranks end, and how many calls, are added.
 
     Messages that take ``factor`` as long are computation that takes less, in another unit of time.
     """
@@ -367,6 +372,8 @@ def _runner(
             drawn, ready.node_of, network, distance=ready.distance, first_ns=first
         )
         notes.extend(changed)
+        if cut is not None:
+            cut.append(found.cut)
         return found
 
     return run

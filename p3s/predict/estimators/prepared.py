@@ -95,7 +95,9 @@ def read_program(directory: Path, *, queues: bool = False) -> Program:
         tuple(sections),
         tuple(sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))),
         not _in_order(directory),
-        Followed().with_unmatched(unmatched(trace, [one for s in sections for one in s.left_out])),
+        Followed(reordered=sum(section.moved for section in sections)).with_unmatched(
+            unmatched(trace, [one for s in sections for one in s.left_out])
+        ),
     )
 
 

@@ -198,6 +198,7 @@ def _finish(
                 piece.entries,
                 left,
                 notes,
+                moved,
             )
         )
     return sections
