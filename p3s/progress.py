@@ -12,6 +12,9 @@ class Progress:
     def start(self, text: str) -> None:
         """Say which step is being done."""
 
+    def step(self) -> None:
+        """Count a step that has ended, one of many."""
+
     def done(self, text: str) -> None:
         """Say that a step has ended."""
 

@@ -225,6 +225,11 @@ class Progress(progress_.Progress):
         finally:
             timer.cancel()
 
+    def step(self) -> None:
+        """Count a step that has ended, one of many."""
+        if self._bar is not None:
+            self._bar.advance(self._task)
+
     def done(self, text: str) -> None:
         """Say that a step has ended."""
         if self._bar is not None:

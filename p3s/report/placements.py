@@ -18,10 +18,10 @@ _MOST_ROWS, _MOST_PHASES = 12, 8
 _IMBALANCE, _OVERLAP, _SMALL = 0.1, 0.1, 0.005
 #: Below this chance of being the fastest, others are named beside the first.
 _SURE = 0.5
-HEAD = ("placement", "time", "90 % interval", "to the first", "regret", "fastest", "busiest link")
+HEAD = ("placement", "time", "90 %, messages", "to the first", "regret", "fastest", "busiest link")
 PHASE_HEAD = ("phase", "time", "gain", "gain of the run")
 _ADVICE_HEAD = (
-    "processes", "nodes", "per node", "time", "90 % interval", "placement", "cores", "nodes front",
+    "processes", "nodes", "per node", "time", "90 %, messages", "placement", "cores", "nodes front",
 )  # fmt: skip
 
 

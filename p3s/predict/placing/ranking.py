@@ -13,11 +13,12 @@ from p3s.placement.costs import CostModel, QuickCost, whole_cost
 from p3s.placement.phases import PhaseTraffic, all_traffic
 from p3s.placement.search import bisected, improved
 from p3s.predict.placing.job import Job
-from p3s.predict.placing.result import Proposed, by_cost, by_simulation, ranked, seconds_of
+from p3s.predict.placing.result import Proposed, by_cost, by_simulation, ranked
 from p3s.predict.placing.types import Placements
 from p3s.predict.times import PhaseTimes
 from p3s.program.mapping import BLOCK, CYCLIC, RankMap
 from p3s.progress import Progress
+from p3s.text import plural
 from p3s.topology.units import Ints
 
 #: Candidates that are simulated beside block and cyclic: as many as so many steps of theirs allow
@@ -62,7 +63,9 @@ def placements(
     for number in simulated:
         progress.start(f"simulating {found[number].where.kind}")
         timed[number] = job.times(found[number].where)
-        progress.done(f"{found[number].where.kind}: {seconds_of(timed[number]):.4g} s")
+        progress.step()
+    if timed:
+        progress.say(f"n={job.n}: simulated {len(timed)} of {plural(len(found), 'placement')}")
     by = {k: by_simulation(times) for k, times in timed.items()}
     if not by:
         cheapest = _finalists(job, found, _SIMULATED[0])
