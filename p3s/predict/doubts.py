@@ -157,16 +157,8 @@ def missed(
                 another(commands),
             )
         ]
-    wrong = []
-    for pair, name in ((there.p2p_triples, "message"), (there.collectives, "collective")):
-        whole = max(pair.true, pair.predicted)
-        if pair.equal < limit * whole:
-            wrong.append(f"{whole - pair.equal:,} of {plural(whole, name)}")
-    off = there.weights.phases - there.weights.exact
-    if off:
-        wrong.append(f"{off} of {plural(there.weights.phases, 'phase weight')}")
     reasons = []
-    if wrong:
+    if wrong := _missed(there, limit):
         reasons.append(
             Reason(
                 "holdout-missed",
@@ -175,6 +167,17 @@ def missed(
             )
         )
     return reasons + work_missed(holdout, there.work.off, commands)
+
+
+def _missed(there: Comparison, limit: float) -> list[str]:
+    """Return what a model misses of a run: messages, collectives, phase weights."""
+    wrong = []
+    for pair, name in ((there.p2p_triples, "message"), (there.collectives, "collective")):
+        whole = max(pair.true, pair.predicted)
+        if pair.equal < limit * whole:
+            wrong.append(f"{whole - pair.equal:,} of {plural(whole, name)}")
+    off = there.weights.phases - there.weights.exact
+    return wrong + ([f"{off} of {plural(there.weights.phases, 'phase weight')}"] if off else [])
 
 
 def work_missed(holdout: HoldOut, off: float, commands: Commands = NO_STUDY) -> list[Reason]:
@@ -207,6 +210,14 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
         f"in the run at {processes(n)} computation was off by",
         commands,
     )
+    if wrong := _missed(result, HOLDOUT_LIMIT):
+        reasons.append(
+            Reason(
+                "validate-missed",
+                f"in the run at {processes(n)} the model misses {joined(wrong)}",
+                f"trace this count, too: {again(n, commands)}",
+            )
+        )
     share = result.unmodelled.share_of_time
     if share > UNKNOWN_LIMIT:
         reasons.append(

@@ -26,6 +26,7 @@ CODES: dict[str, str] = {
     "holdout-missed": "the model missed messages or weights where it was checked",
     "holdout-work": "computation was far off where the model was checked",
     "not-held-out": "the model could not be checked",
+    "validate-missed": "the model missed messages or weights in a validation",
     "validate-work": "computation was far off in a validation",
     "left-out": "too much of the program is not modelled",
     "no-rule": "too much of the program follows no rule",
