@@ -117,6 +117,25 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
+#: The command that writes an artefact.
+_MADE_BY = {
+    "p3s.phases": "p3s phases",
+    "p3s.model": "p3s model",
+    "p3s.compute": "p3s model",
+    "p3s.scaled": "p3s scale",
+    "p3s.comms": "p3s scale",
+    "p3s.order": "p3s scale",
+    "p3s.replay": "p3s replay",
+    "p3s.prediction": "p3s predict",
+    "p3s.weak": "p3s predict --weak",
+}
+
+
+def _made_by(schema: str) -> str:
+    """Return what to do about a file that cannot be used."""
+    return f"; {_MADE_BY[schema]} writes it" if schema in _MADE_BY else ""
+
+
 def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, Any]:
     """Read one JSON artefact and check what it is.
 
@@ -130,17 +149,15 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
         text = path.read_bytes().decode("utf-8")
         obj = json.loads(text, parse_constant=_reject_constant)
     except FileNotFoundError as err:
-        raise P3SError(f"{path}: not there; run the stage that writes it first") from err
+        raise P3SError(f"{path}: not there{_made_by(schema)}") from err
     except OSError as err:
         raise P3SError(f"{path}: cannot be read: {reason(err)}") from err
     except (ValueError, RecursionError) as err:
         why = " ".join(str(err).split())[:120]
-        raise Damaged(
-            f"{path}: damaged, not a {schema} file ({why}); delete it and run its stage again"
-        ) from err
+        raise Damaged(f"{path}: damaged, not a {schema} file ({why}){_made_by(schema)}") from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
         found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
-        raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
+        raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60}){_made_by(schema)}")
     version = obj.get("schema_version")
     wanted = VERSIONS.get(schema, SCHEMA_VERSION) if wanted is None else wanted
     if version != wanted or isinstance(version, bool):
