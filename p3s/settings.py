@@ -15,6 +15,8 @@ from p3s.study import Study, read_json
 #: Value of every parameter, by name.
 Setting = Mapping[str, Fraction]
 
+#: The parameter that is no input of the program: threads of a process (``--threads``).
+THREADS = "threads"
 #: Most combinations of values that one command traces, and that one study holds in total.
 MOST_SETTINGS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
@@ -122,9 +124,12 @@ def settings_of(values: Mapping[str, Sequence[Fraction]]) -> list[dict[str, Frac
 
 
 def check_command(words: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse parameters whose placeholder is not in the launcher command."""
+    """Refuse parameters whose placeholder is not in the launcher command.
+
+    Threads need none: the program's OpenMP runtime is told.
+    """
     for name in names:
-        if not any(f"{{{name}}}" in word for word in words):
+        if name != THREADS and not any(f"{{{name}}}" in word for word in words):
             raise UsageError(
                 f"--param {name}: the command has no {{{name}}}; write it where the "
                 f"value goes, as in ./program --{name} {{{name}}}"
@@ -171,6 +176,24 @@ def settings_in(root: Study) -> list[tuple[dict[str, Fraction], Study]]:
     return sorted(found, key=lambda each: tuple(each[0].values()))
 
 
+def alike_in_threads(root: Study) -> list[tuple[dict[str, Fraction], Study]]:
+    """Return the settings that have traced runs, of one number of threads.
+
+    That with most values that have enough counts for a model, of these the smallest; all of them
+    in a study without threads.
+    """
+    found = settings_in(root)
+    able: dict[Fraction, int] = {}
+    for setting, at in found:
+        if THREADS in setting:
+            enough = len(at.signature_counts()) >= MIN_COUNTS
+            able[setting[THREADS]] = able.get(setting[THREADS], 0) + enough
+    if not able:
+        return found
+    base = max(able, key=lambda threads: (able[threads], -threads))
+    return [(setting, at) for setting, at in found if setting[THREADS] == base]
+
+
 def parent_of(study: Study) -> tuple[Study, dict[str, Fraction]] | None:
     """Return the study with parameters that a study lies in, and its setting; None if in none."""
     at = Path(study.root).resolve()
@@ -183,6 +206,17 @@ def parent_of(study: Study) -> tuple[Study, dict[str, Fraction]] | None:
     except UsageError:
         return None
     return (root, setting) if names and list(setting) == names else None
+
+
+def threads_of(study: Study) -> int:
+    """Return the threads of a process in the runs of a study, 0 where none were asked for."""
+    found = parent_of(study)
+    return int(found[1].get(THREADS, 0)) if found is not None else 0
+
+
+def without_threads(setting: Setting) -> dict[str, Fraction]:
+    """Return the values of the input's own parameters."""
+    return {name: value for name, value in setting.items() if name != THREADS}
 
 
 def sources(study: Study) -> list[Study]:

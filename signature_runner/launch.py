@@ -17,6 +17,7 @@ from typing import IO, Any
 from p3s.errors import P3SError, RunFailed
 from p3s.host import command, mpi
 from p3s.host.cores import cores
+from p3s.host.teams import Team, team_for
 from p3s.signature_runner import build, diagnose, emulate, stopping
 from p3s.signature_runner.deaths import Deaths
 from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
@@ -283,15 +284,17 @@ def _argv(
     run_dir: Path,
     recording: Recording,
     mark: str,
+    team: Team | None,
 ) -> list[str]:
     """Return the whole command; what the ranks need is on it, as launchers may drop variables."""
     if tracer is None:
         return parsed.argv()
     variables = {**recording.environment(run_dir), _MARK: mark}
     if recording.work == INSTRUCTIONS:
-        start = emulate.with_counter(tracer.path, run_dir, variables, parsed.program)
+        more = team.environment() if team else {}
+        start = emulate.with_counter(tracer.path, run_dir, {**variables, **more}, parsed.program)
         return [*parsed.before, *start]
-    return parsed.argv(with_preload(tracer.path, variables))
+    return parsed.argv(with_preload(tracer.path, variables, team))
 
 
 def _other_family(
@@ -335,11 +338,15 @@ def run_traced(
     recording = recording or Recording()
     likely = mpi.family_of_srun(parsed.before) if parsed.family == mpi.SLURM else None
     tracer = _tracer(parsed, likely) if trace else None
-    oversubscribed = np > cores() if sharing is None else sharing
+    width = max(recording.threads, 1)
+    team = (
+        team_for(recording.threads, recording.affinity, parsed, np) if recording.threads else None
+    )
+    oversubscribed = np * width > cores() if sharing is None else sharing
 
     def attempt(tracer: build.TracerBuild | None) -> _Ended:
         mark = secrets.token_hex(16)
-        argv = _argv(parsed, tracer, run_dir, recording, mark)
+        argv = _argv(parsed, tracer, run_dir, recording, mark, team)
         _prepare(run_dir)
         env = _environment(oversubscribed, mark)
         seen = None
@@ -378,6 +385,7 @@ def run_traced(
         "cores": cores(),
         "mpi": f"{family} {tracer.version}" if tracer else family,
         "traced": trace,
+        **({"threads": team.as_info()} if team else {}),
         "status": verdict.status,
         **({**recording.as_info(), "work_unit": verdict.work_unit} if trace else {}),
     }

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from p3s.errors import UsageError
+from p3s.host.teams import CLOSE, LOCAL_RANK, Team
 from p3s.trace.recording_plan import NAME as PLAN_NAME
 from p3s.trace.recording_plan import Plan
 
@@ -44,13 +45,19 @@ SHARING = {
 # The shell that puts the tracer in front of other preloads, so that those the launcher or the
 # user has set stay; it is gone (exec) before the program runs.
 _PRELOAD = 'export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; exec "$@"'
+# Before that, the cores of this process, by its number on the node; where taskset is missing, or
+# the node has no such cores, it runs where it is.
+_BIND = (
+    "r=%s; i=0; for s in $P3S_CORES; do "
+    '[ "$i" = "$r" ] && taskset -pc "$s" $$ >/dev/null 2>&1; i=$((i+1)); done; '
+)
 
 
 @dataclass(frozen=True)
 class Recording:
     """How work is measured, which performance counters are read, and bytes per rank (0: all).
 
-    With a ``plan``, events of phases that were seen often enough are only counted; ``stop``: the
+    ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that were seen often enough are only counted; ``stop``: the
     program is ended when that is so for all relevant phases.
     """
 
@@ -59,6 +66,8 @@ class Recording:
     limit_bytes: int = 0
     plan: Plan | None = None
     stop: bool = False
+    threads: int = 0
+    affinity: str = CLOSE
 
     def environment(self, run_dir: Path) -> dict[str, str]:
         """Return what the tracer reads from the environment of a rank."""
@@ -110,10 +119,26 @@ def _size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def with_preload(tracer: Path, variables: Mapping[str, str]) -> list[str]:
-    """Return the words that, put before a program, start it with the tracer and variables set."""
+def with_preload(
+    tracer: Path, variables: Mapping[str, str], team: Team | None = None
+) -> list[str]:
+    """Return the words that, put before a program, start it with the tracer and variables set.
+
+    ``team``: its threads and their cores.
+    """
+    script = _PRELOAD
+    if team is not None:
+        variables = {**variables, **team.environment()}
+    if team is not None and team.sets:
+        variables = {**variables, "P3S_CORES": " ".join(team.sets)}
+        script = _BIND % _first_set(LOCAL_RANK) + _PRELOAD
     settings = [f"{name}={value}" for name, value in variables.items()]
-    return ["/usr/bin/env", *settings, "/bin/sh", "-c", _PRELOAD, str(tracer)]
+    return ["/usr/bin/env", *settings, "/bin/sh", "-c", script, str(tracer)]
+
+
+def _first_set(names: tuple[str, ...]) -> str:
+    """Return what the shell makes the value of the first variable that is set."""
+    return "".join(f"${{{name}:-" for name in names) + "}" * len(names)
 
 
 def preload(tracer: Path, other: str) -> str:

@@ -55,6 +55,7 @@ def to_bytes(part: Part) -> bytes:
         segments=part.segments,
         times=part.times,
         loads=part.loads,
+        teams=part.teams,
         head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
         **part.table,
         **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
@@ -70,7 +71,7 @@ def from_bytes(data: bytes) -> Part:
         part = Part(**{name: head[name] for name in _PLAIN})
         part.table = {c: file[c] for c in COLUMNS}
         part.edges, part.segments = file["edges"], file["segments"]
-        part.times, part.loads = file["times"], file["loads"]
+        part.times, part.loads, part.teams = file["times"], file["loads"], file["teams"]
         part.samples = {rank: file[f"sample{k}"] for k, rank in enumerate(head["samples"])}
         part.sequences = {rank: file[f"sequence{k}"] for k, rank in enumerate(head["sequences"])}
     part.sites = {key: tuple(frames) for key, frames in part.sites.items()}

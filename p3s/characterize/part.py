@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.characterize import clock, segments
+from p3s.characterize import clock, segments, teams
 from p3s.characterize.completions import Completions, gathered
 from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
@@ -74,7 +74,8 @@ class Part:
     node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
     rank -> its events as codes (p3s.characterize.events), empty where they are too many;
     segments: see p3s.characterize.segments; times: of their rows, see clock.times_of, in
-    ``time_unit``, none where it is empty; loads: rows of clock.LOADS. problem: what is wrong with
+    ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
+    teams.COLUMNS. problem: what is wrong with
     the first rank that is not complete, else empty.
     """
 
@@ -94,6 +95,7 @@ class Part:
     loads: numpy.ndarray = field(
         default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
     )
+    teams: numpy.ndarray = field(default_factory=teams.none)
     events: int = 0
     null_events: int = 0
     failed_polls: int = 0
@@ -189,7 +191,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     edges: list[np.ndarray] = []
     samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
-    times, loads = [clock.no_times()], []
+    times, loads, threads = [clock.no_times()], [], [teams.none()]
     present = getattr(run.ranks, "present", None)
     node_of_call: np.ndarray = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
@@ -198,7 +200,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         add_rank(out.tracing, rt)
         if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
-        rt = logical.once(rt)
+        rt = logical.once(teams.numbered(rt))
         call = np.asarray(rt.call)
         if not len(call):
             continue
@@ -206,6 +208,8 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         edges.append(_transitions(rt.rank, sequence, len(calls.nodes)))
         samples.offer(rt.rank, sequence, edges[-1])
         keep = np.flatnonzero(~calls.null[call])
+        ordinal = np.arange(len(call)) if rt.ordinal is None else rt.ordinal
+        threads.append(teams.teams_of(rt, ordinal[keep], sequence[keep]))
         out.events += len(call)
         out.null_events += len(call) - len(keep)
         sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence, len(calls.rows)))
@@ -225,6 +229,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     out.table = _stacked(columns)
     out.samples, out.sequences = samples.kept, sequences.kept
     out.segments, out.times = np.concatenate(between), np.concatenate(times)
+    out.teams = np.concatenate(threads)
     if loads:
         out.loads = np.array(loads, dtype=np.int64)
     return out
@@ -353,6 +358,7 @@ def join(parts: Iterable[Part]) -> Part:
     samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
     times: list[np.ndarray] = [clock.no_times()]
+    threads: list[np.ndarray] = [teams.none()]
     loads: list[np.ndarray] = []
     for part in parts:
         if out is None:
@@ -391,6 +397,7 @@ def join(parts: Iterable[Part]) -> Part:
         edges.append(moved)
         between.append(segments.renumbered(part.segments, node_to))
         times.append(part.times)
+        threads.append(teams.renumbered(part.teams, node_to))
         loads.append(part.loads)
         if part.time_unit != out.time_unit:
             out.time_unit = CPU if part.time_unit and out.time_unit else ""
@@ -414,6 +421,7 @@ def join(parts: Iterable[Part]) -> Part:
     out.edges = np.concatenate(edges)
     out.samples, out.sequences = samples.kept, sequences.kept
     out.segments = np.concatenate(between)
+    out.teams = np.concatenate(threads)
     out.loads = np.concatenate(loads)
     if out.time_unit:
         out.times = np.concatenate(times)

@@ -15,6 +15,7 @@ from p3s.characterize.phases import phases_json
 from p3s.characterize.store import SCHEMA, VERSION, write_tables
 from p3s.characterize.structure import structure, total_turns, undecided
 from p3s.characterize.tables import PointTable, table_of
+from p3s.characterize.teams import write_teams
 from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
@@ -56,6 +57,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
         make_times(study, np_, join_run)
     else:
         write_times(study, table, found.parts, found.used)
+    write_teams(study, np_, found.parts)
     known.add(np_, lines, sites.same, sites.waits, table.sites)
     for other in contradicted(study, np_, known):
         with contextlib.suppress(P3SError):  # its captures were deleted

@@ -21,7 +21,7 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import DIMS
 from p3s.cli.params import VALUES
-from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
+from p3s.cli.recording import AFFINITY, COUNTERS, LIMIT, OVERSUBSCRIBE, THREADS, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 from p3s.cli.small_runs import FAR, UP_TO
 from p3s.errors import UsageError
@@ -68,6 +68,9 @@ def characterize(
     counters: str = COUNTERS,
     limit: str = LIMIT,
     param: list[str] = VALUES,
+    threads: str = THREADS,
+    affinity: str = AFFINITY,
+    oversubscribe: bool = OVERSUBSCRIBE,
     dims: str = DIMS,
     signature: bool = SIGNATURE,
     stop: bool = STOP,
@@ -94,6 +97,7 @@ def characterize(
     from p3s.cli.grid import check_dims, keep_dims, parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.params import refuse_without
+    from p3s.cli.teams import with_teams
     from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
@@ -106,6 +110,7 @@ def characterize(
     check_template(words)
     extents = parse_dims(dims, words)
     asked = recording(work, counters, limit)
+    param, asked = with_teams(param, asked, threads, affinity, oversubscribe, context)
     if not signature:
         refuse_alone(stop, context)
     if far or up_to:
@@ -113,7 +118,7 @@ def characterize(
             "--signature": signature,
             "--force": force,
             "--no-times": not times,
-            "--param": bool(param),
+            "--threads" if threads else "--param": bool(param),
         }
         source = context.get_parameter_source("repeats")
         given = repeats if source is not None and source.name == "COMMANDLINE" else None

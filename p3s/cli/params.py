@@ -99,7 +99,10 @@ def characterize(
     from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
     from p3s.cli.grid import keep_dims
     from p3s.cli.runs import Traced, program_of, reasons, trace_counts
+    from dataclasses import replace
+
     from p3s.settings import (
+        THREADS,
         check_command,
         filled,
         parse_params,
@@ -140,6 +143,9 @@ def characterize(
                         name: str = name,
                         command: list[str] = command,
                         new: bool = new,
+                        recording: Recording = replace(
+                            recording, threads=int(setting.get(THREADS, 0))
+                        ),
                     ) -> Traced:
                         return trace_counts(
                             at,
@@ -258,10 +264,11 @@ def _tidy(study: Study, made: bool) -> None:
 
 def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bool) -> int:
     from p3s.commands import another_value
-    from p3s.settings import MIN_COUNTS, MIN_SETTINGS, settings_in
+    from p3s.settings import MIN_COUNTS, MIN_SETTINGS, THREADS, parameters, settings_in
 
     able = [s for s, at in settings_in(study) if len(at.signature_counts()) >= MIN_COUNTS]
-    enough = len(able) >= MIN_SETTINGS
+    needed = 1 if parameters(study) == [THREADS] else MIN_SETTINGS
+    enough = len(able) >= needed
     next_command = f"p3s model {quoted(study.root)}"
     if json_:
         emit_json(
@@ -285,7 +292,7 @@ def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bo
         out(table(cells, ["value", "traced now", "in the study"], left=1))
     if not enough:
         say(
-            f"p3s: {'; '.join([*failed, ''])}{len(able)} of at least {MIN_SETTINGS} values have "
+            f"p3s: {'; '.join([*failed, ''])}{len(able)} of at least {needed} values have "
             f"{MIN_COUNTS} process counts; add another value: {another_value(study)}"
         )
         return 1
@@ -303,20 +310,25 @@ def has_parameters(root: Path) -> bool:
     return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
 
 
-def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family:
-    """Fit the models of all values and the laws of the parameters where missing or out of date."""
+def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family | None:
+    """Fit the models of all values and the laws of the parameters where missing or out of date.
+
+    None for a study whose runs differ in their threads alone: these have laws of their own.
+    """
     from p3s.parameters import build, family_path, load
     from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
-    from p3s.settings import MIN_COUNTS, setting_name, settings_in
+    from p3s.settings import MIN_COUNTS, THREADS, alike_in_threads, parameters, setting_name
 
     inputs = []
-    for setting, at in settings_in(study):
+    for setting, at in alike_in_threads(study):
         counts = ensure_signatures(at, bar)
         if len(counts) >= MIN_COUNTS:
             ensure_model(at, _Named(bar, setting_name(setting)), again=again)
             inputs.append(at.model_path)
         else:
             inputs += [at.signature_path(n) for n in counts]
+    if parameters(study) == [THREADS]:
+        return None
     if again or is_stale(family_path(study.root), inputs):
         bar.start("fitting the laws of the parameters")
         build(study.root, say=lambda text: bar.start(text))
@@ -328,26 +340,42 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.commands import another_value
     from p3s.parameters.stage import as_file
+    from p3s.pipeline.teams import ensure_threads
+    from p3s.report import teams
     from p3s.report.parameters import doubts, render
+    from p3s.threads.settings import has_threads
 
     study = Study.open(study_dir)
     with progress(2) as bar:
         family = ensure_family(study, bar, again=again)
+        threads = ensure_threads(study, None, bar, again=again) if has_threads(study) else None
     if json_:
-        emit_json(as_file(family))
+        emit_json(
+            {
+                **(as_file(family) if family is not None else header("model")),
+                **({"threads": teams.as_data(threads)} if threads is not None else {}),
+            }
+        )
     else:
-        out(render(family))
+        told = [render(family)] if family is not None else []
+        out("\n\n".join([*told, *([teams.render(threads)] if threads is not None else [])]))
     say(f"next: {_prediction(study)}")
-    return say_reasons(doubts(family, another_value(study)), "model")
+    reasons = doubts(family, another_value(study)) if family is not None else []
+    reasons += teams.doubts(threads.checks) if threads is not None else []
+    return say_reasons(reasons, "model")
 
 
 def _prediction(study: Study) -> str:
     """Return the command that predicts with the largest values that were traced."""
     from p3s.commands import Commands, count_to_predict
-    from p3s.settings import setting_name, settings_in
+    from p3s.settings import THREADS, setting_name, settings_in, without_threads
+    from p3s.threads.settings import threads_in
 
     setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
-    words = [word for each in setting_name(setting).split(",") for word in ("--param", each)]
+    rest = setting_name(without_threads(setting))
+    words = [word for each in rest.split(",") if each for word in ("--param", each)]
+    if THREADS in setting:
+        words += ["--threads", ",".join(map(str, threads_in(study)))]
     return Commands(study).predict(count_to_predict(at), *words)
 
 
@@ -355,12 +383,15 @@ def _prediction(study: Study) -> str:
 def at_value(study_dir: Path, params: list[str]) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
     from p3s.parameters import instantiate
-    from p3s.settings import one_setting, setting_name
+    from p3s.pipeline.teams import at_setting
+    from p3s.settings import THREADS, one_setting, setting_name
 
     study, names = _with_parameters(study_dir)
     setting = one_setting(params, names)
     with progress(2) as bar:
         ensure_family(study, bar)
+        if THREADS in setting:
+            return at_setting(study, setting, bar).root
     path = instantiate(study.root, setting)
     _say_origin(Study(path), setting_name(setting))
     return path

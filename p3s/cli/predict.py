@@ -26,6 +26,7 @@ from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
 from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
+from p3s.cli.recording import THREADS
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
 
@@ -44,6 +45,15 @@ Next:
 
 ONLY = typer.Option(
     False, "--only", help="Leave out the counts of an earlier prediction [default: they stay]."
+)
+FAR = typer.Option(
+    False, "--far", help="With --threads: threads of a process are spread over the node."
+)
+NODE = typer.Option(
+    "",
+    "--node",
+    metavar="NODE",
+    help="With --threads: a node as 2x32 (sockets x cores), 2x4x8+smt2, or a file of lstopo.",
 )
 ALLOW = typer.Option(
     [],
@@ -80,6 +90,9 @@ def predict(
     collectives: str = COLLECTIVES,
     param: list[str] = VALUE,
     weak: str = WEAK,
+    threads: str = THREADS,
+    far: bool = FAR,
+    node: str = NODE,
     machine: Path | None = MACHINE,
     base: Path | None = BASE,
     estimator: str = ESTIMATOR,
@@ -92,7 +105,7 @@ def predict(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
-    from p3s.cli import params
+    from p3s.cli import params, teams
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.pipeline.basis import request_of, with_placement
     from p3s.pipeline.predicting import predicted
@@ -120,6 +133,13 @@ def predict(
         raise UsageError("--weak and --placement: give one of them")
     if weak and allow:
         raise UsageError("--weak and --allow: give one of them")
+    if threads and (weak or machine is not None or placement is not None or words):
+        raise UsageError(
+            "--threads: not with --weak, --machine, --placement or a launcher; trace first, with "
+            "p3s characterize --threads"
+        )
+    if (far or node) and not threads:
+        raise UsageError("--far, --node: say where threads are; add --threads, as in --threads 1,2")
     if weak and machine is not None:
         raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:
@@ -134,6 +154,9 @@ def predict(
         check_launcher(study_dir, words, plan.missing)
     if weak:
         return params.weak(study_dir, wanted, weak, param, knee, request, json_, only)
+    if threads or (with_parameters and teams.needs_threads(study_dir, param)):
+        asked = teams.AskedThreads(threads, far, node)
+        return teams.predict(study_dir, wanted, asked, param, request, json_, only, allowed)
     if with_parameters:
         study_dir = params.at_value(study_dir, param)
     if not words:

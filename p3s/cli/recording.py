@@ -26,6 +26,18 @@ COUNTERS = typer.Option(
 TIMES = typer.Option(
     True, "--times/--no-times", help="With --work instructions: also run natively, for the times."
 )
+THREADS = typer.Option(
+    "", "--threads", metavar="COUNTS", help="OpenMP threads of each process, as 1,2,4."
+)
+AFFINITY = typer.Option(
+    "close",
+    "--affinity",
+    metavar="WHERE",
+    help="Cores of a process's threads: close (neighbours), far (spread), none (not bound).",
+)
+OVERSUBSCRIBE = typer.Option(
+    False, "--oversubscribe", help="Allow more threads of a process than there are cores."
+)
 LIMIT = typer.Option(
     "", "--limit", metavar="SIZE", help="Bytes per rank, as 64M; then calls are only counted."
 )
@@ -53,7 +65,8 @@ def settle(
     runs = 1 if asked.work == "instructions" else repeats  # exact: a second run would say the same
     kept = _kept(study, ((np, rep) for np in counts for rep in range(runs)))
     there = work_of(kept)
-    most = max([*counts, *(run.np for run in kept)])
+    width = max(asked.threads, 1)
+    most = width * max([*counts, *(run.np for run in kept)])
     work = asked.work
     if work == "auto" and "instructions" in there:
         work = "instructions"
@@ -65,7 +78,8 @@ def settle(
     if others and study is not None:
         unit, nps = next(iter(others.items()))
         again = ",".join(map(str, sorted({*counts, *nps})))
-        why = f", {most} processes share {usable} cores" if asked.work == "auto" else ""
+        them = "processes" if width == 1 else "threads"
+        why = f", {most} {them} share {usable} cores" if asked.work == "auto" else ""
         advice = ""
         if work == "instructions":
             advice = " (there, CPU time is measured beside the instructions)"
@@ -107,7 +121,20 @@ def of_study(study: Study) -> Recording:
 
     studies = [study, *sources(study)]
     units = list(work_of(run for each in studies for run in each.runs() if run.info))
-    return Recording(work=units[0] if len(units) == 1 else "auto")
+    return with_threads(Recording(work=units[0] if len(units) == 1 else "auto"), study)
+
+
+def with_threads(asked: Recording, study: Study) -> Recording:
+    """Return a recording with the threads that the study's runs have, where none are asked for."""
+    from dataclasses import replace
+
+    from p3s.host.teams import threads_in
+    from p3s.settings import threads_of
+
+    if asked.threads or not (count := threads_of(study)):
+        return asked
+    known = [found for run in study.runs() if (found := threads_in(run.info))]
+    return replace(asked, threads=count, affinity=known[-1][1] if known else asked.affinity)
 
 
 def check_unit(study: Study) -> None:

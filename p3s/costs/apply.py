@@ -61,6 +61,7 @@ class Costs:
         self.shared = {(site, op): work for site, op, work in compute.shared}
         self.phases = {p.phase: p for p in compute.phases}
         self.last = len(self.laws) - 1
+        self.teams = compute.teams
         self._factors: dict[int, np.ndarray] = {}
 
     def law_of(self, phase: int, place: Sequence[str]) -> int:
@@ -103,6 +104,9 @@ class Costs:
         if self.shared:
             cost = cost * self._shared(grid.n)[:, None]
         ns = found.work * cost
+        if self.teams is not None:
+            team = np.array([self.teams.of(k, grid.n)[0] for k in range(len(weight))])
+            cost, rest = cost * team[phase][:, None], rest * team[:, None]
         # what a call that is not made leaves is done before the next one, at the cost it has
         ns, below, above = map(found.carried, (ns, ns * low, ns * high))
         work = found.carried(found.work)
@@ -203,6 +207,9 @@ class PhaseSums:
             squares += error**2 if phase == k else 0.0
         work = float(self.work_error[k]) ** 2
         below, above = (np.sqrt(squares + work) / total).tolist() if total > 0 else (0.0, 0.0)
+        if self.costs.teams is not None and total > 0:
+            value, low, high = self.costs.teams.of(k, grid.n)
+            below, above = np.hypot(below, 1 - low / value), np.hypot(above, high / value - 1)
         weight = float(self.costs.weights(grid)[k])
         costs = self.costs.phases.get(k)
         crm_i, crm_c = (

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from p3s.costs.laws import CostLaw
 from p3s.costs.spread import Spread
 from p3s.costs.thesis import PowerLaw
@@ -279,12 +281,57 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class TeamFactor:
+    """What computation of a phase takes, as a multiple of that with the threads of the runs.
+
+    at counts ``n``, ascending: typical value and the ends of its 90 % interval.
+    """
+
+    phase: int
+    n: tuple[float, ...]
+    value: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def of(self, n: int) -> tuple[float, float, float]:
+        """Return value, low and high at a count, straight between counts in the logarithms."""
+        at = np.log([max(n, 1), *self.n])
+        value, low, high = (
+            float(np.exp(np.interp(at[0], at[1:], np.log(part))))
+            for part in (self.value, self.low, self.high)
+        )
+        return value, low, high
+
+
+@dataclass(frozen=True)
+class Teams:
+    """Threads of a process that the laws were moved to, from those of the runs.
+
+    per_node: processes of a node; far: whether a process's threads are spread over the node.
+    """
+
+    threads: int
+    measured: int
+    per_node: int
+    far: bool
+    factors: tuple[TeamFactor, ...]
+
+    def of(self, phase: int, n: int) -> tuple[float, float, float]:
+        """Return the factor of a phase at a count, 1 where nothing is known of it."""
+        for factor in self.factors:
+            if factor.phase == phase:
+                return factor.of(n)
+        return 1.0, 1.0, 1.0
+
+
+@dataclass(frozen=True)
 class ComputeModel:
     """The laws of cost of a program: of its places and phases, and of the rest.
 
     shared: (site, operation, n times the work per iteration), see p3s.costs.shared; unmatched:
     share of the time that the signature lacks, outside_model: time before calls that are no place
-    of the model, both by count. machine: where the laws were moved to another one.
+    of the model, both by count. machine: where the laws were moved to another one. teams: where
+    they were moved to other numbers of threads.
     """
 
     work_unit: str
@@ -301,3 +348,4 @@ class ComputeModel:
     unmatched: Mapping[str, float]
     outside_model: Mapping[str, float]
     machine: Moved | None = None
+    teams: Teams | None = None

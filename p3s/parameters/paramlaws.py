@@ -13,7 +13,7 @@ from p3s.laws.exact import value_at
 from p3s.laws.expr import Expr, num
 from p3s.laws.lawfinder import find_law
 from p3s.laws.powers import Powers
-from p3s.settings import Setting
+from p3s.settings import Setting, without_threads
 
 #: A law is exact, with a value to spare; open: as many numbers as values, or rivals; fitted: real.
 EXACT, OPEN, FITTED = "exact", "open", "fitted"
@@ -43,7 +43,8 @@ class Number:
             if found is not None:
                 return found
             raise P3SError("model: a law of the parameters has no value there")
-        return Powers(tuple(setting), self.terms, self.error).value(setting)
+        own = without_threads(setting)
+        return Powers(tuple(own), self.terms, self.error).value(own)
 
     def settled(self, setting: Setting) -> bool:
         """Tell whether the law is exact and gives a number of the right kind at a setting."""
@@ -86,7 +87,11 @@ def with_values(expr: Any, setting: Setting) -> Any:
 
 
 def find_number(settings: Sequence[Setting], values: Sequence[Fraction | float]) -> Number:
-    """Return the law of a number with one value at each of the settings (at least one)."""
+    """Return the law of a number with one value at each of the settings (at least one).
+
+    The threads of a process are the same at all of them, and in no law.
+    """
+    settings = [without_threads(setting) for setting in settings]
     exact = [Fraction(v) if not isinstance(v, float) or v.is_integer() else v for v in values]
     rational = not any(isinstance(v, float) for v in exact)
     whole = rational and all(Fraction(v).denominator == 1 for v in exact)

@@ -23,6 +23,7 @@ from p3s.settings import (
     MIN_COUNTS,
     MIN_SETTINGS,
     Setting,
+    alike_in_threads,
     filled,
     parameters,
     parent_of,
@@ -54,7 +55,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
     from p3s.model.stage import load
 
     study = Study.open(Path(root))
-    traced = settings_in(study)
+    traced = alike_in_threads(study)
     models = [(s, at) for s, at in traced if len(at.signature_counts()) >= MIN_COUNTS]
     few = [(s, at) for s, at in traced if len(at.signature_counts()) < MIN_COUNTS]
     if len(models) < MIN_SETTINGS:
@@ -256,6 +257,8 @@ def refresh(study: Study, again: bool = False) -> bool:
             f"with --param {names[0]}=VALUE, or one of its studies: "
             + ", ".join(str(at.root) for _, at in settings_in(study)[:3])
         )
+    if study.manifest().get("teams") and not study.counts():
+        return True  # p3s.threads makes it again
     found = parent_of(study)
     if found is None or not study.manifest().get("derived") or len(study.counts()) >= MIN_COUNTS:
         return False

@@ -1,0 +1,189 @@
+"""Run times over processes and threads: what one file, surface.json, holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from p3s.artefacts import read_json, write_json
+from p3s.errors import Damaged, P3SError
+from p3s.predict.reasons import Reason
+from p3s.predict.types import Count, Prediction, TimeFrom
+from p3s.serialise import from_data, to_data
+from p3s.study import Study
+
+SCHEMA, VERSION = "p3s.surface", 1
+_HEAD = ("schema", "schema_version")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A number of processes with a number of threads each, on nodes that are filled.
+
+    per_node: processes of a node; speedup, efficiency: relative to the cell with the fewest cores,
+    by cores; cost_core_h: of the cores that threads have; trusted: whether the prediction at this
+    number of threads is; traced: whether runs had these threads.
+    """
+
+    n: int
+    threads: int
+    per_node: int
+    nodes: int
+    time_s: float
+    low_s: float | None
+    high_s: float | None
+    time_from: TimeFrom
+    compute_s: float
+    comm_s: float
+    work_s: float
+    measured_s: float | None
+    speedup: float
+    efficiency: float
+    cost_core_h: float
+    doubtful: bool
+    trusted: bool
+    traced: bool
+
+    @property
+    def cores(self) -> int:
+        """Cores that the threads have."""
+        return self.n * self.threads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """Run times over processes and threads, and what speaks against them.
+
+    setting: values of the input's parameters, "" without any; base: (processes, threads) that
+    speedups relate to; reasons: of all predictions, each once.
+    """
+
+    setting: str
+    cores_per_node: int
+    affinity: str
+    base: tuple[int, int]
+    network: str
+    cells: tuple[Cell, ...]
+    reasons: tuple[Reason, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def threads(self) -> list[int]:
+        """Numbers of threads, ascending."""
+        return sorted({cell.threads for cell in self.cells})
+
+    @property
+    def counts(self) -> list[int]:
+        """Process counts, ascending."""
+        return sorted({cell.n for cell in self.cells})
+
+    def at(self, n: int, threads: int) -> Cell | None:
+        """Return a cell, None where it was not predicted."""
+        return next((c for c in self.cells if (c.n, c.threads) == (n, threads)), None)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A prediction at one number of threads, and whether runs had them."""
+
+    threads: int
+    per_node: int
+    traced: bool
+    prediction: Prediction
+
+
+def surface_of(
+    columns: Sequence[Column], setting: str, cores_per_node: int, affinity: str
+) -> Surface:
+    """Put predictions at several numbers of threads together."""
+    cells = [_cell(column, row) for column in columns for row in column.prediction.counts]
+    first = min(cells, key=lambda cell: (cell.cores, cell.threads))
+    notes: list[str] = []
+    for column in columns:
+        notes += [note for note in column.prediction.notes if note not in notes]
+    network = columns[0].prediction.network
+    return Surface(
+        setting=setting,
+        cores_per_node=cores_per_node,
+        affinity=affinity,
+        base=(first.n, first.threads),
+        network=network.label if network is not None else "",
+        cells=tuple(_related(cell, first) for cell in cells),
+        reasons=tuple(_once(columns)),
+        notes=tuple(notes),
+    )
+
+
+def _cell(column: Column, row: Count) -> Cell:
+    per_node = min(column.per_node, row.n)
+    trusted = not any(reason.untrustworthy for reason in column.prediction.reasons)
+    return Cell(
+        n=row.n,
+        threads=column.threads,
+        per_node=per_node,
+        nodes=-(-row.n // per_node),
+        time_s=row.time_s,
+        low_s=row.low_s,
+        high_s=row.high_s,
+        time_from=row.time_from,
+        compute_s=row.compute_s,
+        comm_s=row.comm_s,
+        work_s=row.work_s,
+        measured_s=row.measured_s,
+        speedup=1.0,
+        efficiency=1.0,
+        cost_core_h=row.n * column.threads * row.time_s / 3600,
+        doubtful=row.doubtful,
+        trusted=trusted,
+        traced=column.traced,
+    )
+
+
+def _related(cell: Cell, base: Cell) -> Cell:
+    speedup = base.time_s / cell.time_s if cell.time_s > 0 else 0.0
+    return replace(cell, speedup=speedup, efficiency=speedup * base.cores / cell.cores)
+
+
+def _once(columns: Sequence[Column]) -> Iterable[Reason]:
+    """Yield the reasons of all predictions; those alike at several numbers of threads once."""
+    found: dict[tuple[str, str, bool], tuple[Reason, list[int]]] = {}
+    for column in columns:
+        for reason in column.prediction.reasons:
+            key = reason.code, "", reason.untrustworthy
+            found.setdefault(key, (reason, []))[1].append(column.threads)
+    every = len(columns)
+    for reason, threads in found.values():
+        where = f"with {_listed(threads)}: " if len(threads) < every or every > 1 else ""
+        yield replace(reason, text=f"{where}{reason.text}")
+
+
+def _listed(threads: Sequence[int]) -> str:
+    return f"{', '.join(map(str, threads))} thread{'s' if list(threads) != [1] else ''}"
+
+
+# ---- the file ----------------------------------------------------------------------------------
+def surface_path(study: Study, setting: str = "") -> Path:
+    """Return where the surface of a study is, of one value of its input's parameters."""
+    return study.root / (f"surface-{setting}.json" if setting else "surface.json")
+
+
+def as_file(surface: Surface) -> dict[str, object]:
+    """Return a surface as it is written, with the name and version of its schema."""
+    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(surface)}
+
+
+def write(study: Study, surface: Surface) -> Path:
+    """Write surface.json; return its path."""
+    path = surface_path(study, surface.setting)
+    write_json(path, as_file(surface))
+    return path
+
+
+def load(path: Path) -> Surface:
+    """Return a surface, checked; P3SError in one line where it is missing or damaged."""
+    data: Mapping[str, object] = read_json(path, SCHEMA, VERSION)
+    try:
+        return from_data(Surface, {k: v for k, v in data.items() if k not in _HEAD})
+    except P3SError as err:
+        raise Damaged(f"{path}: damaged ({err}); run p3s predict --threads again") from err

@@ -1,0 +1,131 @@
+"""Samples of computing time over processes and threads, from the runs of a study."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.characterize.teams import PARTS, Teams, load_teams
+from p3s.characterize.times import load_times
+from p3s.costs.apply import Costs
+from p3s.costs.gather import Measured, measured_at
+from p3s.costs.stage import load as load_compute
+from p3s.costs.table import predicted_sums
+from p3s.errors import P3SError
+from p3s.model.stage import load as load_model
+from p3s.model.types import Model
+from p3s.study import Study
+from p3s.threads.settings import at_threads, base_of, inputs_in, threads_in
+from p3s.threads.types import Samples, samples
+
+#: Phases that take less than this share of the computation at every count have no law.
+SMALL = 1e-3
+
+
+@dataclass(frozen=True)
+class Run:
+    """The computation of one run: seconds by phase and rank, of one iteration."""
+
+    threads: int
+    n: int
+    measured: Measured
+    teams: Teams | None
+    work: np.ndarray
+
+
+def samples_of(root: Study, usable: int, slots: int) -> Samples | None:
+    """Return the computing times of all traced runs by phase; None where there are none.
+
+    usable: cores of the machine of the runs; slots: hardware threads of the node: runs with more
+    threads in a process are left out. Phases are those of the model with the base's
+    threads; work is what its laws say a process computes in an iteration, in seconds.
+    """
+    every = [run for rest in inputs_in(root) for run in _runs(root, rest)]
+    runs = [run for run in every if run.threads <= slots]
+    rows = [row for run in runs for row in _rows(run, usable)]
+    if not rows:
+        return None
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return samples(**columns)
+
+
+def _runs(root: Study, rest: str) -> list[Run]:
+    base = at_threads(root, rest, base_of(root))
+    if not base.model_path.exists():
+        return []
+    model = load_model(base.root)
+    out = []
+    for threads in threads_in(root):
+        at = at_threads(root, rest, threads)
+        for n in at.signature_counts():
+            times = load_times(at.root, n)
+            if times is not None:
+                work = work_at(base, model, n)
+                out.append(
+                    Run(threads, n, measured_at(model, times), load_teams(at.root, n), work)
+                )
+    return out
+
+
+def work_at(base: Study, model: Model, n: int) -> np.ndarray:
+    """Return the seconds that a process computes in an iteration of each phase, mean of ranks.
+
+    By the laws of the study with the base's threads.
+    """
+    compute = load_compute(base.root)
+    if compute is None:
+        raise P3SError(f"{base.compute_path}: not there; run p3s model {base.root}")
+    costs = Costs(compute, model)
+    sums, grid = predicted_sums(costs, n)
+    return np.asarray(1e-9 * sums.ns / n / costs.weights(grid))
+
+
+def _rows(run: Run, usable: int) -> list[dict[str, float]]:
+    """Return a row per phase that computes."""
+    seconds = 1e-9 * run.measured.per_phase(run.measured.typical)
+    total = float(seconds.sum())
+    weight = run.measured.weight
+    parts = _parts(run)
+    out = []
+    for k in range(len(weight)):
+        mean = float(seconds[k].mean()) / weight[k]
+        if seconds[k].sum() < SMALL * total or mean <= 0 or run.work[k] <= 0:
+            continue
+        out.append(
+            {
+                "phase": k,
+                "n": run.n,
+                "threads": run.threads,
+                "per_node": _per_node(run, usable),
+                "work": float(run.work[k]),
+                "seconds": mean,
+                "largest": float(seconds[k].max()) / weight[k],
+                **{name: float(parts[name][k]) / weight[k] for name in parts},
+            }
+        )
+    return out
+
+
+def _per_node(run: Run, usable: int) -> int:
+    """Return how many processes of a run computed at the same time: no more than cores let."""
+    return max(1, min(run.n, usable // run.threads))
+
+
+def _parts(run: Run) -> dict[str, np.ndarray]:
+    """Return what the tracer saw of threads, by phase: sums of a run, mean of ranks."""
+    found = {name: np.full(len(run.measured.weight), np.nan) for name in PARTS}
+    if run.teams is None:
+        return found
+    number = {place: k for k, place in enumerate(run.measured.places)}
+    place = np.array([number.get(each, -1) for each in run.teams.places], dtype=np.int64)
+    row = place[run.teams.place]
+    known = row >= 0
+    phase = run.measured.phase[row[known]]
+    for name in PARTS:
+        values = run.teams.column(name)[known]
+        found[name] = (
+            np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
+        )
+    return found
+
