@@ -38,6 +38,8 @@ CODES: dict[str, str] = {
     "extrapolated": "the largest count is too far from the traced ones",
     "below-traced": "computation below the traced counts does not go on from theirs",
     "outside": "each process computes far less, or more, than was measured",
+    "outside-threads": "more threads than runs have shown, of a process or on a node",
+    "outside-place": "threads lie otherwise than in any run",
     "contradicts": "a traced run contradicts the others",
     "no-trend": "computation has no clear trend",
     "shared-cores": "traced ranks shared cores",

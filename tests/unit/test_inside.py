@@ -37,8 +37,8 @@ def read(path: Path, text: str) -> Inside:
 def test_cores_know_their_socket_and_the_cache_that_they_share(tmp_path: Path) -> None:
     found = read(tmp_path / "n.xml", xml(2, 2, 3))
     assert len(found.cores) == 12 and found.sockets == 2 and found.caches.tolist() == [3] * 4
-    assert found.cores[0] == Core(0, 0, 0) and found.cores[-1] == Core(1, 5, 3)
-    assert found.cores[6] == Core(1, 0, 2)
+    assert found.cores[0] == Core(0, 0, 0) and found.cores[-1] == Core(1, 5, 3, 1)
+    assert found.cores[6] == Core(1, 0, 2, 1)
     old = read(tmp_path / "o.xml", xml(1, 1, 2, socket="Socket"))
     assert [core.socket for core in old.cores] == [0, 0]
 

@@ -1,0 +1,326 @@
+"""The law of computing time over work, processes, threads and places, fitted to runs.
+
+    law = fit_law(samples.of_phase(3), node)
+    law.value(uses([256], [4], [16]), work)      seconds, low, high of one iteration
+
+What the law is a sum of: p3s.threads.columns; what it takes for usual: priors; how it is fitted:
+sampler; what it misses: misfit. All of it is kept as draws, so that times of many uses can be told
+jointly: errors that uses share do not decide between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.threads import columns
+from p3s.threads.columns import Curve, Rows, Shapes
+from p3s.threads.misfit import Misfit, alike, features, misfit
+from p3s.threads.places import places
+from p3s.threads.priors import fills, prior_of, shapes_of, sizes
+from p3s.threads.sampler import TRIED, Problem, sample
+from p3s.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
+from p3s.topology.node import Node
+from p3s.topology.units import Bools, Floats
+
+#: Share inside the interval.
+INSIDE = 0.90
+#: Errors of measured parts are so many times those of whole times, and at least this share of the
+#: whole counts.
+_PART_ERROR, _PART_LEAST = 2.0, 0.1
+#: A misfit beyond this, in logarithms, is no misfit.
+_MOST = 1.0
+#: A part of the law is seen where its interval is narrower than what is usual by this factor.
+_NARROWER = 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured of the node: bandwidth and empty regions over threads; empty: not."""
+
+    bandwidth: Curve
+    fork: Curve
+
+
+NOT_MEASURED = Measured(Curve(np.zeros(0), np.zeros(0)), Curve(np.zeros(0), np.zeros(0)))
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadLaw:
+    """Seconds of one iteration of a phase over work, processes, threads and places, as draws.
+
+    of: "seconds" (mean of ranks) or "largest" (of the largest rank). unit: least seconds of a
+    thread for a unit of work. regions: in an iteration. shapes, coefficient (draws, columns),
+    error (draws,), misfit: the draws. fit: how far the middle is off at the samples, relative (root
+    mean square). parts: what it is made of at the largest traced use.
+    """
+
+    phase: int
+    of: str
+    node: Node
+    unit: float
+    regions: float
+    envelope: Envelope
+    measured: Measured
+    shapes: Shapes
+    coefficient: Floats
+    error: Floats
+    misfit: Misfit
+    fit: float
+    parts: tuple[Part, ...]
+
+    def at(self, uses: Uses) -> PreparedLaw:
+        """Return what the law says of uses, ready for any work."""
+        rows = rows_of(uses, self.node, self.measured)
+        by_work = self.coefficient[:, columns.BY_WORK] @ columns.by_work(rows).T
+        fixed = columns.not_by_work(self.shapes, rows, self.regions)
+        still = (fixed @ self.coefficient[:, columns.NOT_BY_WORK, None])[..., 0]
+        memory = columns.waiting(self.shapes, rows) / rows.threads
+        memory *= self.coefficient[:, [columns.MEMORY]]
+        where = features(uses, rows.places)
+        off = self.misfit.draws(where, len(self.error)) * self.error[:, None]
+        factor = np.exp(np.clip(off, -_MOST, _MOST))
+        cached = self.shapes.size > 0
+        by_work[~cached] += memory[~cached]
+        return PreparedLaw(
+            by_work * factor, still * factor, (memory * factor)[cached], cached, self.shapes, rows
+        )
+
+    def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
+        """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
+        return self.at(uses).draws(work, work_error)
+
+    def busy(self, uses: Uses, work: Floats) -> Floats:
+        """Return busy seconds of all threads of a process in an iteration: (draws, uses)."""
+        table = columns.table(self.shapes, rows_of(uses, self.node, self.measured), work, 0.0)
+        once = table[..., columns.ONCE] @ self.coefficient[:, columns.ONCE, None]
+        team = table[..., columns.BY_TEAM] @ self.coefficient[:, columns.BY_TEAM, None]
+        return np.asarray(once[..., 0] + uses.threads * team[..., 0])
+
+    def value(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Value:
+        """Return seconds at uses with their 90 % interval.
+
+        work: of one process, for each use; work_error: relative, one standard deviation. The
+        interval is of the typical time there, without the noise of one run.
+        """
+        return value_of(self.draws(uses, work, work_error))
+
+    def outside(self, uses: Uses, work: Floats) -> dict[str, Floats]:
+        """Return how far uses lie outside the traced ones, as ratios; 1 inside.
+
+        Keys: n, threads, on_node (threads of a node), work.
+        """
+        seen = self.envelope
+        on_node = np.minimum(uses.per_node, uses.n) * uses.threads
+        pairs = {
+            "n": (uses.n, seen.n),
+            "threads": (uses.threads, seen.threads),
+            "on_node": (on_node, seen.on_node),
+            "work": (work, seen.work),
+        }
+        return {
+            name: np.maximum(1.0, np.maximum(x / high, low / np.maximum(x, 1e-300)))
+            for name, (x, (low, high)) in pairs.items()
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedLaw:
+    """A law at some uses: seconds per work and without it, and what waits for memory of laws whose
+    caches may hold the work; (draws, uses) each."""
+
+    by_work: Floats
+    still: Floats
+    memory: Floats
+    cached: Bools
+    shapes: Shapes
+    rows: Rows
+
+    def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
+        """Return seconds of an iteration: (draws, uses)."""
+        out = self.by_work * work + self.still
+        if self.cached.any():
+            miss = columns.missing(self.shapes.take(self.cached), self.rows, work)
+            out[self.cached] += self.memory * miss * work
+        if work_error > 0:
+            normal = np.random.default_rng(3).standard_normal(len(out))
+            out *= np.exp(work_error * normal)[:, None]
+        return out
+
+
+def value_of(draws: Floats) -> Value:
+    """Return the median of draws and their 90 % interval, for each use."""
+    low, middle, high = np.quantile(draws, [(1 - INSIDE) / 2, 0.5, (1 + INSIDE) / 2], axis=0)
+    return Value(middle, low, high)
+
+
+def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
+    """Return uses as columns take them."""
+    found = places(uses, node)
+    threads = uses.threads.astype(float)
+    ones = np.ones(len(threads))
+    fork = measured.fork.at(threads) if len(measured.fork.threads) else 0.0 * ones
+    slower = ones
+    if len(measured.bandwidth.threads):
+        # measured on close cores from the first domain on: what a domain's threads share
+        slower = np.maximum(measured.bandwidth.at(found.crowd), 1.0)
+    return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
+
+
+def measured_of(machine: Machine, node: Node) -> Measured:
+    """Return what was measured of a node, at powers of two of threads and at all cores."""
+    counts = sorted({*(1 << k for k in range(node.cores.bit_length())), node.cores})
+    threads = np.array(counts, dtype=float)
+    rate = np.array([machine.bandwidth(t, False) for t in counts])
+    fork = np.array([machine.fork_join(t) for t in counts])
+    if not (np.all(rate > 0) and np.all(fork >= 0)):
+        raise P3SError("the machine's bandwidth or empty regions are no numbers; measure it again")
+    return Measured(Curve(threads, rate[0] * threads / rate), Curve(threads, fork))
+
+
+def fit_law(
+    samples: Samples, node: Node, *, of: str = "largest", measured: Measured = NOT_MEASURED
+) -> ThreadLaw:
+    """Return the law of one phase's samples.
+
+    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). Equal samples give
+    equal laws. Errors: P3SError, in one line, where a row has more threads than hardware threads
+    of the node, or rows of several phases are given.
+    """
+    if len(samples.phases) > 1:
+        raise P3SError("samples of threads: rows of several phases; fit each by itself")
+    check_uses(samples.uses, node)
+    known = np.isfinite(samples.largest) if of == "largest" else np.zeros(len(samples), bool)
+    y = np.where(known, samples.largest, samples.seconds)
+    rows = rows_of(samples.uses, node, measured)
+    regions = float(np.median(samples.regions)) if np.all(samples.regions >= 0) else 0.0
+    counted = regions > 0
+    regions = regions or 1.0
+    unit = float((y * samples.threads / samples.work).min())
+    has_fork, has_rate = len(measured.fork.threads) > 0, len(measured.bandwidth.threads) > 0
+    prior = prior_of(unit, float(y.min()), counted, has_fork)
+    held = samples.work / samples.threads * rows.places.cache
+    where = features(samples.uses, rows.places)
+    stacked = _Stacked(samples, y, rows, regions, where)
+    signed = np.arange(len(columns.NAMES)) == columns.SMT
+    lacking = ~np.isin(np.arange(len(columns.NAMES)), columns.ALWAYS)
+    problem = Problem(
+        stacked.design, stacked.target, prior, signed, lacking, fills(node), sizes(held)
+    )
+    random = np.random.default_rng(20140626 + samples.phases[0])
+    tried = shapes_of(TRIED, random, node, held, has_rate)
+    state = sample(problem, tried, random)
+    design = columns.table(state.shapes, rows, samples.work, regions)
+    told = (design @ state.coefficient[..., None])[..., 0]
+    left = np.log(y / np.maximum(told, 1e-300)) / state.error[:, None]
+    off = misfit(where, left, 7 + 2 * samples.phases[0])
+    return ThreadLaw(
+        samples.phases[0],
+        of,
+        node,
+        unit,
+        regions,
+        envelope(samples),
+        measured,
+        state.shapes,
+        state.coefficient,
+        state.error,
+        off,
+        float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
+        _parts(state.coefficient, design, samples, prior.width),
+    )
+
+
+def fit_laws(
+    samples: Samples, node: Node, *, of: str = "largest", measured: Measured = NOT_MEASURED
+) -> tuple[ThreadLaw, ...]:
+    """Return the laws of all phases (:func:`fit_law`)."""
+    return tuple(
+        fit_law(samples.of_phase(k), node, of=of, measured=measured) for k in samples.phases
+    )
+
+
+def check_uses(uses: Uses, node: Node) -> None:
+    """Raise P3SError where more threads are on a node than it has hardware threads."""
+    on_node = np.minimum(uses.per_node, uses.n) * uses.threads
+    if len(uses) and int(on_node.max()) > node.slots:
+        at = int(np.argmax(on_node))
+        raise P3SError(
+            f"{node.source}: {on_node[at]} threads on a node of {node.slots} hardware threads "
+            f"({uses.per_node[at]} processes of {uses.threads[at]}): times of threads that take "
+            "turns tell nothing; leave the run out"
+        )
+
+
+def envelope(samples: Samples) -> Envelope:
+    """Return what samples cover."""
+    on_node = np.minimum(samples.per_node, samples.n) * samples.threads
+    n, threads, of_node, work = (
+        Seen(float(x.min()), float(x.max()))
+        for x in (samples.n, samples.threads, on_node, samples.work)
+    )
+    far, close = bool(samples.far.any()), bool((~samples.far).any())
+    return Envelope(n, threads, of_node, work, far, close)
+
+
+class _Stacked:
+    """Rows that a law is fitted to: whole times, and parts where they were measured; relative to
+    the times, and independent of each other."""
+
+    def __init__(
+        self, samples: Samples, y: Floats, rows: Rows, regions: float, where: Floats
+    ) -> None:
+        self.samples, self.rows, self.regions = samples, rows, regions
+        root = np.linalg.cholesky(alike(where, where) + np.eye(len(y)))
+        self.whole = np.linalg.inv(root) / y
+        self.parts = list(_measured_parts(samples))
+        self.scale = [
+            _PART_ERROR * np.maximum(value, _PART_LEAST * samples.seconds[at])
+            for at, _, value in self.parts
+        ]
+        told = [v / s for (_, _, v), s in zip(self.parts, self.scale, strict=True)]
+        self.target = np.concatenate([self.whole @ y, *told])
+
+    def design(self, shapes: Shapes) -> Floats:
+        """Return the columns of shapes: (shapes, rows, columns)."""
+        table = columns.table(shapes, self.rows, self.samples.work, self.regions)
+        out = [np.einsum("ij,djp->dip", self.whole, table)]
+        for (at, mask, _), scale in zip(self.parts, self.scale, strict=True):
+            out.append(table[:, at] * mask / scale[:, None])
+        return np.concatenate(out, axis=1)
+
+
+def _measured_parts(samples: Samples) -> Any:
+    """Yield rows, which columns (as a mask) and seconds of each kind of part that was measured."""
+    each = samples.busy / samples.threads
+    kinds = (
+        (samples.serial, columns.ONCE),
+        (each, columns.BY_TEAM),
+        (samples.longest - each, (columns.BALANCE,)),
+        (samples.overhead, (columns.FORK, columns.TEAM)),
+    )
+    for value, which in kinds:
+        at = np.flatnonzero(np.isfinite(value))
+        if len(at):
+            mask = np.zeros(len(columns.NAMES))
+            mask[list(which)] = 1.0
+            yield at, mask, np.maximum(value[at], 0.0)
+
+
+def _parts(
+    coefficient: Floats, design: Floats, samples: Samples, width: Floats
+) -> tuple[Part, ...]:
+    """Return the parts of the law at the use with most threads of all."""
+    at = int(np.argmax(samples.n * samples.threads))
+    share = coefficient * design[:, at]
+    share /= share.sum(axis=1, keepdims=True)
+    low, middle, high = np.quantile(share, [0.05, 0.5, 0.95], axis=0)
+    spread = coefficient.std(axis=0)
+    return tuple(
+        Part(name, float(middle[k]), float(low[k]), float(high[k]), bool(spread[k] < limit))
+        for k, name in enumerate(columns.NAMES)
+        if (limit := _NARROWER * _NARROWER * width[k]) > 0
+    )
