@@ -103,10 +103,10 @@ class Costs:
             rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
         if self.shared:
             cost = cost * self._shared(grid.n)[:, None]
-        ns = found.work * cost
         if self.teams is not None:
             team = np.array([self.teams.of(k, grid.n)[0] for k in range(len(weight))])
             cost, rest = cost * team[phase][:, None], rest * team[:, None]
+        ns = found.work * cost
         # what a call that is not made leaves is done before the next one, at the cost it has
         ns, below, above = map(found.carried, (ns, ns * low, ns * high))
         work = found.carried(found.work)

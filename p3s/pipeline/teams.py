@@ -143,7 +143,8 @@ def surface(
     node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)
     check_fits(wanted.threads, node)
     file = ensure_threads(root, node, progress)
-    ensure_base(root, file, wanted.rest)
+    first = min(ensure_base(root, file, wanted.rest).counts() or wanted.counts)
+    counts = sorted({first, *wanted.counts})
     columns = []
     for threads in wanted.threads:
         layout = stage.Layout(threads, max(node.slots // threads, 1), wanted.far)
@@ -152,11 +153,12 @@ def surface(
         packed = replace(request.settings, cores_per_node=layout.per_node)
         _, found = predicted(
             at,
-            wanted.counts,
+            counts,
             replace(request, settings=packed),
             progress,
             only=only,
             allowed=allowed,
         )
         columns.append(Column(threads, layout.per_node, threads in file.threads, found))
-    return surface_of(columns, wanted.rest, node.cores, "far" if wanted.far else "close")
+    where = "far" if wanted.far else "close"
+    return surface_of(columns, counts, wanted.rest, node.cores, where)

@@ -30,7 +30,6 @@ CODES: dict[str, str] = {
     "validate-work": "computation was far off in a validation",
     "left-out": "too much of the program is not modelled",
     "threads-differ": "messages depend on the number of threads",
-    "threads-outside": "more threads than any run had",
     "no-rule": "too much of the program follows no rule",
     OTHER_CALLS: "the program has calls for this that no run came to",
     "copied-calls": "the program has calls that may be copies of others",

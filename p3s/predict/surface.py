@@ -94,10 +94,19 @@ class Column:
 
 
 def surface_of(
-    columns: Sequence[Column], setting: str, cores_per_node: int, affinity: str
+    columns: Sequence[Column],
+    counts: Sequence[int],
+    setting: str,
+    cores_per_node: int,
+    affinity: str,
 ) -> Surface:
-    """Put predictions at several numbers of threads together."""
-    cells = [_cell(column, row) for column in columns for row in column.prediction.counts]
+    """Put predictions at several numbers of threads together: of these process counts."""
+    cells = [
+        _cell(column, row)
+        for column in columns
+        for row in column.prediction.counts
+        if row.n in counts
+    ]
     first = min(cells, key=lambda cell: (cell.cores, cell.threads))
     notes: list[str] = []
     for column in columns:
