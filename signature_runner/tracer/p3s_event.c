@@ -10,7 +10,7 @@ struct p3s_call p3s_call_of(uint32_t op, uint32_t site, int comm, int peer, int 
     struct p3s_call call = {.op = op, .elem_bytes = 1, .site = site, .comm = comm, .peer = peer,
                             .tag = tag == MPI_ANY_TAG ? P3S_NONE : tag, .root = P3S_NONE,
                             .thread = p3s_self.number, .depth = p3s_self.site_depth,
-                            .window = P3S_NONE};
+                            .window = P3S_NONE, .team = p3s_call_team()};
     return call;
 }
 
@@ -36,6 +36,8 @@ uint64_t p3s_put(struct p3s_here *h, const struct p3s_call *call)
                                    first ? h->t1_ns - h->t0_ns : 0, first ? h->work : 0,
                                    first ? h->counter : NULL);
     p3s_self.last_event = event;
+    if (__builtin_expect(p3s_teams, 0) && first)
+        p3s_put_threads(event, &p3s_self.segment);
     return event;
 }
 

@@ -1,6 +1,7 @@
 /* Finding the MPI library of the program, MPI_Init and MPI_Finalize, entering and leaving a
  * wrapper. */
 #include "p3s_inside.h"
+#include "p3s_team.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -195,6 +196,7 @@ static void begin_thread(struct p3s_thread *t)
     t->known = true;
     t->number = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED);
     t->last_event = P3S_NO_EVENT;
+    p3s_pool_kind(P3S_THREAD_CALLER);
     if (p3s_counters) {
         p3s_counters_open(t);
         p3s_counters_read(t, t->counter_at_return);
@@ -217,9 +219,12 @@ void p3s_init_done(struct p3s_here *h, int rc)
         p3s_active = 1;
         p3s_plain(h, p3s_mpi.comm_world);
         p3s_memory_begin();
+        if (p3s_teams)
+            p3s_pool_skip();    /* what they did until now is in no segment */
     }
     t->depth = 0;
     t->carried_work = 0;
+    t->left_ns = h->t1_ns;
     t->work_at_return = p3s_header ? p3s_work_now() : 0;
 }
 
@@ -261,7 +266,10 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     if (p3s_work_source == P3S_WORK_WALL)
         h->clock = h->t0_ns;
     int64_t work = first ? 0 : h->clock - t->work_at_return - p3s_clock_cost;
-    h->work = t->carried_work + (work > 0 ? work : 0);
+    work = work > 0 ? work : 0;
+    if (__builtin_expect(p3s_teams, 0))
+        work = p3s_team_work(h, work);
+    h->work = t->carried_work + work;
     return true;
 }
 
@@ -298,6 +306,9 @@ void p3s_leave(struct p3s_here *h)
     if (p3s_header)
         __atomic_store_n(&p3s_header->in_call, 0, __ATOMIC_RELAXED);
     t->carried_work = h->recorded ? 0 : h->work;
+    t->left_ns = h->t1_ns;
+    if (__builtin_expect(p3s_teams, 0))
+        p3s_team_leave(h);
     if (__builtin_expect(t->number && t->sites, 0) && !pthread_getspecific(thread_key))
         pthread_setspecific(thread_key, t->sites);
     t->depth = 0;

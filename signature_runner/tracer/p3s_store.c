@@ -3,6 +3,7 @@
 #include "p3s_chunk.h"
 #include "p3s_inside.h"
 #include "p3s_phase.h"
+#include "p3s_team.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,10 @@
 #define HEADER_BYTES 4096
 #define LONGEST_ROW (10 * (5 + P3S_MAX_COUNTERS))
 
-_Static_assert(sizeof(struct p3s_call) == 56, "CALL payload must stay 56 bytes");
+/* Of a call outside of parallel regions the payload ends before the team. */
+#define CALL_BYTES offsetof(struct p3s_call, team)
+_Static_assert(CALL_BYTES == 56, "CALL payload must stay 56 bytes");
+_Static_assert(sizeof(struct p3s_call) == 64, "no padding may be compared");
 _Static_assert(offsetof(struct p3s_header, clock_cost_ns) == 40, "header layout");
 _Static_assert(offsetof(struct p3s_header, family) == 64, "header layout");
 _Static_assert(offsetof(struct p3s_header, counter_names) == 144, "header layout");
@@ -36,7 +40,7 @@ struct p3s_header *p3s_header;
 
 static char directory[4000];
 static int my_rank;
-static struct p3s_chunk defs, events, done, resolved;
+static struct p3s_chunk defs, events, done, resolved, threads;
 static uint64_t limit_bytes;
 static bool limited;            /* the limit is reached: events are only counted */
 static bool stopped;            /* the file cannot grow */
@@ -120,7 +124,7 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     struct p3s_header *h = mapped;
     *h = *facts;
     h->major = 2;
-    h->minor = 2;
+    h->minor = 3;
     h->header_bytes = HEADER_BYTES;
     h->pid = getpid();
     gethostname(h->host, sizeof h->host - 1);
@@ -155,7 +159,8 @@ bool p3s_define(uint32_t kind, const void *head, size_t head_bytes, const void *
     char *at = defs.payload + defs.used;
     uint32_t words[2] = {kind, (uint32_t)payload};
     memcpy(at, words, 8);
-    memcpy(at + 8, head, head_bytes);
+    if (head_bytes)
+        memcpy(at + 8, head, head_bytes);
     if (tail_bytes)
         memcpy(at + 8 + head_bytes, tail, tail_bytes);
     memset(at + 8 + payload, 0, total - 8 - payload);
@@ -229,7 +234,7 @@ static int64_t call_number(const struct p3s_call *c)
             return calls[at].number_plus_1 - 1;
     if (!p3s_op_known[c->op])
         p3s_put_op(c->op);
-    if (!p3s_define(P3S_REC_CALL, c, sizeof *c, NULL, 0))
+    if (!p3s_define(P3S_REC_CALL, c, CALL_BYTES + (c->team ? sizeof c->team : 0), NULL, 0))
         return -1;
     calls[at].call = *c;
     calls[at].number_plus_1 = call_count;
@@ -336,6 +341,29 @@ void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes)
     resolved_count++;
 }
 
+#define THREADS_COLUMNS (1 + P3S_SEGMENT_NUMBERS)
+#define THREADS_ROW (10 * THREADS_COLUMNS)
+
+/* The row of an event before which threads worked. */
+void p3s_put_threads(uint64_t ordinal, const struct p3s_segment *segment)
+{
+    static uint64_t last;
+    if (!p3s_active || ordinal == P3S_NO_EVENT || !(segment->regions || segment->others_ns))
+        return;
+    p3s_runtime_define();
+    if (!p3s_chunk_fits(&threads, THREADS_ROW)) {
+        if (!next_chunk(&threads, P3S_CHUNK_THREADS, THREADS_COLUMNS, ordinal, 0, THREADS_ROW))
+            return;
+        last = ordinal;
+    }
+    const uint64_t *number = (const uint64_t *)segment;
+    char *at = put_number(threads.payload + threads.used, zigzag((int64_t)(ordinal - last)));
+    for (size_t i = 0; i < P3S_SEGMENT_NUMBERS; i++)
+        at = put_number(at, number[i]);
+    p3s_chunk_commit(&threads, at);
+    last = ordinal;
+}
+
 /* ---- after the limit: totals by call, updated in place -------------------------------------------- */
 
 #define COUNTS_PER_CHUNK 510   /* 16 KiB */
@@ -405,10 +433,12 @@ void p3s_store_close(void)
     _Static_assert(sizeof end == 112, "END payload");
     if (!p3s_header)
         return;
+    p3s_pool_define();
     p3s_chunk_seal(&defs);
     p3s_chunk_seal(&events);
     p3s_chunk_seal(&done);
     p3s_chunk_seal(&resolved);
+    p3s_chunk_seal(&threads);
     seal_counts(count_chunks);
     p3s_phase_seal();
     if (!stopped && next_chunk(&last, P3S_CHUNK_END, 0, event_count, 0, sizeof end)) {

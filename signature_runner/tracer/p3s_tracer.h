@@ -37,7 +37,8 @@ extern struct p3s_handles p3s_mpi;
 /* ---- store: the trace file -------------------------------------------------------------- */
 
 enum {
-    P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4, P3S_REC_WINDOW = 5
+    P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4, P3S_REC_WINDOW = 5,
+    P3S_REC_RUNTIME = 6, P3S_REC_THREAD = 7
 };
 enum { P3S_FLAG_STOPPED = 1, P3S_FLAG_ABORT = 2, P3S_FLAG_LIMITED = 4, P3S_FLAG_PAUSED = 8,
        P3S_FLAG_SAMPLED = 16 };
@@ -85,7 +86,17 @@ struct p3s_call {               /* payload of a CALL record */
     int64_t bytes, count;
     uint32_t elem_bytes, thread, depth;
     int32_t window;
+    uint32_t team, unused;      /* in the file only if the call is made inside a parallel region */
 };
+
+/* What threads did between two MPI calls of one of them: a row of THREADS, in this order. */
+struct p3s_segment {
+    uint64_t regions, nested, team, worked;
+    int64_t wall_ns, serial, region_ns, busy_ns, longest_ns, waiting_ns, overhead_ns;
+    int64_t others_ns, longest_other_ns;
+    uint64_t static_loops, dynamic_loops, sections, barriers, tasks, singles, criticals;
+};
+#define P3S_SEGMENT_NUMBERS (sizeof(struct p3s_segment) / 8)
 
 /* facts is the header without what the store itself knows. */
 bool p3s_store_open(const char *dir, const struct p3s_header *facts);
@@ -103,6 +114,7 @@ void p3s_put_op(uint32_t op);
 uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
                        int64_t work, const uint64_t *counters);
 void p3s_put_done(uint64_t completing, uint64_t posting, bool cancelled);
+void p3s_put_threads(uint64_t ordinal, const struct p3s_segment *segment);
 void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes);
 
 /* ---- map from 64-bit keys to pointers ---------------------------------------------------- */
@@ -114,6 +126,20 @@ void *p3s_map_take(struct p3s_map *m, uint64_t key);             /* removes */
 uint64_t p3s_mix(uint64_t x);
 
 /* ---- threads, clocks, sites --------------------------------------------------------------- */
+
+/* A thread's part in the innermost parallel region that it is in. */
+struct p3s_team;
+struct p3s_body {
+    struct p3s_team *team;      /* NULL outside of parallel regions */
+    bool first;                 /* the thread that forked it */
+    bool active;                /* at work, not waiting */
+    bool in_call;               /* it works on when the MPI call has returned */
+    bool worked;                /* counted as one that worked */
+    int64_t begun_ns, since_ns, stopped_ns;
+    int64_t busy, path, waiting;    /* path: with the longest thread alone of regions inside */
+    int64_t said_busy, said_waiting, said_end;  /* as far as the team knows */
+    uint64_t counts[8];
+};
 
 struct p3s_site_cache;
 struct p3s_thread {
@@ -128,6 +154,15 @@ struct p3s_thread {
     uint64_t last_event;        /* ordinal of the event written last */
     int counter_fd[P3S_MAX_COUNTERS]; /* the first reads them all */
     uint64_t counter_at_return[P3S_MAX_COUNTERS], carried_counter[P3S_MAX_COUNTERS];
+    /* Threads: p3s_team.c. */
+    struct p3s_body body;
+    struct p3s_segment segment; /* since the last event */
+    int64_t region_own, region_path, region_wall;   /* of regions since the last wrapper */
+    int64_t left_ns;            /* when the MPI call of that wrapper had returned */
+    int64_t cpu_ns, cpu_at_ns;  /* CPU time read last, and when */
+    struct p3s_pooled *pooled;  /* its entry in the table of threads, NULL of the first */
+    int loop_ahead;             /* the region that begins next is one with a loop of this kind, or 0 */
+    bool foreign;               /* the MPI library made it */
 };
 extern __thread struct p3s_thread p3s_self __attribute__((tls_model("initial-exec")));
 extern pthread_mutex_t p3s_lock;
@@ -191,6 +226,12 @@ void p3s_leave(struct p3s_here *h);
 uint32_t p3s_site(void *ra, void *fa);
 void p3s_site_thread_end(struct p3s_site_cache *cache);
 void p3s_pcontrol(int level);
+
+/* Threads (p3s_team.h): there were some other than the first. */
+extern bool p3s_teams;
+int64_t p3s_team_work(struct p3s_here *h, int64_t own);
+void p3s_team_leave(const struct p3s_here *h);
+uint32_t p3s_call_team(void);           /* size of the team a call is made in, 0 outside of any */
 
 /* ---- what wrappers say --------------------------------------------------------------------- */
 
