@@ -1,0 +1,1 @@
+"""Trees of regressions over tables of run times: grown by tests of parameter instability."""
