@@ -116,6 +116,14 @@ def seconds(value: float | None) -> str:
     return f"{figures(value)} s"
 
 
+def size_text(nbytes: float) -> str:
+    """Return a number of bytes in the unit that fits."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= factor:
+            return f"{nbytes / factor:.4g} {unit}"
+    return f"{nbytes:.0f} B"
+
+
 def figures(value: float) -> str:
     """Return three significant figures of a number, without an exponent."""
     if abs(value) >= 1000:

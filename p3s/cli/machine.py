@@ -84,9 +84,18 @@ def measure(
     network: bool = typer.Option(
         True, "--network/--no-network", help="Measure messages between two ranks."
     ),
+    openmp: bool = typer.Option(
+        False, "--openmp", help="Measure teams of OpenMP threads, too (12 s more; quick: 5 s)."
+    ),
+    oversubscribe: bool = typer.Option(
+        False, "--oversubscribe", help="With --openmp: teams of up to twice the hardware threads."
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure kernels on one core and on all, and messages between two ranks.
+
+    With --openmp: what parallel regions, loops, barriers, tasks cost by threads, the bandwidth of
+    teams, latencies of memory.
 
     Exit code 3 when the network was asked for and could not be measured.
     """
@@ -95,12 +104,16 @@ def measure(
     from p3s.machine.show import render
 
     words = _launcher(launcher)
+    if oversubscribe and not openmp:
+        raise UsageError("--oversubscribe is about teams of threads; add --openmp")
     _check_output(output)
-    with progress(len(PARTS)) as bar:
+    with progress(len(PARTS) - (not openmp)) as bar:
         machine = run(
             quick=quick,
             launcher=words or None,
             network=network,
+            openmp=openmp,
+            oversubscribe=oversubscribe,
             on_step=bar.start,
             on_done=bar.done,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +22,12 @@ class Built:
     flags: str
 
 
-def built(source: str, compiler: str) -> Built:
+def built(source: str, compiler: str, more: Sequence[str] = ()) -> Built:
     """Return ``source`` (a file of this package) compiled, from the cache if it is there.
 
-    Errors: P3SError when the compiler fails or no place is writable.
+    more: flags beside FLAGS. Errors: P3SError when the compiler fails or no place is writable.
     """
     path = Path(__file__).with_name(source)
-    made = compiled(f"machine-{path.stem}", [path], FLAGS, compiler=compiler, what=path.name)
-    return Built(made, compiler, version_of(compiler), " ".join(FLAGS[:-2]))
+    flags = (*FLAGS, *more)
+    made = compiled(f"machine-{path.stem}", [path], flags, compiler=compiler, what=path.name)
+    return Built(made, compiler, version_of(compiler), " ".join((*FLAGS[:-2], *more)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from p3s.machine.machinefile import Cost, Curve, Machine
-from p3s.machine.show import size_text
-from p3s.text import table, visible
+from p3s.machine.show_openmp import compare as compare_openmp
+from p3s.machine.show_openmp import render_comparison
+from p3s.text import size_text, table, visible
 
 
 def compare(first: Machine, second: Machine) -> dict[str, Any]:
@@ -29,6 +30,9 @@ def compare(first: Machine, second: Machine) -> dict[str, Any]:
         "curves": _curves(dict(first.curves), dict(second.curves)),
         "loaded": _curves(dict(first.loaded), dict(second.loaded)),
         "network": _network(first, second),
+        "openmp": compare_openmp(first.openmp, second.openmp)
+        if first.openmp and second.openmp
+        else None,
         "notes": differences(first, second),
     }
 
@@ -132,5 +136,7 @@ def render(result: dict[str, Any]) -> str:
             if s == 0 or (s.bit_length() - 1) % 3 == 0
         ]
         parts += ["", table(rows, ["message, one way", "ratio"])]
+    if result["openmp"]:
+        parts += ["", *render_comparison(result["openmp"])]
     parts += [f"note: {visible(note, 400)}" for note in result["notes"]]
     return "\n".join(parts)

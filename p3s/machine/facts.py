@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-_CPUS = Path("/sys/devices/system/cpu")
+CPUS = Path("/sys/devices/system/cpu")
 _SIZE = re.compile(r"^(\d+)([KMG]?)$")
 _GETCONF = {
     1: "LEVEL1_DCACHE_SIZE",
@@ -19,7 +19,8 @@ _GETCONF = {
 }
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return what a file says, "" where it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -42,7 +43,7 @@ def cores_of(text: str) -> list[int]:
     return found
 
 
-def caches(cpu: int = 0, root: Path = _CPUS) -> list[dict[str, Any]]:
+def caches(cpu: int = 0, root: Path = CPUS) -> list[dict[str, Any]]:
     """Return the data caches that a core sees, innermost first.
 
     Each: ``level``, ``bytes``, ``line_bytes``, ``cores`` (that share it), ``source`` (sysfs, or
@@ -50,17 +51,17 @@ def caches(cpu: int = 0, root: Path = _CPUS) -> list[dict[str, Any]]:
     """
     found = []
     for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
-        size = _bytes(_text(index / "size"))
-        level = _text(index / "level")
-        if _text(index / "type") == "Instruction" or not size or not level.isdigit():
+        size = _bytes(text_of(index / "size"))
+        level = text_of(index / "level")
+        if text_of(index / "type") == "Instruction" or not size or not level.isdigit():
             continue
-        line = _text(index / "coherency_line_size")
+        line = text_of(index / "coherency_line_size")
         found.append(
             {
                 "level": int(level),
                 "bytes": size,
                 "line_bytes": int(line) if line.isdigit() else 0,
-                "cores": len(cores_of(_text(index / "shared_cpu_list"))),
+                "cores": len(cores_of(text_of(index / "shared_cpu_list"))),
                 "source": "sysfs",
             }
         )
@@ -89,13 +90,13 @@ def _of_getconf() -> list[dict[str, Any]]:
     return found
 
 
-def physical_cores(root: Path = _CPUS) -> list[int]:
+def physical_cores(root: Path = CPUS) -> list[int]:
     """Return one hardware thread per core among those this process may use, ascending."""
     allowed = sorted(os.sched_getaffinity(0))
     chosen: list[int] = []
     taken: set[int] = set()
     for cpu in allowed:
-        siblings = cores_of(_text(root / f"cpu{cpu}" / "topology" / "thread_siblings_list"))
+        siblings = cores_of(text_of(root / f"cpu{cpu}" / "topology" / "thread_siblings_list"))
         if not taken.intersection([cpu, *siblings]):
             chosen.append(cpu)
         taken.update([cpu, *siblings])
@@ -105,7 +106,7 @@ def physical_cores(root: Path = _CPUS) -> list[int]:
 def processor(path: Path = Path("/proc/cpuinfo")) -> str:
     """Return the name of the processor; that of the architecture where Linux does not say."""
     fields: dict[str, str] = {}
-    for line in _text(path).splitlines():
+    for line in text_of(path).splitlines():
         key, _, value = line.partition(":")
         fields.setdefault(key.strip().lower(), value.strip())
     named = next(
@@ -121,16 +122,16 @@ def processor(path: Path = Path("/proc/cpuinfo")) -> str:
 
 def memory_bytes(field: str = "MemTotal") -> int:
     """Return a field of /proc/meminfo in bytes, 0 when it is not there."""
-    match = re.search(rf"^{field}:\s+(\d+) kB", _text(Path("/proc/meminfo")), re.MULTILINE)
+    match = re.search(rf"^{field}:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
     return int(match[1]) * 1024 if match else 0
 
 
 def granted_bytes() -> int:
     """Return how much memory the control group leaves, or what is available, if that is less."""
     available = memory_bytes("MemAvailable") or memory_bytes() // 2
-    limit = _text(Path("/sys/fs/cgroup/memory.max"))
+    limit = text_of(Path("/sys/fs/cgroup/memory.max"))
     if limit.isdigit():
-        used = _text(Path("/sys/fs/cgroup/memory.current"))
+        used = text_of(Path("/sys/fs/cgroup/memory.current"))
         available = min(available, max(int(limit) - (int(used) if used.isdigit() else 0), 0))
     return available
 
@@ -139,7 +140,7 @@ def facts() -> dict[str, Any]:
     """Return what is known of this machine without measuring."""
     from p3s.host.cores import cores
 
-    huge = re.search(r"\[(\w+)\]", _text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
+    huge = re.search(r"\[(\w+)\]", text_of(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
     return {
         "host": platform.node() or "unknown",
         "processor": processor(),

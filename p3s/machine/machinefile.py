@@ -10,6 +10,8 @@ from typing import Any
 
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged
+from p3s.machine.teams import OpenMP, checked
+from p3s.serialise import ShapeError, from_data, to_data
 
 MACHINE_SCHEMA = "p3s.machine"
 MACHINE_VERSION = 1
@@ -83,8 +85,8 @@ class Machine:
     name: for people, the host's. facts: what the machine says of itself (p3s.machine.facts).
     settings: how it was measured. core: cost by kernel. curves: by kernel, one core alone. loaded:
     the same with ``loaded_processes`` cores busy at once, empty with one core. network: messages
-    between two ranks, None with ``network_missing`` saying why. disturbed: what speaks against
-    the measurement, sentences.
+    between two ranks, None with ``network_missing`` saying why. openmp: teams of threads, None
+    where they were not asked for. disturbed: what speaks against the measurement, sentences.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Machine:
     network: Mapping[str, Any] | None = None
     network_missing: str = ""
     disturbed: tuple[str, ...] = ()
+    openmp: OpenMP | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of a machine file."""
@@ -118,6 +121,7 @@ class Machine:
             },
             "network": None if self.network is None else dict(self.network),
             "network_missing": self.network_missing,
+            "openmp": to_data(self.openmp),
             "disturbed": list(self.disturbed),
         }
 
@@ -136,7 +140,7 @@ class Machine:
         """Return the machine of a file's content; Damaged names what is wrong with it."""
         try:
             loaded = _mapping(data, "loaded")
-            network = data["network"]
+            network, openmp = data["network"], data.get("openmp")
             machine = cls(
                 name=str(data["name"]),
                 created=str(data["created"]),
@@ -150,12 +154,13 @@ class Machine:
                 network=None if network is None else check_network(network),
                 network_missing=str(data.get("network_missing", "")),
                 disturbed=tuple(str(text) for text in data.get("disturbed", [])),
+                openmp=None if openmp is None else checked(from_data(OpenMP, openmp)),
             )
             absent = [name for name in CORE_KERNELS if name not in machine.core]
             absent += [name for name in CURVE_KERNELS if name not in machine.curves]
             if absent:
                 raise ValueError(f"kernel {absent[0]} is missing")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ShapeError) as error:
             why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise Damaged(
                 f"{where}: damaged machine file ({why[:120]}); measure that machine again: "

@@ -19,6 +19,7 @@ from p3s.machine.machinefile import (
     Curve,
     Machine,
 )
+from p3s.text import joined
 from p3s.version import __version__
 
 #: Seconds for all: whole, and --quick.
@@ -39,8 +40,8 @@ _SHOT_NS, _QUICK_SHOT_NS, _LOADED_NS = 3_000_000, 1_500_000, 8_000_000
 #: Wall time over CPU time, and spread, from which a measurement is called disturbed.
 _SHARED_CORE, _WIDE = 1.1, 0.10
 
-#: What a measurement consists of, in this order.
-PARTS = ("one core", "all cores", "network")
+#: What a measurement consists of, in this order; the last where it is asked for.
+PARTS = ("one core", "all cores", "network", "threads")
 
 
 def working_sets(caches: Sequence[dict[str, Any]], granted_bytes: int, quick: bool) -> list[int]:
@@ -144,25 +145,32 @@ def measure(
     launcher: Sequence[str] | None = None,
     network: bool = True,
     budget_s: float | None = None,
+    openmp: bool = False,
+    oversubscribe: bool = False,
     on_step: Callable[[str], None] | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> Machine:
     """Measure this machine within about ``budget_s`` [default: BUDGET_S, or QUICK_S if ``quick``].
 
     ``launcher``: words with {np} that start two ranks [default: the mpiexec found here]; without
-    one that works the network is missing and says why. ``on_step`` is told what is being done,
-    ``on_done`` what each of PARTS has brought. Errors: P3SError when there is no C compiler or a
-    kernel cannot run.
+    one that works the network is missing and says why. ``openmp``: teams of threads, too, in as
+    much time again; ``oversubscribe``: more of them than the node has. ``on_step`` is told what is
+    being done, ``on_done`` what each of PARTS has brought. Errors: P3SError when there is no C
+    compiler, none with OpenMP, or a kernel cannot run.
     """
     from p3s.host.compiling import c_compiler
     from p3s.machine import build, facts
     from p3s.machine import network as net
+    from p3s.machine.threads import measure_openmp, openmp_program
 
     report, ended = on_step or _silent, on_done or _silent
     budget = budget_s or (QUICK_S if quick else BUDGET_S)
     begin = time.monotonic()
     report("compiling")
-    program = build.built("kernels.c", c_compiler("the kernels"))
+    compiler = c_compiler("the kernels")
+    program = build.built("kernels.c", compiler)
+    if openmp:
+        openmp_program(compiler)  # fails before anything is measured
     known = facts.facts()
     cores = facts.physical_cores()[: max(int(known["granted_cores"]), 1)]
     sizes = working_sets(known["caches"], facts.granted_bytes(), quick)
@@ -226,6 +234,12 @@ def measure(
             )
         except P3SError as error:
             missing = str(error)
+    teams = None
+    if openmp:
+        teams = measure_openmp(
+            compiler, quick=quick, oversubscribe=oversubscribe, budget_s=budget_s, on_step=report
+        )
+        ended(f"{PARTS[3]}: teams of {joined(teams.threads)} in {teams.seconds:.1f} s")
     curves, full_curves = _curves(alone), _curves(loaded)
     costs = {point.kernel: point.cost() for point in core}
     return Machine(
@@ -250,7 +264,11 @@ def measure(
         loaded_processes=len(cores) if loaded else 1,
         network=found,
         network_missing=missing,
-        disturbed=tuple(_disturbed(costs, curves, full_curves, seen, full)),
+        disturbed=(
+            *_disturbed(costs, curves, full_curves, seen, full),
+            *(teams.disturbed if teams else ()),
+        ),
+        openmp=teams,
     )
 
 

@@ -1,4 +1,4 @@
-"""Runs the compiled kernels: one process per core, asked line by line."""
+"""Runs the compiled kernels: processes that are asked line by line, one per core or per team."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,60 +28,42 @@ class Shot:
     late: bool = False
 
 
-class Runner:
-    """A process that runs kernels on one core, with its own memory."""
+class Asked:
+    """A compiled program that answers line by line; P3SError where it does not."""
 
-    def __init__(self, program: Path, core: int, largest_bytes: int) -> None:
-        self._name = program.name
+    def __init__(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self._name = Path(words[0]).name
         try:
             self._process = subprocess.Popen(
-                [str(program), str(core), str(largest_bytes)],
+                list(words),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                env=env,
             )
         except OSError as error:
-            raise P3SError(f"{program}: cannot be started: {error.strerror}") from error
-        words = self._answer().split()
-        if words[:1] != ["ready"]:
-            self.close()
-            raise P3SError(
-                f"the kernels got no {largest_bytes} bytes of memory; free some and measure again"
-            )
-        self.pinned = words[1:] == ["1"]
+            raise P3SError(f"{words[0]}: cannot be started: {error.strerror}") from error
 
-    def ask(self, kernel: str, working_set: int, for_ns: int, together: bool = False) -> None:
-        """Have a kernel run for some time; ``together``: it waits for ``start`` when it is warm."""
-        self._say(f"{kernel} {working_set} {for_ns} {int(together)}")
-
-    def warm(self) -> None:
-        """Wait until the kernel that is to start together with others is ready for it."""
-        if self._answer().strip() != "warm":
-            raise P3SError(f"{self._name}: answers what it should not; measure again")
-
-    def start(self, at_ns: int) -> None:
-        """Have a kernel that is warm start at a time of time.monotonic_ns()."""
-        self._say(str(at_ns))
-
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Ask something."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # told by the missing answer
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
 
-    def shot(self) -> Shot:
-        """Return the timing that was asked for."""
-        words = self._answer().split()
+    def words(self) -> list[str]:
+        """Return the words of the next answer; P3SError when a result was wrong or none comes."""
+        words = self.answer().split()
         if words[:1] == ["wrong"]:
             raise P3SError(
                 f"kernel {words[-1]} computed a wrong result, so its time means nothing; the"
                 " compiler or the machine is at fault: set CC to another compiler"
             )
-        cpu_ns, wall_ns, operations, late = (int(word) for word in words)
-        return Shot(cpu_ns / max(operations, 1), wall_ns / max(cpu_ns, 1), bool(late))
+        return words
 
-    def _answer(self) -> str:
+    def answer(self) -> str:
+        """Return the next line; P3SError when the program ends, or does not answer in time."""
         assert self._process.stdout is not None
         watch = threading.Timer(_ANSWER_S, self._process.kill)
         watch.daemon = True
@@ -105,6 +87,38 @@ class Runner:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+class Runner(Asked):
+    """A process that runs kernels on one core, with its own memory."""
+
+    def __init__(self, program: Path, core: int, largest_bytes: int) -> None:
+        super().__init__([str(program), str(core), str(largest_bytes)])
+        words = self.answer().split()
+        if words[:1] != ["ready"]:
+            self.close()
+            raise P3SError(
+                f"the kernels got no {largest_bytes} bytes of memory; free some and measure again"
+            )
+        self.pinned = words[1:] == ["1"]
+
+    def ask(self, kernel: str, working_set: int, for_ns: int, together: bool = False) -> None:
+        """Have a kernel run for some time; ``together``: it waits for ``start`` when it is warm."""
+        self.say(f"{kernel} {working_set} {for_ns} {int(together)}")
+
+    def warm(self) -> None:
+        """Wait until the kernel that is to start together with others is ready for it."""
+        if self.answer().strip() != "warm":
+            raise P3SError(f"{self._name}: answers what it should not; measure again")
+
+    def start(self, at_ns: int) -> None:
+        """Have a kernel that is warm start at a time of time.monotonic_ns()."""
+        self.say(str(at_ns))
+
+    def shot(self) -> Shot:
+        """Return the timing that was asked for."""
+        cpu_ns, wall_ns, operations, late = (int(word) for word in self.words())
+        return Shot(cpu_ns / max(operations, 1), wall_ns / max(cpu_ns, 1), bool(late))
 
 
 class Runners:

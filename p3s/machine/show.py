@@ -8,25 +8,20 @@ from typing import Any
 
 from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
-from p3s.text import percent, seconds, table, visible
+from p3s.machine.show_openmp import render as render_openmp
+from p3s.text import percent, seconds, size_text, table, visible
 
 WIDTH, HEIGHT = 60, 14
 #: Marks of the curves in the plot, later ones over earlier ones.
 _MARKS = {"chase": "c", "strided": "s", "gather": "g", "triad": "t", "read": "r"}
 
 
-def size_text(nbytes: float) -> str:
-    """Return a number of bytes in the unit that fits."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= factor:
-            return f"{nbytes / factor:.4g} {unit}"
-    return f"{nbytes:.0f} B"
-
-
 def render(machine: Machine) -> str:
     """Return a machine file as text."""
     parts = [*_head(machine), "", _core(machine), "", _curves(machine), "", plot(machine.curves)]
     parts += ["", *_network(machine)]
+    if machine.openmp:
+        parts += ["", *render_openmp(machine.openmp)]
     parts += [f"disturbed: {visible(text, 400)}" for text in machine.disturbed]
     return "\n".join(parts)
 

@@ -49,6 +49,6 @@ def scaled_bytes(study: Study, n: int) -> int:
 
 
 def _size(nbytes: float) -> str:
-    from p3s.machine.show import size_text
+    from p3s.text import size_text
 
     return size_text(nbytes)

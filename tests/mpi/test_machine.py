@@ -18,7 +18,8 @@ from p3s.machine.compare import compare
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
 from p3s.machine.measure import MOST_BYTES, _disturbed, _Seen, measure, working_sets
 from p3s.machine.runner import Runner, Runners
-from p3s.machine.show import plot, render, size_text
+from p3s.machine.show import plot, render
+from p3s.text import size_text
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 

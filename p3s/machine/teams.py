@@ -1,0 +1,252 @@
+"""What teams of OpenMP threads cost on a machine: overheads, bandwidth, latencies, clock.
+
+Sources: A. Castellanos Carrazana, UAB 2014, section 3.4 (overheads, piecewise linear in the
+iterations per thread, one curve per construct and number of threads) and table 3.1 (latencies).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p3s.errors import UsageError
+
+#: Constructs that are measured: name -> what one of them is.
+CONSTRUCTS = {
+    "parallel": "a parallel region: threads begin and end together",
+    "reduction": "a parallel region with a sum over its threads",
+    "static": "a loop in a region, schedule(static), with its barrier",
+    "dynamic": "a loop in a region, schedule(dynamic, 1), with its barrier",
+    "guided": "a loop in a region, schedule(guided, 1), with its barrier",
+    "barrier": "a barrier in a region",
+    "single": "a single block in a region, with its barrier",
+    "critical": "an entry into a critical block that all threads want",
+    "task": "a task of each thread",
+}
+#: Those of them whose cost depends on the iterations of a thread.
+LOOPS = ("static", "dynamic", "guided")
+#: Iterations per thread at which these are measured.
+ITERATIONS = (1, 8, 64, 512)
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Cost of a construct with a number of threads, over the iterations per thread (ascending).
+
+    ns: least time with bodies less least time of the bodies alone, 0 where that is negative;
+    median_ns: the same of medians. One entry per number of iterations.
+    """
+
+    threads: int
+    iterations: tuple[int, ...]
+    ns: tuple[float, ...]
+    median_ns: tuple[float, ...]
+    repeats: tuple[int, ...]
+
+    def at(self, iterations: float) -> float:
+        """Return ns, straight between the points; on with the last slope, never less than 0."""
+        return max(line_at(self.iterations, self.ns, iterations), 0.0)
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Bytes per second of a triad by all threads together: most of the repeats, and the median."""
+
+    threads: tuple[int, ...]
+    bytes_per_s: tuple[float, ...]
+    median_bytes_per_s: tuple[float, ...]
+    repeats: tuple[int, ...]
+
+    def at(self, threads: float) -> float:
+        """Return bytes per second, straight between points; beyond the ends what it is there."""
+        return float(np.interp(threads, self.threads, self.bytes_per_s))
+
+
+@dataclass(frozen=True)
+class Latency:
+    """ns of a read whose place the last one says, over the bytes that the places span."""
+
+    bytes: tuple[int, ...]
+    ns: tuple[float, ...]
+    median_ns: tuple[float, ...]
+    repeats: tuple[int, ...]
+
+    def at(self, size: float) -> float:
+        """Return ns, straight on logarithmic axes; beyond the ends what it is there."""
+        ns = np.interp(np.log(max(size, 1.0)), np.log(self.bytes), np.log(self.ns))
+        return float(np.exp(ns))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Clock of the cores that work, in Hz, by the number of threads.
+
+    hz: what the system tells meanwhile, empty where it does not: then ``why`` says why. additions:
+    additions per second of one thread that wait for each other: the clock where one takes a cycle.
+    """
+
+    threads: tuple[int, ...]
+    hz: tuple[float, ...]
+    additions: tuple[float, ...]
+    source: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Region:
+    """What a parallel region consists of: constructs with how often each is met by the team.
+
+    iterations: of a thread in each of its loops.
+    """
+
+    constructs: Mapping[str, float] = field(default_factory=lambda: {"parallel": 1.0})
+    iterations: float = 1.0
+
+
+@dataclass(frozen=True)
+class OpenMP:
+    """What was measured of OpenMP threads on a machine.
+
+    runtime: libgomp or libomp. environment: variables found that say how threads wait. cores,
+    hardware_threads: that may be used; more threads than these share one. domains: of memory
+    (NUMA). overheads: by construct, by threads. far: None where the machine has no other place for
+    threads than the close one. line, page: latencies through memory line by line and page by page.
+    array_bytes: of each of the triad's three.
+    """
+
+    runtime: str
+    compiler: str
+    compiler_version: str
+    flags: str
+    environment: Mapping[str, str]
+    cores: int
+    hardware_threads: int
+    domains: int
+    seconds: float
+    overheads: Mapping[str, tuple[Overhead, ...]]
+    array_bytes: int
+    close: Bandwidth
+    far: Bandwidth | None
+    line: Latency
+    page: Latency
+    clock: Clock
+    disturbed: tuple[str, ...] = ()
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Numbers of threads that were measured, ascending."""
+        return tuple(each.threads for each in self.overheads["parallel"])
+
+    def oversubscribed(self, threads: int) -> bool:
+        """Return whether so many threads share hardware threads."""
+        return threads > self.hardware_threads
+
+    def outside(self, threads: float) -> bool:
+        """Return whether so many threads are more than were measured."""
+        return threads > self.threads[-1]
+
+    def overhead(self, construct: str, threads: float, iterations: float = 1.0) -> float:
+        """Return seconds of a construct, straight between measured threads and iterations.
+
+        Beyond the most threads and iterations it goes on with the last slope. UsageError for a
+        construct that is not measured.
+        """
+        if construct not in self.overheads:
+            raise UsageError(f"{construct}: no construct that is measured: {', '.join(CONSTRUCTS)}")
+        curves = self.overheads[construct]
+        values = [curve.at(iterations) for curve in curves]
+        return max(line_at([curve.threads for curve in curves], values, threads), 0.0) * 1e-9
+
+    def theta(self, regions: Iterable[Region], threads: float) -> float:
+        """Return seconds that regions take beyond their bodies, each of its constructs added up.
+
+        Section 3.4. With one thread, too: the runtime is called all the same.
+        """
+        return sum(
+            count * self.overhead(construct, threads, region.iterations)
+            for region in regions
+            for construct, count in region.constructs.items()
+        )
+
+    def fork_join(self, threads: float) -> float:
+        """Return seconds of an empty parallel region."""
+        return self.overhead("parallel", threads)
+
+    def bandwidth(self, threads: float, far: bool = False) -> float:
+        """Return bytes per second that threads move together; far: spread over the node."""
+        return (self.far if far and self.far is not None else self.close).at(threads)
+
+    @property
+    def memory_s(self) -> float:
+        """Seconds of a read from memory whose page is known (``Lat_mem`` of eq. 3.3)."""
+        return self.line.ns[-1] * 1e-9
+
+    @property
+    def walk_s(self) -> float:
+        """Seconds that a read takes longer where its page has to be looked up in memory.
+
+        One line of each of many pages, less as many lines of few pages, which lie in the same
+        cache.
+        """
+        lines = self.line.at(self.page.bytes[-1] * _LINE / _PAGE)
+        return max(self.page.ns[-1] - lines, 0.0) * 1e-9
+
+    @property
+    def tlb_s(self) -> float:
+        """Seconds of a read from memory whose page has to be looked up (``Lat_tlb``)."""
+        return self.memory_s + self.walk_s
+
+    def frequency(self, threads: float) -> float | None:
+        """Return Hz of the cores while so many threads work; None where the system tells none."""
+        return (
+            float(np.interp(threads, self.clock.threads, self.clock.hz)) if self.clock.hz else None
+        )
+
+
+_LINE, _PAGE = 64, 4096
+
+
+def line_at(knots: Iterable[float], values: Iterable[float], at: float) -> float:
+    """Return the value at a place, straight between ascending knots.
+
+    Before the first it is constant, beyond the last it goes on with the last slope.
+    """
+    xs, ys = np.array(list(knots), dtype=float), np.array(list(values), dtype=float)
+    if at > xs[-1] and len(xs) > 1:
+        slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
+        return float(ys[-1] + slope * (at - xs[-1]))
+    return float(np.interp(at, xs, ys))
+
+
+def checked(found: OpenMP) -> OpenMP:
+    """Return what was read if it can be evaluated; ValueError says what cannot."""
+    for name in CONSTRUCTS:
+        curves = found.overheads.get(name, ())
+        if not curves:
+            raise ValueError(f"openmp.overheads has no {name}")
+        _ascending([curve.threads for curve in curves], 1, f"threads of {name}")
+        for curve in curves:
+            _ascending(curve.iterations, 1, f"iterations of {name}")
+            _column(curve.ns, len(curve.iterations), 0.0, f"ns of {name}")
+    for what, band in (("close", found.close), ("far", found.far)):
+        if band is not None:
+            _ascending(band.threads, 1, f"threads of {what}")
+            _column(band.bytes_per_s, len(band.threads), 1.0, f"bytes_per_s of {what}")
+    for what, chain in (("line", found.line), ("page", found.page)):
+        _ascending(chain.bytes, 1, f"bytes of {what}")
+        _column(chain.ns, len(chain.bytes), 1e-6, f"ns of {what}")
+    _ascending(found.clock.threads, 1, "threads of clock")
+    _column(found.clock.hz, len(found.clock.threads) if found.clock.hz else 0, 1.0, "hz of clock")
+    return found
+
+
+def _ascending(values: Sequence[int], least: int, what: str) -> None:
+    if not values or list(values) != sorted(set(values)) or values[0] < least:
+        raise ValueError(f"openmp: {what} are no ascending numbers")
+
+
+def _column(values: Sequence[float], count: int, least: float, what: str) -> None:
+    if len(values) != count or any(value < least for value in values):
+        raise ValueError(f"openmp: {what} are not {count} numbers of at least {least:g}")

@@ -1,0 +1,324 @@
+"""Measures what teams of OpenMP threads cost: a process per number of threads, in rounds."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from p3s.errors import P3SError
+from p3s.machine import facts
+from p3s.machine.build import Built, built
+from p3s.machine.clock import source, told_hz, why_unknown
+from p3s.machine.places import Place, close, domains, far, places
+from p3s.machine.runner import Asked
+from p3s.machine.teams import (
+    CONSTRUCTS,
+    ITERATIONS,
+    LOOPS,
+    Bandwidth,
+    Clock,
+    Latency,
+    OpenMP,
+    Overhead,
+)
+
+#: Seconds for all: whole, and --quick.
+BUDGET_S, QUICK_S = 12.0, 4.0
+#: Rounds, at least and at most; each starts new processes.
+_FEWEST, _MOST = 3, 15
+#: Time of one timing, in ns.
+_SHOT_NS, _QUICK_SHOT_NS, _SPIN_NS, _TRIAD_NS = 2_000_000, 1_000_000, 30_000_000, 60_000_000
+#: STREAM's rule: each array has four times the bytes of all last-level caches.
+_TIMES_CACHE = 4
+_SMALLEST, _LARGEST = 8 << 10, 2 << 30
+#: What is assumed of a machine that does not tell its caches.
+_NO_CACHE_KNOWN = 32 << 20
+#: Pages of the smallest chain through pages: fewer than any TLB has entries.
+_FEWEST_PAGES = 4
+#: Median over least from which a bandwidth is called disturbed.
+_WIDE = 1.10
+
+#: Variables that would say something else of threads than what is measured.
+_OWN = ("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_DYNAMIC", "OMP_THREAD_LIMIT")
+_OTHER = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_NESTED", "OMP_MAX_ACTIVE_LEVELS")
+#: Variables that stay and are part of what is measured.
+_KEPT = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
+
+
+@dataclass(frozen=True)
+class Team:
+    """A team that is measured: how many threads, on which hardware threads (none: unbound)."""
+
+    threads: int
+    cpus: tuple[int, ...]
+    far: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of OpenMP that make this team."""
+        bound = (
+            {"OMP_PROC_BIND": "true", "OMP_PLACES": ",".join(f"{{{cpu}}}" for cpu in self.cpus)}
+            if self.cpus
+            else {"OMP_PROC_BIND": "false"}
+        )
+        return {"OMP_NUM_THREADS": str(self.threads), "OMP_DYNAMIC": "false", **bound}
+
+
+@dataclass
+class _Shots:
+    """Repeats by what was timed: overheads (both times), bandwidths, latencies, additions, Hz."""
+
+    overheads: dict[tuple[str, int, int], list[tuple[float, float]]] = field(default_factory=dict)
+    bandwidth: dict[tuple[int, bool], list[float]] = field(default_factory=dict)
+    latency: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    additions: dict[int, list[float]] = field(default_factory=dict)
+    hz: dict[int, list[float]] = field(default_factory=dict)
+
+
+def counts(cores: int, hardware_threads: int, oversubscribe: bool) -> list[int]:
+    """Return the numbers of threads to measure, ascending.
+
+    Powers of two up to the cores, all cores, all hardware threads; oversubscribed: up to twice
+    these.
+    """
+    most = max(cores, hardware_threads, 1)
+    powers = [1 << k for k in range(most.bit_length() + 1)]
+    found = {t for t in powers if t <= cores} | {1, cores, most}
+    if oversubscribe:
+        found |= {t for t in powers if most < t < 2 * most} | {2 * most}
+    return sorted(found)
+
+
+def teams(found: Sequence[Place], cores: int, granted: int, oversubscribe: bool) -> list[Team]:
+    """Return the teams to measure; granted: hardware threads that a CPU quota leaves."""
+    near, apart = close(found), far(found)
+    hardware = min(len(near), granted)
+    made = []
+    for threads in counts(min(cores, hardware), hardware, oversubscribe):
+        if threads > hardware:
+            made.append(Team(threads, ()))
+            continue
+        made.append(Team(threads, tuple(near[:threads])))
+        if near != apart:
+            made.append(Team(threads, tuple(apart[:threads]), far=True))
+    return made
+
+
+def measure_openmp(
+    compiler: str,
+    *,
+    quick: bool = False,
+    oversubscribe: bool = False,
+    budget_s: float | None = None,
+    on_step: Callable[[str], None] | None = None,
+) -> OpenMP:
+    """Measure teams of threads within about ``budget_s``, three rounds at least.
+
+    oversubscribe: teams of up to twice the hardware threads, too. Errors: P3SError when the
+    compiler has no OpenMP, a team cannot be had, or memory is short.
+    """
+    begin = time.monotonic()
+    program = openmp_program(compiler)
+    here, known = places(), facts.facts()
+    granted = int(known["granted_cores"])
+    made = teams(here, int(known["cores"]), granted, oversubscribe)
+    sizes = _Sizes.of(known["caches"], int(known["hardware_threads"]), quick)
+    shots, until, runtime = _Shots(), begin + (budget_s or (QUICK_S if quick else BUDGET_S)), ""
+    for round_ in range(_MOST):
+        for team in made:
+            if on_step:
+                on_step(f"threads: round {round_ + 1}, {team.threads} at once")
+            with _Running(program, team) as running:
+                runtime = running.runtime
+                _measure_team(running, team, sizes, _QUICK_SHOT_NS if quick else _SHOT_NS, shots)
+        if round_ + 1 >= _FEWEST and time.monotonic() > until:
+            break
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    near = _bandwidth(shots, is_far=False)
+    return OpenMP(
+        runtime=runtime,
+        compiler=program.compiler,
+        compiler_version=program.version,
+        flags=program.flags,
+        environment=environment,
+        cores=min(int(known["cores"]), granted),
+        hardware_threads=min(len(here), granted),
+        domains=domains(here),
+        seconds=time.monotonic() - begin,
+        overheads={name: _overheads(shots, name) for name in CONSTRUCTS},
+        array_bytes=sizes.array,
+        close=near,
+        far=_bandwidth(shots, is_far=True) if any(t.far for t in made) else None,
+        line=_latency(shots, "line"),
+        page=_latency(shots, "page"),
+        clock=_clock(shots),
+        disturbed=tuple(_disturbed(near)),
+    )
+
+
+def openmp_program(compiler: str) -> Built:
+    """Return the compiled benchmarks; P3SError, one line, where the compiler has no OpenMP."""
+    try:
+        return built("openmp.c", compiler, ("-fopenmp",))
+    except P3SError as error:
+        why = str(error).removesuffix("; run `p3s doctor`")
+        raise P3SError(
+            f"{compiler} compiles no OpenMP (-fopenmp): {why}; install its OpenMP library "
+            "(libgomp for gcc, libomp for clang) or set CC to another compiler"
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What is read: bytes of an array of the triad, spans of chains by line and by page."""
+
+    array: int
+    line: tuple[int, ...]
+    page: tuple[int, ...]
+
+    @classmethod
+    def of(cls, caches: Sequence[Mapping[str, int]], cpus: int, quick: bool) -> _Sizes:
+        last = max(
+            caches, key=lambda cache: cache["level"], default={"bytes": 32 << 20, "cores": 0}
+        )
+        room = facts.granted_bytes() // 4
+        each = -(-cpus // int(last["cores"] or cpus or 1))
+        array = min(_TIMES_CACHE * int(last["bytes"]) * each, room // 3, _LARGEST)
+        span = min(_TIMES_CACHE * int(last["bytes"]), room, _LARGEST)
+        step = 4 if quick else 2
+        line = [_SMALLEST]
+        while line[-1] * step <= span:
+            line.append(line[-1] * step)
+        page = os.sysconf("SC_PAGE_SIZE")
+        pages = [size for size in line if size >= _FEWEST_PAGES * page]
+        return cls(max(array, 1 << 20), tuple(line), tuple(pages))
+
+
+class _Running(Asked):
+    """The benchmarks with a team of threads."""
+
+    def __init__(self, program: Built, team: Team) -> None:
+        kept = {k: v for k, v in os.environ.items() if k not in (*_OWN, *_OTHER)}
+        super().__init__([str(program.path)], {**kept, **team.environment()})
+        words = self.answer().split()
+        self.runtime = words[2]
+        if words[1] != str(team.threads):
+            self.close()
+            raise P3SError(
+                f"OpenMP gave {words[1]} threads instead of {team.threads}; is there a limit on "
+                "threads here (ulimit -u, the control group's pids.max)?"
+            )
+
+    def ask(self, line: str) -> list[float]:
+        """Return the numbers that answer a question."""
+        self.say(line)
+        words = self.words()
+        if words == ["no", "memory"]:
+            raise P3SError("no memory for the arrays of the bandwidth; free some and measure again")
+        return [float(word) for word in words]
+
+    def __enter__(self) -> _Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _measure_team(running: _Running, team: Team, sizes: _Sizes, shot_ns: int, into: _Shots) -> None:
+    """Time everything of a team once."""
+    moved = 3 * sizes.array / (running.ask(f"triad {sizes.array} {_TRIAD_NS}")[0] * 1e-9)
+    into.bandwidth.setdefault((team.threads, team.far), []).append(moved)
+    if team.far:
+        return
+    for name in CONSTRUCTS:
+        for iterations in ITERATIONS if name in LOOPS else (1,):
+            with_, alone = running.ask(f"overhead {name} {iterations} {shot_ns}")
+            into.overheads.setdefault((name, team.threads, iterations), []).append((with_, alone))
+    running.say(f"spin {_SPIN_NS}")
+    time.sleep(_SPIN_NS * 0.5e-9)
+    hz = told_hz(team.cpus)
+    into.additions.setdefault(team.threads, []).append(float(running.words()[0]))
+    if hz is not None:
+        into.hz.setdefault(team.threads, []).append(hz)
+    if team.threads == 1:
+        for kind in ("line", "page"):
+            for size in getattr(sizes, kind):
+                ns = running.ask(f"chase {kind} {size} {shot_ns}")[0]
+                into.latency.setdefault((kind, size), []).append(ns)
+
+
+# ---- from repeats to records -----------------------------------------------------------------
+
+
+def _overheads(shots: _Shots, name: str) -> tuple[Overhead, ...]:
+    found = []
+    for threads in sorted({t for construct, t, _ in shots.overheads if construct == name}):
+        own = {i: v for (c, t, i), v in shots.overheads.items() if (c, t) == (name, threads)}
+        at = tuple(sorted(own))
+        found.append(
+            Overhead(
+                threads,
+                at,
+                tuple(_less(own[i], min) for i in at),
+                tuple(_less(own[i], statistics.median) for i in at),
+                tuple(len(own[i]) for i in at),
+            )
+        )
+    return tuple(found)
+
+
+def _less(timings: Sequence[tuple[float, float]], kind: Callable[[list[float]], float]) -> float:
+    """Return time with bodies less that of the bodies alone; noise may not make it negative."""
+    with_, alone = ([pair[i] for pair in timings] for i in (0, 1))
+    return max(kind(with_) - kind(alone), 0.0)
+
+
+def _bandwidth(shots: _Shots, *, is_far: bool) -> Bandwidth:
+    threads = tuple(sorted(t for t, far_ in shots.bandwidth if far_ == is_far))
+    rows = [shots.bandwidth[t, is_far] for t in threads]
+    return Bandwidth(
+        threads,
+        tuple(max(row) for row in rows),
+        tuple(statistics.median(row) for row in rows),
+        tuple(len(row) for row in rows),
+    )
+
+
+def _latency(shots: _Shots, kind: str) -> Latency:
+    sizes = tuple(sorted(size for k, size in shots.latency if k == kind))
+    rows = [shots.latency[kind, size] for size in sizes]
+    return Latency(
+        sizes,
+        tuple(min(row) for row in rows),
+        tuple(statistics.median(row) for row in rows),
+        tuple(len(row) for row in rows),
+    )
+
+
+def _clock(shots: _Shots) -> Clock:
+    threads = tuple(sorted(shots.additions))
+    additions = tuple(max(shots.additions[t]) for t in threads)
+    if set(shots.hz) != set(threads):
+        return Clock(threads, (), additions, "", why_unknown())
+    return Clock(
+        threads, tuple(statistics.median(shots.hz[t]) for t in threads), additions, source()
+    )
+
+
+def _disturbed(near: Bandwidth) -> list[str]:
+    wide = [
+        (most / median, threads)
+        for threads, most, median in zip(
+            near.threads, near.bytes_per_s, near.median_bytes_per_s, strict=True
+        )
+        if most / median > _WIDE
+    ]
+    if not wide:
+        return []
+    ratio, threads = max(wide)
+    return [
+        f"repeats of the bandwidth of threads differ (most over median: up to {ratio:.2f} times "
+        f"with {threads} threads): others ran meanwhile, and overheads may hold their load"
+    ]
