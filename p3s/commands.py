@@ -149,8 +149,10 @@ def _listed(counts: int | Sequence[int]) -> str:
 
 def of_traces(study: Study) -> Commands:
     """Return the commands for the study that has the traces of one that was moved."""
-    moved = study.manifest_path.exists() and study.manifest().get("moved_from")
-    return Commands(Study(study.root.parents[1]) if moved else study)
+    manifest = study.manifest() if study.manifest_path.exists() else {}
+    if manifest.get("traces"):  # moved to other threads
+        return Commands(Study(study.root / str(manifest["traces"])))
+    return Commands(Study(study.root.parents[1]) if manifest.get("moved_from") else study)
 
 
 # ---- counts ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import typer
 
 from p3s.cli import (
     add,
+    advise,
     baseline,
     characterize,
     check,
@@ -91,6 +92,7 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
     (replay, replay.replay, "Measure its communication.", {}),
     (submit, submit.submit, "Write a batch script that does so.", {}),
     (predict, predict.predict, "All that is missing, then times.", {"cls": WithLauncher}),
+    (advise, advise.advise, "Processes, threads and nodes.", {}),
     (place, place.place, "Which rank on which node.", {}),
     (report, report.report, "Write report.html and a picture.", {}),
     (compare, compare.compare, "Two predictions side by side.", {}),

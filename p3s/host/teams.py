@@ -21,12 +21,7 @@ MOST = 4096
 
 _SYSFS = Path("/sys/devices/system/cpu")
 #: Variables in which launchers tell a rank its number on its node.
-LOCAL_RANK = (
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-    "PALS_LOCAL_RANKID",
-    "SLURM_LOCALID",
-)
+LOCAL_RANK = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID", "SLURM_LOCALID")
 #: Options of launchers that say where processes run: the user's own come before those of P3S.
 _BINDING = {
     mpi.OPENMPI: "bind-to map-by rankfile rf cpu-set cpu-list bind-to-core bind-to-socket "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from p3s.settings import (
     without_threads,
 )
 from p3s.study import Study
-from p3s.text import plural
+from p3s.text import plural, processes
 from p3s.threads import stage
 from p3s.threads.settings import at_threads, base_of, threads_in
 from p3s.topology.node import Node
@@ -108,6 +108,23 @@ def ensure_threads(
     return made
 
 
+class _OfThreads(Progress):
+    """Steps of the predictions at one number of threads, told in few lines."""
+
+    def __init__(self, of: Progress, label: str, told: set[str]) -> None:
+        self._of, self._label, self._told = of, label, told
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        self._of.start(f"{self._label}: {text}")
+
+    def say(self, text: str) -> None:
+        """Say something once, whatever number of threads it is of."""
+        if text not in self._told:
+            self._told.add(text)
+            self._of.say(text)
+
+
 def at_setting(root: Study, setting: Setting, progress: Progress) -> Study:
     """Return the study at values of all parameters, threads among them, on nodes as in the runs."""
     threads, rest = int(setting[THREADS]), setting_name(without_threads(setting))
@@ -135,30 +152,34 @@ def surface(
     *,
     only: bool = False,
     allowed: Collection[str] = (),
+    each: Mapping[int, Sequence[int]] | None = None,
 ) -> Surface:
     """Predict every number of threads at every count; a surface over both.
 
-    Raises UsageError where threads do not fit on a node, P3SError as predictions do.
+    each: other counts for single numbers of threads. Raises UsageError where threads do not fit on a node, P3SError as predictions do.
     """
     node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)
     check_fits(wanted.threads, node)
     file = ensure_threads(root, node, progress)
     first = min(ensure_base(root, file, wanted.rest).counts() or wanted.counts)
     counts = sorted({first, *wanted.counts})
-    columns = []
+    columns, told = [], set[str]()
+    progress.expect(len(wanted.threads))
     for threads in wanted.threads:
+        label = plural(threads, "thread")
         layout = stage.Layout(threads, max(node.slots // threads, 1), wanted.far)
-        progress.start(f"{plural(threads, 'thread')}: predicting")
         at = stage.study_at(root, file, wanted.rest, layout, cores())
+        here = counts if each is None else sorted(each[threads])
         packed = replace(request.settings, cores_per_node=layout.per_node)
         _, found = predicted(
             at,
-            counts,
+            here,
             replace(request, settings=packed),
-            progress,
+            _OfThreads(progress, label, told),
             only=only,
             allowed=allowed,
         )
         columns.append(Column(threads, layout.per_node, threads in file.threads, found))
+        progress.done(f"{label}: predicted at {processes(here)}")
     where = "far" if wanted.far else "close"
     return surface_of(columns, counts, wanted.rest, node.cores, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,8 @@ class Cell:
 
     per_node: processes of a node; speedup, efficiency: relative to the cell with the fewest cores,
     by cores; cost_core_h: of the cores that threads have; trusted: whether the prediction at this
-    number of threads is; traced: whether runs had these threads.
+    number of threads is; traced: whether runs had these threads. Ends of
+    compute_s and comm_s: of 90 % intervals.
     """
 
     n: int
@@ -35,7 +37,11 @@ class Cell:
     high_s: float | None
     time_from: TimeFrom
     compute_s: float
+    compute_low_s: float
+    compute_high_s: float
     comm_s: float
+    comm_low_s: float
+    comm_high_s: float
     work_s: float
     measured_s: float | None
     speedup: float
@@ -137,7 +143,11 @@ def _cell(column: Column, row: Count) -> Cell:
         high_s=row.high_s,
         time_from=row.time_from,
         compute_s=row.compute_s,
+        compute_low_s=_end(row, ("work", "cost"), row.compute_s, 0),
+        compute_high_s=_end(row, ("work", "cost"), row.compute_s, 1),
         comm_s=row.comm_s,
+        comm_low_s=_end(row, ("replay", "model"), row.comm_s, 0),
+        comm_high_s=_end(row, ("replay", "model"), row.comm_s, 1),
         work_s=row.work_s,
         measured_s=row.measured_s,
         speedup=1.0,
@@ -147,6 +157,17 @@ def _cell(column: Column, row: Count) -> Cell:
         trusted=trusted,
         traced=column.traced,
     )
+
+
+def _end(row: Count, names: Sequence[str], part_s: float, end: int) -> float:
+    """Return an end of the interval of computation or of communication, in seconds.
+
+    The parts of the time's interval that come from it, joined as there: roots of summed squares.
+    """
+    factors = [row.interval_parts.known().get(name) for name in names]
+    off = math.sqrt(sum(math.log(max(f[end], 1e-9)) ** 2 for f in factors if f is not None))
+    moved = row.model_s * (math.exp(off if end else -off) - 1.0)
+    return max(part_s + moved, 0.01 * part_s)
 
 
 def _related(cell: Cell, base: Cell) -> Cell:

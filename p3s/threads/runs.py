@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,8 @@ from p3s.threads.types import Samples, samples
 
 #: Phases that take less than this share of the computation at every count have no law.
 SMALL = 1e-3
+#: Work is evaluated up to this count.
+EVALUATED = 1024
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def samples_of(root: Study, usable: int, slots: int) -> Samples | None:
     rows = [row for run in runs for row in _rows(run, usable)]
     if not rows:
         return None
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
     return samples(**columns)
 
 
@@ -61,24 +65,60 @@ def _runs(root: Study, rest: str) -> list[Run]:
         for n in at.signature_counts():
             times = load_times(at.root, n)
             if times is not None:
-                work = work_at(base, model, n)
-                out.append(
-                    Run(threads, n, measured_at(model, times), load_teams(at.root, n), work)
-                )
+                work, _ = work_at(base, model, n)
+                out.append(Run(threads, n, measured_at(model, times), load_teams(at.root, n), work))
     return out
 
 
-def work_at(base: Study, model: Model, n: int) -> np.ndarray:
-    """Return the seconds that a process computes in an iteration of each phase, mean of ranks.
+def work_at(base: Study, model: Model, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the seconds that a process computes in an iteration of each phase, and iterations.
 
-    By the laws of the study with the base's threads.
+    By the laws of the study with the base's threads; the mean of ranks.
     """
     compute = load_compute(base.root)
     if compute is None:
         raise P3SError(f"{base.compute_path}: not there; run p3s model {base.root}")
     costs = Costs(compute, model)
     sums, grid = predicted_sums(costs, n)
-    return np.asarray(1e-9 * sums.ns / n / costs.weights(grid))
+    weights = costs.weights(grid)
+    return np.asarray(1e-9 * sums.ns / n / weights), weights
+
+
+def work_and_iterations(
+    base: Study, model: Model, counts: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return work and iterations at counts, (counts, phases) each.
+
+    Evaluated at the traced counts and at doublings of the largest up to EVALUATED; straight in
+    the logarithms between them and, within bounds, beyond.
+    """
+    top = max(model.counts)
+    at, work, times = [], [], []
+    for n in sorted({*model.counts, *(top << k for k in range(11) if top << k <= EVALUATED)}):
+        try:
+            each, iterations = work_at(base, model, n)
+        except P3SError:  # the program does not take this count
+            continue
+        at.append(n)
+        work.append(each)
+        times.append(iterations)
+    return tuple(_between(counts, at, np.array(rows)) for rows in (work, times))  # type: ignore[return-value]
+
+
+def _between(counts: Sequence[int], at: Sequence[int], rows: np.ndarray) -> np.ndarray:
+    """Return rows (counts, phases) at other counts; 0 stays 0."""
+    x, known = np.log(counts), np.log(at)
+    out = np.zeros((len(x), rows.shape[1]))
+    for k in range(rows.shape[1]):
+        if (rows[:, k] <= 0).any():
+            out[:, k] = np.interp(x, known, rows[:, k])
+            continue
+        y = np.log(rows[:, k])
+        steps = np.diff(y) / np.diff(known) if len(known) > 1 else np.zeros(1)
+        first, last = np.clip(steps[[0, -1]], -2.0, 1.0)
+        beyond = first * np.minimum(x - known[0], 0) + last * np.maximum(x - known[-1], 0)
+        out[:, k] = np.exp(np.interp(x, known, y) + beyond)
+    return out
 
 
 def _rows(run: Run, usable: int) -> list[dict[str, float]]:
@@ -124,8 +164,5 @@ def _parts(run: Run) -> dict[str, np.ndarray]:
     phase = run.measured.phase[row[known]]
     for name in PARTS:
         values = run.teams.column(name)[known]
-        found[name] = (
-            np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
-        )
+        found[name] = np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
     return found
-

@@ -3,6 +3,7 @@ numbers of threads that were not traced, or on nodes that are fuller than those 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from p3s.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
 from p3s.study import Study
 from p3s.threads.checks import ThreadCheck, check_messages
 from p3s.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
-from p3s.threads.runs import samples_of, work_at
+from p3s.threads.runs import samples_of, work_and_iterations
 from p3s.threads.settings import at_threads, base_of, inputs_in, threads_in, with_threads
 from p3s.threads.store import load_laws, save_laws
 from p3s.threads.types import Uses, uses
@@ -32,8 +33,8 @@ SCHEMA = "p3s.thread-checks"
 _HEAD = ("schema", "schema_version")
 #: A factor nearer to 1 than this at all counts moves nothing.
 _SAME = 1e-3
-#: Work is evaluated up to this count and goes on as its last two beyond, up to the second one.
-_EVALUATED, _MOST_N = 1024, 1 << 20
+#: Factors are kept up to this count.
+_MOST_N = 1 << 20
 _INSIDE = 0.9
 
 
@@ -100,8 +101,7 @@ def build(
         threads_path(root).unlink(missing_ok=True)
     head = _Head(base, tuple(threads_in(root)), node, tuple(checks))
     write_json(
-        checks_path(root),
-        {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_data(head)},
+        checks_path(root), {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_data(head)}
     )
     return ThreadFile(head.base, head.threads, head.node, head.checks, laws)
 
@@ -160,7 +160,7 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     made.update(
         derived=True,
         teams={"threads": layout.threads, "per_node": layout.per_node, "far": layout.far},
-        from_threads=threads,
+        traces=os.path.relpath(source.root, _place(root, rest, layout, traced)),
         setting=_setting(rest, layout.threads),
     )
     compute = read_compute(source.compute_path)
@@ -192,11 +192,15 @@ def _is_one(factor: TeamFactor) -> bool:
     return all(abs(value - 1.0) < _SAME for value in factor.value)
 
 
-def _moved(source: Study, base: Study, laws: Sequence[ThreadLaw], was: Layout, now: Layout) -> Teams:
+def _moved(
+    source: Study, base: Study, laws: Sequence[ThreadLaw], was: Layout, now: Layout
+) -> Teams:
     """Return what computation of each phase takes in a layout, over that in the runs'."""
     model = load_model(base.root)
     number = _numbers(load_model(source.root), model)
-    counts, work = _work(base, model)
+    first = min(model.counts)
+    counts = [first << k for k in range(21) if first << k <= _MOST_N]
+    work, _ = work_and_iterations(base, model, counts)
     factors = []
     for law in laws:
         if law.phase not in number:
@@ -216,25 +220,6 @@ def _numbers(model: Model, base: Model) -> dict[int, int]:
     mine = {phase_key(p, model.items): p.phase for p in model.phases}
     keys = {p.phase: phase_key(p, base.items) for p in base.phases}
     return {k: mine[key] for k, key in keys.items() if key in mine}
-
-
-def _work(base: Study, model: Model) -> tuple[list[int], np.ndarray]:
-    """Return counts, ascending, and the work per iteration there: (counts, phases)."""
-    counts, rows = [], []
-    top = max(model.counts)
-    for n in sorted({*model.counts, *(top << k for k in range(11) if top << k <= _EVALUATED)}):
-        try:
-            rows.append(work_at(base, model, n))
-        except P3SError:  # the program does not take this count
-            continue
-        counts.append(n)
-    work = np.array(rows)
-    while len(counts) > 1 and 2 * counts[-1] <= _MOST_N:
-        step = np.log(work[-1] / np.maximum(work[-2], 1e-300)) / np.log(counts[-1] / counts[-2])
-        more = work[-1] * 2.0 ** np.clip(np.where(work[-1] > 0, step, 0.0), -2.0, 1.0)
-        work = np.vstack([work, more])
-        counts.append(2 * counts[-1])
-    return counts, work
 
 
 def _write_same(path: Path, text: bytes) -> None:

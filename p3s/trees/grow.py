@@ -86,9 +86,7 @@ class _Grower:
             if parent >= 0:
                 split = found[parent].split
                 assert split is not None
-                found[parent] = replace(
-                    found[parent], split=replace(split, **{side: len(found)})
-                )
+                found[parent] = replace(found[parent], split=replace(split, **{side: len(found)}))
             node, left = self.node(at)
             if left is not None:
                 waiting += [(at[~left], len(found), "right"), (at[left], len(found), "left")]

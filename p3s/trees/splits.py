@@ -52,10 +52,7 @@ class _Sums:
     def of(self, parts: Array) -> _Sums:
         """Return the sums over the values of each part, (ways, values) of 0 and 1."""
         return _Sums(
-            *(
-                np.tensordot(parts, a, 1)
-                for a in (self.score, self.gram, self.weight, self.count)
-            )
+            *(np.tensordot(parts, a, 1) for a in (self.score, self.gram, self.weight, self.count))
         )
 
     def only(self, keep: Bools) -> _Sums:

@@ -1,0 +1,170 @@
+"""``p3s advise``: how many processes, threads, and where, for the least time or cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from p3s.cli.common import (
+    JSON_OPTION,
+    emit_json,
+    header,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+    say_reasons,
+)
+from p3s.cli.costs import ESTIMATOR, NETWORK
+from p3s.cli.params import VALUE
+from p3s.cli.recording import THREADS
+from p3s.cli.replay import COLLECTIVES
+from p3s.errors import UsageError
+
+if TYPE_CHECKING:
+    from p3s.pipeline.advising import Advised, Asked
+    from p3s.report.advice import AdviceFile
+    from p3s.study import Study
+
+EPILOG = """\b
+Example:
+  p3s advise study --cores 1024 --nodes 64
+  p3s advise study --nodes 64 --node 2x32+256GB --objective core-hours
+Next:
+  p3s predict study -n 256 --threads 4"""
+
+_OBJECTIVES = ("time", "efficiency-index", "core-index", "core-hours")
+
+
+def advise(
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    cores: int = typer.Option(
+        0, "--cores", min=0, show_default=False, metavar="C", help="Cores to use at most."
+    ),
+    nodes: int = typer.Option(
+        0, "--nodes", min=0, show_default=False, metavar="M", help="Nodes to use at most."
+    ),
+    node: str = typer.Option(
+        "",
+        "--node",
+        metavar="NODE",
+        help="A node: 2x32 (sockets x cores), 2x4x8+smt2+256GB, or a file of lstopo --of xml "
+        "[default: cores of the network's nodes].",
+    ),
+    threads: str = THREADS,
+    counts: str = typer.Option(
+        "",
+        "-n",
+        "--counts",
+        metavar="COUNTS",
+        help="Process counts to choose from [default: those that the program takes].",
+    ),
+    objective: str = typer.Option(
+        "time",
+        "--objective",
+        metavar="WHAT",
+        help=f"What is to be least: {', '.join(_OBJECTIVES)}.",
+    ),
+    top: int = typer.Option(3, "--top", min=1, max=1000, help="Configurations to name."),
+    smt: bool = typer.Option(False, "--smt", help="Hardware threads of a core may be used."),
+    param: list[str] = VALUE,
+    estimator: str = ESTIMATOR,
+    network: str = NETWORK,
+    collectives: str = COLLECTIVES,
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Name the best numbers of processes and threads within limits, and how sure that is.
+
+    Every admissible configuration is compared: computation by the laws of threads, communication
+    by the simulation. Exit code 3 where the advice is not to be trusted.
+    """
+    from p3s.cli.teams import with_teams_of
+    from p3s.pipeline.advising import advised
+    from p3s.pipeline.basis import request_of
+    from p3s.replay.settings import ReplaySettings
+    from p3s.report.advice import reasons_of, render
+    from p3s.serialise import to_data
+    from p3s.study import write_json
+
+    if not cores and not nodes:
+        raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
+    study = with_teams_of(study_dir)
+    request = request_of(estimator, network, True, ReplaySettings(collectives=collectives))
+    asked = _asked(study, cores, nodes, node, threads, counts, objective, top, smt, param)
+    with progress(1) as bar:
+        found = advised(study, asked, request, bar)
+    file = _file(found)
+    data = {**header("advice"), **to_data(file)}
+    path = study.root / "advice.json"
+    write_json(path, data)
+    if json_:
+        emit_json(data)
+    else:
+        out(render(file, _next_command(study, found)))
+    say(f"written: {quoted(path)}")
+    at = file.advice.best.configuration
+    say(f"next: p3s predict {quoted(study_dir)} -n {at.processes} --threads {at.threads}")
+    return say_reasons(reasons_of(file), "advice", told=not json_)
+
+
+def _asked(
+    study: Study,
+    cores: int,
+    nodes: int,
+    node: str,
+    threads: str,
+    counts: str,
+    objective: str,
+    top: int,
+    smt: bool,
+    params: list[str],
+) -> Asked:
+    from p3s.advise.types import Objective
+    from p3s.cli.teams import inputs_of, parse_threads
+    from p3s.pipeline.advising import Asked
+    from p3s.topology.node import read_node
+
+    if objective not in _OBJECTIVES:
+        raise UsageError(f"--objective {objective}: not one of {', '.join(_OBJECTIVES)}")
+    return Asked(
+        nodes=nodes,
+        cores=cores,
+        rest=inputs_of(study, params),
+        threads=tuple(parse_threads(threads)) if threads else (),
+        counts=tuple(parse_counts(counts)) if counts else (),
+        node=read_node(node) if node else None,
+        smt=smt,
+        objective=Objective(objective),
+        top=top,
+    )
+
+
+def _file(found: Advised) -> AdviceFile:
+    from p3s.report.advice import AdviceFile
+
+    return AdviceFile(
+        found.setting,
+        found.node,
+        found.limits_nodes,
+        found.limits_cores,
+        found.advice,
+        found.cells,
+        found.next,
+        found.reasons,
+    )
+
+
+def _next_command(study: Study, found: Advised) -> str:
+    """Return the command that traces the run which would narrow the decision most."""
+    from p3s.commands import launcher
+    from p3s.text import command_line
+
+    if found.next is None:
+        return ""
+    at = found.next.configuration
+    rest = [word for each in found.setting.split(",") if each for word in ("--param", each)]
+    words = ["p3s", "characterize", "-n", str(at.processes), "--threads", str(at.threads), *rest]
+    return command_line([*words, "-o", str(study.root), "--", *launcher(study)])

@@ -1,0 +1,255 @@
+"""Advice for a study: predictions on a ladder of counts, laws of threads, all configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from p3s.advise.advisor import Advisor, Workload
+from p3s.advise.configurations import Configuration, Limits, admissible
+from p3s.advise.nextrun import next_runs
+from p3s.advise.types import Advice, Cell, NextRun, Objective
+from p3s.errors import P3SError
+from p3s.model.grid.admissible import admits
+from p3s.model.stage import read as read_model
+from p3s.model.types import Model
+from p3s.pipeline.basis import Request
+from p3s.pipeline.teams import Wanted, check_fits, ensure_base, ensure_threads, node_of, surface
+from p3s.predict.reasons import Reason
+from p3s.predict.surface import Surface
+from p3s.progress import Progress
+from p3s.report.teams import doubts
+from p3s.study import Study
+from p3s.threads.runs import work_and_iterations
+from p3s.threads.settings import at_threads, base_of
+from p3s.threads.types import Value
+from p3s.topology.node import Node
+
+#: Numbers of nodes that are predicted for each number of threads; those between are interpolated.
+_LADDER = 4
+_NORMAL = 1.6448536
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What advice is asked for: within which limits, for which values of the input.
+
+    nodes, cores: at most (0: no limit of cores); threads: to choose from, empty: all that fit.
+    """
+
+    nodes: int
+    cores: int
+    rest: str = ""
+    threads: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
+    node: Node | None = None
+    memory: float | None = None
+    smt: bool = False
+    objective: Objective = Objective.TIME
+    top: int = 3
+
+
+@dataclass(frozen=True)
+class Advised:
+    """Advice with what it rests on: fields of the heat map, predictions of the ladder, next run."""
+
+    setting: str
+    node: Node
+    limits_nodes: int
+    limits_cores: int
+    advice: Advice
+    cells: tuple[Cell, ...]
+    surface: Surface
+    next: NextRun | None
+    reasons: tuple[Reason, ...]
+
+
+def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> Advised:
+    """Return the best configurations of a study within limits.
+
+    Raises UsageError where no configuration is admissible, P3SError as predictions do.
+    """
+    base = at_threads(root, asked.rest, base_of(root))
+    node = asked.node or node_of(base, request)
+    if asked.threads:
+        check_fits(asked.threads, node)
+    file = ensure_threads(root, node, progress)
+    base = ensure_base(root, file, asked.rest)
+    if not file.laws:
+        raise P3SError(
+            f"{root.root}: no law of threads: no times were taken; run p3s characterize --threads "
+            "again with --work cpu"
+        )
+    model = read_model(base.model_path)
+    asked = replace(asked, nodes=asked.nodes or -(-asked.cores // node.cores))
+    limits = _limits(base, model, node, asked)
+    found = admissible(limits)
+    wanted = _ladder(found)
+    counts = sorted({n for each in wanted.values() for n in each})
+    predicted = surface(
+        root,
+        Wanted(counts, sorted(wanted), asked.rest, node=node),
+        request,
+        progress,
+        only=True,
+        each={threads: tuple(ns) for threads, ns in wanted.items()},
+    )
+    progress.start("comparing configurations")
+    advisor = Advisor(file.laws, found, reasons=doubts(file.checks))
+    work = _workload(base, model, file.laws, found, predicted, file.base)
+    advice = advisor.advise(work, asked.objective, asked.top)
+    return Advised(
+        asked.rest,
+        node,
+        asked.nodes,
+        asked.cores,
+        advice,
+        advisor.cells(work, asked.objective),
+        predicted,
+        _next(advisor, work, base, model, asked, node),
+        tuple(r for r in predicted.reasons if r.code != "wide"),
+    )
+
+
+def _limits(base: Study, model: Model, node: Node, asked: Asked) -> Limits:
+    memory = asked.memory or node.memory
+    return Limits(
+        node,
+        asked.nodes,
+        asked.cores or None,
+        asked.smt,
+        asked.threads,
+        asked.counts or (lambda n: admits(model.admissible, n)),
+        memory,
+        _footprint(base, model) if memory else None,
+        (False, True),
+    )
+
+
+class _Footprint:
+    """Bytes that a process fills, by how many there are: as traced, beyond as at the last."""
+
+    def __init__(self, counts: Sequence[int], nbytes: Sequence[float]) -> None:
+        self._n, self._bytes = np.log(counts), np.asarray(nbytes)
+
+    def __call__(self, n: int) -> float:
+        below = max(float(np.exp(self._n[0])) / n, 1.0)
+        return below * float(np.interp(np.log(n), self._n, self._bytes))
+
+
+def _footprint(base: Study, model: Model) -> _Footprint | None:
+    from p3s.predict.other_machine import filled_bytes
+
+    known = filled_bytes(base, list(model.counts))
+    return _Footprint(sorted(known), [known[n] for n in sorted(known)]) if known else None
+
+
+def _ladder(found: Sequence[Configuration]) -> dict[int, list[int]]:
+    """Return, for each number of threads, counts to predict: the ends and some between."""
+    of: dict[int, set[int]] = {}
+    for each in found:
+        of.setdefault(each.threads, set()).add(each.processes)
+    out = {}
+    for threads, some in of.items():
+        counts = np.array(sorted(some))
+        wanted = np.geomspace(counts[0], counts[-1], min(_LADDER, len(counts)))
+        at = [int(np.abs(np.log(counts / n)).argmin()) for n in wanted]
+        out[threads] = sorted({int(counts[k]) for k in at})
+    return out
+
+
+def _workload(
+    base: Study,
+    model: Model,
+    laws: Sequence[object],
+    found: Sequence[Configuration],
+    predicted: Surface,
+    base_threads: int,
+) -> Workload:
+    """Return what each configuration has to compute and to send.
+
+    Communication is that of the prediction with as many processes on a node, straight between
+    counts in the logarithms. Where the predicted computation (of the busiest ranks, with what
+    costs and profiles say) is not the laws', iterations are raised to it.
+    """
+    phases = [law.phase for law in laws]  # type: ignore[attr-defined]
+    counts = sorted({each.processes for each in found})
+    work, times = work_and_iterations(base, model, counts)
+    at = np.searchsorted(counts, [each.processes for each in found])
+    ratio = _busiest(predicted, counts, work, times, base_threads)
+    return Workload(
+        np.maximum(work[at][:, phases].T, 1e-300),
+        (times * ratio[:, None])[at][:, phases].T,
+        _messages(found, predicted),
+        work_error=_work_error(predicted),
+    )
+
+
+def _busiest(
+    predicted: Surface,
+    counts: Sequence[int],
+    work: np.ndarray,
+    times: np.ndarray,
+    base_threads: int,
+) -> np.ndarray:
+    """Return the predicted computation with the base's threads over the mean of ranks."""
+    mean = (work * times).sum(axis=1)
+    rows = [c for c in predicted.cells if c.threads == base_threads and c.n in counts]
+    if not rows:
+        return np.ones(len(counts))
+    rows.sort(key=lambda cell: cell.n)
+    at = [list(counts).index(cell.n) for cell in rows]
+    each = [cell.compute_s / max(mean[k], 1e-300) for cell, k in zip(rows, at, strict=True)]
+    return np.asarray(np.interp(np.log(counts), np.log([cell.n for cell in rows]), each))
+
+
+def _messages(found: Sequence[Configuration], predicted: Surface) -> Value:
+    """Return seconds of communication, with intervals, of each configuration."""
+    rows = np.array([_of_messages(each, predicted) for each in found])
+    return Value(*rows.T)
+
+
+def _of_messages(at: Configuration, predicted: Surface) -> tuple[float, float, float]:
+    columns = predicted.threads
+    room = {t: max(c.per_node for c in predicted.cells if c.threads == t) for t in columns}
+    near = min(columns, key=lambda t: (abs(np.log(room[t] / at.per_node)), abs(t - at.threads)))
+    cells = sorted((c for c in predicted.cells if c.threads == near), key=lambda cell: cell.n)
+    n = np.log([cell.n for cell in cells])
+
+    def value(name: str) -> float:
+        logs = np.log([max(float(getattr(cell, name)), 1e-12) for cell in cells])
+        return float(np.exp(np.interp(np.log(at.processes), n, logs)))
+
+    return value("comm_s"), value("comm_low_s"), value("comm_high_s")
+
+
+def _work_error(predicted: Surface) -> float:
+    """Return the relative error of computation that all configurations share, one deviation.
+
+    That of the best cell's, beside what the laws of threads say themselves.
+    """
+    best = min(predicted.cells, key=lambda cell: cell.time_s)
+    ends = best.compute_high_s / max(best.compute_low_s, 1e-12)
+    return float(np.log(max(ends, 1.0)) / (2 * _NORMAL))
+
+
+def _next(
+    advisor: Advisor, work: Workload, base: Study, model: Model, asked: Asked, node: Node
+) -> NextRun | None:
+    """Return the run on few nodes that narrows the decision most, None where none is possible."""
+    few = replace(_limits(base, model, node, asked), nodes=1, cores=None, footprint=None)
+    largest = 4 * max(model.counts)
+    candidates = [c for c in admissible(few) if c.processes <= largest and not c.far]
+    if not candidates:
+        return None
+    phases = [law.phase for law in advisor.laws]
+    counts = sorted({c.processes for c in candidates})
+    each, times = work_and_iterations(base, model, counts)
+    at = np.searchsorted(counts, [c.processes for c in candidates])
+    none = np.zeros(len(candidates))
+    told = Workload(
+        np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T, Value(none, none, none)
+    )
+    return next_runs(advisor, work, candidates, told, objective=asked.objective)[0]

@@ -1,0 +1,136 @@
+"""Advice on processes and threads as text, and what its file holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p3s.advise.types import Advice, Cell, Choice, Interval, NextRun, Objective
+from p3s.predict.reasons import Reason, in_short, untrusted
+from p3s.report.counts import thinned
+from p3s.report.verdict import reason_lines
+from p3s.text import NOT_KNOWN, interval, percent, plural, seconds, table
+from p3s.topology.node import Node
+
+SCHEMA, VERSION = "p3s.advice", 1
+MOST_LINES, MOST_ROWS = 12, 16
+#: How objectives are called.
+NAMES = {
+    Objective.TIME: "run time",
+    Objective.INDEX: "efficiency index",
+    Objective.CORE_INDEX: "efficiency index over cores",
+    Objective.CORE_HOURS: "core hours",
+}
+
+
+@dataclass(frozen=True)
+class AdviceFile:
+    """What advice.json holds.
+
+    setting: values of the input; nodes, cores: the limits (0: none of cores); cells: the best
+    configuration for each number of processes and threads; next: the run that would narrow the
+    decision most; reasons: what speaks against the predictions that it rests on.
+    """
+
+    setting: str
+    node: Node
+    nodes: int
+    cores: int
+    advice: Advice
+    cells: tuple[Cell, ...]
+    next: NextRun | None
+    reasons: tuple[Reason, ...]
+
+
+def reasons_of(file: AdviceFile) -> list[Reason]:
+    """Return everything that speaks against the best choice, each code once."""
+    found = {reason.code: reason for reason in file.reasons}
+    return list({**found, **{r.code: r for r in file.advice.best.reasons}}.values())
+
+
+def render(file: AdviceFile, command: str) -> str:
+    """Return advice as text; command: that predicts the best choice in full, or traces more."""
+    best = file.advice.best
+    against = untrusted(reasons_of(file))
+    parts = []
+    if against:
+        parts += [f"There is no trustworthy advice: {in_short(against)}.", ""]
+        parts += [*reason_lines(against[:MOST_LINES]), ""]
+    parts += [_sentence(file, best), "", choices(file.advice), "", grid(file)]
+    parts += reason_lines([r for r in reasons_of(file) if not r.untrustworthy][:MOST_LINES])
+    if file.next is not None and file.next.gain > 0:
+        parts.append(_next(file.next, command))
+    return "\n".join(parts)
+
+
+def _sentence(file: AdviceFile, best: Choice) -> str:
+    limit = f", {plural(file.cores, 'core')}" if file.cores else ""
+    text = (
+        f"Of {file.advice.considered} configurations on up to {plural(file.nodes, 'node')} "
+        f"({file.node.text}{limit}) {best.configuration.text} has the least "
+        f"{NAMES[file.advice.objective]}: {_objective(file.advice.objective, best.objective)}."
+    )
+    if best.regret > 0.005:
+        text += (
+            f" It is expected to be {percent(best.regret)} above the best one, whichever that is."
+        )
+    return text
+
+
+def _objective(objective: Objective, value: Interval) -> str:
+    if objective == Objective.CORE_HOURS:
+        return f"{value.value:.3g} core hours ({value.low:.3g} to {value.high:.3g})"
+    return f"{seconds(value.value)} ({interval(value.low, value.high)})"
+
+
+def choices(advice: Advice) -> str:
+    """Return the best configurations as a table."""
+    cells = [
+        [
+            str(choice.configuration.processes),
+            str(choice.configuration.threads),
+            str(choice.configuration.per_node),
+            str(choice.configuration.nodes),
+            "far" if choice.configuration.far else "close",
+            seconds(choice.seconds.value),
+            interval(choice.seconds.low, choice.seconds.high),
+            percent(choice.regret),
+            percent(choice.chance),
+            percent(choice.efficiency),
+            seconds(choice.index),
+            f"{choice.core_hours:.3g}",
+            "yes" if choice.trusted else "no",
+        ]
+        for choice in advice.choices
+    ]
+    head = ["processes", "threads", "a node", "nodes", "threads lie", "time", "90 % interval"]
+    head += ["regret", "is best", "efficiency", "index", "core hours", "trusted"]
+    return table(cells, head, left=0)
+
+
+def grid(file: AdviceFile) -> str:
+    """Return the objective as a table of processes by threads."""
+    threads = sorted({cell.threads for cell in file.cells})
+    at = {(cell.processes, cell.threads): cell for cell in file.cells}
+    rows = [
+        [str(n), *(_value(file.advice.objective, at.get((n, t))) for t in threads)]
+        for n in sorted({cell.processes for cell in file.cells})
+    ]
+    shown = thinned(rows, MOST_ROWS)
+    less = f"\n{len(shown)} of {len(rows)} counts; the others are in advice.json"
+    text = table(shown, ["processes", *(plural(t, "thread") for t in threads)], left=0)
+    return text + (less if len(shown) < len(rows) else "")
+
+
+def _value(objective: Objective, cell: Cell | None) -> str:
+    if cell is None:
+        return NOT_KNOWN
+    return f"{cell.value:.3g}" if objective == Objective.CORE_HOURS else seconds(cell.value)
+
+
+def _next(run: NextRun, command: str) -> str:
+    at = run.configuration
+    return (
+        f"A run of {plural(at.processes, 'process', 'processes')} with "
+        f"{plural(at.threads, 'thread')} would narrow the decision most: expected regret "
+        f"{percent(run.regret)} now, {percent(run.regret_after)} after it\n  {command}"
+    )
