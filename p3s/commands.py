@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -151,7 +152,7 @@ def of_traces(study: Study) -> Commands:
     """Return the commands for the study that has the traces of one that was moved."""
     manifest = study.manifest() if study.manifest_path.exists() else {}
     if manifest.get("traces"):  # moved to other threads
-        return Commands(Study(study.root / str(manifest["traces"])))
+        return Commands(Study(Path(os.path.normpath(study.root / str(manifest["traces"])))))
     return Commands(Study(study.root.parents[1]) if manifest.get("moved_from") else study)
 
 

@@ -10,7 +10,6 @@ import typer
 from p3s.cli.common import (
     JSON_OPTION,
     emit_json,
-    header,
     out,
     parse_counts,
     progress,
@@ -85,9 +84,7 @@ def advise(
     from p3s.pipeline.advising import advised
     from p3s.pipeline.basis import request_of
     from p3s.replay.settings import ReplaySettings
-    from p3s.report.advice import reasons_of, render
-    from p3s.serialise import to_data
-    from p3s.study import write_json
+    from p3s.report.advice import as_file, reasons_of, render, write
 
     if not cores and not nodes:
         raise UsageError("--cores, --nodes: say how many there are, as in --cores 1024 --nodes 64")
@@ -97,11 +94,9 @@ def advise(
     with progress(1) as bar:
         found = advised(study, asked, request, bar)
     file = _file(found)
-    data = {**header("advice"), **to_data(file)}
-    path = study.root / "advice.json"
-    write_json(path, data)
+    path = write(study, file)
     if json_:
-        emit_json(data)
+        emit_json(as_file(file))
     else:
         out(render(file, _next_command(study, found)))
     say(f"written: {quoted(path)}")

@@ -358,7 +358,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
         )
     else:
         told = [render(family)] if family is not None else []
-        out("\n\n".join([*told, *([teams.render(threads)] if threads is not None else [])]))
+        out("\n\n".join([*told, *([teams.render(threads, study)] if threads is not None else [])]))
     say(f"next: {_prediction(study)}")
     reasons = doubts(family, another_value(study)) if family is not None else []
     reasons += teams.doubts(threads.checks) if threads is not None else []

@@ -12,6 +12,7 @@ from p3s.errors import UsageError
 
 if TYPE_CHECKING:
     from p3s.predict.saved import PredictionFile
+    from p3s.study import Study
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
 
@@ -57,6 +58,7 @@ def report(
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
     from p3s.study import Study
+    from p3s.threads.settings import has_threads
 
     if phases and not csv:
         raise UsageError("--phases: only with --csv; the page shows the phases")
@@ -64,6 +66,13 @@ def report(
         raise UsageError("--csv: prints a table and nothing else; give it alone")
     drawn = _pictures(picture, plot, size)
     study = Study.open(study_dir)
+    if has_threads(study):
+        if picture or csv:
+            raise UsageError(
+                f"--picture, --csv: {study_dir} has a prediction for each number of threads; name "
+                f"one of its studies, as in {study_dir}/at/threads=1"
+            )
+        return _of_threads(study, output, json_)
     prediction = as_of_now(PredictionFile.load(study.root))
     if csv:
         return _print_csv(prediction, phases)
@@ -99,6 +108,21 @@ def report(
     if n := count_to_validate(study, prediction.counts):
         say(f"next: {Commands(study).validate(n)}")
     return 0
+
+
+def _of_threads(study: Study, output: Path | None, json_: bool) -> int:
+    """Write the page of a study with several numbers of threads."""
+    from p3s.report.teams_page import view_of, write_page
+
+    view = view_of(study)
+    page = output or study.report_path
+    write_page(view, page)
+    if json_:
+        emit_json({**header("report"), "verdict": list(view.sentences), "report": str(page)})
+    else:
+        out("\n".join([*([view.warning] if view.warning else []), *view.sentences]))
+        out(f"report: {page}")
+    return say_reasons(view.against, told=not json_)
 
 
 def _print_csv(prediction: PredictionFile, phases: bool) -> int:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from p3s.advise.types import Advice, Cell, Choice, Interval, NextRun, Objective
+from p3s.artefacts import read_json, write_json
+from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.report.counts import thinned
 from p3s.report.verdict import reason_lines
+from p3s.serialise import from_data, to_data
+from p3s.study import Study
 from p3s.text import NOT_KNOWN, interval, percent, plural, seconds, table
 from p3s.topology.node import Node
 
-SCHEMA, VERSION = "p3s.advice", 1
+SCHEMA, VERSION, NAME = "p3s.advice", 1, "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16
 #: How objectives are called.
 NAMES = {
@@ -49,20 +54,21 @@ def reasons_of(file: AdviceFile) -> list[Reason]:
 
 def render(file: AdviceFile, command: str) -> str:
     """Return advice as text; command: that predicts the best choice in full, or traces more."""
-    best = file.advice.best
     against = untrusted(reasons_of(file))
     parts = []
     if against:
         parts += [f"There is no trustworthy advice: {in_short(against)}.", ""]
         parts += [*reason_lines(against[:MOST_LINES]), ""]
-    parts += [_sentence(file, best), "", choices(file.advice), "", grid(file)]
+    parts += [sentence(file), "", choices(file.advice), "", grid(file)]
     parts += reason_lines([r for r in reasons_of(file) if not r.untrustworthy][:MOST_LINES])
     if file.next is not None and file.next.gain > 0:
         parts.append(_next(file.next, command))
     return "\n".join(parts)
 
 
-def _sentence(file: AdviceFile, best: Choice) -> str:
+def sentence(file: AdviceFile) -> str:
+    """Return what is advised, in a sentence or two."""
+    best = file.advice.best
     limit = f", {plural(file.cores, 'core')}" if file.cores else ""
     text = (
         f"Of {file.advice.considered} configurations on up to {plural(file.nodes, 'node')} "
@@ -84,6 +90,12 @@ def _objective(objective: Objective, value: Interval) -> str:
 
 def choices(advice: Advice) -> str:
     """Return the best configurations as a table."""
+    head, cells = table_of(advice)
+    return table(cells, head, left=0)
+
+
+def table_of(advice: Advice) -> tuple[list[str], list[list[str]]]:
+    """Return a head and a row for each of the best configurations."""
     cells = [
         [
             str(choice.configuration.processes),
@@ -104,7 +116,40 @@ def choices(advice: Advice) -> str:
     ]
     head = ["processes", "threads", "a node", "nodes", "threads lie", "time", "90 % interval"]
     head += ["regret", "is best", "efficiency", "index", "core hours", "trusted"]
-    return table(cells, head, left=0)
+    return head, cells
+
+
+def shown_cells(file: AdviceFile) -> list[Cell]:
+    """Return the fields of a picture: those of some process counts, the advised ones among them."""
+    counts = sorted({cell.processes for cell in file.cells})
+    chosen = {choice.configuration.processes for choice in file.advice.choices}
+    shown = {*thinned(counts, MOST_ROWS), *chosen}
+    return [cell for cell in file.cells if cell.processes in shown]
+
+
+def load(study: Study) -> AdviceFile | None:
+    """Return a study's advice, None where there is none; P3SError where it is damaged."""
+    path = study.root / NAME
+    if not path.exists():
+        return None
+    data = read_json(path, SCHEMA, VERSION)
+    try:
+        head = ("schema", "schema_version")
+        return from_data(AdviceFile, {k: v for k, v in data.items() if k not in head})
+    except P3SError as err:
+        raise Damaged(f"{path}: damaged ({err}); run p3s advise again") from err
+
+
+def write(study: Study, file: AdviceFile) -> Path:
+    """Write advice.json; return its path."""
+    path = study.root / NAME
+    write_json(path, as_file(file))
+    return path
+
+
+def as_file(file: AdviceFile) -> dict[str, object]:
+    """Return advice as it is written, with the name and version of its schema."""
+    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(file)}
 
 
 def grid(file: AdviceFile) -> str:
@@ -112,7 +157,7 @@ def grid(file: AdviceFile) -> str:
     threads = sorted({cell.threads for cell in file.cells})
     at = {(cell.processes, cell.threads): cell for cell in file.cells}
     rows = [
-        [str(n), *(_value(file.advice.objective, at.get((n, t))) for t in threads)]
+        [str(n), *(value_text(file.advice.objective, at.get((n, t))) for t in threads)]
         for n in sorted({cell.processes for cell in file.cells})
     ]
     shown = thinned(rows, MOST_ROWS)
@@ -121,7 +166,8 @@ def grid(file: AdviceFile) -> str:
     return text + (less if len(shown) < len(rows) else "")
 
 
-def _value(objective: Objective, cell: Cell | None) -> str:
+def value_text(objective: Objective, cell: Cell | None) -> str:
+    """Return what is to be least, of one field."""
     if cell is None:
         return NOT_KNOWN
     return f"{cell.value:.3g}" if objective == Objective.CORE_HOURS else seconds(cell.value)

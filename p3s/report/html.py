@@ -121,7 +121,7 @@ def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:
 
 def render(view: View) -> str:
     """Return the report as HTML: every text escaped, nothing loaded, nothing executed."""
-    style = _text("report.css").strip()
+    style = template("report.css").strip()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     page = environment().get_template("report.html")
     return page.render(
@@ -147,7 +147,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=FunctionLoader(_text),
+        loader=FunctionLoader(template),
     )
     found.filters["breakable"] = breakable
     found.filters["unbroken"] = unbroken
@@ -167,7 +167,8 @@ def unbroken(sentence: str) -> str:
     return re.sub(r"(?<=\d) (?=(?:%|s|ms|µs|ns)(?![A-Za-z]))", "\u00a0", sentence)
 
 
-def _text(name: str) -> str:
+def template(name: str) -> str:
+    """Return a template, or the style sheet, by its name."""
     return (resources.files("p3s.report") / "templates" / name).read_text(encoding="utf-8")
 
 

@@ -66,13 +66,14 @@ def grid(surface: Surface) -> str:
     """Return times as a table of processes by threads."""
     head = ["processes", *(plural(threads, "thread") for threads in surface.threads)]
     cells = [
-        [str(n), *(_short(surface.at(n, threads)) for threads in surface.threads)]
+        [str(n), *(short(surface.at(n, threads)) for threads in surface.threads)]
         for n in surface.counts
     ]
     return table(cells, head, left=0)
 
 
-def _short(cell: Cell | None) -> str:
+def short(cell: Cell | None) -> str:
+    """Return the time of a configuration, marked where no run had its threads."""
     if cell is None:
         return NOT_KNOWN
     return seconds(cell.time_s) + ("*" if cell.doubtful else "~" if not cell.traced else " ")
@@ -80,12 +81,18 @@ def _short(cell: Cell | None) -> str:
 
 def rows(surface: Surface) -> str:
     """Return a row per configuration, those with fewest cores first."""
+    head, cells = table_of(surface)
+    return table(cells, head, left=0)
+
+
+def table_of(surface: Surface) -> tuple[list[str], list[list[str]]]:
+    """Return a head and a row per configuration, those with fewest cores first."""
     ordered = sorted(surface.cells, key=lambda cell: (cell.cores, cell.time_s))
     cells = [
         [
             str(cell.cores),
             str(cell.n),
-            str(cell.threads),
+            str(cell.threads) + ("" if cell.traced else "~"),
             str(cell.nodes),
             seconds(cell.time_s),
             span(cell),
@@ -98,4 +105,4 @@ def rows(surface: Surface) -> str:
         for cell in ordered[:MOST_ROWS]
     ]
     head = ["cores", "processes", "threads", "nodes", "time", "interval", "speedup", "efficiency"]
-    return table(cells, [*head, "compute", "communication", "core hours"], left=0)
+    return [*head, "compute", "communication", "core hours"], cells

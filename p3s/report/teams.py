@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from p3s.characterize.teams import Teams, load_teams
 from p3s.predict.reasons import Reason
 from p3s.serialise import to_data
-from p3s.text import NOT_KNOWN, joined, percent, plural, processes, table
+from p3s.study import Study
+from p3s.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
 from p3s.threads.checks import ThreadCheck
+from p3s.threads.settings import at_threads, inputs_in, threads_in, with_threads
 from p3s.threads.stage import ThreadFile
 from p3s.threads.types import Part
 
@@ -45,11 +48,20 @@ def doubts(checks: Sequence[ThreadCheck]) -> list[Reason]:
     return [Reason("threads-differ", _missed(check)) for check in checks if not check.equal]
 
 
-def render(file: ThreadFile) -> str:
-    """Return what threads change: whether messages do, and the laws of computation by phase."""
+def render(file: ThreadFile, study: Study) -> str:
+    """Return what threads change: whether messages do, what was seen, laws of computation."""
     lines = [f"threads of a process: {joined(file.threads)}", *of_checks(file.checks, file.base)]
-    if not file.laws:
+    head, rows, below = seen_rows(study)
+    if rows:
+        lines += ["", table(rows, head, left=1), below]
+    head, rows = law_rows(file)
+    if not rows:
         return "\n".join([*lines, "no law of threads: no times were taken"])
+    return "\n".join([*lines, "", table(rows, head, left=4)])
+
+
+def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
+    """Return a head and a row per phase that has a law."""
     rows = []
     for law in file.laws:
         seen = law.envelope
@@ -62,8 +74,45 @@ def render(file: ThreadFile) -> str:
                 ", ".join(_part(part) for part in parts if part.share >= _SHOWN) or NOT_KNOWN,
             ]
         )
-    head = ["phase", "threads", "off by", "made of, with most threads (~ not shown by the runs)"]
-    return "\n".join([*lines, "", table(rows, head, left=3)])
+    return [
+        "phase",
+        "threads",
+        "off by",
+        "made of, with most threads (~ not shown by the runs)",
+    ], rows
+
+
+def seen_rows(study: Study) -> tuple[list[str], list[list[str]], str]:
+    """Return a head, a row per number of threads and count, and what the columns are."""
+    rows = []
+    for rest in inputs_in(study):
+        for threads in threads_in(study):
+            at = at_threads(study, rest, threads)
+            for n in at.signature_counts():
+                if (found := load_teams(at.root, n)) is not None:
+                    rows.append([with_threads(rest, threads), str(n), *_seen(found)])
+    head = ["runs", "processes", "regions", "team", "outside", "in regions", "imbalance", "waiting"]
+    below = (
+        "outside: CPU time outside of parallel regions, of all ranks; in regions: of all threads; "
+        "imbalance: longest thread over the mean; waiting: at barriers, of all threads"
+    )
+    return [*head, "fork and join", "other threads"], rows, below
+
+
+def _seen(found: Teams) -> list[str]:
+    regions, team = found.total("regions"), found.total("team")
+    busy, longest = found.total("busy"), found.total("longest")
+    even = busy / max(team, 1.0)
+    return [
+        f"{regions:,.0f}",
+        f"{team:.0f}",
+        seconds(found.total("serial")),
+        seconds(busy),
+        f"{longest / even:.2f}" if even > 0 else NOT_KNOWN,
+        seconds(found.total("waiting")),
+        f"{1e6 * found.total('overhead') / regions:.1f} us a region" if regions else NOT_KNOWN,
+        seconds(found.total("other_ns")),
+    ]
 
 
 def _part(part: Part) -> str:

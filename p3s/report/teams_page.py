@@ -1,0 +1,158 @@
+"""The report of a study with several numbers of threads: advice, times, and what threads change."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from p3s.errors import P3SError
+from p3s.predict.reasons import Reason, in_short, untrusted
+from p3s.predict.surface import Surface, load, surface_path
+from p3s.report import advice as advising
+from p3s.report import surface as surfaces
+from p3s.report import teams
+from p3s.report.charts.heat import heat_chart
+from p3s.report.html import environment, template
+from p3s.study import Study, write_bytes
+from p3s.text import command_line, plural
+from p3s.threads.stage import load as load_threads
+from p3s.version import __version__
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table: its head, its rows, and what stands below it."""
+
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    below: str = ""
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class TeamsView:
+    """What the page says."""
+
+    title: str
+    command: str
+    version: str
+    sentences: Sequence[str]
+    against: Sequence[Reason]
+    mind: Sequence[Reason]
+    warning: str
+    checks: Sequence[str]
+    laws: Rows
+    seen: Rows
+    surface: Rows | None = None
+    advice: Rows | None = None
+    charts: tuple[str, str] = field(default=("", ""))
+
+
+def view_of(study: Study, setting: str = "") -> TeamsView:
+    """Return what the page of a study says.
+
+    Raises P3SError where nothing has been predicted over threads.
+    """
+    surface = _surface(study, setting)
+    advice = advising.load(study)
+    if surface is None and advice is None:
+        raise P3SError(
+            f"{study.root}: nothing is predicted over threads yet; run "
+            f"p3s predict {study.root} -n 64 --threads 1,2,4"
+        )
+    file = load_threads(study)
+    reasons = _reasons(surface, advice)
+    against = untrusted(reasons)
+    said = [] if surface is None else surfaces.sentences(surface)
+    if advice is not None:
+        said = [advising.sentence(advice), *said]
+    return TeamsView(
+        title=study.root.resolve().name,
+        command=command_line(study.command()),
+        version=__version__,
+        sentences=said,
+        against=against,
+        mind=[reason for reason in reasons if not reason.untrustworthy],
+        warning=f"There is no trustworthy prediction: {in_short(against)}." if against else "",
+        checks=teams.of_checks(file.checks, file.base),
+        laws=Rows(*teams.law_rows(file)),
+        seen=Rows(*teams.seen_rows(study)),
+        surface=None if surface is None else _times(surface),
+        advice=None if advice is None else _advice(advice),
+        charts=(_heat(surface), "" if advice is None else _advice_heat(advice)),
+    )
+
+
+def _surface(study: Study, setting: str) -> Surface | None:
+    path = surface_path(study, setting)
+    found = [path] if path.exists() else sorted(study.root.glob("surface-*.json"))
+    return load(found[-1]) if found else None
+
+
+def _reasons(surface: Surface | None, advice: advising.AdviceFile | None) -> list[Reason]:
+    found = {} if surface is None else {reason.code: reason for reason in surface.reasons}
+    if advice is not None:
+        found |= {reason.code: reason for reason in advising.reasons_of(advice)}
+    return list(found.values())
+
+
+def _times(surface: Surface) -> Rows:
+    head, rows = surfaces.table_of(surface)
+    n, threads = surface.base
+    return Rows(head, rows, f"{plural(n, 'process', 'processes')} with {plural(threads, 'thread')}")
+
+
+def _advice(file: advising.AdviceFile) -> Rows:
+    head, rows = advising.table_of(file.advice)
+    return Rows(
+        head,
+        rows,
+        "Regret: by how much a configuration is expected to miss the best one, whichever that is. "
+        "Index: time over efficiency.",
+        f"The best {advising.NAMES[file.advice.objective]} with so many processes and threads; "
+        "those advised have a frame.",
+    )
+
+
+def _heat(surface: Surface | None) -> str:
+    if surface is None:
+        return ""
+    best = min(surface.cells, key=lambda cell: cell.time_s)
+    return heat_chart(
+        {(c.n, c.threads): c.time_s for c in surface.cells},
+        {(c.n, c.threads): surfaces.short(c) for c in surface.cells},
+        "Predicted run time over processes and threads",
+        [(best.n, best.threads)],
+    )
+
+
+def _advice_heat(file: advising.AdviceFile) -> str:
+    shown = advising.shown_cells(file)
+    at = {(c.processes, c.threads) for c in shown}
+    chosen = [(c.configuration.processes, c.configuration.threads) for c in file.advice.choices]
+    return heat_chart(
+        {(c.processes, c.threads): c.value for c in shown},
+        {(c.processes, c.threads): advising.value_text(file.advice.objective, c) for c in shown},
+        f"Best {advising.NAMES[file.advice.objective]} over processes and threads",
+        [each for each in chosen if each in at],
+    )
+
+
+def write_page(view: TeamsView, path: Path) -> None:
+    """Write the page to ``path``: every text escaped, nothing loaded, nothing executed."""
+    from markupsafe import Markup
+
+    style = template("report.css").strip()
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    page = environment().get_template("threads.html")
+    text = page.render(
+        view=view,
+        style=style,
+        digest=digest,
+        surface_chart=Markup(view.charts[0]),
+        advice_chart=Markup(view.charts[1]),
+    )
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
