@@ -23,8 +23,9 @@ from p3s.threads.types import Uses, Value
 from p3s.topology.node import Node
 from p3s.topology.units import Floats, Ints
 
-#: Part of the variance of communication's errors that is common to all configurations.
-COMMON = 0.7
+#: Part of the variance of communication's errors that is common to all configurations; the rest
+#: is common to those of as many processes in all and on a node.
+COMMON = 0.8
 #: From the ends of a 90 % interval to standard deviations.
 _NORMAL = 1.6448536
 #: The lower end of an interval counts as this part of the upper one at least.
@@ -101,7 +102,9 @@ class Advisor:
         draws = len(laws[0].error)
         random = np.random.default_rng(20140626)
         common = random.standard_normal((draws, 1))
-        own = random.standard_normal((draws, len(configurations)))
+        pairs = [(c.processes, c.per_node) for c in configurations]
+        same = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+        own = random.standard_normal((draws, int(same.max()) + 1))[:, same]
         self._normal = np.sqrt(COMMON) * common + np.sqrt(1.0 - COMMON) * own
 
     # ---- times

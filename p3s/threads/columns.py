@@ -2,59 +2,36 @@
 
 The time of one iteration of a process that has work w and T threads is a sum of
 
-    base        w/T, more where threads share a core
-    memory      w/T m q: waiting for memory; q(k) = (1 + (k/s)^p)^(1/p) with k threads that share a
-                bandwidth which s of them fill; m is the part that misses a cache
+    parallel    w/T (c^h + m^h)^(1/h): computing and waiting for memory, which hide each other
+                    c = (1 + smt (s - 1)) (1 + clock a): s threads share a core, of which a part a
+                        computes (clocks fall the more cores do)
+                    m = memory q(k) miss(w) (1 + remote r + sockets r'): q(k) = (1 + (k/f)^p)^(1/p)
+                        for k threads that share a bandwidth which f of them fill, the part that
+                        misses a cache, the parts of the threads in other memory domains and sockets
+    balance     the same times log2 T: threads that have more to do; ranks: times log2 n
     serial      w outside of regions; fixed: the same whatever the work
-    clock       w/T times the part of the cores that compute (all-core clocks are lower)
-    smt         w/T on shared hardware threads, more or less than usual
-    remote      w/T times the part of the threads in other memory domains; sockets: other sockets
-    balance     w/T log2 T: threads that have more to do; ranks: w/T log2 n
-    fork        regions that fork at all, and team: regions times T^e
+    fork        regions that fork at all; team: regions times T^e
 
-with coefficients that are not negative (smt is a difference from what is usual and may be). This
-is the sum of thesis, eq. 3.2 and 3.3, with T: ideal time, memory, overhead of regions; instead of
-counters of misses it has the bandwidth that all threads of a memory domain share.
+with coefficients that are not negative. This is thesis, eq. 3.2 and 3.3: ideal time, waiting for
+memory as far as it is not hidden, overhead of regions; instead of counters of misses it has the
+bandwidth that the threads of a memory domain share, and in place of overlap factors, h.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from p3s.threads.places import Places
 from p3s.topology.units import Floats
 
-NAMES = (
-    "base",
-    "memory",
-    "serial",
-    "fixed",
-    "clock",
-    "smt",
-    "remote",
-    "sockets",
-    "balance",
-    "ranks",
-    "fork",
-    "team",
-)
-BASE, MEMORY, SERIAL, FIXED, CLOCK, SMT, REMOTE, SOCKETS, BALANCE, RANKS, FORK, TEAM = range(12)
-#: Columns that go with w, with w in the miss of a cache, and not with w.
-BY_WORK = (BASE, SERIAL, CLOCK, SMT, REMOTE, SOCKETS, BALANCE, RANKS)
-NOT_BY_WORK = (FIXED, FORK, TEAM)
-#: Columns of which no program lacks all; a measured overhead of regions is not doubted either.
-ALWAYS = (BASE, SMT)
+NAMES = ("parallel", "balance", "ranks", "serial", "fixed", "fork", "team")
+PARALLEL, BALANCE, RANKS, SERIAL, FIXED, FORK, TEAM = range(7)
 #: Columns of what is done once, and what each thread of the team does (busy time).
-ONCE, BY_TEAM = (SERIAL, FIXED), (BASE, MEMORY, CLOCK, SMT, REMOTE, SOCKETS, RANKS)
-#: A second thread on a core adds this part of a core's time: it brings a quarter more (the middle
-#: of what is published: from less than nothing to a half); of more than one the same again.
-SMT_USUAL = 0.6
-
+ONCE, BY_TEAM = (SERIAL, FIXED), (PARALLEL, RANKS)
 #: Seconds that measured times of a region which does nothing are multiples of.
 FORK_UNIT = 1e-6
-
 #: Which threads share a bandwidth: those of a memory domain, of a socket, of the node.
 DOMAIN, SOCKET, NODE = 0, 1, 2
 
@@ -63,11 +40,17 @@ DOMAIN, SOCKET, NODE = 0, 1, 2
 class Shapes:
     """What is not linear in the law, one entry per shape.
 
-    fill: threads that fill a bandwidth (s); sharp: p; scope: DOMAIN, SOCKET or NODE; curve: 1 where
-    q is the measured one; size: work of a cache's threads that it holds (0: all misses); wide: how
-    gradually it does; power: e.
+    smt, clock, memory, remote, sockets: as above; hide: h; fill: f; sharp: p; scope: DOMAIN,
+    SOCKET or NODE; curve: 1 where q is the measured one; size: work of a cache's threads that it
+    holds (0: all misses); wide: how gradually it does; power: e.
     """
 
+    smt: Floats
+    clock: Floats
+    memory: Floats
+    remote: Floats
+    sockets: Floats
+    hide: Floats
     fill: Floats
     sharp: Floats
     scope: Floats
@@ -81,27 +64,30 @@ class Shapes:
 
     def take(self, rows: np.ndarray) -> Shapes:
         """Return some shapes."""
-        return Shapes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        return Shapes(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """How much slower k threads of a node get their data than one: measured; empty where not."""
+    """A measured function of the threads of a node: piecewise linear; empty where not measured."""
 
     threads: Floats
-    slower: Floats
+    value: Floats
+
+    def __bool__(self) -> bool:
+        return len(self.threads) > 0
 
     def at(self, k: Floats) -> Floats:
-        """Return the factor at ``k`` threads; beyond the last one bandwidth is full."""
+        """Return the value at ``k`` threads; beyond the last one in proportion."""
         last = self.threads[-1]
-        inside = np.interp(np.minimum(k, last), self.threads, self.slower)
+        inside = np.interp(np.minimum(k, last), self.threads, self.value)
         return np.asarray(inside * np.maximum(k / last, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Where columns are asked for: places, processes, threads; smt: hardware threads of a core;
-    fork: seconds of a region that does nothing, 0 where not measured; slower: of a measured
+    fork: seconds of a region that does nothing, 0 where not measured; slower: q of a measured
     bandwidth, 1 where not measured."""
 
     places: Places
@@ -112,56 +98,60 @@ class Rows:
     slower: Floats
 
 
+def computing(shapes: Shapes, rows: Rows) -> Floats:
+    """Return c of all shapes at all rows: (shapes, rows)."""
+    p = rows.places
+    shared = np.minimum(p.share, rows.smt) - 1.0
+    over = np.maximum(p.share / rows.smt, 1.0)
+    clock = 1.0 + shapes.clock[:, None] * p.active
+    return np.asarray((1.0 + shapes.smt[:, None] * shared) * over * clock)
+
+
 def waiting(shapes: Shapes, rows: Rows) -> Floats:
-    """Return q of all shapes at all rows: (shapes, rows)."""
+    """Return m of all shapes at all rows where all misses: (shapes, rows)."""
     p = rows.places
     crowd = np.stack([p.crowd, p.socket_crowd, p.node_crowd])[shapes.scope.astype(int)]
     ratio = np.log(crowd / shapes.fill[:, None]) * shapes.sharp[:, None]
     free = np.exp(np.logaddexp(0.0, ratio) / shapes.sharp[:, None])
-    return np.where(shapes.curve[:, None] > 0, rows.slower, free)
+    queue = np.where(shapes.curve[:, None] > 0, rows.slower, free)
+    far = 1.0 + shapes.remote[:, None] * p.remote + shapes.sockets[:, None] * p.remote_socket
+    return np.asarray(shapes.memory[:, None] * queue * far)
 
 
 def missing(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
-    """Return m of all shapes at all rows: (shapes, rows)."""
-    held = work / rows.threads * rows.places.cache
-    with np.errstate(divide="ignore"):
-        away = np.log(shapes.size)[:, None] - np.log(held)
-    wide = np.minimum(shapes.wide[:, None] * away, 500.0)
-    return np.asarray(1.0 / (1.0 + np.exp(wide)))
+    """Return the part that misses a cache, of all shapes at all rows: (shapes, rows)."""
+    held = np.log(work / rows.threads * rows.places.cache)
+    away = np.log(np.maximum(shapes.size, 1e-290))[:, None] - held
+    return np.asarray(1.0 / (1.0 + np.exp(np.minimum(shapes.wide[:, None] * away, 500.0))))
 
 
-def by_work(rows: Rows) -> Floats:
-    """Return the columns that go with work, per unit of it: (rows, BY_WORK), as NAMES has them."""
-    p, each = rows.places, 1.0 / rows.threads
-    shared = np.minimum(p.share, rows.smt) - 1.0
-    over = np.maximum(p.share / rows.smt, 1.0)
-    columns = [
-        each * (1.0 + SMT_USUAL * shared) * over,
-        np.ones(len(each)),
-        each * p.active,
-        each * shared,
-        each * p.remote,
-        each * p.remote_socket,
-        each * np.log2(rows.threads),
-        each * np.log2(rows.n),
-    ]
-    return np.stack(columns, axis=1)
+def hidden(shapes: Shapes, one: Floats, other: Floats) -> Floats:
+    """Return (one^h + other^h)^(1/h), both positive."""
+    h = shapes.hide[:, None]
+    more, less = np.maximum(one, other), np.minimum(one, other)
+    return np.asarray(more * np.exp(np.log1p(np.exp(h * np.log(less / more))) / h))
 
 
-def not_by_work(shapes: Shapes, rows: Rows, regions: float) -> Floats:
-    """Return the columns that do not go with work: (shapes, rows, NOT_BY_WORK)."""
-    team = rows.threads > 1
-    each = np.where(team, regions, 0.0)
+def parallel(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
+    """Return the time of a unit of work, all threads of a process together: (shapes, rows)."""
+    wait = waiting(shapes, rows) * missing(shapes, rows, work)
+    return hidden(shapes, computing(shapes, rows), wait) / rows.threads
+
+
+def regions_of(shapes: Shapes, rows: Rows, regions: float) -> tuple[Floats, Floats]:
+    """Return the columns fork, (rows,), and team: (shapes, rows)."""
+    fork = np.where(rows.threads > 1, regions, 0.0)
     power = rows.threads[None, :] ** shapes.power[:, None]
-    grown = np.where(rows.fork > 0, rows.fork / FORK_UNIT, power) * each
-    flat = np.broadcast_to(np.stack([np.ones(len(each)), each]), (len(shapes), 2, len(each)))
-    return np.concatenate([flat, grown[:, None, :]], axis=1).transpose(0, 2, 1)
+    return fork, np.where(rows.fork > 0, rows.fork / FORK_UNIT, power) * fork
 
 
 def table(shapes: Shapes, rows: Rows, work: Floats, regions: float) -> Floats:
     """Return all columns of all shapes: (shapes, rows, NAMES)."""
     out = np.empty((len(shapes), len(work), len(NAMES)))
-    out[..., BY_WORK] = by_work(rows) * work[:, None]
-    out[..., MEMORY] = waiting(shapes, rows) * missing(shapes, rows, work) * (work / rows.threads)
-    out[..., NOT_BY_WORK] = not_by_work(shapes, rows, regions)
+    out[..., PARALLEL] = parallel(shapes, rows, work) * work
+    out[..., BALANCE] = out[..., PARALLEL] * np.log2(rows.threads)
+    out[..., RANKS] = out[..., PARALLEL] * np.log2(rows.n)
+    out[..., SERIAL] = work
+    out[..., FIXED] = 1.0
+    out[..., FORK], out[..., TEAM] = regions_of(shapes, rows, regions)
     return out

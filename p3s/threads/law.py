@@ -20,8 +20,8 @@ from p3s.threads import columns
 from p3s.threads.columns import Curve, Rows, Shapes
 from p3s.threads.misfit import Misfit, alike, features, misfit
 from p3s.threads.places import places
-from p3s.threads.priors import fills, prior_of, shapes_of, sizes
-from p3s.threads.sampler import TRIED, Problem, sample
+from p3s.threads.priors import prior_of
+from p3s.threads.sampler import Problem, sample
 from p3s.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
 from p3s.topology.node import Node
 from p3s.topology.units import Bools, Floats
@@ -75,18 +75,27 @@ class ThreadLaw:
     def at(self, uses: Uses) -> PreparedLaw:
         """Return what the law says of uses, ready for any work."""
         rows = rows_of(uses, self.node, self.measured)
-        by_work = self.coefficient[:, columns.BY_WORK] @ columns.by_work(rows).T
-        fixed = columns.not_by_work(self.shapes, rows, self.regions)
-        still = (fixed @ self.coefficient[:, columns.NOT_BY_WORK, None])[..., 0]
-        memory = columns.waiting(self.shapes, rows) / rows.threads
-        memory *= self.coefficient[:, [columns.MEMORY]]
         where = features(uses, rows.places)
         off = self.misfit.draws(where, len(self.error)) * self.error[:, None]
         factor = np.exp(np.clip(off, -_MOST, _MOST))
-        cached = self.shapes.size > 0
-        by_work[~cached] += memory[~cached]
+        c = self.coefficient[..., None]
+        team = c[:, columns.PARALLEL] + c[:, columns.BALANCE] * np.log2(rows.threads)
+        team = (team + c[:, columns.RANKS] * np.log2(rows.n)) / rows.threads * factor
+        fork, grown = columns.regions_of(self.shapes, rows, self.regions)
+        still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
+        compute, wait = columns.computing(self.shapes, rows), columns.waiting(self.shapes, rows)
+        known = self.shapes.size <= 0
+        by_work = c[:, columns.SERIAL] * factor
+        alone = columns.hidden(self.shapes, compute, wait) * team
         return PreparedLaw(
-            by_work * factor, still * factor, (memory * factor)[cached], cached, self.shapes, rows
+            by_work + np.where(known[:, None], alone, 0.0),
+            still * factor,
+            compute[~known],
+            wait[~known],
+            team[~known],
+            ~known,
+            self.shapes.take(~known),
+            rows,
         )
 
     def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
@@ -129,12 +138,14 @@ class ThreadLaw:
 
 @dataclass(frozen=True, eq=False)
 class PreparedLaw:
-    """A law at some uses: seconds per work and without it, and what waits for memory of laws whose
-    caches may hold the work; (draws, uses) each."""
+    """A law at some uses: seconds per work and without it; of draws whose caches may hold the
+    work computing, waiting and what both are multiplied with; (draws, uses) each."""
 
     by_work: Floats
     still: Floats
-    memory: Floats
+    compute: Floats
+    wait: Floats
+    team: Floats
     cached: Bools
     shapes: Shapes
     rows: Rows
@@ -143,8 +154,9 @@ class PreparedLaw:
         """Return seconds of an iteration: (draws, uses)."""
         out = self.by_work * work + self.still
         if self.cached.any():
-            miss = columns.missing(self.shapes.take(self.cached), self.rows, work)
-            out[self.cached] += self.memory * miss * work
+            miss = columns.missing(self.shapes, self.rows, work)
+            both = columns.hidden(self.shapes, self.compute, self.wait * miss)
+            out[self.cached] += both * self.team * work
         if work_error > 0:
             normal = np.random.default_rng(3).standard_normal(len(out))
             out *= np.exp(work_error * normal)[:, None]
@@ -162,9 +174,9 @@ def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
     found = places(uses, node)
     threads = uses.threads.astype(float)
     ones = np.ones(len(threads))
-    fork = measured.fork.at(threads) if len(measured.fork.threads) else 0.0 * ones
+    fork = measured.fork.at(threads) if measured.fork else 0.0 * ones
     slower = ones
-    if len(measured.bandwidth.threads):
+    if measured.bandwidth:
         # measured on close cores from the first domain on: what a domain's threads share
         slower = np.maximum(measured.bandwidth.at(found.crowd), 1.0)
     return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
@@ -200,19 +212,13 @@ def fit_law(
     counted = regions > 0
     regions = regions or 1.0
     unit = float((y * samples.threads / samples.work).min())
-    has_fork, has_rate = len(measured.fork.threads) > 0, len(measured.bandwidth.threads) > 0
-    prior = prior_of(unit, float(y.min()), counted, has_fork)
     held = samples.work / samples.threads * rows.places.cache
+    known_of = (bool(measured.bandwidth), bool(measured.fork))
+    prior = prior_of(unit, float(y.min()), held, node, counted, known_of)
     where = features(samples.uses, rows.places)
     stacked = _Stacked(samples, y, rows, regions, where)
-    signed = np.arange(len(columns.NAMES)) == columns.SMT
-    lacking = ~np.isin(np.arange(len(columns.NAMES)), columns.ALWAYS)
-    problem = Problem(
-        stacked.design, stacked.target, prior, signed, lacking, fills(node), sizes(held)
-    )
     random = np.random.default_rng(20140626 + samples.phases[0])
-    tried = shapes_of(TRIED, random, node, held, has_rate)
-    state = sample(problem, tried, random)
+    state = sample(Problem(stacked.design, stacked.target, prior), random)
     design = columns.table(state.shapes, rows, samples.work, regions)
     told = (design @ state.coefficient[..., None])[..., 0]
     left = np.log(y / np.maximum(told, 1e-300)) / state.error[:, None]

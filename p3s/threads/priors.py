@@ -1,13 +1,13 @@
-"""What is usual of programs and nodes before a run is looked at: scales of laws' coefficients.
+"""What is usual of programs and nodes before a run is looked at: ranges of the laws' numbers.
 
 They decide where no run has told: threads beyond the traced ones, hardware threads, full nodes.
-Each is the width of a half normal distribution, wide enough for what is published of programs on
-nodes of today; runs that show an effect overrule it.
+They are wide enough for what is published of programs on nodes of today; runs that show an effect
+overrule them. Every number is a function of a uniform one, so that searches move in a unit cube.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -16,21 +16,13 @@ from p3s.threads.columns import NAMES, Shapes
 from p3s.topology.node import Node
 from p3s.topology.units import Floats
 
-#: Widths of coefficients, relative to the least time of a unit of work on one thread.
-_BY_WORK = {
-    columns.BASE: 1.0,
-    columns.MEMORY: 0.7,
-    columns.SERIAL: 0.15,
-    columns.CLOCK: 0.25,
-    columns.SMT: 0.25,
-    columns.REMOTE: 0.4,
-    columns.SOCKETS: 0.3,
-    columns.BALANCE: 0.05,
-    columns.RANKS: 0.03,
-}
-#: Of what does not go with work, relative to the least time; of regions in seconds.
-_FIXED, _FORK_SHARE, _TEAM_SHARE = 0.3, 0.05, 0.02
-_FORK, _TEAM, _TEAM_MEASURED = 5e-6, 1e-6, 1e-6
+#: Widths of coefficients (half normal), relative to the least time of a unit of work on one
+#: thread; of what does not go with work relative to the least time, of regions in seconds.
+_BY_WORK = {columns.PARALLEL: 1.0, columns.BALANCE: 0.1, columns.RANKS: 0.05, columns.SERIAL: 0.3}
+_FIXED, _FORK_SHARE, _TEAM_SHARE = 0.5, 0.1, 0.05
+_FORK, _TEAM = 1e-5, 2e-6
+#: Effects that a program may lack have from this part of their usual width on, in logarithms.
+_LEAST = 0.01
 #: Size of errors of runs, and how many runs that knowledge is worth.
 ERROR, ERROR_RUNS = 0.02, 3.0
 #: Chances: of misses of a cache that the law needs, of bandwidth shared by more than a domain, of
@@ -38,23 +30,66 @@ ERROR, ERROR_RUNS = 0.02, 3.0
 _CACHE, _WIDER, _MEASURED = 0.5, 0.15, 0.7
 #: Doublings of work outside the traced one where a cache may begin to hold it.
 BELOW, ABOVE = 5.0, 2.0
-#: Ranges of shapes: as (low, high); those of fill, sharp, size and wide in logarithms.
-SHARP, WIDE, POWER = (1.5, 8.0), (0.7, 4.0), (0.3, 1.3)
+#: Ranges: what a second thread on a core adds (0: it brings as much as the first, 1: nothing) and
+#: by how much clocks are lower when all cores compute; in logarithms: waiting for memory over
+#: computing for one thread, more of it in another domain, in another socket; how well both hide
+#: each other; how sharply bandwidth saturates and caches fill; exponents of overhead over threads.
+_SMT, _CLOCK, _MEMORY, _REMOTE, _SOCKETS = (0.1, 1.1), (0.0, 0.4), (0.01, 10.0), (0.01, 1.5), 1.5
+_HIDE, _SHARP, _WIDE, _POWER = (1.0, 6.0), (1.5, 8.0), (0.7, 4.0), (0.3, 1.3)
+#: How many uniform numbers shapes have, and with the widths of coefficients.
+SHAPES = len(fields(Shapes))
+SIZE = SHAPES + len(NAMES)
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Widths of the coefficients, and the place of the team's where it was measured."""
+    """What is usual: widths of the coefficients and where the team's is, 0 where not measured;
+    fills: threads that fill a bandwidth; sizes: work that a cache holds; both (low, high);
+    measured: whether bandwidth was."""
 
     width: Floats
     middle: Floats
+    fills: tuple[float, float]
+    sizes: tuple[float, float]
+    measured: bool
+
+    def widths(self, cube: Floats) -> Floats:
+        """Return widths of coefficients: (draws, columns); cube: (draws, SIZE)."""
+        scale = _LEAST ** cube[:, SHAPES:]
+        scale[:, columns.PARALLEL] = 1.0
+        scale[:, self.middle > 0] = 1.0
+        return np.asarray(self.width * scale)
+
+    def shapes(self, cube: Floats) -> Shapes:
+        """Return shapes: (draws,) each; cube: (draws, SIZE), numbers between 0 and 1."""
+        u = cube.T
+        wider = 1.0 + np.floor(2.0 * np.minimum(u[8] / _WIDER, 0.999))
+        size = log_between((u[10] / _CACHE).clip(0.0, 1.0), *self.sizes)
+        return Shapes(
+            between(u[0], *_SMT),
+            between(u[1], *_CLOCK),
+            log_between(u[2], *_MEMORY),
+            log_between(u[3], *_REMOTE),
+            log_between(u[4], _REMOTE[0], _SOCKETS),
+            log_between(u[5], *_HIDE),
+            log_between(u[6], *self.fills),
+            log_between(u[7], *_SHARP),
+            np.where(u[8] < _WIDER, wider, columns.DOMAIN),
+            (u[9] < (_MEASURED if self.measured else 0.0)).astype(float),
+            np.where(u[10] < _CACHE, size, 0.0),
+            log_between(u[11], *_WIDE),
+            between(u[12], *_POWER),
+        )
 
 
-def prior_of(unit: float, least: float, regions: bool, measured: bool) -> Prior:
+def prior_of(
+    unit: float, least: float, held: Floats, node: Node, regions: bool, measured: tuple[bool, bool]
+) -> Prior:
     """Return what is usual.
 
-    unit: least seconds of one thread for a unit of work; least: the least time seen; regions:
-    whether their number is known; measured: whether the time of an empty one is.
+    unit: least seconds of one thread for a unit of work; least: the least time seen; held: work
+    that the threads of a cache have together in the traced runs; regions: whether their number is
+    known; measured: whether the bandwidth is, and the time of an empty region.
     """
     width, middle = np.empty(len(NAMES)), np.zeros(len(NAMES))
     for column, share in _BY_WORK.items():
@@ -62,42 +97,18 @@ def prior_of(unit: float, least: float, regions: bool, measured: bool) -> Prior:
     width[columns.FIXED] = _FIXED * least
     width[columns.FORK] = _FORK if regions else _FORK_SHARE * least
     width[columns.TEAM] = _TEAM if regions else _TEAM_SHARE * least
-    if regions and measured:
-        width[columns.TEAM], middle[columns.TEAM] = _TEAM_MEASURED, columns.FORK_UNIT
-    return Prior(width, middle)
+    if regions and measured[1]:
+        width[columns.TEAM] = middle[columns.TEAM] = columns.FORK_UNIT
+    fills = (0.7, 1.5 * max(node.domains) + 1.0)
+    sizes = (float(held.min()) * 2.0**-BELOW, float(held.max()) * 2.0**ABOVE)
+    return Prior(width, middle, fills, sizes, measured[0])
 
 
-def shapes_of(
-    number: int, random: np.random.Generator, node: Node, held: Floats, measured: bool
-) -> Shapes:
-    """Return shapes that are usual: ``number`` of them.
-
-    held: work that the threads of a cache have together, in the traced runs; measured: whether the
-    bandwidth is.
-    """
-    some = random.random((7, number))
-    fill = _log_between(some[0], *fills(node))
-    size = _log_between(some[1], *sizes(held))
-    return Shapes(
-        fill,
-        _log_between(some[2], *SHARP),
-        np.where(some[3] < _WIDER, 1.0 + np.floor(2.0 * some[3] / _WIDER), columns.DOMAIN),
-        (some[4] < (_MEASURED if measured else 0.0)).astype(float),
-        np.where(some[5] < _CACHE, size, 0.0),
-        _log_between(random.random(number), *WIDE),
-        POWER[0] + some[6] * (POWER[1] - POWER[0]),
-    )
+def between(share: Floats, low: float, high: float) -> Floats:
+    """Return values evenly between two ends."""
+    return np.asarray(low + share * (high - low))
 
 
-def fills(node: Node) -> tuple[float, float]:
-    """Return how many threads may fill a bandwidth: from less than one to more than there are."""
-    return 0.7, 1.5 * max(node.domains) + 1.0
-
-
-def sizes(held: Floats) -> tuple[float, float]:
-    """Return the work that a cache may hold: below the traced one and a little above."""
-    return float(held.min()) * 2.0**-BELOW, float(held.max()) * 2.0**ABOVE
-
-
-def _log_between(share: Floats, low: float, high: float) -> Floats:
+def log_between(share: Floats, low: float, high: float) -> Floats:
+    """Return values between two ends, evenly in their logarithms."""
     return np.asarray(low * (high / low) ** share)

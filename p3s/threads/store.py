@@ -89,8 +89,8 @@ def _kept(law: ThreadLaw) -> Kept:
         _digits(law.misfit.at),
         _digits(law.misfit.pull),
         law.misfit.seed,
-        _digits([rate.threads, rate.slower]),
-        _digits([fork.threads, fork.slower]),
+        _digits([rate.threads, rate.value]),
+        _digits([fork.threads, fork.value]),
         law.fit,
         law.parts,
     )

@@ -1,0 +1,195 @@
+"""How good advice is where the truth is known: regret, and whether intervals hold it.
+
+    python benchmarks/advise.py [--kept-back] [--runs 9,16,24] [--seeds 2] [--of NAME]
+
+The machine of synthetic_node.py: 32 nodes of 64 cores, programs at several workloads. Trained on
+runs of one, two and four nodes with noise of 2 %; advised among all admissible configurations up to
+32 nodes and all hardware threads. Communication is the true one with an error of 5 %, most of it
+common, and the interval that belongs to this: its simulation is measured elsewhere. Nothing here
+passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from synthetic_node import (  # noqa: E402
+    KEPT_BACK,
+    NODES,
+    SEEN,
+    Program,
+    Used,
+    communicating,
+    computing,
+)
+
+from p3s.advise.advisor import Advisor, Workload  # noqa: E402
+from p3s.advise.configurations import Configuration, Limits, admissible  # noqa: E402
+from p3s.advise.types import Objective  # noqa: E402
+from p3s.threads.law import fit_law  # noqa: E402
+from p3s.threads.types import Value, samples  # noqa: E402
+from p3s.topology.node import read_node  # noqa: E402
+
+NODE = read_node("2x4x8+smt2")
+#: Noise of runs, errors of communication, and the part of their variance that is common.
+NOISE, MESSAGES, COMMON = 0.02, 0.05, 0.8
+
+
+def runs(number: int) -> list[Used]:
+    """Return the runs that a user makes: full nodes first, then what else there is."""
+    full = [Used(64 * k // t, t, 64 // t) for t in (1, 4, 16) for k in (1, 2, 4)]
+    more = [
+        Used(64, 2, 64),
+        Used(8, 16, 8),
+        Used(8, 4, 8),
+        Used(8, 4, 8, True),
+        Used(1, 64, 1),
+        Used(16, 1, 16, True),
+        Used(4, 1, 4),
+        Used(8, 8, 8),
+        Used(32, 8, 8),
+        Used(256, 2, 64),
+        Used(4, 64, 1),
+        Used(2, 32, 2),
+        Used(32, 1, 32),
+        Used(32, 2, 16, True),
+        Used(128, 2, 32),
+    ]
+    return (full + more)[:number]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one workload: regret of the first and of the best of three, relative; whether
+    intervals held the truth: of the first, and of what part of all; predicted regret; widths."""
+
+    regret: float
+    best_of_three: float
+    held: bool
+    held_of_all: float
+    said: float
+    width: float
+    error: float
+    seconds: float
+    chosen: str
+    best: str
+
+
+def advised(program: Program, elements: float, number: int, seed: int) -> Outcome:
+    """Return how good the advice is for one workload."""
+    random = np.random.default_rng([seed, int(elements), len(program.name), number])
+    began = time.perf_counter()
+    laws = []
+    traced = runs(number)
+    n = np.array([u.n for u in traced])
+    told = np.array([computing(program, elements, u) for u in traced])
+    told *= random.lognormal(0.0, NOISE, told.shape)
+    for k, phase in enumerate(program.phases):
+        laws.append(
+            fit_law(
+                samples(
+                    phase=k,
+                    n=n,
+                    threads=[u.threads for u in traced],
+                    per_node=[u.per_node for u in traced],
+                    far=[u.far for u in traced],
+                    work=elements * phase.share / n,
+                    seconds=told[:, k],
+                ),
+                NODE,
+            )
+        )
+    fitted = time.perf_counter() - began
+    chosen = admissible(Limits(NODE, NODES, smt=True))
+    return _outcome(program, elements, chosen, laws, random, fitted)
+
+
+def _outcome(program, elements, chosen, laws, random, fitted) -> Outcome:
+    used = [_used(c) for c in chosen]
+    compute = np.array([computing(program, elements, u) for u in used]).sum(axis=1)
+    messages = np.array([communicating(program, elements, u) for u in used])
+    truth = (compute + messages) * program.iterations
+    n = np.array([c.processes for c in chosen])
+    pair = np.unique([(c.processes, c.per_node) for c in chosen], axis=0, return_inverse=True)[1]
+    own = random.standard_normal(len(n))[pair.ravel()]
+    off = np.sqrt(COMMON) * random.standard_normal() + np.sqrt(1 - COMMON) * own
+    said = messages * np.exp(MESSAGES * off) * program.iterations
+    ends = np.exp(1.645 * MESSAGES)
+    work = Workload(
+        np.array([elements * p.share / n for p in program.phases]),
+        np.full((len(program.phases), 1), float(program.iterations)),
+        Value(said, said / ends, said * ends),
+    )
+    advisor = Advisor(laws, chosen)
+    found = advisor.advise(work)
+    value = advisor.value(work)
+    inside = (value.low <= truth) & (truth <= value.high)
+    at = [chosen.index(c.configuration) for c in found.choices]
+    best = truth.min()
+    first = found.best
+    return Outcome(
+        truth[at[0]] / best - 1,
+        truth[at].min() / best - 1,
+        bool(inside[at[0]]),
+        float(inside.mean()),
+        first.regret,
+        float(np.median(value.high / value.low)),
+        float(np.median(np.abs(value.seconds / truth - 1))),
+        fitted,
+        first.configuration.text,
+        chosen[int(truth.argmin())].text,
+    )
+
+
+def _used(c: Configuration) -> Used:
+    return Used(c.processes, c.threads, c.per_node, c.far)
+
+
+def main() -> None:
+    """Print a line per program and workload, and what came of all."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kept-back", action="store_true")
+    parser.add_argument("--runs", default="16")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--of", default="")
+    given = parser.parse_args()
+    programs = KEPT_BACK if given.kept_back else SEEN
+    for number in map(int, given.runs.split(",")):
+        rows = []
+        for program in programs:
+            if given.of and program.name != given.of:
+                continue
+            for elements in program.workloads:
+                for seed in range(given.seeds):
+                    out = advised(program, elements, number, seed)
+                    rows.append(out)
+                    print(
+                        f"{program.name:13} {elements:8.2g} {seed} "
+                        f"regret {out.regret:6.1%} (3: {out.best_of_three:6.1%}, said "
+                        f"{out.said:6.1%}) held {out.held!s:5} {out.held_of_all:4.0%} width "
+                        f"{out.width:5.2f} error {out.error:5.1%} {out.chosen} | {out.best}"
+                    )
+        _summary(number, rows)
+
+
+def _summary(number: int, rows: list[Outcome]) -> None:
+    regret = np.array([r.regret for r in rows])
+    print(
+        f"{number} runs, {len(rows)} workloads: within 5 % in {np.mean(regret <= 0.05):.0%} "
+        f"(of three {np.mean([r.best_of_three <= 0.05 for r in rows]):.0%}), mean regret "
+        f"{regret.mean():.1%}, largest {regret.max():.1%}; interval of the first held "
+        f"{np.mean([r.held for r in rows]):.0%}, of all {np.mean([r.held_of_all for r in rows]):.0%}"
+        f", ends apart by {np.median([r.width for r in rows]):.2f}; median error "
+        f"{np.median([r.error for r in rows]):.1%}; fit {np.mean([r.seconds for r in rows]):.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
