@@ -208,8 +208,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         edges.append(_transitions(rt.rank, sequence, len(calls.nodes)))
         samples.offer(rt.rank, sequence, edges[-1])
         keep = np.flatnonzero(~calls.null[call])
-        ordinal = np.arange(len(call)) if rt.ordinal is None else rt.ordinal
-        threads.append(teams.teams_of(rt, ordinal[keep], sequence[keep]))
+        threads.append(teams.teams_of(rt, keep, sequence))
         out.events += len(call)
         out.null_events += len(call) - len(keep)
         sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence, len(calls.rows)))

@@ -78,7 +78,7 @@ def none() -> numpy.ndarray:
 
 def numbered(rt: RankTrace) -> RankTrace:
     """Return a rank whose events have their ordinals where rows of threads name them."""
-    if getattr(rt, "threads", None) is None or rt.ordinal is not None:
+    if getattr(rt, "threads", None) is None or getattr(rt, "ordinal", None) is not None:
         return rt
     return replace(rt, ordinal=np.arange(len(rt.call)))
 
@@ -86,15 +86,15 @@ def numbered(rt: RankTrace) -> RankTrace:
 def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.ndarray:
     """Return the rows of a rank, columns COLUMNS.
 
-    kept: ordinals of the events that are taken, ascending; nodes: of each of these. What threads
-    did before an event that is not taken counts with the next one.
+    kept: events that are taken, ascending; nodes: of all events. What threads did before an event
+    that is not taken counts with the next one.
     """
     threads = getattr(rt, "threads", None)
     if threads is None or not len(threads.event) or not len(kept):
         return none()
-    at = np.minimum(np.searchsorted(kept, threads.event), len(kept) - 1)
-    node = nodes[at]
-    found, where = np.unique(node, return_inverse=True)
+    ordinal = kept if rt.ordinal is None else rt.ordinal[kept]
+    at = kept[np.minimum(np.searchsorted(ordinal, threads.event), len(kept) - 1)]
+    found, where = np.unique(nodes[at], return_inverse=True)
     out = np.zeros((len(found), len(COLUMNS)), dtype=np.int64)
     out[:, 0], out[:, 1] = rt.rank, found
     for k, name in enumerate(COLUMNS[2:], start=2):

@@ -1,0 +1,221 @@
+"""Studies with several numbers of threads: laws, messages, run times over both, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threads_study import ITERS, Hybrid, put_threads
+
+from p3s.advise.types import Objective
+from p3s.cli.common import Progress as Bar
+from p3s.cli.params import ensure_family
+from p3s.errors import P3SError, UsageError
+from p3s.pipeline import teams
+from p3s.pipeline.advising import Asked, advised
+from p3s.pipeline.basis import request_of
+from p3s.predict import surface as surfaces
+from p3s.progress import Progress
+from p3s.replay.settings import ReplaySettings
+from p3s.report import advice as advice_text
+from p3s.report import surface as surface_text
+from p3s.report import teams as teams_text
+from p3s.report.teams_page import view_of, write_page
+from p3s.study import Study
+from p3s.threads import stage
+from p3s.threads.settings import base_of, inputs_in, threads_in
+from p3s.topology.node import read_node
+
+HYBRID = Hybrid()
+REQUEST = request_of("auto", "", True, ReplaySettings())
+NODE = read_node("2x8")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _eight_cores() -> Iterator[None]:
+    """Runs are on a machine of eight cores, whatever this one has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(teams, "cores", lambda: 8)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return put_threads(tmp_path_factory.mktemp("threads") / "study")
+
+
+@pytest.fixture(scope="module")
+def surface(made: Study) -> surfaces.Surface:
+    wanted = teams.Wanted([16, 32], [1, 2, 4, 8], node=NODE)
+    return teams.surface(made, wanted, REQUEST, Progress())
+
+
+@pytest.fixture(scope="module")
+def found(made: Study) -> stage.ThreadFile:
+    return teams.ensure_threads(made, NODE, Progress())
+
+
+def test_threads_of_a_study_are_known(made: Study) -> None:
+    assert threads_in(made) == [1, 2, 4]
+    assert base_of(made) == 1
+    assert inputs_in(made) == [""]
+
+
+def test_messages_with_other_threads_are_those_of_the_equations(found: stage.ThreadFile) -> None:
+    assert [(c.threads, c.n) for c in found.checks] == [(t, n) for t in (2, 4) for n in (2, 4, 8)]
+    assert all(check.equal for check in found.checks)
+    assert not teams_text.doubts(found.checks)
+
+
+def test_messages_of_threads_are_said(tmp_path: Path) -> None:
+    study = put_threads(tmp_path / "s", Hybrid(chatty=True))
+    file = teams.ensure_threads(study, NODE, Progress())
+    assert not any(check.equal for check in file.checks)
+    said = teams_text.doubts(file.checks)
+    assert {reason.code for reason in said} == {"threads-differ"}
+    assert "threads=4 at 8 processes" in " ".join(reason.text for reason in said)
+
+
+def test_computation_follows_the_law_where_threads_were_traced(surface: surfaces.Surface) -> None:
+    for threads in (1, 2, 4):
+        cell = surface.at(16, threads)
+        assert cell is not None and cell.traced
+        true = ITERS * HYBRID.seconds(16, threads)
+        assert cell.compute_s == pytest.approx(true, rel=0.1)
+
+
+def test_more_threads_than_traced_have_a_wider_interval_that_holds(
+    surface: surfaces.Surface,
+) -> None:
+    cell, traced = surface.at(16, 8), surface.at(16, 4)
+    assert cell is not None and traced is not None and not cell.traced
+    true = ITERS * HYBRID.seconds(16, 8)
+    assert cell.low_s is not None and cell.high_s is not None
+    assert cell.low_s - cell.comm_s <= true <= cell.high_s - cell.comm_s
+    assert traced.low_s is not None and traced.high_s is not None
+    assert cell.high_s / cell.low_s > traced.high_s / traced.low_s
+
+
+def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> None:
+    cell = surface.at(32, 4)
+    assert cell is not None
+    assert (cell.per_node, cell.nodes, cell.cores) == (4, 8, 128)
+    assert cell.cost_core_h == pytest.approx(128 * cell.time_s / 3600)
+    assert surface.base == (2, 1)
+    first = surface.at(2, 1)
+    assert first is not None
+    assert cell.speedup == pytest.approx(first.time_s / cell.time_s)
+    assert cell.efficiency == pytest.approx(cell.speedup * 2 / 128)
+
+
+def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) -> None:
+    path = surfaces.write(made, surface)
+    assert surfaces.load(path) == surface
+    path.write_text(path.read_text().replace('"cells"', '"sells"'))
+    with pytest.raises(P3SError, match="damaged"):
+        surfaces.load(path)
+    surfaces.write(made, surface)
+
+
+def test_surface_as_text(surface: surfaces.Surface) -> None:
+    text = surface_text.render(surface)
+    assert "Fastest: " in text and "32 processes with" in text
+    assert "no run had so many threads" in text
+    assert text.count("~") >= 3
+
+
+def test_a_second_fit_is_not_made(made: Study, found: stage.ThreadFile) -> None:
+    before = stage.checks_path(made).stat().st_mtime_ns
+    again = teams.ensure_threads(made, NODE, Progress())
+    assert stage.checks_path(made).stat().st_mtime_ns == before
+    assert len(again.laws) == len(found.laws) > 0
+
+
+def test_threads_that_do_not_fit_on_a_node_are_refused(made: Study) -> None:
+    with pytest.raises(UsageError, match="a node has 16 cores"):
+        teams.surface(made, teams.Wanted([16], [32], node=NODE), REQUEST, Progress())
+
+
+def test_laws_use_what_the_tracer_saw(found: stage.ThreadFile) -> None:
+    (law,) = [law for law in found.laws if law.regions > 0 and law.fit < 0.2][:1]
+    parts = {part.name: part for part in law.parts}
+    assert parts["serial"].share > 0.02
+    assert law.regions == pytest.approx(1.0)
+
+
+def test_advice_is_near_the_best(made: Study) -> None:
+    asked = Asked(nodes=4, cores=64, node=NODE)
+    result = advised(made, asked, REQUEST, Progress())
+    advice = result.advice
+    assert advice.considered > 30
+    assert all(c.configuration.processes * c.configuration.threads <= 64 for c in advice.choices)
+    best = advice.best.configuration
+    times = {
+        (cell.processes, cell.threads): ITERS * HYBRID.seconds(cell.processes, cell.threads)
+        for cell in result.cells
+    }
+    assert times[best.processes, best.threads] <= 1.25 * min(times.values())
+    regrets = [choice.regret for choice in advice.choices]
+    assert regrets == sorted(regrets) and regrets[0] >= 0
+    file = advice_text.AdviceFile(
+        "", NODE, 4, 64, advice, result.cells, result.next, result.reasons
+    )
+    path = advice_text.write(made, file)
+    assert advice_text.load(made) == file
+    assert "configurations on up to 4 nodes (2x8, 64 cores)" in advice_text.render(file, "run")
+    path.write_text(path.read_text().replace('"advice":', '"advise":'))
+    with pytest.raises(P3SError, match="run p3s advise again"):
+        advice_text.load(made)
+    advice_text.write(made, file)
+
+
+def test_core_hours_ask_for_fewer_nodes_than_time(made: Study) -> None:
+    fast = advised(made, Asked(4, 64, node=NODE), REQUEST, Progress()).advice.best
+    cheap = advised(
+        made, Asked(4, 64, node=NODE, objective=Objective.CORE_HOURS), REQUEST, Progress()
+    ).advice.best
+    assert cheap.configuration.nodes < fast.configuration.nodes
+    assert cheap.core_hours < fast.core_hours
+
+
+def test_advice_keeps_to_the_counts_and_threads_that_are_named(made: Study) -> None:
+    asked = Asked(nodes=4, cores=0, node=NODE, threads=(2,), counts=(4, 8))
+    result = advised(made, asked, REQUEST, Progress())
+    at = {(c.processes, c.threads) for c in result.cells}
+    assert at == {(4, 2), (8, 2)}
+
+
+def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: Path) -> None:
+    surfaces.write(made, surface)
+    page = tmp_path / "report.html"
+    write_page(view_of(made), page)
+    text = page.read_text()
+    assert "<svg" in text
+    assert "messages do not depend on threads" in text
+    assert 'class="cell m-6"' in text and 'class="frame"' in text
+
+
+def test_workload_parameters_beside_threads(tmp_path: Path) -> None:
+    sizes = (1 << 20, 1 << 21, 1 << 22)
+    study = put_threads(tmp_path / "s", threads=(1, 2), sizes=sizes)
+    family = ensure_family(study, Bar())
+    assert family is not None and len(family.parts) == 1
+    assert {s.name.split(",")[1] for s in family.settings} == {"threads=1"}
+    wanted = teams.Wanted([16], [1, 2], rest=f"cells={3 << 20}", node=NODE)
+    found = teams.surface(study, wanted, REQUEST, Progress())
+    for threads in (1, 2):
+        cell = found.at(16, threads)
+        assert cell is not None
+        assert cell.low_s is not None and cell.high_s is not None
+        true = ITERS * Hybrid(3 << 20).seconds(16, threads)
+        assert cell.low_s - cell.comm_s <= true <= cell.high_s - cell.comm_s
+
+
+def test_draws_of_configurations_are_joint(found: stage.ThreadFile) -> None:
+    law = found.laws[0]
+    layout = stage.Layout(4, 4)
+    work = np.array([1e-3, 1e-3])
+    draws = law.draws(layout.uses([8, 8]), work)
+    assert np.allclose(draws[:, 0], draws[:, 1])
