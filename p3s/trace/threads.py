@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from p3s.trace.capture import Capture
-    from p3s.trace.types import RankTrace
-
     Int64s = NDArray[np.int64]
 
 #: What a thread is for; RUNTIME is a helper of the OpenMP runtime that runs nothing of the program.
@@ -219,11 +216,6 @@ def threads_at(rows: Int64s, index: Int64s, there: NDArray[np.bool_]) -> Threads
     return Threads(index[there], *(kept[:, i].copy() for i in range(1, kept.shape[1])))
 
 
-def threads_of(trace: Capture | RankTrace) -> Threads | None:
-    """Return what threads did before the events of a rank, None where it had one thread only."""
-    return trace.threads
-
-
 __all__ = [
     "CALLER",
     "COLUMNS",
@@ -237,5 +229,4 @@ __all__ = [
     "read_thread",
     "read_threads",
     "threads_at",
-    "threads_of",
 ]
