@@ -1,7 +1,8 @@
 """Traced runs: the records of all ranks, merged (format: docs/capture-format.md)."""
 
 from p3s.trace.reader import RunFiles, read_file, read_run, run_files
-from p3s.trace.summary import summary
+from p3s.trace.summary import summary, threads_of
+from p3s.trace.threads import Runtime, ThreadInfo, Threads
 from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
 __all__ = [
@@ -10,10 +11,14 @@ __all__ = [
     "RankTrace",
     "RunFiles",
     "RunTrace",
+    "Runtime",
     "Site",
+    "ThreadInfo",
+    "Threads",
     "Window",
     "read_file",
     "read_run",
     "run_files",
     "summary",
+    "threads_of",
 ]

@@ -25,6 +25,7 @@ from p3s.trace.events import (
 )
 from p3s.trace.layout import NAME
 from p3s.trace.records import Definitions, RawComm, RawSite, RawWindow
+from p3s.trace.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +53,9 @@ class Capture:
     ``resolved``: rows of event ordinal, source, tag, bytes; ``done``: rows of completing and
     posting ordinal with ``cancelled``; ``counted``: call -> (events, elapsed_ns, work) of events
     that were only counted; ``phases``: rows of layout.PHASE_FIELDS, None if the run had no plan
-    of phases. ``header`` has the totals of END, if that was reached.
+    of phases; ``threads``: what threads did before events, None if there was one only; ``runtime``
+    and ``team_threads``: what they ran under, and each of them at the end. ``header`` has the
+    totals of END, if that was reached.
     """
 
     path: Path
@@ -74,6 +77,9 @@ class Capture:
     lost_events: int = 0  # known to have been recorded, and not there
     event_count: int = 0  # of the events that are intact
     phases: NDArray[np.void] | None = None
+    threads: Threads | None = None
+    runtime: Runtime | None = None
+    team_threads: tuple[ThreadInfo, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -169,6 +175,7 @@ def read_capture(path: Path, last_only: bool = False, completions: bool = True) 
         capture.events = capture.events.pick(slice(max(len(capture.events) - 1, 0), None))
         capture.done, capture.cancelled = capture.done[:0], capture.cancelled[:0]
         capture.resolved = capture.resolved[:0]
+        capture.threads = None
     return capture
 
 
@@ -202,6 +209,7 @@ class _Collector:
         self.expected = 0  # ordinal of the next event
         self.done: list[tuple[Int64s, NDArray[np.bool_]]] = []
         self.resolved: list[Int64s] = []
+        self.threads: list[Int64s] = []
         self.counted: dict[int, tuple[int, int, int]] = {}
         self.end: EndRecord | None = None
         self.phases: NDArray[np.void] | None = None
@@ -235,6 +243,8 @@ class _Collector:
                 self.done.append((done, cancelled))
         elif chunk.kind == layout.RESOLVED:
             self.resolved.append(read_resolved(chunk, payload))
+        elif chunk.kind == layout.THREADS:
+            self.threads.append(read_threads(chunk, payload))
         elif chunk.kind == layout.COUNTS:
             self.counted |= read_counts(chunk, payload)
         elif chunk.kind == layout.PHASES:
@@ -308,6 +318,9 @@ class _Collector:
             lost + dropped,
             len(events),
             self.phases,
+            self._threads(events),
+            self.defs.runtime,
+            tuple(sorted(self.defs.threads, key=lambda thread: thread.number & 0xFFFFFFFF)),
         )
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)
@@ -349,6 +362,17 @@ class _Collector:
             where = self.header.header_bytes
             self.damages.append(Damage(where, "rows of events that are not there", False))
         return resolved[good], done[inside], cancelled[inside]
+
+    def _threads(self, events: Events) -> Threads | None:
+        import numpy as np
+
+        if not self.threads:
+            return None
+        rows = np.concatenate(self.threads)
+        if self.end is not None and not self.damages and rows[:, 0].max() >= self.expected:
+            where = self.header.header_bytes
+            self.damages.append(Damage(where, "threads of events that are not there", False))
+        return threads_at(rows, *events.index_of(rows[:, 0]))
 
     def _header(self) -> Header:
         """Return the header with the totals of END, which a checksum protects."""

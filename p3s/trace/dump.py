@@ -66,9 +66,10 @@ def _call_text(call: Call) -> str:
     comm = "-" if call.comm < 0 else str(call.comm)
     window = f" window={call.window}" if call.window >= 0 else ""
     depth = f" depth={call.depth}" if call.depth else ""
+    team = f" team={call.team}" if call.team else ""
     return (
         f"{call.op} peer={peer} bytes={call.bytes} count={call.count} elem={call.elem_bytes}"
-        f" tag={tag} root={root} comm={comm} site={call.site}{window}{depth}"
+        f" tag={tag} root={root} comm={comm} site={call.site}{window}{depth}{team}"
     )
 
 

@@ -117,7 +117,7 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     if chunk.first > _MOST_ORDINAL:
         raise ValueError("its ordinals are impossible")
     table = decode(payload, chunk.columns)
-    _check_count(chunk, table.shape[1])
+    check_count(chunk, table.shape[1])
     if not table.shape[1]:
         return no_events(counters)
     call, elapsed = table[0], table[2].view(np.int64)
@@ -148,7 +148,7 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     return Events(call.astype(np.uint32), start, elapsed.copy(), work, more, None, left_out)
 
 
-def _check_count(chunk: Chunk, rows: int) -> None:
+def check_count(chunk: Chunk, rows: int) -> None:
     """Raise ValueError unless the chunk's count is that of its rows.
 
     The count is stored after the row: of a rank that was killed it may be one behind, of one
@@ -202,8 +202,8 @@ def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
     import numpy as np
 
     table = decode(payload, max(chunk.columns, 2))
-    _check_count(chunk, table.shape[1])
-    completing = _ordinals(chunk, table[0])
+    check_count(chunk, table.shape[1])
+    completing = read_ordinals(chunk, table[0])
     back = (table[1] >> np.uint64(1)).view(np.int64)
     posting = completing - back
     if len(posting) and posting.min() < 0:
@@ -211,7 +211,7 @@ def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
     return np.stack([completing, posting], axis=1), (table[1] & np.uint64(1)).astype(bool)
 
 
-def _ordinals(chunk: Chunk, coded: UInt64s) -> Int64s:
+def read_ordinals(chunk: Chunk, coded: UInt64s) -> Int64s:
     """Return the ordinals that are stored as steps from row to row."""
     import numpy as np
 
@@ -230,8 +230,8 @@ def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
     import numpy as np
 
     table = decode(payload, max(chunk.columns, 4))
-    _check_count(chunk, table.shape[1])
-    ordinal = _ordinals(chunk, table[0])
+    check_count(chunk, table.shape[1])
+    ordinal = read_ordinals(chunk, table[0])
     return np.stack(
         [ordinal, unzigzag(table[1]), unzigzag(table[2]), table[3].view(np.int64)], axis=1
     )

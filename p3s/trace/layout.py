@@ -1,11 +1,11 @@
-"""Numbers and structures of the capture format, version 2.2 (docs/capture-format.md)."""
+"""Numbers and structures of the capture format, version 2.3 (docs/capture-format.md)."""
 
 from __future__ import annotations
 
 import struct
 
 MAGIC = b"P3STRACE"
-MAJOR, MINOR = 2, 2
+MAJOR, MINOR = 2, 3
 #: File name of a rank's capture.
 NAME = "rank-{:06d}.p3t"
 #: Chunks begin at multiples of this.
@@ -38,7 +38,7 @@ CHUNK_MAGIC = 0x4B433350
 #: Versions of a chunk that are read; version 2 of EVENTS has a column more, the gap.
 CHUNK_VERSION, GAP_VERSION = 1, 2
 
-DEFS, EVENTS, DONE, RESOLVED, COUNTS, END, PHASES = range(1, 8)
+DEFS, EVENTS, DONE, RESOLVED, COUNTS, END, PHASES, THREADS = range(1, 9)
 KIND_NAMES = {
     DEFS: "definitions",
     EVENTS: "events",
@@ -47,12 +47,13 @@ KIND_NAMES = {
     COUNTS: "counts",
     END: "end",
     PHASES: "phases",
+    THREADS: "threads",
 }
 
 #: Kinds whose rows change in place: their checksum holds once they are sealed.
 IN_PLACE = (COUNTS, PHASES)
 
-OPNAME, SITE, COMM, CALL, WINDOW = range(1, 6)
+OPNAME, SITE, COMM, CALL, WINDOW, RUNTIME, THREAD = range(1, 8)
 
 END_RECORD = struct.Struct("<QQQQQqQQIIIIq")
 
@@ -70,8 +71,12 @@ CALL_FIELDS = [
     ("thread", "<u4"),
     ("depth", "<u4"),
     ("window", "<i4"),
+    ("team", "<u4"),
 ]
-CALL_PAYLOAD_BYTES = 56
+#: Of calls outside of parallel regions the team is left out.
+CALL_PAYLOAD_BYTES, TEAM_CALL_BYTES = 56, 60
+#: Payload of a THREAD record: number, kind, calls_as, threads, CPU time; then the cores as text.
+THREAD_RECORD = struct.Struct("<IIiIq")
 RECORD_HEAD = struct.Struct("<II")
 
 #: Columns of an EVENTS row before the counters.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 #: Columns of the matrix in which calls of all ranks are compared.
-_OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW = range(11)
-_COLUMNS = 11
+_OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
+_COLUMNS = 12
 _WINDOW_KINDS = {1: "window", 2: "file"}
 
 
@@ -107,6 +107,7 @@ class Tables:
             (_ROOT, "root"),
             (_COUNT, "count"),
             (_DEPTH, "depth"),
+            (_TEAM, "team"),
         ):
             rows[:, column] = calls[name]
         return rows

@@ -117,6 +117,9 @@ def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> 
         capture.phases,
         header.resident_bytes,
         header.preempted,
+        capture.threads,
+        capture.runtime,
+        capture.team_threads,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.trace import layout
 from p3s.trace.chunks import Chunk
+from p3s.trace.threads import Runtime, ThreadInfo, read_runtime, read_thread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,8 @@ class Definitions:
     sites: list[RawSite | None] = field(default_factory=list)
     comms: list[RawComm] = field(default_factory=list)
     windows: list[RawWindow] = field(default_factory=list)
+    runtime: Runtime | None = None
+    threads: list[ThreadInfo] = field(default_factory=list)
     records: int = 0
     lost: bool = False
     _tables: list[NDArray[Any]] = field(default_factory=list)
@@ -98,7 +101,7 @@ class Definitions:
             raise ValueError("its numbers are impossible")
         if chunk.first > self._calls:
             self._gaps.append((self._calls, chunk.first - self._calls))
-            self._push(b"\0" * (layout.CALL_PAYLOAD_BYTES * (chunk.first - self._calls)))
+            self._push(b"\0" * (layout.TEAM_CALL_BYTES * (chunk.first - self._calls)))
             self.lost = True
         if chunk.base_ns > len(self.sites):
             self.sites += [None] * (chunk.base_ns - len(self.sites))
@@ -115,14 +118,16 @@ class Definitions:
         """Take the CALL records that stand at ``at`` in a row; return how many."""
         import numpy as np
 
-        rows = (len(payload) - at) // _CALL_BYTES
-        if not rows:
+        most = (len(payload) - at) // _CALL_BYTES
+        if not most:
             raise ValueError("a record is cut off")
-        words = np.frombuffer(payload, dtype="<u8", count=rows * _CALL_BYTES // 8, offset=at)
-        table = words.reshape(rows, _CALL_BYTES // 8)
+        words = np.frombuffer(payload, dtype="<u8", count=most * _CALL_BYTES // 8, offset=at)
+        table = words.reshape(most, _CALL_BYTES // 8)
         same = table[:, 0] == table[0, 0]
-        count = rows if same.all() else int(np.argmin(same))
-        self._push(table[:count, 1:].tobytes())
+        count = most if same.all() else int(np.argmin(same))
+        rows = np.zeros((count, layout.TEAM_CALL_BYTES // 4), dtype="<u4")
+        rows[:, :-1] = np.ascontiguousarray(table[:count, 1:]).view("<u4")
+        self._push(rows.tobytes())
         self.records += count
         return count
 
@@ -138,11 +143,16 @@ class Definitions:
             elif kind == layout.CALL:  # of a later minor version, with more fields
                 if len(payload) < layout.CALL_PAYLOAD_BYTES:
                     raise ValueError("a call is too short")
-                self._push(payload[: layout.CALL_PAYLOAD_BYTES])
+                whole = payload[: layout.TEAM_CALL_BYTES]
+                self._push(whole.ljust(layout.TEAM_CALL_BYTES, b"\0"))
             elif kind == layout.WINDOW:
                 number, comm, what = struct.unpack_from("<iiI", payload)
                 op = _name(payload[12:])
                 self.windows.append(RawWindow(number, comm, what, op))
+            elif kind == layout.RUNTIME:
+                self.runtime = read_runtime(payload)
+            elif kind == layout.THREAD:
+                self.threads.append(read_thread(payload))
         except (struct.error, UnicodeDecodeError) as error:
             raise ValueError("a record cannot be what it says") from error
 

@@ -24,6 +24,7 @@ from p3s.trace.events import (
 )
 from p3s.trace.reader import capture_files
 from p3s.trace.records import Definitions
+from p3s.trace.threads import read_threads
 from p3s.trace.where import places_at
 
 #: Beside the captures; what the program printed is kept with them.
@@ -179,6 +180,8 @@ def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes
                 read_counts(chunk, payload)
             elif chunk.kind == layout.PHASES:
                 read_phases(payload)
+            elif chunk.kind == layout.THREADS:
+                read_threads(chunk, payload)
             elif chunk.kind == layout.END:
                 read_end(payload)
         except ValueError:

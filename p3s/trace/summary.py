@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from p3s.trace import ops
+from p3s.trace.threads import Threads
 from p3s.trace.types import RunTrace
+
+
+def threads_of(run: RunTrace) -> dict[int, Threads]:
+    """Return rank -> what its threads did before its events, of the ranks that have several."""
+    return {rank.rank: rank.threads for rank in run.ranks if rank.threads is not None}
 
 
 def summary(run: RunTrace) -> dict[str, dict[str, Any]]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.trace.threads import Runtime, ThreadInfo, Threads
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -30,7 +32,8 @@ class Call:
     ``tag`` is -1 if there is none or MPI_ANY_TAG was never resolved; ``count`` are elements of the
     datatype passed (MPI_Type_size = bytes / count), ``elem_bytes`` the size of the basic element;
     ``depth`` the iterations of recursion taken out of the site's stack; ``window`` indexes
-    RunTrace.windows or is -1."""
+    RunTrace.windows or is -1; ``team`` threads are in the innermost parallel region around the
+    call, 0 outside of any."""
 
     op: str
     site: int
@@ -43,6 +46,7 @@ class Call:
     count: int = 0
     depth: int = 0
     window: int = -1
+    team: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,8 @@ class RankTrace:
     ``paused_calls`` were made while MPI_Pcontrol had switched recording off. ``ordinal`` is None
     where event i is number i; else some are lost. ``thread`` (0 the first) is None where one
     thread made all calls. ``tracer_ns`` is the time the tracer itself took, in no other column.
+    ``threads``: what threads did before events, None where the calling thread was alone;
+    ``runtime``: what they ran under; ``team_threads``: each of them, at the end.
     ``resident_bytes``: memory that the rank filled between MPI_Init and MPI_Finalize, at most;
     ``preempted``: how often it lost its core to another process meanwhile; 0: not known.
     """
@@ -147,6 +153,9 @@ class RankTrace:
     phases: NDArray[np.void] | None = None
     resident_bytes: int = 0
     preempted: int = 0
+    threads: Threads | None = None
+    runtime: Runtime | None = None
+    team_threads: tuple[ThreadInfo, ...] = ()
 
 
 @dataclass(frozen=True)
