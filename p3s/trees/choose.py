@@ -64,10 +64,11 @@ def admissible(workers: Sequence[float], threads: Sequence[float], limits: Limit
 class Choice:
     """One configuration: what it is, what the tree says of it, and by what it was chosen.
 
-    ``error``: root mean square of the relative errors of the leaf's own runs; flags as in
-    :class:`p3s.trees.evaluate.Said`.
+    ``row``: its number among those asked; ``error``: root mean square of the relative errors of the
+    leaf's own runs; flags as in :class:`p3s.trees.evaluate.Said`.
     """
 
+    row: int
     workers: int
     threads: int
     value: float
@@ -79,27 +80,19 @@ class Choice:
 
 
 def choose(
-    evaluator: Evaluator,
-    workload: float,
-    pairs: Array,
-    *,
-    objective: str = "time",
-    top: int = 3,
-    more: Mapping[str, Array] | None = None,
+    evaluator: Evaluator, columns: Mapping[str, Array], objective: str = "time", top: int = 3
 ) -> list[Choice]:
-    """Return the best configurations of a workload, the best first; equal ones by fewer cores.
+    """Return the best of some configurations, the best first; equal ones by fewer cores.
 
-    ``pairs``: workers and threads as from :func:`admissible`; ``more``: values of the tree's other
-    variables per pair. Objective "core-hours" is the tree's time times the workers' cores.
-    Errors: UsageError for an objective that the tree does not tell.
+    ``columns``: the tree's variables, a row per configuration, workers and threads among them.
+    Objective "core-hours" is the tree's time times the workers' cores, in hours. Errors: UsageError
+    for an objective that the tree does not tell.
     """
     check_objective(evaluator, objective)
-    k, t = pairs.T
-    columns = derived(np.full(len(k), float(workload)), k, t) | dict(more or {})
+    cores = columns["workers"] * columns["threads"]
     said = evaluator.predict(columns)
-    value = said.value * k * t / 3600 if objective == "core-hours" else said.value
-    order = ranked(value, k * t)[:top]
-    return [_choice(evaluator, said, value, pairs, int(i)) for i in order]
+    value = said.value * cores / 3600 if objective == "core-hours" else said.value
+    return [_choice(evaluator, columns, said, value, i) for i in ranked(value, cores)[:top]]
 
 
 def check_objective(evaluator: Evaluator, objective: str) -> None:
@@ -119,10 +112,13 @@ def ranked(value: Array, cores: Array) -> Ints:
     return np.lexsort((cores, value))
 
 
-def _choice(evaluator: Evaluator, said: Said, value: Array, pairs: Array, i: int) -> Choice:
+def _choice(
+    evaluator: Evaluator, columns: Mapping[str, Array], said: Said, value: Array, i: int
+) -> Choice:
     return Choice(
-        int(pairs[i, 0]),
-        int(pairs[i, 1]),
+        int(i),
+        round(float(columns["workers"][i])),
+        round(float(columns["threads"][i])),
         float(said.value[i]),
         float(value[i]),
         evaluator.tree.nodes[said.leaf[i]].error,
