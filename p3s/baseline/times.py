@@ -102,7 +102,7 @@ def series_of(
     if reduction not in REDUCTIONS:
         raise UsageError(f"{reduction}: no reduction of repeats; one of {', '.join(REDUCTIONS)}")
     mine = [run for run in runs if run.component == component]
-    mine = [run for run in mine if _fits(run, where or {})]
+    mine = chosen(mine, where or {})
     if not mine:
         kept = ", ".join(f"{key}={value}" for key, value in (where or {}).items())
         raise P3SError(f"no run times of {component}" + (f" with {kept}" if kept else ""))
@@ -123,6 +123,11 @@ def series_of(
     return Series(
         tuple(_points(good, names, reduction)), names, labels, reduction, tuple(aside), tuple(notes)
     )
+
+
+def chosen(runs: Iterable[RunTime], where: Mapping[str, str]) -> list[RunTime]:
+    """Return the runs whose inputs and labels have these values."""
+    return [run for run in runs if _fits(run, where)]
 
 
 def _fits(run: RunTime, where: Mapping[str, str]) -> bool:

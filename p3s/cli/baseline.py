@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.cli import baseline_text, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
@@ -19,11 +20,11 @@ from p3s.cli.common import (
     say,
 )
 from p3s.cli.grid import DIMS, parse_dims
+from p3s.cli.values import numbers, pairs
 from p3s.errors import P3SError, UsageError
-from p3s.text import one_line, table
 
 if TYPE_CHECKING:
-    from p3s.baseline.model import Baseline, Said
+    from p3s.baseline.model import Baseline
     from p3s.baseline.times import Times
 
 EPILOG = """\b
@@ -38,6 +39,7 @@ _FIT = """TIMES: CSV (columns n, seconds; repeat, inputs), JSON, Parquet, or a s
 Example:
   p3s baseline fit times.csv --from 16 -o baseline.json
   p3s baseline fit times.csv --where machine=old --family three-term
+  p3s baseline fit times.csv --family tree --workers n-1 --validate 4
 Next:
   p3s baseline predict baseline.json -n 256,1024"""
 _PREDICT = """\b
@@ -65,7 +67,7 @@ _FAMILY = typer.Option(
     "--family",
     metavar="NAME",
     help="Form: three-term, amdahl, power-law, barnes-1, barnes-2, spline, explicit, mlp, "
-    "forest, svm, rbf [default: best at the largest counts, fitted without them].",
+    "forest, svm, rbf, tree [default: best at the largest counts, fitted without them].",
     show_default=False,
 )
 _WEIGHTS = typer.Option(
@@ -99,7 +101,12 @@ _HOLD = typer.Option(
 def fit(
     times: Path = typer.Argument(..., metavar="TIMES", help="Run times, or a study."),
     output: Path = typer.Option(
-        Path("baseline.json"), "-o", "--output", metavar="FILE", help="File to write."
+        None,
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="File to write [default: baseline.json, tree.json of a tree].",
+        show_default=False,
     ),
     family: str = _FAMILY,
     weights: str = _WEIGHTS,
@@ -108,20 +115,57 @@ def fit(
     reduce: str = _REDUCE,
     where: list[str] = _WHERE,
     hold: int = _HOLD,
+    expression: str = tree_options.EXPRESSION,
+    split: str = tree_options.SPLIT,
+    thesis: bool = tree_options.THESIS,
+    minsplit: float = tree_options.MINSPLIT,
+    workers: str = tree_options.WORKERS,
+    workload: str = tree_options.WORKLOAD,
+    target: str = tree_options.TARGET,
+    node: Path = tree_options.NODE,
+    per_node: int = tree_options.PER_NODE,
+    validate: int = tree_options.VALIDATE,
+    prune: bool = tree_options.PRUNE,
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Fit a form to run times over the process count, and to inputs where they vary."""
+    """Fit a form to run times over the process count, and to inputs where they vary.
+
+    The options from --expression on are for --family tree.
+    """
     from p3s.baseline.read import read
 
+    if family == "tree":
+        from p3s.baseline.treeruns import Reading
+
+        chosen = Reading(
+            workers, workload, pairs(where or []), reduce, target, (), per_node, least, most
+        )
+        plan = trees.plan_of(
+            expression=expression,
+            split=split,
+            thesis=thesis,
+            minsplit=minsplit,
+            validate=validate,
+            prune=prune,
+            node=node,
+            reading=chosen,
+        )
+        return trees.fit_tree(times, output or Path("tree.json"), plan, json_)
+    if expression or split or thesis or minsplit or workload or node or validate or prune:
+        raise UsageError("--expression and the options after it are for --family tree")
+    output = output or Path("baseline.json")
     _check_output(output)
     made = _fitted(read(times), family, weights, least, most, reduce, where, hold)
     made.save(output)
     if json_:
         emit_json(made.to_json())
     else:
-        out(_show(made))
+        out(baseline_text.show(made))
     say(f"next: p3s baseline predict {quoted(output)} -n {8 * max(made.counts)}")
     return 0
+
+
+trees.add_to(app)
 
 
 @app.command(epilog=_PREDICT, short_help="Run times at other counts.")
@@ -148,6 +192,13 @@ def predict(
         metavar="HOW",
         help="How: auto, configurations, residuals or jackknife.",
     ),
+    affinity: str = typer.Option(
+        "",
+        "--affinity",
+        metavar="WORD",
+        show_default=False,
+        help="Placement of threads, close or far, where a tree depends on it.",
+    ),
     family: str = _FAMILY,
     weights: str = _WEIGHTS,
     least: int = _LEAST,
@@ -166,19 +217,22 @@ def predict(
     from p3s.baseline.read import read
 
     wanted = by_rule(counts)
+    tree = trees.saved_tree(file)
+    if tree is not None:
+        return trees.predict_tree(tree, wanted, numbers(given or []), affinity, json_)
     made = _saved(file)
     if made is None:
         made = _fitted(read(file), family, weights, least, most, reduce, where, hold)
-    inputs = _values(given or [])
+    inputs = numbers(given or [])
     said = made.say(wanted, inputs, method=method)
     compared = None
     if against is not None:
-        runs = _pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
-        compared = _compared(said, read(against), runs)
+        runs = pairs(where or []) | {name: f"{value:g}" for name, value in inputs.items()}
+        compared = baseline_text.compared(said, read(against), runs)
     if json_:
-        emit_json(_as_json(made, said, compared))
+        emit_json(baseline_text.as_json(made, said, compared))
     else:
-        out(_predicted(made, said, compared))
+        out(baseline_text.predicted(made, said, compared))
     ratio = max(each.ratio for each in said)
     if ratio <= TESTED_RATIO:
         return 0
@@ -253,7 +307,7 @@ def run(
             output,
             timeout_s=timeout,
             time_from=time_from,
-            inputs=_values(given or []),
+            inputs=numbers(given or []),
             extents=extents,
             start=bar.start,
             done=bar.done,
@@ -264,7 +318,7 @@ def run(
 
         emit_json(as_json(times))
     else:
-        out(_runs_table(times))
+        out(baseline_text.runs_table(times))
     say(f"next: p3s baseline fit {quoted(output)}")
     if not failed:
         return 0
@@ -324,7 +378,7 @@ def _fitted(
         family_of(family)
     series = series_of(
         times.runs,
-        where=_pairs(where or []),
+        where=pairs(where or []),
         reduction=reduce,
         least=least,
         most=most,
@@ -338,215 +392,4 @@ def _fitted(
         weights=weights,
         hold=hold,
         command=times.facts.get("command", ()),
-    )
-
-
-def _pairs(words: list[str]) -> dict[str, str]:
-    found = {}
-    for word in words:
-        name, equal, value = word.partition("=")
-        if not equal or not name:
-            raise UsageError(f"{word}: write NAME=VALUE")
-        found[name] = value
-    return found
-
-
-def _values(words: list[str]) -> dict[str, float]:
-    from math import isfinite
-
-    found = {}
-    for name, text in _pairs(words).items():
-        try:
-            found[name] = float(text)
-        except ValueError as error:
-            raise UsageError(f"--input {name}={text}: is no number") from error
-        if not isfinite(found[name]):
-            raise UsageError(f"--input {name}={text}: is no number")
-    return found
-
-
-# ---- text ----------------------------------------------------------------------------------
-
-
-def _show(made: Baseline) -> str:
-    from p3s.baseline.bands import percent
-    from p3s.baseline.families import Data, text_of
-    from p3s.scores import relative_error, spread
-
-    lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
-    lines += _about(made)
-    rows = []
-    for trial in sorted(made.choice.trials, key=lambda t: t.error):
-        each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
-            trial.why_not
-        )
-        error = percent(trial.error) if trial.signed else "-"
-        rows.append([trial.family, error, str(trial.n_params or "-"), each])
-    if rows:
-        held = ", ".join(map(str, made.choice.held))
-        lines += ["", table(rows, ["form", f"error at {held}", "numbers", "single errors"])]
-    rows = []
-    data = Data.of(made.points, made.inputs)
-    told = made.fitted.predict(data.n, data.inputs)
-    for point, value in zip(made.points, told.tolist(), strict=True):
-        rows.append(
-            [
-                f"{point.n:,}",
-                *(f"{x:g}" for x in point.inputs),
-                f"{point.seconds:.4g}",
-                str(len(point.repeats)),
-                percent(spread(point.repeats)),
-                f"{value:.4g}",
-                f"{100 * relative_error(value, point.seconds):+.1f} %",
-            ]
-        )
-    head = ["n", *made.inputs, f"{made.reduction}, s", "runs", "spread", "fitted, s", "error"]
-    return "\n".join([*lines, "", table(rows, head, left=0)])
-
-
-def _about(made: Baseline) -> list[str]:
-    lines = []
-    if made.fitted.family in ("three-term", "barnes-2") and not made.inputs:
-        turn = made.turnover
-        lines.append(
-            "no turnover: the time never rises"
-            if turn is None
-            else f"turnover: shortest at {turn:,.4g} processes, {made.ratio(1) * turn:.3g} "
-            "times the largest run"
-        )
-    return [*lines, *(f"note: {note}" for note in made.notes)]
-
-
-def _predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> str:
-    from p3s.baseline.bands import join
-
-    errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
-    rows = []
-    for each in said:
-        ends = "-" if each.low is None else f"{each.low:.4g} to {each.high:.4g}"
-        row = [f"{each.n:,}", f"{each.seconds:.4g}", ends, f"{each.ratio:.3g}"]
-        if compared is not None:
-            target = errors[each.n]
-            row += (
-                ["-", target["why"]]
-                if target["error"] is None
-                else [f"{target['observed_s']:.4g}", f"{100 * target['error']:+.2f} %"]
-            )
-        rows.append(row)
-    head = ["n", "seconds", "interval", "times the largest run"]
-    head += ["least run, s", "error"] if compared is not None else []
-    others = f"; interval: 90 %, and {', '.join(made.choice.alike)}" if made.choice.alike else ""
-    lines = [
-        f"{made.fitted.family}, fitted at {join(made.counts)} processes{others}",
-        *_about(made),
-        "",
-        table(rows, head, left=0),
-    ]
-    if compared is not None and compared["median"] is not None:
-        lines.append(
-            f"median error {100 * compared['median']:.2f} %, mean "
-            f"{100 * compared['mean']:.2f} %, largest {100 * compared['largest']:.2f} %"
-        )
-    return "\n".join(lines)
-
-
-def _compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
-    """Return the errors at all asked counts; counts without a run say why."""
-    from p3s.scores import by_target, scores
-
-    named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
-    mine = [
-        run
-        for run in times.runs
-        if run.component == "total"
-        and all(
-            _same(dict((*run.labels, *run.inputs)).get(name), value)
-            for name, value in where.items()
-            if name in named
-        )
-    ]
-    if len({(run.labels, run.inputs) for run in mine}) > 1:
-        raise P3SError("--against: run times of several kinds; choose one with --where NAME=VALUE")
-    runs: dict[int, list[float]] = {}
-    why: dict[int, str] = {}
-    for run in mine:
-        if run.valid and run.seconds is not None:
-            runs.setdefault(run.n, []).append(run.seconds)
-        else:
-            why[run.n] = run.why
-    errors = by_target({each.n: each.seconds for each in said}, runs)
-    found = scores(errors[each.n] for each in said)
-    return {
-        "targets": [
-            {
-                "n": each.n,
-                "observed_s": min(runs[each.n]) if each.n in runs else None,
-                "error": errors[each.n],
-                "why": "" if each.n in runs else why.get(each.n, "not run"),
-            }
-            for each in said
-        ],
-        "median": found.median if found.count else None,
-        "mean": found.mean if found.count else None,
-        "largest": found.largest if found.count else None,
-    }
-
-
-def _same(there: object, wanted: str) -> bool:
-    if isinstance(there, float):
-        try:
-            return there == float(wanted)
-        except ValueError:
-            return False
-    return there == wanted
-
-
-def _as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> dict[str, Any]:
-    from p3s.baseline.model import TESTED_RATIO
-
-    return {
-        "schema": "p3s.baseline_prediction",
-        "schema_version": 1,
-        "family": made.fitted.family,
-        "parameters": made.fitted.parameters,
-        "fitted_counts": made.counts,
-        "turnover": made.turnover,
-        "counts": [
-            {
-                "n": each.n,
-                "time_s": each.seconds,
-                "low_s": each.low,
-                "high_s": each.high,
-                "ratio": each.ratio,
-            }
-            for each in said
-        ],
-        "low_confidence": max(each.ratio for each in said) > TESTED_RATIO,
-        "notes": list(made.notes),
-        "compared": compared,
-    }
-
-
-def _runs_table(times: Times) -> str:
-    from p3s.baseline.bands import percent
-    from p3s.scores import spread
-
-    rows = []
-    for key in sorted({(run.n, run.inputs) for run in times.runs}):
-        mine = [run for run in times.runs if (run.n, run.inputs) == key]
-        good = [run.seconds for run in mine if run.valid and run.seconds is not None]
-        rows.append(
-            [
-                f"{key[0]:,}",
-                *(f"{value:g}" for _, value in key[1]),
-                str(len(mine)),
-                str(len(mine) - len(good)),
-                f"{min(good):.4g}" if good else "-",
-                f"{max(good):.4g}" if good else "-",
-                percent(spread(good)) if good else "-",
-            ]
-        )
-    inputs = [name for name, _ in times.runs[0].inputs]
-    return table(
-        rows, ["n", *inputs, "runs", "set aside", "least, s", "largest, s", "spread"], left=0
     )

@@ -1,10 +1,21 @@
-"""Variables of a run that its time may depend on: of its workload, and of shared caches."""
+"""Variables of a run that its time may depend on: of its workload, and of caches that it shares.
+
+A. Castellanos Carrazana, UAB 2014, section 2.9 (eq. 4.2), tables 5.4 and 5.15.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
-from p3s.trees.types import Array
+from p3s.errors import UsageError
+from p3s.text import plural, processes
+from p3s.topology.caches import Caches
+from p3s.trees.types import Array, Ints
+
+#: Variables that every table of runs has.
+DERIVED = ("w2", "w1", "workers", "workload", "local_workld", "threads")
 
 
 def derived(workload: Array, workers: Array, threads: Array) -> dict[str, Array]:
@@ -21,3 +32,84 @@ def derived(workload: Array, workers: Array, threads: Array) -> dict[str, Array]
         "local_workld": workload / workers,
         "threads": np.asarray(threads, dtype=float),
     }
+
+
+# ---- where threads are -----------------------------------------------------------------------
+
+
+def cores_of(caches: Caches, count: int, threads: int, far: bool = False) -> Ints:
+    """Return the cores of the threads of ``count`` processes on a node, (processes, threads).
+
+    The node is cut into equal parts of neighbouring cores, as large as the processes leave room
+    for, and each process has one. Close: processes take the first parts, threads the first cores of
+    theirs, so that they share as many caches as they can. Far: both are spread over sockets, then
+    L3, then L2. Errors: UsageError where threads would have to share cores.
+    """
+    size = _part(len(caches), count, threads)
+    if size == 0:
+        raise UsageError(
+            f"{processes(count)} of {plural(threads, 'thread')} need {count * threads} cores, "
+            f"the node has {len(caches)}"
+        )
+    parts = np.arange(len(caches) // size * size).reshape(-1, size)
+    levels = (caches.socket, caches.l3, caches.l2)
+    if not far:
+        return parts[:count, :threads]
+    order = _spread(parts[:, 0], levels)
+    mine = parts[np.searchsorted(parts[:, 0], order[:count])]
+    return np.stack([_spread(row, levels)[:threads] for row in mine])
+
+
+def _part(cores: int, count: int, threads: int) -> int:
+    """Return the cores of a part: a divisor of all where one has room, 0 where nothing has."""
+    most = cores // count
+    if most < threads:
+        return 0
+    return max((d for d in range(threads, most + 1) if cores % d == 0), default=threads)
+
+
+def _spread(cores: Ints, levels: Sequence[Ints]) -> Ints:
+    """Return cores in an order that goes around sockets, inside them around L3, then L2."""
+    if not levels or len(cores) < 2:
+        return cores
+    groups = [cores[levels[0][cores] == g] for g in np.unique(levels[0][cores])]
+    return np.array(list(_in_turn([_spread(group, levels[1:]) for group in groups])))
+
+
+def _in_turn(groups: Sequence[Ints]) -> Iterator[int]:
+    for i in range(max(map(len, groups))):
+        yield from (int(group[i]) for group in groups if i < len(group))
+
+
+def counters(caches: Caches, count: int, threads: int, far: bool = False) -> dict[str, int]:
+    """Return how much of a node processes and threads share, by variable.
+
+    s_i: processes with threads on socket i; pl3_j: processes with threads at L3 j; tl3_j and l2_i:
+    threads that share L3 j and L2 i. Errors as of :func:`cores_of`.
+    """
+    cores = cores_of(caches, count, threads, far)
+    found: dict[str, int] = {}
+    for name, level in (("s", caches.socket), ("pl3_", caches.l3)):
+        size = int(level.max()) + 1
+        there = np.zeros((count, size), dtype=bool)
+        there[np.repeat(np.arange(count), threads), level[cores].ravel()] = True
+        found |= {f"{name}{i}": int(n) for i, n in enumerate(there.sum(axis=0))}
+    for name, level in (("tl3_", caches.l3), ("l2_", caches.l2)):
+        used = np.bincount(level[cores].ravel(), minlength=int(level.max()) + 1)
+        found |= {f"{name}{i}": int(n) for i, n in enumerate(used)}
+    return found
+
+
+def counter_columns(
+    caches: Caches, count: Array, threads: Array, far: Array | None = None
+) -> dict[str, Array]:
+    """Return the counters of runs as columns; ``count``: processes of a node, per run.
+
+    Counters that are the same in all runs are left out: no tree can split on them.
+    """
+    spread = np.zeros(len(count), dtype=bool) if far is None else np.asarray(far, dtype=bool)
+    keys = np.stack([count, threads, spread], axis=1).astype(np.int64)
+    distinct, which = np.unique(keys, axis=0, return_inverse=True)
+    rows = [counters(caches, int(p), int(t), bool(f)) for p, t, f in distinct]
+    columns = {name: np.array([float(row[name]) for row in rows])[which] for name in rows[0]}
+    return {name: column for name, column in columns.items() if np.ptp(column) > 0}

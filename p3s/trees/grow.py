@@ -80,16 +80,18 @@ class _Grower:
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes depth first, left before right."""
         found: list[Node] = []
-        waiting: list[tuple[Ints, int, str]] = [(np.arange(len(self.table)), -1, "")]
+        waiting: list[tuple[Ints, int, bool]] = [(np.arange(len(self.table)), -1, True)]
         while waiting:
-            at, parent, side = waiting.pop()
+            at, parent, on_left = waiting.pop()
+            number = len(found)
             if parent >= 0:
                 split = found[parent].split
                 assert split is not None
-                found[parent] = replace(found[parent], split=replace(split, **{side: len(found)}))
+                split = replace(split, left=number) if on_left else replace(split, right=number)
+                found[parent] = replace(found[parent], split=split)
             node, left = self.node(at)
             if left is not None:
-                waiting += [(at[~left], len(found), "right"), (at[left], len(found), "left")]
+                waiting += [(at[~left], number, False), (at[left], number, True)]
             found.append(node)
         return tuple(found)
 

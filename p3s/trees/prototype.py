@@ -4,7 +4,7 @@
 
 A. Castellanos Carrazana, UAB 2014, eq. 4.1 to 4.3. The text is read by a parser of its own into
 expressions of p3s.laws.expr; nothing of it is executed. Coefficients are b0, b1, ...; every other
-name is a variable. A coefficient may stand in a product or over a divisor without one, nowhere else.
+name is a variable. A coefficient may stand in a product, or over a divisor without one, only.
 """
 
 from __future__ import annotations
@@ -207,6 +207,8 @@ class _Reader:
 
     def constant(self) -> Fraction:
         kind, word = self.next()
+        if _COEFFICIENT.fullmatch(word):
+            self.refuse(f"not linear in its coefficients: {word} is an exponent")
         if kind != "number":
             self.refuse(f"{word!r} stands where an exponent's number should be")
         return self.number(word)

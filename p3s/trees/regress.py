@@ -50,7 +50,7 @@ def weights(y: Array) -> Array:
 
 
 def integer_weights(y: Array) -> Array:
-    """Return the weights of eq. 4.6 rounded to whole numbers, at least 1: its library wants these."""
+    """Return the weights of eq. 4.6 rounded to whole numbers, at least 1, as its library wants."""
     return np.maximum(np.rint(weights(y)), 1.0)
 
 

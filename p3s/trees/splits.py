@@ -7,6 +7,7 @@ eigenvectors, and eigenvalues e and 1 - e.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -91,7 +92,14 @@ def best(fit: Fit, rows: Rows, z: Array, growing: Growing, least: int, words: bo
     at = _first_least(missed)
     if words:
         return Cut(float(missed[at]), levels=tuple(int(v) for v in values[parts[at] > 0]))
-    return Cut(float(missed[at]), float(values[int(parts[at])]))
+    last = int(parts[at])
+    return Cut(float(missed[at]), _between(values[last], values[last + 1], growing.between))
+
+
+def _between(low: float, high: float, between: bool) -> float:
+    """Return a cut between two values: the lower one, or half-way (of logarithms above zero)."""
+    middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low / 2 + high / 2
+    return float(middle) if between and low <= middle < high else float(low)
 
 
 def _sums(fit: Fit, rows: Rows, which: NDArray[np.intp], size: int) -> _Sums:

@@ -25,23 +25,28 @@ class Growing:
 
     ``alpha``: corrected p-value up to which an instability splits a node; ``minsplit``: least
     number of rows in a node, in sums of weights with ``in_weights`` (table 4.1); ``min_rows``:
-    least number of rows in a leaf, whatever they weigh (None: twice the coefficients, at least 10);
-    ``clip``: a prediction stays within 0.8 of the least and 1.25 of the largest time of its leaf.
+    least number of rows in a leaf, whatever they weigh (None: twice the coefficients, at least
+    10); ``between``: a cut lies half-way between two values, on a scale of ratios where they are
+    above zero, else on the lower one; ``clip``: a prediction stays within 0.8 of the least and 1.25
+    of the largest value of its leaf. The default minsplit is that of the thesis's library.
     """
 
     regression: str = "relative"
     objective: str = "deviance"
     alpha: float = 0.05
     bonferroni: bool = True
-    minsplit: float = 25.0
+    minsplit: float = 20.0
     in_weights: bool = False
     min_rows: int | None = None
+    between: bool = True
     clip: bool = True
 
     @staticmethod
     def thesis(minsplit: float = 25.0) -> Growing:
-        """Return the settings of the thesis: weights of eq. 4.6, which minsplit counts; no guard."""
-        return Growing("weighted", minsplit=minsplit, in_weights=True, min_rows=1, clip=False)
+        """Return the settings of the thesis: weights of eq. 4.6, counted by minsplit; no guards."""
+        return Growing(
+            "weighted", minsplit=minsplit, in_weights=True, min_rows=1, between=False, clip=False
+        )
 
     def checked(self) -> Growing:
         """Return them; UsageError for a value that none of them can have."""
@@ -100,7 +105,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows with a value up to ``cut`` go to node ``left``; of words, those numbered in ``levels``."""
+    """Rows with a value up to ``cut`` go to node ``left``; of words, those in ``levels``."""
 
     variable: str
     left: int
@@ -147,7 +152,6 @@ class Tree:
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     workloads: tuple[float, ...] = ()
     target: str = "time"
-    version: int = 1
 
     @property
     def leaves(self) -> list[int]:

@@ -1,0 +1,196 @@
+"""What ``p3s baseline`` prints: fitted forms, predictions beside runs, runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from p3s.errors import P3SError
+from p3s.text import one_line, table
+
+if TYPE_CHECKING:
+    from p3s.baseline.model import Baseline, Said
+    from p3s.baseline.times import Times
+
+
+def show(made: Baseline) -> str:
+    from p3s.baseline.bands import percent
+    from p3s.baseline.families import Data, text_of
+    from p3s.scores import relative_error, spread
+
+    lines = [f"{made.fitted.family}: {text_of(made.fitted)} s ({made.choice.why})"]
+    lines += _about(made)
+    rows = []
+    for trial in sorted(made.choice.trials, key=lambda t: t.error):
+        each = ", ".join(f"{100 * error:+.1f} %" for error in trial.signed) or one_line(
+            trial.why_not
+        )
+        error = percent(trial.error) if trial.signed else "-"
+        rows.append([trial.family, error, str(trial.n_params or "-"), each])
+    if rows:
+        held = ", ".join(map(str, made.choice.held))
+        lines += ["", table(rows, ["form", f"error at {held}", "numbers", "single errors"])]
+    rows = []
+    data = Data.of(made.points, made.inputs)
+    told = made.fitted.predict(data.n, data.inputs)
+    for point, value in zip(made.points, told.tolist(), strict=True):
+        rows.append(
+            [
+                f"{point.n:,}",
+                *(f"{x:g}" for x in point.inputs),
+                f"{point.seconds:.4g}",
+                str(len(point.repeats)),
+                percent(spread(point.repeats)),
+                f"{value:.4g}",
+                f"{100 * relative_error(value, point.seconds):+.1f} %",
+            ]
+        )
+    head = ["n", *made.inputs, f"{made.reduction}, s", "runs", "spread", "fitted, s", "error"]
+    return "\n".join([*lines, "", table(rows, head, left=0)])
+
+
+def _about(made: Baseline) -> list[str]:
+    lines = []
+    if made.fitted.family in ("three-term", "barnes-2") and not made.inputs:
+        turn = made.turnover
+        lines.append(
+            "no turnover: the time never rises"
+            if turn is None
+            else f"turnover: shortest at {turn:,.4g} processes, {made.ratio(1) * turn:.3g} "
+            "times the largest run"
+        )
+    return [*lines, *(f"note: {note}" for note in made.notes)]
+
+
+def predicted(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> str:
+    from p3s.baseline.bands import join
+
+    errors = {row["n"]: row for row in (compared or {}).get("targets", ())}
+    rows = []
+    for each in said:
+        ends = "-" if each.low is None else f"{each.low:.4g} to {each.high:.4g}"
+        row = [f"{each.n:,}", f"{each.seconds:.4g}", ends, f"{each.ratio:.3g}"]
+        if compared is not None:
+            target = errors[each.n]
+            row += (
+                ["-", target["why"]]
+                if target["error"] is None
+                else [f"{target['observed_s']:.4g}", f"{100 * target['error']:+.2f} %"]
+            )
+        rows.append(row)
+    head = ["n", "seconds", "interval", "times the largest run"]
+    head += ["least run, s", "error"] if compared is not None else []
+    others = f"; interval: 90 %, and {', '.join(made.choice.alike)}" if made.choice.alike else ""
+    lines = [
+        f"{made.fitted.family}, fitted at {join(made.counts)} processes{others}",
+        *_about(made),
+        "",
+        table(rows, head, left=0),
+    ]
+    if compared is not None and compared["median"] is not None:
+        lines.append(
+            f"median error {100 * compared['median']:.2f} %, mean "
+            f"{100 * compared['mean']:.2f} %, largest {100 * compared['largest']:.2f} %"
+        )
+    return "\n".join(lines)
+
+
+def compared(said: list[Said], times: Times, where: dict[str, str]) -> dict[str, Any]:
+    """Return the errors at all asked counts; counts without a run say why."""
+    from p3s.scores import by_target, scores
+
+    named = {name for run in times.runs for name, _ in (*run.inputs, *run.labels)}
+    mine = [
+        run
+        for run in times.runs
+        if run.component == "total"
+        and all(
+            _same(dict((*run.labels, *run.inputs)).get(name), value)
+            for name, value in where.items()
+            if name in named
+        )
+    ]
+    if len({(run.labels, run.inputs) for run in mine}) > 1:
+        raise P3SError("--against: run times of several kinds; choose one with --where NAME=VALUE")
+    runs: dict[int, list[float]] = {}
+    why: dict[int, str] = {}
+    for run in mine:
+        if run.valid and run.seconds is not None:
+            runs.setdefault(run.n, []).append(run.seconds)
+        else:
+            why[run.n] = run.why
+    errors = by_target({each.n: each.seconds for each in said}, runs)
+    found = scores(errors[each.n] for each in said)
+    return {
+        "targets": [
+            {
+                "n": each.n,
+                "observed_s": min(runs[each.n]) if each.n in runs else None,
+                "error": errors[each.n],
+                "why": "" if each.n in runs else why.get(each.n, "not run"),
+            }
+            for each in said
+        ],
+        "median": found.median if found.count else None,
+        "mean": found.mean if found.count else None,
+        "largest": found.largest if found.count else None,
+    }
+
+
+def _same(there: object, wanted: str) -> bool:
+    if isinstance(there, float):
+        try:
+            return there == float(wanted)
+        except ValueError:
+            return False
+    return there == wanted
+
+
+def as_json(made: Baseline, said: list[Said], compared: dict[str, Any] | None) -> dict[str, Any]:
+    from p3s.baseline.model import TESTED_RATIO
+
+    return {
+        "schema": "p3s.baseline_prediction",
+        "schema_version": 1,
+        "family": made.fitted.family,
+        "parameters": made.fitted.parameters,
+        "fitted_counts": made.counts,
+        "turnover": made.turnover,
+        "counts": [
+            {
+                "n": each.n,
+                "time_s": each.seconds,
+                "low_s": each.low,
+                "high_s": each.high,
+                "ratio": each.ratio,
+            }
+            for each in said
+        ],
+        "low_confidence": max(each.ratio for each in said) > TESTED_RATIO,
+        "notes": list(made.notes),
+        "compared": compared,
+    }
+
+
+def runs_table(times: Times) -> str:
+    from p3s.baseline.bands import percent
+    from p3s.scores import spread
+
+    rows = []
+    for key in sorted({(run.n, run.inputs) for run in times.runs}):
+        mine = [run for run in times.runs if (run.n, run.inputs) == key]
+        good = [run.seconds for run in mine if run.valid and run.seconds is not None]
+        rows.append(
+            [
+                f"{key[0]:,}",
+                *(f"{value:g}" for _, value in key[1]),
+                str(len(mine)),
+                str(len(mine) - len(good)),
+                f"{min(good):.4g}" if good else "-",
+                f"{max(good):.4g}" if good else "-",
+                percent(spread(good)) if good else "-",
+            ]
+        )
+    inputs = [name for name, _ in times.runs[0].inputs]
+    return table(
+        rows, ["n", *inputs, "runs", "set aside", "least, s", "largest, s", "spread"], left=0
+    )

@@ -1,0 +1,480 @@
+"""``p3s baseline`` with ``--family tree``: trees of regressions, their checks, their advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.cli.values import numbers, pairs, whole_numbers
+from p3s.errors import P3SError, UsageError
+from p3s.text import figures, joined, percent, plural, seconds, table
+
+if TYPE_CHECKING:
+    from p3s.baseline.treeruns import Reading
+    from p3s.baseline.trees import Plan
+    from p3s.trees.choose import Choice, Limits
+    from p3s.trees.diagnostics import Best, Group, Verdict
+    from p3s.trees.improve import Region
+    from p3s.trees.report import Report
+    from p3s.trees.store import Stored
+    from p3s.trees.types import Tree
+
+_CHECK = """\b
+Example:
+  p3s baseline check tree.json times.csv
+Next:
+  p3s baseline advise tree.json --input workload=2000 --max-cores 128"""
+_ADVISE = """\b
+Example:
+  p3s baseline advise tree.json --input workload=2000 --max-cores 128
+  p3s baseline advise tree.json --input workload=2000 -n 3-29 --threads 1,2,4 --top 5
+Next:
+  p3s baseline check tree.json times.csv"""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands that only trees have."""
+    app.command("check", epilog=_CHECK, short_help="Is a tree good enough.")(check)
+    app.command("advise", epilog=_ADVISE, short_help="Configurations that a tree advises.")(advise)
+
+
+# ---- fit -------------------------------------------------------------------------------------
+
+
+def fit_tree(times: Path, output: Path, plan: Plan, json_: bool) -> int:
+    """Grow a tree from run times, write and show it."""
+    from p3s.baseline.read import read
+    from p3s.baseline.trees import grown
+    from p3s.trees.store import save, to_json
+
+    _check_output(output)
+    stored = grown(read(times), plan)
+    save(output, stored)
+    if json_:
+        emit_json(to_json(stored))
+    else:
+        out(_shown(stored))
+    say(f"next: p3s baseline check {quoted(output)} {quoted(times)}")
+    return 0
+
+
+def plan_of(
+    *,
+    expression: str,
+    split: str,
+    thesis: bool,
+    minsplit: float | None,
+    validate: int,
+    prune: bool,
+    node: Path | None,
+    reading: Reading,
+) -> Plan:
+    """Return what options say of a tree."""
+    from dataclasses import replace
+
+    from p3s.baseline.trees import EXPRESSION, Plan
+    from p3s.topology.caches import read_caches
+    from p3s.trees.store import rows_of_cores
+    from p3s.trees.types import Growing
+
+    growing = Growing.thesis() if thesis else Growing()
+    if minsplit is not None:
+        growing = replace(growing, minsplit=minsplit)
+    if node is not None:
+        reading = replace(reading, cores=rows_of_cores(read_caches(node)))
+    words = tuple(word.strip() for word in split.split(",") if word.strip())
+    return Plan(expression or EXPRESSION, words, growing, reading, validate, prune)
+
+
+def _check_output(output: Path) -> None:
+    from p3s.trees.store import load
+
+    if output.is_dir():
+        raise UsageError(f"-o {output}: is a directory; name a file in it, as tree.json")
+    if output.exists():
+        try:
+            load(output)
+        except P3SError as error:
+            raise UsageError(f"-o {output}: is there and is no tree; name another file") from error
+
+
+def _shown(stored: Stored) -> str:
+    from p3s.trees.diagnostics import shares
+
+    tree = stored.tree
+    root = tree.nodes[0]
+    dropped = sorted({name for i in tree.leaves for name in tree.nodes[i].dropped})
+    leaves = plural(len(tree.leaves), "leaf", "leaves")
+    lines = [
+        f"tree of {tree.expression} for the {tree.target}: {leaves} from "
+        f"{plural(stored.runs, 'run')} at {plural(len(tree.workloads), 'workload')}",
+        f"{tree.growing.regression} regressions miss their runs by {percent(_own_error(tree))}, "
+        f"one of all runs by {percent(root.error)} (root mean square)",
+    ]
+    if dropped:
+        lines.append(f"note: not told apart in some leaves, so 0 there: {', '.join(dropped)}")
+    lines += [f"note: {note}" for note in stored.notes]
+    found = sorted(shares(tree).items(), key=lambda each: -each[1])
+    rows = [[name, percent(share)] for name, share in found if share]
+    return "\n".join([*lines, *(["", table(rows, ["splits on", "of splits"])] if rows else [])])
+
+
+def _own_error(tree: Tree) -> float:
+    """Return the root mean square of the relative errors of all leaves' own runs."""
+    leaves = [tree.nodes[i] for i in tree.leaves]
+    return float((sum(n.rows * n.error**2 for n in leaves) / sum(n.rows for n in leaves)) ** 0.5)
+
+
+# ---- predict ---------------------------------------------------------------------------------
+
+
+def saved_tree(file: Path) -> Stored | None:
+    """Return the tree in a file; None for any other file."""
+    import json
+
+    from p3s.trees.store import TREE_SCHEMA, load
+
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return None
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return load(file) if isinstance(found, dict) and found.get("schema") == TREE_SCHEMA else None
+
+
+def predict_tree(
+    stored: Stored, counts: list[int], given: dict[str, float], affinity: str, json_: bool
+) -> int:
+    """Say what a tree tells of process counts; exit code 3 outside the runs it was grown from."""
+    import numpy as np
+
+    from p3s.trees.evaluate import Evaluator
+
+    threads = given.pop("threads", 1.0 if stored.threads == (1.0,) else None)
+    if threads is None:
+        raise UsageError("the tree depends on threads; give their number: --input threads=4")
+    workload = _workload(given)
+    pairs_ = np.array([(float(_workers(stored, n)), threads) for n in counts])
+    said = Evaluator.of(stored.tree).predict(stored.columns(workload, pairs_, given, affinity))
+    rows = [
+        {
+            "n": n,
+            "threads": int(threads),
+            "workload": workload,
+            "value": float(said.value[i]),
+            "leaf": int(said.leaf[i]),
+            "extrapolated": bool(said.extrapolated[i]),
+            "outside_leaf": bool(said.outside[i]),
+            "clipped": bool(said.clipped[i]),
+        }
+        for i, n in enumerate(counts)
+    ]
+    if json_:
+        emit_json(
+            {**_head("tree_prediction"), "target": stored.tree.target, "configurations": rows}
+        )
+    else:
+        cells = [
+            [str(r["n"]), str(r["threads"]), seconds(float(str(r["value"]))), _flags(r)]
+            for r in rows
+        ]
+        out(table(cells, ["n", "threads", stored.tree.target, "note"], words_last=True))
+    return _outside(bool(said.extrapolated.any()))
+
+
+def _outside(extrapolated: bool) -> int:
+    if not extrapolated:
+        return 0
+    say("low confidence: outside the runs of the tree, which only tells what lies between them")
+    return 3
+
+
+def _workers(stored: Stored, n: int) -> int:
+    if n <= stored.others:
+        raise UsageError(f"-n {n}: {plural(stored.others, 'process', 'processes')} of it works not")
+    return n - stored.others
+
+
+def _workload(given: dict[str, float]) -> float:
+    for name in ("workload", "W"):
+        if name in given:
+            return given.pop(name)
+    raise UsageError("the tree depends on the workload; give it: --input workload=2000")
+
+
+def _head(noun: str) -> dict[str, Any]:
+    return {"schema": f"p3s.{noun}", "schema_version": 1}
+
+
+def _flags(row: Any) -> str:
+    get = row.get if isinstance(row, dict) else lambda name: getattr(row, name.partition("_")[0])
+    words = {
+        "extrapolated": "outside the runs",
+        "outside_leaf": "outside its leaf's runs",
+        "clipped": "held to its leaf's range",
+    }
+    return ", ".join(text for name, text in words.items() if get(name))
+
+
+# ---- check -----------------------------------------------------------------------------------
+
+
+def check(
+    file: Path = typer.Argument(..., metavar="TREE", help="A tree that fit has written."),
+    times: Path = typer.Argument(
+        ..., metavar="TIMES", help="Run times; workloads that the tree has not seen validate it."
+    ),
+    reduce: str = typer.Option(
+        "min", "--reduce", metavar="HOW", help="What counts of repeats: min, median or mean."
+    ),
+    where: list[str] = typer.Option(
+        None,
+        "--where",
+        metavar="NAME=VALUE",
+        show_default=False,
+        help="Only runs with this input or label; may be repeated.",
+    ),
+    workload: str = typer.Option(
+        "", "--workload", metavar="NAME", help="Column of the workload.", show_default=False
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Show the errors of a tree by variable, whether it passes, and how good its advice is.
+
+    Exit code 3 unless the median error is at most 5 %, the dispersion at most 20 % and fewer than
+    5 % are outliers, at workloads that the tree was not grown from.
+    """
+    from p3s.baseline.read import read
+    from p3s.baseline.treeruns import Reading
+    from p3s.baseline.trees import checked
+    from p3s.trees.store import load
+
+    reading = Reading(workload=workload, where=pairs(where or []), reduction=reduce)
+    found = checked(load(file), read(times), reading)
+    if json_:
+        emit_json(_report_json(found))
+    else:
+        parts = [_groups(found.groups), _verdict(found.verdict), _best(found.best)]
+        out("\n\n".join(part for part in [*parts, *map(_region, found.regions)] if part))
+    if found.verdict is None:
+        say("nothing validates the tree: all workloads are those it was grown from")
+        return 3
+    return 0 if found.verdict.passed else 3
+
+
+def _report_json(found: Report) -> dict[str, Any]:
+    from p3s.serialise import to_data
+    from p3s.trees.diagnostics import kinds
+
+    verdict = found.verdict
+    return {
+        **_head("tree_check"),
+        "groups": to_data(found.groups),
+        "verdict": None if verdict is None else to_data(verdict) | {"passed": verdict.passed},
+        "best": [to_data(b) | {"regret": b.regret, "kind": b.kind} for b in found.best],
+        "kinds": kinds(found.best),
+        "shares": to_data(found.shares),
+        "regions": to_data(found.regions),
+    }
+
+
+def _region(found: Region) -> str:
+    if not found.workloads:
+        return ""
+    return (
+        f"measure next: workload {joined([f'{w:g}' for w in found.workloads])} in all "
+        f"configurations; from {found.low:g} to {found.high:g} a quarter of the errors is above "
+        f"{percent(found.box.third)}"
+    )
+
+
+def _groups(found: Sequence[Group]) -> str:
+    rows = [
+        [
+            g.variable,
+            g.level or (f"{g.low:g}" if g.low == g.high else f"{g.low:g} to {g.high:g}"),
+            str(g.box.count),
+            *(percent(v) for v in (g.box.first, g.box.median, g.box.third, g.box.high)),
+            str(g.box.outliers),
+            "" if g.alike else f"{figures(g.times)} times the others: more runs here",
+        ]
+        for g in found
+    ]
+    head = ["variable", "values", "runs", "quarter", "median", "three quarters", "whisker"]
+    return (
+        "errors of the tree's own runs\n"
+        + table(rows, [*head, "outliers", "stands out"], left=2, words_last=True)
+        if rows
+        else ""
+    )
+
+
+def _verdict(found: Verdict | None) -> str:
+    if found is None:
+        return ""
+    words = "passes" if found.passed else f"does not pass ({joined(found.broken)})"
+    wide = (
+        f"; beyond that at workload {', '.join(f'{w:g}' for w in found.wide)}" if found.wide else ""
+    )
+    return (
+        f"at other workloads the tree {words}: median error {percent(found.median)} (at most 5 %), "
+        f"dispersion {percent(found.dispersion)} (at most 20 %{wide}), outliers "
+        f"{percent(found.outliers)} (below 5 %)"
+    )
+
+
+def _best(found: Sequence[Best]) -> str:
+    from p3s.trees.diagnostics import kinds
+
+    if not found:
+        return ""
+    rows = [
+        [
+            f"{b.workload:g}",
+            " x ".join(f"{v:g}" for v in b.best[:2]),
+            seconds(b.value),
+            " x ".join(f"{v:g}" for v in b.advised[:2]),
+            seconds(b.real),
+            percent(b.regret) if b.regret >= 0 else f"{100 * b.regret:.1f} %",
+            b.kind,
+        ]
+        for b in found
+    ]
+    head = ["workload", "best", "real", "advised", "real", "regret", ""]
+    share = ", ".join(f"{kind} {percent(part)}" for kind, part in kinds(found).items())
+    return f"advice, as workers x threads: {share}\n" + table(rows, head, words_last=True)
+
+
+# ---- advise ----------------------------------------------------------------------------------
+
+
+def advise(
+    file: Path = typer.Argument(..., metavar="TREE", help="A tree that fit has written."),
+    given: list[str] = typer.Option(
+        None,
+        "--input",
+        metavar="NAME=VALUE",
+        show_default=False,
+        help="Value of an input, the workload among them; may be repeated.",
+    ),
+    objective: str = typer.Option(
+        "time", "--objective", metavar="WHAT", help="Least of: time, index or core-hours."
+    ),
+    top: int = typer.Option(3, "--top", min=1, max=1000, metavar="N", help="How many to show."),
+    counts: str = typer.Option(
+        "",
+        "-n",
+        "--counts",
+        metavar="LIST",
+        show_default=False,
+        help="Process counts, as 3,5,9-29 [default: those of the runs].",
+    ),
+    threads: str = typer.Option(
+        "",
+        "--threads",
+        metavar="LIST",
+        show_default=False,
+        help="Threads of a process, as 1,2,4-8 [default: those of the runs].",
+    ),
+    max_cores: int = typer.Option(
+        None, "--max-cores", min=1, metavar="N", show_default=False, help="Cores of all workers."
+    ),
+    max_processes: int = typer.Option(
+        None, "--max-processes", min=1, metavar="N", show_default=False, help="Processes."
+    ),
+    node_cores: int = typer.Option(
+        None,
+        "--node-cores",
+        min=1,
+        metavar="N",
+        show_default=False,
+        help="Cores of a node, which its processes' threads must find.",
+    ),
+    per_node: int = typer.Option(
+        1, "--per-node", min=1, metavar="N", help="Processes of a node, for --node-cores."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Say which processes and threads are best for a workload.
+
+    Exit code 3 when the best is outside the runs that the tree was grown from.
+    """
+    from p3s.trees.choose import Limits
+    from p3s.trees.store import load
+
+    stored = load(file)
+    values = numbers(given or [])
+    workload = _workload(values)
+    k = [float(_workers(stored, n)) for n in whole_numbers(counts, "-n")] if counts else []
+    t = [float(n) for n in whole_numbers(threads, "--threads")] if threads else []
+    limits = Limits(max_cores, max_processes, None, stored.others, per_node, node_cores)
+    found = _chosen(
+        stored,
+        workload,
+        values,
+        (k or [*stored.workers], t or [*stored.threads]),
+        limits,
+        objective,
+        top,
+    )
+    rows = [
+        {
+            "n": choice.workers + stored.others,
+            "workers": choice.workers,
+            "threads": choice.threads,
+            **({"affinity": affinity} if affinity else {}),
+            stored.tree.target.replace("-", "_"): choice.value,
+            "objective": choice.objective,
+            "leaf_error": choice.error,
+            "extrapolated": choice.extrapolated,
+            "outside_leaf": choice.outside,
+            "clipped": choice.clipped,
+        }
+        for choice, affinity in found
+    ]
+    if json_:
+        emit_json(
+            {**_head("tree_advice"), "workload": workload, "objective": objective, "best": rows}
+        )
+    else:
+        out(_advice(found, stored, objective))
+    return _outside(found[0][0].extrapolated)
+
+
+def _chosen(
+    stored: Stored,
+    workload: float,
+    inputs: dict[str, float],
+    grid: tuple[list[float], list[float]],
+    limits: Limits,
+    objective: str,
+    top: int,
+) -> list[tuple[Choice, str]]:
+    """Return the best configurations with their placements."""
+    from p3s.trees.choose import admissible, choose
+    from p3s.trees.evaluate import Evaluator
+
+    pairs_ = admissible(*grid, limits)
+    evaluator = Evaluator.of(stored.tree)
+    found = []
+    for affinity in stored.affinities or ("",):
+        columns = stored.columns(workload, pairs_, inputs, affinity)
+        found += [(c, affinity) for c in choose(evaluator, columns, objective, top)]
+    return sorted(found, key=lambda each: each[0].objective)[:top]
+
+
+def _advice(found: list[tuple[Choice, str]], stored: Stored, objective: str) -> str:
+    rows = []
+    for choice, affinity in found:
+        value = seconds(choice.value)
+        hours = [f"{choice.objective:.3g}"] if objective == "core-hours" else []
+        row = [str(choice.workers + stored.others), str(choice.workers), str(choice.threads)]
+        rows.append([*row, value, *hours, percent(choice.error), affinity, _flags(choice)])
+    hours = ["core hours"] if objective == "core-hours" else []
+    head = ["n", "workers", "threads", stored.tree.target, *hours, "error of its leaf"]
+    return table(rows, [*head, "affinity" if stored.affinities else "", "note"], words_last=True)
