@@ -40,14 +40,14 @@ def tool(name: str) -> str:
     return found
 
 
-def run(command: list[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
-    """Run a command in its own process group, which is gone when this returns."""
+def run(command: list[str], timeout_s: float = TIMEOUT_S, **env: str) -> tuple[int, str, str]:
+    """Run a command in its own process group, which is gone when this returns; env: more of it."""
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | YIELDING,
+        env=os.environ | YIELDING | env,
         start_new_session=True,
     )
     try:
