@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from p3s.characterize.part import Part
     from p3s.study import Study
     from p3s.trace import RankTrace
+    from p3s.trace.threads import Threads
 
 #: Columns that are sums over the run: nanoseconds but for the counts. serial_ns: CPU time of the
 #: thread that makes the calls, outside of parallel regions; region_ns: wall time inside of them;
@@ -40,7 +41,10 @@ MOST = ("team", "worked")
 COLUMNS = ("rank", "node", *SUMS, *MOST)
 #: What laws of threads rest on, with their names there.
 PARTS = ("serial", "busy", "longest", "regions", "waiting", "overhead")
+#: Of these what is wall time, which tells nothing where threads share cores.
+WALL_PARTS = ("waiting", "overhead")
 _OF_PART = {name: name if name == "regions" else f"{name}_ns" for name in PARTS}
+_IN_CAPTURE = {"serial_ns": "serial", "other_ns": "others_ns"}
 _META, _VERSION = b"p3s.teams", 1
 
 
@@ -77,8 +81,8 @@ def none() -> numpy.ndarray:
 
 
 def numbered(rt: RankTrace) -> RankTrace:
-    """Return a rank whose events have their ordinals where rows of threads name them."""
-    if getattr(rt, "threads", None) is None or getattr(rt, "ordinal", None) is not None:
+    """Return a rank whose events have their numbers, by which rows of threads name them."""
+    if getattr(rt, "threads", None) is None:
         return rt
     return replace(rt, ordinal=np.arange(len(rt.call)))
 
@@ -106,8 +110,10 @@ def teams_of(rt: RankTrace, kept: numpy.ndarray, nodes: numpy.ndarray) -> numpy.
     return out
 
 
-def _column(threads: object, name: str) -> numpy.ndarray:
-    return np.asarray(getattr(threads, name), dtype=np.int64)
+def _column(threads: Threads, name: str) -> numpy.ndarray:
+    if name == "loops":
+        return threads["static_loops"] + threads["dynamic_loops"]
+    return threads[_IN_CAPTURE.get(name, name)]
 
 
 def renumbered(table: numpy.ndarray, node_to: numpy.ndarray) -> numpy.ndarray:

@@ -97,11 +97,11 @@ def characterize(
     from p3s.cli.grid import check_dims, keep_dims, parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.params import refuse_without
-    from p3s.cli.teams import with_teams
     from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
     from p3s.cli.small_runs import far_runs
+    from p3s.cli.teams import with_teams
     from p3s.pipeline.stages import MIN_COUNTS
     from p3s.signature_runner.recording import recording
     from p3s.study import Study

@@ -96,11 +96,11 @@ def characterize(
     Up to a maximum, the first value decides on the counts. ``extents``: of the process grid, by
     count, where the program gets them as arguments.
     """
+    from dataclasses import replace
+
     from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
     from p3s.cli.grid import keep_dims
     from p3s.cli.runs import Traced, program_of, reasons, trace_counts
-    from dataclasses import replace
-
     from p3s.settings import (
         THREADS,
         check_command,
@@ -137,15 +137,15 @@ def characterize(
                         _own_model(at)
                     at = Study.create(at.root, command)
 
+                    with_these = replace(recording, threads=int(setting.get(THREADS, 0)))
+
                     def trace(
                         these: Sequence[int],
                         at: Study = at,
                         name: str = name,
                         command: list[str] = command,
                         new: bool = new,
-                        recording: Recording = replace(
-                            recording, threads=int(setting.get(THREADS, 0))
-                        ),
+                        recording: Recording = with_these,
                     ) -> Traced:
                         return trace_counts(
                             at,

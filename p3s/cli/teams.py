@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def parse_threads(text: str) -> list[int]:
     """Return numbers of threads, ascending; raises UsageError for anything else."""
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and 0 < int(word[:9]) for word in words):
+    if not all(word.isascii() and word.isdigit() and int(word[:9]) > 0 for word in words):
         raise UsageError(f"--threads {text}: give numbers of threads, for example --threads 1,2,4")
     return sorted({int(word[:9]) for word in words})
 

@@ -156,7 +156,8 @@ def surface(
 ) -> Surface:
     """Predict every number of threads at every count; a surface over both.
 
-    each: other counts for single numbers of threads. Raises UsageError where threads do not fit on a node, P3SError as predictions do.
+    each: other counts for single numbers of threads. Raises UsageError where threads do not fit
+    on a node, P3SError as predictions do.
     """
     node = wanted.node or node_of(at_threads(root, wanted.rest, base_of(root)), request)
     check_fits(wanted.threads, node)

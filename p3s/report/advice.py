@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.advise.types import Advice, Cell, Choice, Interval, NextRun, Objective
+from p3s.advise.types import Advice, Cell, Interval, NextRun, Objective
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, in_short, untrusted

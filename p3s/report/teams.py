@@ -10,6 +10,7 @@ from p3s.serialise import to_data
 from p3s.study import Study
 from p3s.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
 from p3s.threads.checks import ThreadCheck
+from p3s.threads.runs import shared_cores
 from p3s.threads.settings import at_threads, inputs_in, threads_in, with_threads
 from p3s.threads.stage import ThreadFile
 from p3s.threads.types import Part
@@ -90,16 +91,18 @@ def seen_rows(study: Study) -> tuple[list[str], list[list[str]], str]:
             at = at_threads(study, rest, threads)
             for n in at.signature_counts():
                 if (found := load_teams(at.root, n)) is not None:
-                    rows.append([with_threads(rest, threads), str(n), *_seen(found)])
+                    seen = _seen(found, shared_cores(at, n))
+                    rows.append([with_threads(rest, threads), str(n), *seen])
     head = ["runs", "processes", "regions", "team", "outside", "in regions", "imbalance", "waiting"]
     below = (
         "outside: CPU time outside of parallel regions, of all ranks; in regions: of all threads; "
-        "imbalance: longest thread over the mean; waiting: at barriers, of all threads"
+        "imbalance: longest thread over the mean; waiting: at barriers, of all threads; fork and "
+        "join: of one region. Both are not known where threads shared cores"
     )
     return [*head, "fork and join", "other threads"], rows, below
 
 
-def _seen(found: Teams) -> list[str]:
+def _seen(found: Teams, shared: bool) -> list[str]:
     regions, team = found.total("regions"), found.total("team")
     busy, longest = found.total("busy"), found.total("longest")
     even = busy / max(team, 1.0)
@@ -109,8 +112,8 @@ def _seen(found: Teams) -> list[str]:
         seconds(found.total("serial")),
         seconds(busy),
         f"{longest / even:.2f}" if even > 0 else NOT_KNOWN,
-        seconds(found.total("waiting")),
-        f"{1e6 * found.total('overhead') / regions:.1f} us a region" if regions else NOT_KNOWN,
+        NOT_KNOWN if shared else seconds(found.total("waiting")),
+        NOT_KNOWN if shared or not regions else seconds(found.total("overhead") / regions),
         seconds(found.total("other_ns")),
     ]
 

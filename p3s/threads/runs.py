@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.teams import PARTS, Teams, load_teams
+from p3s.characterize.teams import PARTS, WALL_PARTS, Teams, load_teams
 from p3s.characterize.times import load_times
 from p3s.costs.apply import Costs
 from p3s.costs.gather import Measured, measured_at
@@ -29,13 +29,17 @@ EVALUATED = 1024
 
 @dataclass(frozen=True)
 class Run:
-    """The computation of one run: seconds by phase and rank, of one iteration."""
+    """The computation of one run by phase and rank; work: of one iteration.
+
+    shared: whether threads shared cores: then wall times, as those of waiting, tell nothing.
+    """
 
     threads: int
     n: int
     measured: Measured
     teams: Teams | None
     work: np.ndarray
+    shared: bool
 
 
 def samples_of(root: Study, usable: int, slots: int) -> Samples | None:
@@ -66,8 +70,22 @@ def _runs(root: Study, rest: str) -> list[Run]:
             times = load_times(at.root, n)
             if times is not None:
                 work, _ = work_at(base, model, n)
-                out.append(Run(threads, n, measured_at(model, times), load_teams(at.root, n), work))
+                out.append(
+                    Run(
+                        threads,
+                        n,
+                        measured_at(model, times),
+                        load_teams(at.root, n),
+                        work,
+                        shared_cores(at, n),
+                    )
+                )
     return out
+
+
+def shared_cores(at: Study, n: int) -> bool:
+    """Tell whether processes and threads of a run at a count were more than the cores."""
+    return any(run.info.get("oversubscribed", True) for run in at.runs(n))
 
 
 def work_at(base: Study, model: Model, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,6 +181,8 @@ def _parts(run: Run) -> dict[str, np.ndarray]:
     known = row >= 0
     phase = run.measured.phase[row[known]]
     for name in PARTS:
+        if run.shared and name in WALL_PARTS:
+            continue
         values = run.teams.column(name)[known]
         found[name] = np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
     return found
