@@ -104,7 +104,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
             f"run `p3s validate -n {n}` again"
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    compared = compare(model, table)
+    compared = compare(model, table, _moved(study, n))
     result = Validation(
         model.counts,
         crc_of(study.model_path),
@@ -115,6 +115,17 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     )
     write_json(study.validate_path(n), result.to_json())
     return result
+
+
+def _moved(study: Study, n: int) -> dict[int, float]:
+    """Return the factors of the phases' work where it was moved to another number of threads."""
+    from p3s.costs.stage import load
+
+    compute = load(study.root)
+    if compute is None or compute.teams is None:
+        return {}
+    teams = compute.teams
+    return {factor.phase: teams.of(factor.phase, n)[0] for factor in teams.factors}
 
 
 def _verdicts(model: Model, compared: Comparison) -> tuple[Kept, ...]:

@@ -10,6 +10,7 @@ import typer
 from p3s.cli.common import (
     JSON_OPTION,
     emit_json,
+    header,
     out,
     parse_counts,
     progress,
@@ -21,7 +22,7 @@ from p3s.cli.costs import ESTIMATOR, NETWORK
 from p3s.cli.params import VALUE
 from p3s.cli.recording import THREADS
 from p3s.cli.replay import COLLECTIVES
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.pipeline.advising import Advised, Asked
@@ -98,7 +99,7 @@ def advise(
     if json_:
         emit_json(as_file(file))
     else:
-        out(render(file, _next_command(study, found)))
+        out(render(file, study))
     say(f"written: {quoted(path)}")
     at = file.advice.best.configuration
     say(f"next: p3s predict {quoted(study_dir)} -n {at.processes} --threads {at.threads}")
@@ -152,14 +153,24 @@ def _file(found: Advised) -> AdviceFile:
     )
 
 
-def _next_command(study: Study, found: Advised) -> str:
-    """Return the command that traces the run which would narrow the decision most."""
-    from p3s.commands import launcher
-    from p3s.text import command_line
+def of_threads(study: Study, json_: bool) -> int:
+    """Say which run would narrow the decision of the last advice most (``p3s next``)."""
+    from p3s.report.advice import load, next_run, trace_command
+    from p3s.serialise import to_data
+    from p3s.threads.settings import at_threads, base_of
 
-    if found.next is None:
-        return ""
-    at = found.next.configuration
-    rest = [word for each in found.setting.split(",") if each for word in ("--param", each)]
-    words = ["p3s", "characterize", "-n", str(at.processes), "--threads", str(at.threads), *rest]
-    return command_line([*words, "-o", str(study.root), "--", *launcher(study)])
+    file = load(study)
+    if file is None:
+        raise P3SError(
+            f"{study.root}: which run would tell most depends on what is to be decided; first run "
+            f"p3s advise {quoted(study.root)} --nodes 64"
+        )
+    base = at_threads(study, file.setting, base_of(study))
+    if json_:
+        words = trace_command(study, file) if file.next is not None else ""
+        run = to_data(file.next) if file.next is not None else None
+        emit_json({**header("next"), "study": str(study.root), "run": run, "command": words})
+        return 0
+    out(next_run(study, file))
+    say(f"more counts, for messages and the laws of n: p3s next {quoted(base.root)}")
+    return 0

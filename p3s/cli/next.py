@@ -32,14 +32,18 @@ def next_(
 ) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s import commands
+    from p3s.cli.advise import of_threads
     from p3s.costs.stage import measured_range
     from p3s.model.stage import load
     from p3s.pipeline.stages import ensure_model
     from p3s.serialise import to_data
     from p3s.small_runs.propose import default_target, propose
+    from p3s.threads.settings import has_threads
 
     wanted_n = _target(target)
     study = Study.open(study_dir)
+    if has_threads(study):
+        return of_threads(study, json_)
     with progress(2) as bar, bar.slow("looking for the counts that tell most"):
         ensure_model(study, bar)
         bar.start("looking for the counts that tell most")

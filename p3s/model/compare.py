@@ -125,8 +125,11 @@ def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[WeightAt]:
     return out
 
 
-def compare(model: Model, t: PointTable) -> Comparison:
+def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = None) -> Comparison:
     """Return how the model's trace at ``t.np`` agrees with the captured run.
+
+    moved: by which factor the work of phases differs from the model's, where the run had other
+    threads than those it was fitted to.
 
     Errors of work are relative, of the phases with more than 1 % of it (p3s.scores).
     """
@@ -151,7 +154,7 @@ def compare(model: Model, t: PointTable) -> Comparison:
             each=tuple(weights),
         ),
         order=compare_order(model, t, rows, ~left_out),
-        work=_work_errors(model, t, rows, of_row),
+        work=_work_errors(model, t, rows, of_row, moved or {}),
         unmodelled=Unmodelled(
             events=int(t.count[left_out].sum()),
             share_of_time=float(time_ns[left_out].sum() / max(float(time_ns.sum()), 1.0)),
@@ -178,12 +181,16 @@ def read_comparison(path: Path) -> tuple[int, Comparison]:
         raise P3SError(f"{path}: damaged ({err}); run `p3s validate` again") from err
 
 
-def _work_errors(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) -> WorkErrors:
+def _work_errors(
+    model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray, moved: Mapping[int, float]
+) -> WorkErrors:
     """Return the errors of the work of phases; of_row: item of each row of the table."""
     n_phases = len(model.phases)
     phase_of = np.array([it.phase for it in model.items] + [n_phases], dtype=np.int64)
     true = np.bincount(phase_of[of_row], weights=t.work, minlength=n_phases + 1)
     predicted = _work_of_phases(model, rows, n_phases + 1)
+    for phase, factor in moved.items():
+        predicted[phase] *= factor
     total = max(float(true.sum()), 1.0)
     each = [
         WorkAt(

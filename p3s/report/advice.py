@@ -13,11 +13,13 @@ from p3s.report.counts import thinned
 from p3s.report.verdict import reason_lines
 from p3s.serialise import from_data, to_data
 from p3s.study import Study
-from p3s.text import NOT_KNOWN, interval, percent, plural, seconds, table
+from p3s.text import NOT_KNOWN, command_line, interval, percent, plural, seconds, table
 from p3s.topology.node import Node
 
 SCHEMA, VERSION, NAME = "p3s.advice", 1, "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16
+#: A run that lowers the expected regret by less does not help.
+_GAIN = 1e-3
 #: How objectives are called.
 NAMES = {
     Objective.TIME: "run time",
@@ -52,8 +54,8 @@ def reasons_of(file: AdviceFile) -> list[Reason]:
     return list({**found, **{r.code: r for r in file.advice.best.reasons}}.values())
 
 
-def render(file: AdviceFile, command: str) -> str:
-    """Return advice as text; command: that predicts the best choice in full, or traces more."""
+def render(file: AdviceFile, study: Study) -> str:
+    """Return advice for a study as text."""
     against = untrusted(reasons_of(file))
     parts = []
     if against:
@@ -61,8 +63,8 @@ def render(file: AdviceFile, command: str) -> str:
         parts += [*reason_lines(against[:MOST_LINES]), ""]
     parts += [sentence(file), "", choices(file.advice), "", grid(file)]
     parts += reason_lines([r for r in reasons_of(file) if not r.untrustworthy][:MOST_LINES])
-    if file.next is not None and file.next.gain > 0:
-        parts.append(_next(file.next, command))
+    if file.next is not None and file.next.gain > _GAIN:
+        parts.append(next_run(study, file))
     return "\n".join(parts)
 
 
@@ -173,10 +175,27 @@ def value_text(objective: Objective, cell: Cell | None) -> str:
     return f"{cell.value:.3g}" if objective == Objective.CORE_HOURS else seconds(cell.value)
 
 
-def _next(run: NextRun, command: str) -> str:
+def next_run(study: Study, file: AdviceFile) -> str:
+    """Return which run would narrow the decision most, and the command that makes it."""
+    run = file.next
+    if run is None or run.gain <= _GAIN:
+        return "No run on one node would narrow the decision."
     at = run.configuration
     return (
         f"A run of {plural(at.processes, 'process', 'processes')} with "
-        f"{plural(at.threads, 'thread')} would narrow the decision most: expected regret "
-        f"{percent(run.regret)} now, {percent(run.regret_after)} after it\n  {command}"
+        f"{plural(at.threads, 'thread')} on one node would narrow the decision most: expected "
+        f"regret {percent(run.regret)} now, {percent(run.regret_after)} after it\n"
+        f"  {trace_command(study, file)}"
     )
+
+
+def trace_command(study: Study, file: AdviceFile) -> str:
+    """Return the command that traces the run which would narrow the decision most."""
+    from p3s.commands import launcher
+
+    if file.next is None:
+        return ""
+    at = file.next.configuration
+    rest = [word for each in file.setting.split(",") if each for word in ("--param", each)]
+    words = ["p3s", "characterize", "-n", str(at.processes), "--threads", str(at.threads), *rest]
+    return command_line([*words, "-o", str(study.root), "--", *launcher(study)])
