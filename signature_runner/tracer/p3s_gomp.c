@@ -49,10 +49,9 @@ typedef any (*entry)();
     X(barrier) X(barrier_cancel) X(loop_end) X(loop_end_cancel) X(sections_end)                   \
     X(sections_end_cancel)
 #define WAITS(X)                                                                                  \
-    X(taskwait) X(taskwait_depend) X(taskgroup_end) X(ordered_start) X(single_copy_start)         \
-    X(single_copy_end)
+    X(taskwait) X(taskwait_depend) X(taskgroup_end) X(ordered_start) X(single_copy_end)
 #define OTHERS(X)                                                                                 \
-    X(parallel_reductions) X(parallel_end) X(single_start) X(sections_start) X(sections2_start)   \
+    X(parallel_reductions) X(parallel_end) X(single_start) X(single_copy_start) X(sections_start) X(sections2_start)   \
     X(critical_start) X(critical_name_start) X(task) X(taskloop) X(taskloop_ull)
 
 /* What clang and Intel's compilers call: the loops, which their runtimes do not tell apart. */
@@ -110,6 +109,8 @@ static struct gomp *find(void *ra)
     g->library = library;
     g->llvm = dlsym(library, "__kmpc_fork_call") != NULL;
     g->next = runtimes;
+    if (g->llvm && g->team_size)
+        g->team_size();         /* now it has begun, and has told whether it has OMPT */
     return runtimes = g;
 }
 
@@ -140,6 +141,13 @@ static bool tells_itself(const struct gomp *g) { return g->llvm && p3s_ompt; }
 
 /* Is the calling thread in a region that is followed here? */
 static bool followed(void) { return p3s_self.body.team && !p3s_ompt; }
+
+/* In one whose worksharing constructs are counted here? */
+static bool counted(void)
+{
+    struct p3s_team *team = p3s_self.body.team;
+    return team && (!p3s_ompt || team->entries);
+}
 
 uint32_t p3s_team_size(void)
 {
@@ -264,6 +272,7 @@ static bool begin(struct region *r, const struct gomp *g, int kind, any function
 {
     if (!p3s_active || tells_itself(g)) {
         p3s_self.loop_ahead = p3s_active && kind != N ? resolved(g, kind) : 0;
+        p3s_self.entries_ahead = p3s_active;
         return false;
     }
     r->gomp = g;
@@ -346,13 +355,13 @@ EXPORT(parallel_end, void)
             p3s_resume();                                                                         \
         return result;                                                                            \
     }
-#define BARRIER(name) COUNTED(name, p3s_count_once(P3S_BARRIERS))
-#define COUNTED(name, count)                                                                      \
+#define BARRIER(name) COUNTED(name, counted(), p3s_count_once(P3S_BARRIERS))
+#define COUNTED(name, when, count)                                                                     \
     EXPORT(name, TEN)                                                                             \
     {                                                                                             \
         const struct gomp *g = gomp_of(P3S_RA);                                                   \
         bool paused = followed() && p3s_pause();                                                  \
-        if (followed())                                                                           \
+        if (when)                                                                                 \
             count;                                                                                \
         any result = g->name(PASS);                                                               \
         if (paused)                                                                               \
@@ -361,14 +370,15 @@ EXPORT(parallel_end, void)
     }
 BARRIERS(BARRIER)
 WAITS(WAIT)
-COUNTED(critical_start, p3s_count(P3S_CRITICALS))
-COUNTED(critical_name_start, p3s_count(P3S_CRITICALS))
+COUNTED(single_copy_start, counted(), p3s_count_once(P3S_SINGLES))
+COUNTED(critical_start, followed(), p3s_count(P3S_CRITICALS))
+COUNTED(critical_name_start, followed(), p3s_count(P3S_CRITICALS))
 
 #define SHARED(name, what)                                                                        \
     EXPORT(name, TEN)                                                                             \
     {                                                                                             \
         const struct gomp *g = gomp_of(P3S_RA);                                                   \
-        if (followed())                                                                           \
+        if (counted())                                                                            \
             p3s_count_once(what);                                                                 \
         return g->name(PASS);                                                                     \
     }
@@ -414,6 +424,8 @@ static void run_task(void *at)
     t->run(data);
     if (waits)
         p3s_pause();
+    if (p3s_self.body.ended)
+        p3s_publish();
 }
 
 static struct task task_of(bool loop, any run, any data, any copy, any bytes, any align)

@@ -40,13 +40,17 @@ static void parallel_begin(union data *task, const void *frame, union data *para
 {
     struct p3s_thread *t = &p3s_self;
     int loop = t->loop_ahead;
+    bool entries = t->entries_ahead;
     parallel->ptr = p3s_active ? aligned_alloc(64, sizeof(struct p3s_team)) : NULL;
     t->loop_ahead = 0;
+    t->entries_ahead = false;
     if (!parallel->ptr)
         return;
-    p3s_region_begin(parallel->ptr);
+    struct p3s_team *team = parallel->ptr;
+    p3s_region_begin(team);
+    team->entries = entries;
     if (loop)
-        ((struct p3s_team *)parallel->ptr)->counts[loop]++;
+        team->counts[loop]++;
 }
 
 static void parallel_end(union data *parallel, union data *task, int flags, const void *ra)
@@ -56,7 +60,7 @@ static void parallel_end(union data *parallel, union data *task, int flags, cons
         return;
     /* A barrier of the program's or that of the join: older runtimes tell both alike. A team of one
      * thread has none at its end. */
-    if (!team->join_told && team->size > 1 && team->counts[P3S_BARRIERS])
+    if (!team->join_told && !team->entries && team->size > 1 && team->counts[P3S_BARRIERS])
         team->counts[P3S_BARRIERS]--;
     p3s_region_end(team);
     free(team);
@@ -104,7 +108,7 @@ static void sync_region(int kind, int point, union data *parallel, union data *t
     if (point == SCOPE_BEGIN) {
         if (task)
             task->value |= WAITING;
-        if (is_barrier(kind))
+        if (is_barrier(kind) && !b->team->entries)
             p3s_count_once(P3S_BARRIERS);
         if (kind == BARRIER_IMPLICIT_PARALLEL && b->first)
             b->team->join_told = true;
@@ -161,7 +165,8 @@ static void task_schedule(union data *before, int status, union data *next)
 static void work(int type, int point, union data *parallel, union data *task, uint64_t count,
                  const void *ra)
 {
-    if (p3s_self.body.team && point == SCOPE_BEGIN &&
+    struct p3s_team *team = p3s_self.body.team;
+    if (team && !team->entries && point == SCOPE_BEGIN &&
         (type == WORK_SINGLE_EXECUTOR || type == WORK_SINGLE_OTHER))
         p3s_count_once(P3S_SINGLES);
 }

@@ -30,8 +30,11 @@ struct p3s_pooled {
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct p3s_pooled *pool;
 static uint32_t next_number = 1, ended_kept, summed;
-static int64_t summed_ns, ended_ns, longest_ended_ns;   /* the latter: ended and not taken yet */
-static int64_t taken_at_ns;
+static int64_t summed_ns, taken_at_ns;
+/* Threads that have ended since it was taken last. Those that begin when no other one is there come
+ * after these: of each such group the longest counts. */
+static int64_t ended_ns, longest_ended_ns, groups_ns;
+static uint32_t living;         /* of kind OTHER */
 static pthread_key_t end_key;
 static pthread_once_t end_once = PTHREAD_ONCE_INIT;
 
@@ -75,6 +78,7 @@ static void thread_ends(void *entry)
     int64_t more = look(p);
     p->alive = false;
     if (is_other(p)) {
+        living--;
         ended_ns += more;
         longest_ended_ns = more > longest_ended_ns ? more : longest_ended_ns;
     }
@@ -100,6 +104,10 @@ static void enter_pool(struct p3s_pooled *p)
     p->next = pool;
     pool = p;
     p3s_pool_others++;
+    if (!living++) {
+        groups_ns += longest_ended_ns;
+        longest_ended_ns = 0;
+    }
     pthread_mutex_unlock(&pool_lock);
     p3s_self.pooled = p;
     pthread_setspecific(end_key, p);
@@ -147,6 +155,7 @@ void p3s_pool_kind(int kind)
         return;
     pthread_mutex_lock(&pool_lock);
     p3s_pool_others -= is_other(p);
+    living -= is_other(p);
     if (kind == P3S_THREAD_CALLER)
         p->calls_as = (int32_t)p3s_self.number;
     if (kind != P3S_THREAD_CALLER || is_other(p))
@@ -170,15 +179,16 @@ void p3s_pool_take(struct p3s_segment *into, int64_t *longest)
     pthread_mutex_lock(&pool_lock);
     into->others_ns += ended_ns;
     *longest = longest_ended_ns;
-    ended_ns = longest_ended_ns = 0;
+    int64_t before = groups_ns;
+    ended_ns = longest_ended_ns = groups_ns = 0;
     for (struct p3s_pooled *p = pool; p; p = p->next) {
         int64_t more = p->alive && is_other(p) ? look(p) : 0;
         into->others_ns += more;
         *longest = more > *longest ? more : *longest;
     }
     pthread_mutex_unlock(&pool_lock);
-    if (*longest > into->longest_other_ns)
-        into->longest_other_ns = *longest;
+    *longest += before;
+    into->longest_other_ns += *longest;
     taken_at_ns = now;
 }
 

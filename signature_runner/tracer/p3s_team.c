@@ -156,6 +156,7 @@ void p3s_body_begin(struct p3s_team *team, bool first)
     go(t, t->body.begun_ns);
 }
 
+/* Tasks may still be run, in the barrier of the join; what is here after that means nothing. */
 void p3s_body_end(void)
 {
     struct p3s_thread *t = &p3s_self;
@@ -163,7 +164,7 @@ void p3s_body_end(void)
     if (t->body.active)
         stop(t, now);
     publish(&t->body, now);
-    t->body.team = NULL;
+    t->body.ended = true;
 }
 
 /* ---- regions -------------------------------------------------------------------------------------- */
@@ -181,7 +182,7 @@ void p3s_region_begin(struct p3s_team *team)
     team->owner = t;
     team->size = 0;
     team->given = 0;
-    team->started = team->join_told = false;
+    team->started = team->join_told = team->entries = false;
     team->busy = team->longest = team->waiting = team->present = team->last_end = team->ends = 0;
     team->threads = 0;
     for (int i = 0; i < P3S_COUNTS; i++)

@@ -18,6 +18,7 @@ struct p3s_team {
     struct p3s_thread *owner;
     bool go_on;                 /* the forking thread was at work when it forked */
     bool started;               /* libgomp's old way, with a start and an end */
+    bool entries;               /* OMPT: the program calls GOMP_..., which counts what it can */
     bool join_told;             /* OMPT tells the barrier of the join from others */
     uint32_t size;
     int64_t begin_ns, begin_cpu, given;

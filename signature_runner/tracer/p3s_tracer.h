@@ -134,6 +134,7 @@ struct p3s_body {
     bool first;                 /* the thread that forked it */
     bool active;                /* at work, not waiting */
     bool in_call;               /* it works on when the MPI call has returned */
+    bool ended;                 /* only the barrier of the join is left */
     bool worked;                /* counted as one that worked */
     int64_t begun_ns, since_ns, stopped_ns;
     int64_t busy, path, waiting;    /* path: with the longest thread alone of regions inside */
@@ -161,7 +162,8 @@ struct p3s_thread {
     int64_t left_ns;            /* when the MPI call of that wrapper had returned */
     int64_t cpu_ns, cpu_at_ns;  /* CPU time read last, and when */
     struct p3s_pooled *pooled;  /* its entry in the table of threads, NULL of the first */
-    int loop_ahead;             /* the region that begins next is one with a loop of this kind, or 0 */
+    bool entries_ahead;         /* the region that begins next was asked for through GOMP_... */
+    int loop_ahead;             /* it is one with a loop of this kind, or 0 */
     bool foreign;               /* the MPI library made it */
 };
 extern __thread struct p3s_thread p3s_self __attribute__((tls_model("initial-exec")));
