@@ -144,31 +144,31 @@ def computing(program: Program, elements: float, used: Used) -> list[float]:
     return [_phase(phase, elements * phase.share, used, node) for phase in program.phases]
 
 
-def communicating(program: Program, elements: float, used: Used) -> float:
-    """Return seconds of an iteration that a process spends with messages."""
+def communicating(program: Program, elements: float, used: Used) -> np.ndarray:
+    """Return seconds of an iteration that a process spends with messages: what each message takes
+    at least, and what its bytes do."""
     m, n = program.messages, used.n
     if n == 1:
-        return 0.0
+        return np.zeros(2)
     on_node = min(used.per_node, n)
     nodes = -(-n // used.per_node)
     local = elements / n
     away = min(1.0, (nodes - 1) * on_node / (n - 1))
-    out = 0.0
+    stages = np.log2(nodes) * (_LATENCY + 0.9e-6) + np.log2(on_node) * (_INSIDE_LATENCY + 0.2e-6)
+    each, volume = m.reductions * 2 * stages, 0.0
     if m.neighbours:
         surface = m.halo * local ** (2 / 3) * 6
         leaves = min(1.0, away * 2.2 * on_node ** (-1 / 3)) if nodes > 1 else 0.0
-        card = surface * on_node * leaves / _CARD
-        out += m.neighbours * (_GAP + (_LATENCY if leaves else _INSIDE_LATENCY)) + card
-        out += surface * (1 - leaves) / _INSIDE_RATE
-    stages = np.log2(nodes) * (_LATENCY + 0.9e-6) + np.log2(on_node) * (_INSIDE_LATENCY + 0.2e-6)
-    out += m.reductions * 2 * stages
+        each += m.neighbours * (_GAP + (_LATENCY if leaves else _INSIDE_LATENCY))
+        volume += surface * on_node * leaves / _CARD + surface * (1 - leaves) / _INSIDE_RATE
     if m.all_to_all:
-        volume = m.all_to_all * local
-        out += (n - 1) * _GAP * (1 + 0.15 * on_node**0.5) + _LATENCY
-        out += volume * away * on_node / _CARD + volume * (1 - away) / _INSIDE_RATE
+        sent = m.all_to_all * local
+        each += (n - 1) * _GAP * (1 + 0.15 * on_node**0.5) + _LATENCY
+        volume += sent * away * on_node / _CARD + sent * (1 - away) / _INSIDE_RATE
     if m.to_root:
-        out += m.to_root * elements * away / _CARD + (n - 1) * (_GAP + 0.4e-6)
-    return float(out)
+        each += (n - 1) * (_GAP + 0.4e-6)
+        volume += m.to_root * elements * away / _CARD
+    return np.array([each, volume])
 
 
 class _Node:

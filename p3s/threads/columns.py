@@ -3,14 +3,15 @@
 The time of one iteration of a process that has work w and T threads is a sum of
 
     parallel    w/T (c^h + m^h)^(1/h): computing and waiting for memory, which hide each other
-                    c = (1 + smt (s - 1)) (1 + clock a): s threads share a core, of which a part a
-                        computes (clocks fall the more cores do)
+                    c = (1 + smt (s - 1)) (1 + clock a): s threads share a core; a part a of the
+                        socket's cores computes (clocks fall the more do)
                     m = memory q(k) miss(w) (1 + remote r + sockets r'): q(k) = (1 + (k/f)^p)^(1/p)
                         for k threads that share a bandwidth which f of them fill, the part that
                         misses a cache, the parts of the threads in other memory domains and sockets
-    balance     the same times log2 T: threads that have more to do; ranks: times log2 n
+    balance     the same times (T^u - 1)/u: threads that have more to do; ranks: times log2 n
     serial      w outside of regions; fixed: the same whatever the work
-    fork        regions that fork at all; team: regions times T^e
+    fork        regions that fork at all; team: regions times T^e; both more where threads share
+                cores, and where they are on several sockets: times (1 + x (s - 1) + y r')
 
 with coefficients that are not negative. This is thesis, eq. 3.2 and 3.3: ideal time, waiting for
 memory as far as it is not hidden, overhead of regions; instead of counters of misses it has the
@@ -42,7 +43,7 @@ class Shapes:
 
     smt, clock, memory, remote, sockets: as above; hide: h; fill: f; sharp: p; scope: DOMAIN,
     SOCKET or NODE; curve: 1 where q is the measured one; size: work of a cache's threads that it
-    holds (0: all misses); wide: how gradually it does; power: e.
+    holds (0: all misses); wide: how gradually it does; power: e; uneven: u; shared, apart: x and y.
     """
 
     smt: Floats
@@ -58,6 +59,9 @@ class Shapes:
     size: Floats
     wide: Floats
     power: Floats
+    uneven: Floats
+    shared: Floats
+    apart: Floats
 
     def __len__(self) -> int:
         return len(self.fill)
@@ -138,9 +142,17 @@ def parallel(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
     return hidden(shapes, computing(shapes, rows), wait) / rows.threads
 
 
+def unevenness(shapes: Shapes, rows: Rows) -> Floats:
+    """Return how much more the longest of T threads has, in its unit: (shapes, rows)."""
+    u = np.where(np.abs(shapes.uneven) < 1e-6, 1e-6, shapes.uneven)[:, None]
+    return np.asarray(np.expm1(u * np.log(rows.threads)) / u)
+
+
 def regions_of(shapes: Shapes, rows: Rows, regions: float) -> tuple[Floats, Floats]:
-    """Return the columns fork, (rows,), and team: (shapes, rows)."""
-    fork = np.where(rows.threads > 1, regions, 0.0)
+    """Return the columns fork and team: (shapes, rows)."""
+    p = rows.places
+    more = shapes.shared[:, None] * (p.share - 1.0) + shapes.apart[:, None] * p.remote_socket
+    fork = np.where(rows.threads > 1, regions, 0.0) * (1.0 + more)
     power = rows.threads[None, :] ** shapes.power[:, None]
     return fork, np.where(rows.fork > 0, rows.fork / FORK_UNIT, power) * fork
 
@@ -149,7 +161,7 @@ def table(shapes: Shapes, rows: Rows, work: Floats, regions: float) -> Floats:
     """Return all columns of all shapes: (shapes, rows, NAMES)."""
     out = np.empty((len(shapes), len(work), len(NAMES)))
     out[..., PARALLEL] = parallel(shapes, rows, work) * work
-    out[..., BALANCE] = out[..., PARALLEL] * np.log2(rows.threads)
+    out[..., BALANCE] = out[..., PARALLEL] * unevenness(shapes, rows)
     out[..., RANKS] = out[..., PARALLEL] * np.log2(rows.n)
     out[..., SERIAL] = work
     out[..., FIXED] = 1.0

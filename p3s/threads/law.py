@@ -18,7 +18,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.threads import columns
 from p3s.threads.columns import Curve, Rows, Shapes
-from p3s.threads.misfit import Misfit, alike, features, misfit
+from p3s.threads.misfit import Misfit, covariance, features, misfit
 from p3s.threads.places import places
 from p3s.threads.priors import prior_of
 from p3s.threads.sampler import Problem, sample
@@ -79,7 +79,9 @@ class ThreadLaw:
         off = self.misfit.draws(where, len(self.error)) * self.error[:, None]
         factor = np.exp(np.clip(off, -_MOST, _MOST))
         c = self.coefficient[..., None]
-        team = c[:, columns.PARALLEL] + c[:, columns.BALANCE] * np.log2(rows.threads)
+        team = c[:, columns.PARALLEL] + c[:, columns.BALANCE] * columns.unevenness(
+            self.shapes, rows
+        )
         team = (team + c[:, columns.RANKS] * np.log2(rows.n)) / rows.threads * factor
         fork, grown = columns.regions_of(self.shapes, rows, self.regions)
         still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
@@ -280,7 +282,7 @@ class _Stacked:
         self, samples: Samples, y: Floats, rows: Rows, regions: float, where: Floats
     ) -> None:
         self.samples, self.rows, self.regions = samples, rows, regions
-        root = np.linalg.cholesky(alike(where, where) + np.eye(len(y)))
+        root = np.linalg.cholesky(covariance(where))
         self.whole = np.linalg.inv(root) / y
         self.parts = list(_measured_parts(samples))
         self.scale = [

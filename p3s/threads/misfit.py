@@ -20,6 +20,9 @@ from p3s.topology.units import Floats
 
 #: Variance of the misfit in units of that of one run, and the part that is so at all counts.
 SIZE, LASTING = 1.5, 0.5
+#: Variance of slopes: misfits that go on in one direction, over a length, from the samples' middle.
+SLOPE = 0.3
+_SLOPES = np.array([1.0, 1.0, 0.0, 0.0, 1.0])
 #: Lengths over which it changes: doublings of threads, of threads on the node, of processes.
 _THREADS, _ON_NODE, _COUNT = 1.5, 1.5, 3.0
 #: Difference of far and close, and of threads on a core, in the same units.
@@ -60,10 +63,21 @@ class Misfit:
 
     def draws(self, where: Floats, number: int) -> Floats:
         """Return the misfit in units of the error: (draws, uses)."""
-        free = _free(where, number, self.seed)
-        if not len(self.at):
-            return free
-        return np.asarray(free + self.pull @ alike(self.at, where))
+        away, middle = sloped(where, self.at), sloped(self.at, self.at)
+        free = _free(where, away, number, self.seed)
+        pulled = alike(self.at, where) + SLOPE * middle @ away.T
+        return np.asarray(free + self.pull @ pulled)
+
+
+def sloped(where: Floats, at: Floats) -> Floats:
+    """Return how far uses are from the middle of the samples where slopes count: (uses, 5)."""
+    return np.asarray((where - at.mean(axis=0)) * _SLOPES)
+
+
+def covariance(at: Floats) -> Floats:
+    """Return the covariance of errors of runs and misfits at samples, in units of the error's."""
+    away = sloped(at, at)
+    return np.asarray(alike(at, at) + SLOPE * away @ away.T + np.eye(len(at)))
 
 
 def misfit(at: Floats, left: Floats, seed: int) -> Misfit:
@@ -73,27 +87,27 @@ def misfit(at: Floats, left: Floats, seed: int) -> Misfit:
     """
     random = np.random.default_rng(seed + 1)
     noise = random.standard_normal(left.shape)
-    unexplained = left - _free(at, len(left), seed) - noise
-    whole = alike(at, at) + np.eye(len(at))
-    return Misfit(at, np.asarray(np.linalg.solve(whole, unexplained.T).T, dtype=float), seed)
+    unexplained = left - _free(at, sloped(at, at), len(left), seed) - noise
+    return Misfit(at, np.linalg.solve(covariance(at), unexplained.T).T, seed)
 
 
-def _free(where: Floats, number: int, seed: int) -> Floats:
+def _free(where: Floats, away: Floats, number: int, seed: int) -> Floats:
     """Return the same functions always, of no samples: (number, uses)."""
-    turns, start, weight = _random(number, seed)
-    out = np.zeros((number, len(where)))
+    turns, start, weight, slope = _random(number, seed)
+    out = np.sqrt(SLOPE) * slope @ away.T
     for k, share in enumerate((LASTING, 1.0 - LASTING)):
         some = where if k else where * np.array([1.0, 1.0, 1.0, 1.0, 0.0])
         waves = np.sqrt(2.0 / _FEATURES) * np.cos(some @ turns[k] + start[k])
         out += np.sqrt(SIZE * share) * (weight[k] @ waves.T)
-    return out
+    return np.asarray(out)
 
 
 @lru_cache(maxsize=64)
-def _random(number: int, seed: int) -> tuple[Floats, Floats, Floats]:
+def _random(number: int, seed: int) -> tuple[Floats, Floats, Floats, Floats]:
     random = np.random.default_rng(seed)
     return (
         random.standard_normal((2, 5, _FEATURES)),
         random.random((2, _FEATURES)) * 2 * np.pi,
         random.standard_normal((2, number, _FEATURES)),
+        random.standard_normal((number, 5)),
     )

@@ -21,10 +21,11 @@ from p3s.topology.units import Floats, Ints
 class Places:
     """What threads share, one row per use; of several processes of a node the mean.
 
-    share: threads on the busiest core of a process; active: the part of the node's cores that
-    compute; crowd, socket_crowd, node_crowd: threads on the busiest memory domain and socket of a
-    process, and on the node; cache: threads that share the last cache; remote, remote_socket: the
-    part of a process's threads that are not in the domain, the socket, of any one of them.
+    share: threads on the busiest core of a process; active: the part of its socket's cores that
+    compute (clocks are those of sockets); crowd, socket_crowd, node_crowd: threads on the busiest
+    memory domain and socket of a process, and on the node; cache: threads that share the last
+    cache; remote, remote_socket: the part of a process's threads that are not in the domain, the
+    socket, of any one of them.
     """
 
     share: Floats
@@ -69,10 +70,12 @@ def _place(node: Node, per_node: int, threads: int, far: bool) -> tuple[float, .
     core = cores_of(node, per_node, threads, far)
     domain, socket = node.domain_of[core], node.socket_of[core]
     load = np.bincount(core.ravel(), minlength=node.cores)
+    sockets = np.bincount(node.socket_of)
+    active = np.bincount(node.socket_of[load > 0], minlength=len(sockets)) / sockets
     crowd = [_crowd(of) for of in (domain, socket, node.cache_of[core])]
     return (
         float(load[core].max(axis=1).mean()),
-        float(np.count_nonzero(load)) / node.cores,
+        float(active[socket].max(axis=1).mean()),
         crowd[0],
         crowd[1],
         float(core.size),

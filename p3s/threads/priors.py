@@ -18,8 +18,8 @@ from p3s.topology.units import Floats
 
 #: Widths of coefficients (half normal), relative to the least time of a unit of work on one
 #: thread; of what does not go with work relative to the least time, of regions in seconds.
-_BY_WORK = {columns.PARALLEL: 1.0, columns.BALANCE: 0.1, columns.RANKS: 0.05, columns.SERIAL: 0.3}
-_FIXED, _FORK_SHARE, _TEAM_SHARE = 0.5, 0.1, 0.05
+_BY_WORK = {columns.PARALLEL: 1.0, columns.BALANCE: 0.2, columns.RANKS: 0.05, columns.SERIAL: 0.3}
+_FIXED, _FORK_SHARE, _TEAM_SHARE = 1.0, 0.5, 0.1
 _FORK, _TEAM = 1e-5, 2e-6
 #: Effects that a program may lack have from this part of their usual width on, in logarithms.
 _LEAST = 0.01
@@ -27,15 +27,17 @@ _LEAST = 0.01
 ERROR, ERROR_RUNS = 0.02, 3.0
 #: Chances: of misses of a cache that the law needs, of bandwidth shared by more than a domain, of
 #: what was measured of the machine.
-_CACHE, _WIDER, _MEASURED = 0.5, 0.15, 0.7
+_CACHE, _WIDER, _MEASURED = 0.8, 0.15, 0.7
 #: Doublings of work outside the traced one where a cache may begin to hold it.
-BELOW, ABOVE = 5.0, 2.0
+BELOW, ABOVE = 5.0, 1.0
 #: Ranges: what a second thread on a core adds (0: it brings as much as the first, 1: nothing) and
 #: by how much clocks are lower when all cores compute; in logarithms: waiting for memory over
 #: computing for one thread, more of it in another domain, in another socket; how well both hide
-#: each other; how sharply bandwidth saturates and caches fill; exponents of overhead over threads.
+#: each other; how sharply bandwidth saturates and caches fill; exponents of overhead and of
+#: unevenness over threads; how much dearer regions are on shared cores and on several sockets.
 _SMT, _CLOCK, _MEMORY, _REMOTE, _SOCKETS = (0.1, 1.1), (0.0, 0.4), (0.01, 10.0), (0.01, 1.5), 1.5
 _HIDE, _SHARP, _WIDE, _POWER = (1.0, 6.0), (1.5, 8.0), (0.7, 4.0), (0.3, 1.3)
+_UNEVEN, _DEARER = (-1.5, 0.5), (0.02, 3.0)
 #: How many uniform numbers shapes have, and with the widths of coefficients.
 SHAPES = len(fields(Shapes))
 SIZE = SHAPES + len(NAMES)
@@ -79,6 +81,9 @@ class Prior:
             np.where(u[10] < _CACHE, size, 0.0),
             log_between(u[11], *_WIDE),
             between(u[12], *_POWER),
+            between(u[13], *_UNEVEN),
+            log_between(u[14], *_DEARER),
+            log_between(u[15], *_DEARER),
         )
 
 
