@@ -8,8 +8,9 @@ run: every configuration of K in 1 to 3 and T in 1 to 4 at training and validati
 iterations a run; whole sweeps one after the other, in an order of its own each, so that what
 disturbs the machine for a while disturbs all. In the middle of each sweep some runs are made
 twice: the noise probe. An interrupted campaign goes on where it was. table: run times that
-`p3s baseline` reads, one row a run. compare: one regression and a tree on the least of the sweeps,
-on workloads that neither has seen, beside the noise. Nothing here passes or fails.
+`p3s baseline` reads, one row a run. compare: one regression and a tree on the least of the sweeps
+(of the iterations of a run: --statistic), on workloads that neither has seen, beside the noise.
+Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ from pathlib import Path
 import numpy as np
 
 from p3s.master_worker import table
+from p3s.trees.diagnostics import shares
+from p3s.trees.evaluate import predict
+from p3s.trees.features import derived
+from p3s.trees.grow import grow
+from p3s.trees.types import Growing, Table, Tree
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 60.0
@@ -124,7 +130,7 @@ def campaign(app: str, sweeps: int, out: Path, mpiexec: str, built: Path) -> Non
 
 @dataclass(frozen=True)
 class Point:
-    """The least over the sweeps of a configuration's median iteration, in s."""
+    """The least over the sweeps of a configuration's iteration, in s."""
 
     workload: float
     workers: int
@@ -168,24 +174,33 @@ def between_sweeps(runs: Sequence[table.Run]) -> list[float]:
     return apart
 
 
-def columns(found: Sequence[Point], app: str) -> np.ndarray:
-    """Return the terms of table 5.4: w2, w1, workers, and what messages grow with."""
+#: Of table 5.4: w2 and w1, the workers, and what the messages grow with.
+EXPRESSIONS = {
+    "nbody": "b4*w2 + b3*w1 + b2*workers + b1*local_workld + b0",
+    "heat": "b4*w2 + b3*w1 + b2*workers + b1*workload + b0",
+}
+
+
+def as_table(found: Sequence[Point], cores: int) -> Table:
+    """Return points with their variables, and how many threads are more than the cores."""
     w, k, t = (
         np.array([getattr(p, name) for p in found], float)
         for name in ("workload", "workers", "threads")
     )
-    more = w / k if app == "nbody" else w
-    return np.column_stack([w**2 / (k * t), w / (k * t), k, more, np.ones(len(found))])
+    more = {"oversubscribed": np.maximum(k * t - cores, 0.0)}
+    return Table({**derived(w, k, t), **more}, np.array([p.seconds for p in found]))
 
 
-def single(train: Sequence[Point], valid: Sequence[Point], app: str) -> np.ndarray:
-    """Return relative errors of one regression of relative errors over all training points."""
-    y = np.array([p.seconds for p in train])
-    rows = columns(train, app) / y[:, None]
-    scale = np.linalg.norm(rows, axis=0)
-    found, *_ = np.linalg.lstsq(rows / scale, np.ones(len(y)), rcond=None)
-    told = columns(valid, app) @ (found / scale)
-    return np.abs(told / np.array([p.seconds for p in valid]) - 1)
+def grown(train: Table, app: str, *, split: bool) -> Tree:
+    """Return a tree; without ``split`` one regression of relative errors over all rows."""
+    variables = [name for name in train.columns if split or name == "threads"]
+    growing = Growing(minsplit=25.0 if split else 1e9)
+    return grow(train, EXPRESSIONS[app], variables, growing)
+
+
+def missed(tree: Tree, valid: Table) -> list[float]:
+    """Return the relative errors of a tree."""
+    return [float(e) for e in np.abs(predict(tree, valid.columns).value / valid.y - 1)]
 
 
 def times_table(found: Sequence[table.Run], path: Path) -> None:
@@ -242,7 +257,10 @@ def main() -> int:
     as_table = parts.add_parser("table")
     as_table.add_argument("file", type=Path)
     as_table.add_argument("-o", "--out", type=Path, default=Path("times.csv"))
-    parts.add_parser("compare").add_argument("file", type=Path, nargs="+")
+    compared = parts.add_parser("compare")
+    compared.add_argument("file", type=Path, nargs="+")
+    compared.add_argument("--statistic", choices=table.STATISTICS, default="median")
+    compared.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     if options.what == "run":
         options.out.mkdir(parents=True, exist_ok=True)
@@ -254,20 +272,26 @@ def main() -> int:
         times_table(table.runs(table.read([options.file])), options.out)
     else:
         for path in options.file:
-            compare(table.runs(table.read([path])))
+            compare(table.runs(table.read([path]), options.statistic), options.cores)
     return 0
 
 
-def compare(runs: Sequence[table.Run]) -> None:
+def compare(runs: Sequence[table.Run], cores: int) -> None:
     """Print errors of both regressions on the validation workloads, and the noise."""
     app = runs[0].app
     known = points(runs)
-    train = [p for p in known if p.workload in WORKLOADS[app][0]]
-    valid = [p for p in known if p.workload in WORKLOADS[app][1]]
+    parts = [[p for p in known if p.workload in part] for part in WORKLOADS[app]]
+    train, valid = (as_table(part, cores) for part in parts)
     print(f"{app}: {len(train)} training and {len(valid)} validation points, {len(runs)} runs")
     _line("same configuration twice", noise(runs))
     _line("a sweep against the others", between_sweeps(runs))
-    _line("one regression", single(train, valid, app).tolist())
+    one, tree = (grown(train, app, split=split) for split in (False, True))
+    _line("one regression", missed(one, valid))
+    _line(f"tree of {len(tree.leaves)} leaves", missed(tree, valid))
+    print("  splits:", ", ".join(f"{name} {share:.0%}" for name, share in shares(tree).items()))
+    for t in THREADS:
+        here = valid.only(valid.columns["threads"] == t)
+        _line(f"  tree, {t} threads", missed(tree, here))
 
 
 def _line(what: str, errors: Sequence[float]) -> None:
