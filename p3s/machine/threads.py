@@ -92,7 +92,10 @@ def counts(cores: int, hardware_threads: int, oversubscribe: bool) -> list[int]:
 
 
 def teams(found: Sequence[Place], cores: int, granted: int, oversubscribe: bool) -> list[Team]:
-    """Return the teams to measure; granted: hardware threads that a CPU quota leaves."""
+    """Return the teams to measure; granted: hardware threads that a CPU quota leaves.
+
+    A far team is there where it is on other hardware threads than the close one.
+    """
     near, apart = close(found), far(found)
     hardware = min(len(near), granted)
     made = []
@@ -101,7 +104,7 @@ def teams(found: Sequence[Place], cores: int, granted: int, oversubscribe: bool)
             made.append(Team(threads, ()))
             continue
         made.append(Team(threads, tuple(near[:threads])))
-        if near != apart:
+        if set(near[:threads]) != set(apart[:threads]):
             made.append(Team(threads, tuple(apart[:threads]), far=True))
     return made
 
@@ -276,8 +279,9 @@ def _less(timings: Sequence[tuple[float, float]], kind: Callable[[list[float]], 
 
 
 def _bandwidth(shots: _Shots, *, is_far: bool) -> Bandwidth:
-    threads = tuple(sorted(t for t, far_ in shots.bandwidth if far_ == is_far))
-    rows = [shots.bandwidth[t, is_far] for t in threads]
+    """Return the bandwidth by threads; where far is no other place, that of the close one."""
+    threads = tuple(sorted(t for t, far_ in shots.bandwidth if not far_))
+    rows = [shots.bandwidth.get((t, is_far), shots.bandwidth[t, False]) for t in threads]
     return Bandwidth(
         threads,
         tuple(max(row) for row in rows),

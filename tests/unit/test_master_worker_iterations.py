@@ -1,0 +1,217 @@
+"""Iterations of a master and workers: counters by sampling, the gate, tables of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s.errors import P3SError, UsageError
+from p3s.master_worker import gate, perf, table
+from p3s.master_worker.counters import sample
+from p3s.master_worker.gate import Limits
+
+# ---- counters (C7) ---------------------------------------------------------------------------
+
+
+class Fake:
+    """Counts what the loop says; refuses to count two events that exclude each other."""
+
+    def __init__(self, rates: dict[str, Callable[[int], float]]) -> None:
+        self.rates = rates
+        self.events: Sequence[str] = ()
+        self.counts: dict[str, float] = {}
+
+    def why_not(self, events: Sequence[str]) -> str:
+        unknown = [event for event in events if event not in self.rates]
+        if unknown:
+            return f"no {unknown[0]} here"
+        return "they exclude each other" if {"cache", "tlb"} <= set(events) else ""
+
+    def start(self, events: Sequence[str]) -> None:
+        assert not self.why_not(events)
+        self.events, self.counts = events, dict.fromkeys(events, 0.0)
+
+    def stop(self) -> list[float]:
+        return [self.counts[event] for event in self.events]
+
+    def loop(self, first: int, last: int) -> None:
+        for i in range(first, last):
+            for event in self.events:
+                self.counts[event] += self.rates[event](i)
+
+
+SETS = (("cache",), ("tlb",))
+
+
+def test_constant_rates_are_exact() -> None:
+    fake = Fake({"cache": lambda _: 3.0, "tlb": lambda _: 5.0})
+    for iterations in (2, 97, 1000):
+        found = {s.event: s for s in sample(fake, SETS, iterations, fake.loop)}
+        assert found["cache"].count == pytest.approx(3 * iterations)
+        assert found["tlb"].count == pytest.approx(5 * iterations)
+        assert found["cache"].read + found["tlb"].read == iterations
+
+
+def test_rates_that_rise_along_the_loop() -> None:
+    fake = Fake({"cache": lambda i: 2.0 * i, "tlb": lambda i: 10_000.0 - i})
+    for seed in range(20):
+        found = {s.event: s.count for s in sample(fake, SETS, 10_000, fake.loop, seed=seed)}
+        assert found["cache"] == pytest.approx(2.0 * 9999 * 5000, rel=0.05)
+        assert found["tlb"] == pytest.approx(10_000.0**2 - 9999 * 5000, rel=0.05)
+
+
+def test_every_iteration_runs_once_whatever_is_counted() -> None:
+    fake, seen = Fake({"cache": lambda _: 1.0, "tlb": lambda _: 1.0}), []
+    sample(fake, SETS, 333, lambda first, last: seen.extend(range(first, last)))
+    assert seen == list(range(333))
+
+
+def test_counters_that_are_not_there_are_said() -> None:
+    fake = Fake({"cache": lambda _: 1.0, "tlb": lambda _: 1.0})
+    with pytest.raises(P3SError, match="cache, tlb: unavailable: they exclude each other"):
+        sample(fake, [("cache", "tlb")], 10, fake.loop)
+    with pytest.raises(P3SError, match="unavailable: no cycles here"):
+        sample(fake, [("cycles",)], 10, fake.loop)
+    with pytest.raises(UsageError, match="1 iterations cannot be shared"):
+        sample(fake, SETS, 1, fake.loop)
+
+
+def test_counters_of_the_system() -> None:
+    assert perf.Perf().why_not(["no_such_event"]).endswith("is known")
+    assert isinstance(perf.why_unavailable(), str)
+    if perf.Perf().why_not(["page_faults"]):
+        pytest.skip("the kernel counts nothing for this user")
+
+    def touch(first: int, last: int) -> None:
+        for _ in range(first, last):
+            np.ones(1 << 21)[0] = 2.0  # 16 MiB of new pages
+
+    (found,) = sample(perf.Perf(), [("page_faults",)], 4, touch)
+    assert found.count >= 4 and found.read == 4
+
+
+# ---- the gate (C16) --------------------------------------------------------------------------
+
+
+def made(slow: float = 1.0, noise: float = 0.0, messages: float = 0.0) -> tuple[np.ndarray, ...]:
+    """Return 12 iterations of four workers of 10 ms and 4 ms of messages, the third one slower."""
+    rng = np.random.default_rng(3)
+    compute = 0.01 * (1 + noise * rng.standard_normal((12, 4)))
+    compute[:, 2] *= slow
+    extra = 0.004 * np.exp(messages * rng.standard_normal(12))
+    return compute.max(axis=1) + extra + 0.001, compute
+
+
+def test_balanced_and_stable_passes() -> None:
+    seconds, compute = made(noise=0.01, messages=0.05)
+    found = gate.check(seconds, compute, 0.001)
+    assert found.passes and found.codes == () and gate.sentences(found) == []
+    assert found.imbalance < 0.05 and found.iterations == 11
+    assert found.share == pytest.approx(0.004 / 0.015, rel=0.1)
+
+
+def test_a_slow_worker_is_unbalanced() -> None:
+    found = gate.check(*made(slow=1.3, noise=0.01), 0.001)
+    assert found.codes == ("unbalanced",) and found.slowest == 3
+    # 30 % longer than the others is 1.3 over the mean of 1.075.
+    assert found.imbalance == pytest.approx(1.3 / 1.075 - 1, rel=0.1)
+    assert "worker 3 computes 20.6 % longer" in gate.sentences(found)[0]
+
+
+def test_messages_and_iterations_that_vary() -> None:
+    found = gate.check(*made(messages=0.5), 0.001)
+    assert "unstable-communication" in found.codes and "unbalanced" not in found.codes
+    seconds, compute = made(messages=0.5)
+    assert gate.check(seconds, compute, limits=Limits(share=0.9)).codes == ()
+    seconds, compute = made()
+    factor = np.linspace(1, 3, 12)
+    found = gate.check(seconds * factor, compute * factor[:, None])
+    assert "unstable-iterations" in found.codes
+    assert len(gate.sentences(found)) == len(found.codes)
+
+
+def test_a_slow_first_iteration_does_not_count_and_few_tell_nothing() -> None:
+    seconds, compute = made()
+    seconds[0], compute[0, 1] = 1.0, 0.9
+    assert gate.check(seconds, compute).passes
+    assert gate.check(seconds[1:3], compute[1:3]).codes == ("too-few-iterations",)
+    assert gate.check([1.0] * 4, [[0.5]] * 4).imbalance == 0.0
+
+
+def test_times_that_cannot_be() -> None:
+    with pytest.raises(P3SError, match="mixed units"):
+        gate.check([1.0, 1.0], [[2.0], [0.5]])
+    with pytest.raises(P3SError, match="one of every worker"):
+        gate.check([1.0], [0.5])
+
+
+# ---- tables (C2, C3) -------------------------------------------------------------------------
+
+HEAD = (
+    "app,machine,run,iteration,W,processes,K,T,affinity,T_iter,mu_m,T_c,send_m,recv_m,mu,region,"
+    "recv,send\n"
+)
+
+
+def line(iteration: int, seconds: float, mu: str = "0.1;0.2", total: float = 0.3) -> str:
+    """Return a row of two workers."""
+    return (
+        f"nbody,n0,0,{iteration},100,3,2,4,close,{seconds},0.01,{total},0.02,0.03,{mu},"
+        "0.1;0.1,0.0;0.0,0.0;0.0\n"
+    )
+
+
+def put(path: Path, *lines: str) -> Path:
+    path.write_text(HEAD + "".join(lines))
+    return path
+
+
+def test_tables_are_read_written_and_reduced(tmp_path: Path) -> None:
+    path = put(tmp_path / "t.csv", *(line(i, s) for i, s in enumerate((9.0, 1.0, 2.0, 6.0))))
+    rows = table.read([path])
+    assert rows[0].mu == (0.1, 0.2) and rows[0].cache_misses == ()
+    table.write_parquet(tmp_path / "t.parquet", rows)
+    assert table.read([tmp_path / "t.parquet"]) == rows
+    for statistic, wanted in (("median", 2.0), ("mean", 3.0), ("min", 1.0)):
+        (run,) = table.runs(rows, statistic)
+        assert (run.K, run.T, run.W, run.iterations) == (2, 4, 100.0, 3)
+        assert run.seconds == pytest.approx(wanted)
+        assert run.compute == pytest.approx((0.1, 0.2))
+    assert table.runs(rows, skip=0)[0].iterations == 4
+    assert table.runs(rows[:1])[0].seconds == 9.0, "the only one counts"
+    with pytest.raises(UsageError, match="one of median, mean, min"):
+        table.runs(rows, "mode")
+
+
+def test_counters_are_nullable(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD.strip() + ",cache_misses\n" + line(0, 1.0).strip() + ",5;7\n")
+    assert table.read([path])[0].cache_misses == (5.0, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (line(0, 1.0, total=0.5), "T_c is 0.5, the sum of mu 0.3"),
+        (line(0, 0.15), "longer than the iteration"),
+        (line(0, 1.0, mu="0.3"), "mu has not one time for each of 2 workers"),
+        (line(0, 1.0).replace("100,3,2", "100,4,2"), "4 processes, 2 workers"),
+        (line(0, 1.0).replace("nbody,n0,0", "nbody,n0,x"), "run is 'x'"),
+        (line(0, float("nan")), "T_iter is 'nan'"),
+    ],
+)
+def test_rows_that_cannot_be(row: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(P3SError, match=f"t.csv: row 3: .*{why}"):
+        table.read([put(tmp_path / "t.csv", line(0, 1.0), row)])
+
+
+def test_a_column_less_and_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("app,K\nnbody,2\n")
+    with pytest.raises(P3SError, match="row 2: no machine"):
+        table.read([path])
+    with pytest.raises(P3SError, match="cannot be read"):
+        table.read([tmp_path / "none.csv"])
