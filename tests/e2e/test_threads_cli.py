@@ -1,0 +1,184 @@
+"""Threads through the command line: a real program with OpenMP, and every wrong use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tracer_helpers import PROGRAMS, compile_c, the_mpi
+
+from p3s.characterize.teams import load_teams
+from p3s.study import Study
+
+LIMIT_S = 240
+ITERATIONS = 10
+pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
+
+
+def p3s(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run one p3s command under a hard limit, in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p3s", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def launcher() -> str:
+    found = the_mpi()
+    assert found is not None
+    return str(found.mpiexec)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        return compile_c(
+            PROGRAMS / "hybrid.c", tmp_path_factory.mktemp("hybrid") / "hybrid", "-O1", "-fopenmp"
+        )
+    except subprocess.CalledProcessError:
+        pytest.skip("the C compiler has no OpenMP")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, program: Path) -> Study:
+    root = tmp_path_factory.mktemp("threads") / "study"
+    done = p3s(
+        *("characterize", "-n", "2,4,8", "--threads", "1,2,4", "--oversubscribe"),
+        *("--work", "cpu", "-o", root, "--"),
+        *(launcher(), "-n", "{np}", program, 40000, ITERATIONS),
+    )
+    assert done.returncode == 0, done.stderr
+    return Study.open(root)
+
+
+def test_every_number_of_threads_is_a_study(study: Study) -> None:
+    assert study.manifest()["parameters"] == {"threads": ["1", "2", "4"]}
+    for threads in (1, 2, 4):
+        at = Study.open(study.at_dir(f"threads={threads}"))
+        assert at.signature_counts() == [2, 4, 8]
+        (run,) = at.runs(4)
+        assert run.info["threads"]["count"] == threads
+        said = (run.path / "stdout.txt").read_text()
+        assert f"regions {2 * ITERATIONS} threads {threads}" in said
+
+
+def test_regions_and_teams_are_those_of_the_program(study: Study) -> None:
+    for threads in (1, 2, 4):
+        for n in (2, 4, 8):
+            seen = load_teams(study.at_dir(f"threads={threads}"), n)
+            assert seen is not None
+            assert seen.total("regions") == 2 * ITERATIONS * n
+            assert seen.total("team") == threads
+            assert seen.total("busy") > 0
+
+
+def test_model_compares_messages_over_threads(study: Study) -> None:
+    done = p3s("model", study.root)
+    assert done.returncode == 0, done.stderr
+    assert "messages do not depend on threads: 6 runs with 2 and 4 threads" in done.stdout
+    told = json.loads(p3s("model", study.root, "--json").stdout)
+    assert all(check["equal"] for check in told["threads"]["checks"])
+    assert [law["phase"] for law in told["threads"]["laws"]]
+
+
+def test_predict_over_threads_and_advise(study: Study, tmp_path: Path) -> None:
+    done = p3s("predict", study.root, "-n", "16", "--threads", "1,4,8", "--node", "2x8", "--json")
+    assert done.returncode in (0, 3), done.stderr
+    told = json.loads(done.stdout)
+    cells = {(c["n"], c["threads"]): c for c in told["cells"]}
+    assert {(16, 1), (16, 4), (16, 8)} <= set(cells)
+    assert cells[16, 1]["compute_s"] > cells[16, 4]["compute_s"] > cells[16, 8]["compute_s"]
+    assert [cells[16, t]["traced"] for t in (1, 4, 8)] == [True, True, False]
+    assert [cells[16, t]["nodes"] for t in (1, 4, 8)] == [1, 4, 8]
+
+    done = p3s("advise", study.root, "--cores", 32, "--nodes", 4, "--node", "2x4", "--json")
+    assert done.returncode in (0, 3), done.stderr
+    told = json.loads(done.stdout)
+    best = told["advice"]["choices"][0]["configuration"]
+    assert best["processes"] * best["threads"] <= 32 and best["nodes"] <= 4
+    if done.returncode == 3:
+        assert any(r["untrustworthy"] for r in told["reasons"]) or any(
+            r["untrustworthy"] for r in told["advice"]["choices"][0]["reasons"]
+        )
+
+    page = tmp_path / "page.html"
+    done = p3s("report", study.root, "-o", page)
+    assert done.returncode in (0, 3), done.stderr
+    assert page.read_text().count("<svg") == 2
+    assert p3s("next", study.root).returncode == 0
+
+
+def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) -> None:
+    p3s("predict", study.root, "-n", "16", "--threads", "3", "--node", "2x6")
+    done = p3s("validate", study.at_dir("threads=3"), "-n", "4", "--json")
+    assert done.returncode in (0, 3), done.stderr
+    told = json.loads(done.stdout)
+    assert told["p2p_triples"]["equal"] == told["p2p_triples"]["true"] > 0
+    info = json.loads((study.at_dir("threads=3") / "validate/np000004.r0/run.json").read_text())
+    assert info["threads"]["count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["characterize", "-n", "2,4,8", "--threads", "4096000"], "more than 4096 threads"),
+        (["characterize", "-n", "2,4,8", "--threads", "0"], "give numbers of threads"),
+        (["characterize", "-n", "2,4,8", "--threads", "2", "--affinity", "x"], "not one of close"),
+        (["characterize", "-n", "2,4,8", "--affinity", "far"], "needs --threads"),
+        (["characterize", "-n", "2,4,8", "--param", "threads=2"], "write --threads"),
+        (
+            ["characterize", "-n", "2,4,8", "--threads", "2", "--oversubscribe", "--work"]
+            + ["instructions"],
+            "first thread only",
+        ),
+    ],
+)
+def test_wrong_words_of_characterize(
+    program: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    done = p3s(*words, "-o", tmp_path / "s", "--", launcher(), "-n", "{np}", program, 100, 1)
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["predict", "-n", "16", "--threads", "64", "--node", "2x8"], "a node has 16 cores"),
+        (["predict", "-n", "16", "--threads", "2", "--node", "so"], "neither a file of lstopo"),
+        (["predict", "-n", "16", "--far"], "add --threads"),
+        (["predict", "-n", "16", "--threads", "2", "--weak", "x~n"], "not with --weak"),
+        (["advise"], "say how many there are"),
+        (["advise", "--nodes", "2", "--objective", "joy"], "not one of time"),
+        (["advise", "--nodes", "1", "--node", "1x2", "-n", "64"], "no configuration"),
+        (["report", "--csv"], "name one of its studies"),
+    ],
+)
+def test_wrong_words_of_the_others(study: Study, words: list[str], said: str) -> None:
+    done = p3s(words[0], study.root, *words[1:])
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_a_study_without_threads_says_how_to_trace_them(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
+    for words in (["predict", "-n", "4", "--threads", "2"], ["advise", "--nodes", "2"]):
+        done = p3s(words[0], study.root, *words[1:])
+        assert done.returncode == 1
+        assert "p3s characterize -n 2,4,8 --threads 1,2,4" in done.stderr
