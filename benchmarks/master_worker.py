@@ -1,22 +1,21 @@
 """Times of a master and workers over workers, threads and workload, measured on one machine.
 
     python benchmarks/master_worker.py run [--app nbody] [--sweeps 3] [-o DIR]
-    python benchmarks/master_worker.py table DIR/nbody.csv -o times.csv
     python benchmarks/master_worker.py compare DIR/nbody.csv
+    p3s baseline iterations DIR/nbody.csv -o times.csv
 
 run: every configuration of K in 1 to 3 and T in 1 to 4 at training and validation workloads, 10
 iterations a run; whole sweeps one after the other, in an order of its own each, so that what
 disturbs the machine for a while disturbs all. In the middle of each sweep some runs are made
-twice: the noise probe. An interrupted campaign goes on where it was. table: run times that
-`p3s baseline` reads, one row a run. compare: one regression and a tree on the least of the sweeps
-(of the iterations of a run: --statistic), on workloads that neither has seen, beside the noise.
+twice: the noise probe. An interrupted campaign goes on where it was. compare: one regression
+and a tree on the least of the sweeps (of the iterations of a run: --statistic), on workloads that
+neither has seen, beside the noise. The third line makes run times of the table.
 Nothing here passes or fails.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import random
 import signal
@@ -203,29 +202,6 @@ def missed(tree: Tree, valid: Table) -> list[float]:
     return [float(e) for e in np.abs(predict(tree, valid.columns).value / valid.y - 1)]
 
 
-def times_table(found: Sequence[table.Run], path: Path) -> None:
-    """Write run times for p3s baseline: a row per run, seconds of an iteration."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["app", "n", "workers", "threads", "workload", "repeat", "seconds"])
-        seen: dict[tuple[float, int, int], int] = {}
-        for run in found:
-            if not run.run % 2:
-                key = (run.W, run.K, run.T)
-                seen[key] = seen.get(key, -1) + 1
-                writer.writerow(
-                    [
-                        run.app,
-                        run.K + 1,
-                        run.K,
-                        run.T,
-                        f"{run.W:g}",
-                        seen[key],
-                        f"{run.seconds:.9g}",
-                    ]
-                )
-
-
 def tool(name: str) -> str:
     """Return mpicc or mpiexec of the environment of this Python, else the one in PATH."""
     beside = Path(sys.executable).parent.parent / "mpi" / name
@@ -254,9 +230,6 @@ def main() -> int:
     made.add_argument("--app", action="append", choices=WORKLOADS)
     made.add_argument("--sweeps", type=int, default=3)
     made.add_argument("-o", "--out", type=Path, default=Path("master-worker"))
-    as_table = parts.add_parser("table")
-    as_table.add_argument("file", type=Path)
-    as_table.add_argument("-o", "--out", type=Path, default=Path("times.csv"))
     compared = parts.add_parser("compare")
     compared.add_argument("file", type=Path, nargs="+")
     compared.add_argument("--statistic", choices=table.STATISTICS, default="median")
@@ -268,8 +241,6 @@ def main() -> int:
             built = build(Path(folder))
             for app in options.app or WORKLOADS:
                 campaign(app, options.sweeps, options.out, tool("mpiexec"), built)
-    elif options.what == "table":
-        times_table(table.runs(table.read([options.file])), options.out)
     else:
         for path in options.file:
             compare(table.runs(table.read([path]), options.statistic), options.cores)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.cli import baseline_text, tree_options, trees
+from p3s.cli import baseline_text, iterations, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
     WithLauncher,
@@ -166,6 +166,7 @@ def fit(
 
 
 trees.add_to(app)
+iterations.add_to(app)
 
 
 @app.command(epilog=_PREDICT, short_help="Run times at other counts.")

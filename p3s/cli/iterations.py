@@ -1,0 +1,97 @@
+"""``p3s baseline iterations``: run times from tables of iterations of a master and workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.errors import UsageError
+from p3s.text import percent, plural, seconds, table
+
+if TYPE_CHECKING:
+    from p3s.baseline.iterations import Iterated
+
+_ITERATIONS = """TABLE: CSV or Parquet, a row per iteration (see master-worker.md).
+
+\b
+Example:
+  p3s baseline iterations nbody.csv -o times.csv
+Next:
+  p3s baseline fit times.csv --family tree --workers n-1 --validate 3"""
+#: Runs that are shown; all are counted.
+_SHOWN = 10
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    short = "Run times of a master and workers."
+    app.command(epilog=_ITERATIONS, short_help=short)(iterations)
+
+
+def iterations(
+    tables: list[Path] = typer.Argument(..., metavar="TABLE...", help="Tables of iterations."),
+    output: Path = typer.Option(
+        Path("times.csv"), "-o", "--output", metavar="FILE", help="File to write; .csv or JSON."
+    ),
+    statistic: str = typer.Option(
+        "median", "--statistic", metavar="HOW", help="Of a run's iterations: median, mean or min."
+    ),
+    skip: int = typer.Option(
+        1, "--skip", min=0, metavar="K", help="Iterations at the beginning that do not count."
+    ),
+    computed: bool = typer.Option(
+        False, "--computed", help="The shortest run of each only, with t_c: for --target index."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Reduce each run of a master and workers to the time of an iteration, and check it.
+
+    Exit code 3 when workers are not balanced, or iterations or messages not stable, in some runs.
+    """
+    from p3s.baseline.iterations import iterated
+    from p3s.baseline.read import as_json, write
+
+    if output.is_dir():
+        raise UsageError(f"-o {output}: is a directory; name a file in it, as times.csv")
+    found = iterated(tables, statistic, skip=skip, computed=computed)
+    write(output, found.times)
+    if json_:
+        emit_json(as_json(found.times))
+    else:
+        out(_shown(found))
+    say(f"next: p3s baseline fit {quoted(output)} --family tree --workers n-1 --validate 3")
+    if not found.doubtful:
+        return 0
+    counted = Counter(code for _, checked in found.doubtful for code in checked.codes)
+    codes = ", ".join(f"{code} {count}" for code, count in counted.most_common())
+    say(f"p3s: {len(found.doubtful)} of {plural(len(found.runs), 'run')} doubtful: {codes}")
+    return 3
+
+
+def _shown(found: Iterated) -> str:
+    """Return how many runs there are, and those that are least balanced as a table."""
+    even = len(found.runs) - len(found.doubtful)
+    text = f"{plural(len(found.runs), 'run')}, {even} balanced and stable"
+    if not found.doubtful:
+        return text
+    rows = [
+        [
+            f"{run.W:g}",
+            str(run.K),
+            str(run.T),
+            seconds(run.seconds),
+            percent(checked.imbalance),
+            percent(checked.communication_variation),
+            percent(checked.iteration_variation),
+            ", ".join(checked.codes),
+        ]
+        for run, checked in found.doubtful[:_SHOWN]
+    ]
+    head = ["workload", "workers", "threads", "iteration", "slowest over mean"]
+    head += ["messages vary", "iterations vary", "doubts"]
+    more = len(found.doubtful) - len(rows)
+    return "\n".join([text, "", table(rows, head), *([f"and {more} more"] if more else [])])
