@@ -19,9 +19,9 @@ from p3s.threads.types import Uses
 from p3s.topology.units import Floats
 
 #: Variance of the misfit in units of that of one run, and the part that is so at all counts.
-SIZE, LASTING = 1.5, 0.5
+SIZE, LASTING = 2.0, 0.5
 #: Variance of slopes: misfits that go on in one direction, over a length, from the samples' middle.
-SLOPE = 0.3
+SLOPE = 0.5
 _SLOPES = np.array([1.0, 1.0, 0.0, 0.0, 1.0])
 #: Lengths over which it changes: doublings of threads, of threads on the node, of processes.
 _THREADS, _ON_NODE, _COUNT = 1.5, 1.5, 3.0
