@@ -8,6 +8,7 @@ from pathlib import Path
 
 from p3s.errors import UsageError
 from p3s.host.cores import cores
+from p3s.machine.openmp import load as load_openmp
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.predicting import predicted
 from p3s.pipeline.stages import (
@@ -31,6 +32,7 @@ from p3s.settings import (
 from p3s.study import Study
 from p3s.text import plural, processes
 from p3s.threads import stage
+from p3s.threads.law import NOT_MEASURED, Measured, measured_of
 from p3s.threads.settings import at_threads, base_of, threads_in
 from p3s.topology.node import Node
 
@@ -96,6 +98,8 @@ def ensure_threads(
             ensure_compute(at, progress, again=again)
             inputs.append(at.compute_path)
         inputs += [at.signature_path(n) for n in counts]
+    if (file := machine_file(root)) is not None:
+        inputs.append(file)
     stale = again or is_stale(stage.checks_path(root), inputs)
     found = None if stale else stage.load(root)
     if found is not None and (node is None or found.node == node):
@@ -103,7 +107,7 @@ def ensure_threads(
     if node is None:
         node = plain_node(max(cores(), *threads_in(root)))
     progress.start("fitting what threads change")
-    made = stage.build(root, node, cores(), say=progress.start)
+    made = stage.build(root, node, cores(), _measured(root, node), say=progress.start)
     progress.done("laws of threads fitted")
     return made
 
@@ -123,6 +127,13 @@ class _OfThreads(Progress):
         if text not in self._told:
             self._told.add(text)
             self._of.say(text)
+
+
+def _measured(root: Study, node: Node) -> Measured:
+    """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
+    file = machine_file(root)
+    found = load_openmp(file) if file is not None else None
+    return NOT_MEASURED if found is None else measured_of(found, node)
 
 
 def at_setting(root: Study, setting: Setting, progress: Progress) -> Study:
