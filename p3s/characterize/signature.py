@@ -15,7 +15,7 @@ from p3s.characterize.phases import phases_json
 from p3s.characterize.store import SCHEMA, VERSION, write_tables
 from p3s.characterize.structure import structure, total_turns, undecided
 from p3s.characterize.tables import PointTable, table_of
-from p3s.characterize.teams import write_teams
+from p3s.characterize.teamfile import write_teams
 from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError

@@ -110,7 +110,8 @@ def characterize(
     check_template(words)
     extents = parse_dims(dims, words)
     asked = recording(work, counters, limit)
-    param, asked = with_teams(param, asked, threads, affinity, oversubscribe, context)
+    processes = parse_asked(counts).counts if counts else ()
+    param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes, context)
     if not signature:
         refuse_alone(stop, context)
     if far or up_to:

@@ -46,9 +46,6 @@ Next:
 ONLY = typer.Option(
     False, "--only", help="Leave out the counts of an earlier prediction [default: they stay]."
 )
-FAR = typer.Option(
-    False, "--far", help="With --threads: threads of a process are spread over the node."
-)
 NODE = typer.Option(
     "",
     "--node",
@@ -91,7 +88,6 @@ def predict(
     param: list[str] = VALUE,
     weak: str = WEAK,
     threads: str = THREADS,
-    far: bool = FAR,
     node: str = NODE,
     machine: Path | None = MACHINE,
     base: Path | None = BASE,
@@ -138,8 +134,8 @@ def predict(
             "--threads: not with --weak, --machine, --placement or a launcher; trace first, with "
             "p3s characterize --threads"
         )
-    if (far or node) and not threads:
-        raise UsageError("--far, --node: say where threads are; add --threads, as in --threads 1,2")
+    if node and not threads:
+        raise UsageError("--node: says where threads are; add --threads, as in --threads 1,2,4")
     if weak and machine is not None:
         raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:
@@ -155,7 +151,7 @@ def predict(
     if weak:
         return params.weak(study_dir, wanted, weak, param, knee, request, json_, only)
     if threads or (with_parameters and teams.needs_threads(study_dir, param)):
-        asked = teams.AskedThreads(threads, far, node)
+        asked = teams.AskedThreads(threads, node)
         return teams.predict(study_dir, wanted, asked, param, request, json_, only, allowed)
     if with_parameters:
         study_dir = params.at_value(study_dir, param)

@@ -33,7 +33,8 @@ AFFINITY = typer.Option(
     "close",
     "--affinity",
     metavar="WHERE",
-    help="Cores of a process's threads: close (neighbours), far (spread), none (not bound).",
+    help="Cores of a process's threads: close (neighbours), far (spread over its part of the "
+    "node), none (not bound).",
 )
 OVERSUBSCRIBE = typer.Option(
     False, "--oversubscribe", help="Allow more threads of a process than there are cores."

@@ -32,6 +32,7 @@ def with_teams(
     threads: str,
     affinity: str,
     oversubscribe: bool,
+    processes: Sequence[int],
     context: typer.Context,
 ) -> tuple[list[str], Recording]:
     """Return the parameters with threads as one of them, and the recording with the affinity.
@@ -40,7 +41,7 @@ def with_teams(
     threads than cores without --oversubscribe.
     """
     from p3s.host.cores import cores
-    from p3s.host.teams import AFFINITIES, check_threads
+    from p3s.host.teams import AFFINITIES, check_affinity, check_threads
     from p3s.settings import THREADS
 
     if any(word.partition("=")[0] == THREADS for word in params):
@@ -55,6 +56,7 @@ def with_teams(
         return list(params), recording
     counts = parse_threads(threads)
     check_threads(counts, oversubscribe, cores())
+    check_affinity(affinity, processes, counts, cores())
     if recording.work == "instructions" and counts != [1]:
         raise UsageError(
             "--work instructions counts those of a process's first thread only; with --threads "
@@ -71,7 +73,6 @@ class AskedThreads:
     """What the options of ``p3s predict`` say of threads; node: "" if not given."""
 
     threads: str
-    far: bool
     node: str
 
 
@@ -104,7 +105,7 @@ def predict(
     study = with_teams_of(root)
     threads = parse_threads(asked.threads) if asked.threads else threads_in(study)
     node = read_node(asked.node) if asked.node else None
-    wanted = Wanted(counts, threads, inputs_of(study, params), asked.far, node)
+    wanted = Wanted(counts, threads, inputs_of(study, params), node)
     with progress(2 * len(threads) * len(counts)) as bar:
         found = surface(study, wanted, request, bar, only=only, allowed=allowed)
     path = write(study, found)

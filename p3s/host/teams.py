@@ -12,8 +12,8 @@ from p3s.host import mpi
 from p3s.host.command import Command
 from p3s.host.cores import cores
 
-#: Where the threads of a process are: on neighbouring cores, spread over sockets and caches, or
-#: wherever the launcher and the system put them.
+#: Where the threads of a process are: on neighbouring cores, spread over the process's part of the
+#: node, or wherever the launcher and the system put them.
 CLOSE, FAR, NONE = "close", "far", "none"
 AFFINITIES = (CLOSE, FAR, NONE)
 #: Most threads of a process that can be asked for.
@@ -74,9 +74,10 @@ def team_for(count: int, affinity: str, parsed: Command, np: int) -> Team:
     if affinity == NONE or binds(parsed):
         return Team(count, NONE)
     here = np if parsed.family != mpi.SLURM else 1  # srun: a node's share is not known here
-    if here * count > cores():
+    usable = cores()
+    if here * count > usable:
         return Team(count, affinity)
-    return Team(count, affinity, core_sets(count, affinity))
+    return Team(count, affinity, core_sets(usable // here if affinity == FAR else count))
 
 
 def binds(parsed: Command) -> bool:
@@ -85,30 +86,26 @@ def binds(parsed: Command) -> bool:
     return any(word.lstrip("-").split("=")[0] in names for word in parsed.before if word[:1] == "-")
 
 
-def core_sets(count: int, affinity: str, usable: Sequence[int] | None = None) -> tuple[str, ...]:
-    """Return the cores of each process of a node with ``count`` threads, as lists of taskset.
+def core_sets(width: int, usable: Sequence[int] | None = None) -> tuple[str, ...]:
+    """Return the cores of each process of a node, ``width`` of them, as lists of taskset.
 
-    ``usable``: processors that may be used [those of this process]. Close: neighbouring cores;
-    far: cores of different sockets and caches in turn. One hardware thread of each core is used
-    while the cores suffice.
+    ``usable``: processors that may be used [those of this process]. Cores of a process are
+    neighbours; one hardware thread of each core is used while the cores suffice.
     """
-    order = _ordered(sorted(os.sched_getaffinity(0)) if usable is None else list(usable))
-    if affinity == FAR:
-        order = _dealt(order)
-    cpus = [cpu for cpu, _ in order]
-    groups = [cpus[k : k + count] for k in range(0, len(cpus) - count + 1, count)]
+    cpus = _ordered(sorted(os.sched_getaffinity(0)) if usable is None else list(usable))
+    groups = [cpus[k : k + width] for k in range(0, len(cpus) - width + 1, width)]
     return tuple(",".join(map(str, sorted(group))) for group in groups)
 
 
-def _ordered(cpus: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
-    """Return processors with (socket, core), neighbours together, second threads of cores last."""
-    places = [(cpu, _place(cpu)) for cpu in cpus]
+def _ordered(cpus: Sequence[int]) -> list[int]:
+    """Return processors by socket and core, neighbours together, second threads of cores last."""
     seen: dict[tuple[int, int], int] = {}
     found = []
-    for cpu, place in places:
+    for cpu in cpus:
+        place = _place(cpu)
         found.append((seen.get(place, 0), place, cpu))
         seen[place] = seen.get(place, 0) + 1
-    return [(cpu, place) for _, place, cpu in sorted(found)]
+    return [cpu for _, _, cpu in sorted(found)]
 
 
 def _place(cpu: int) -> tuple[int, int]:
@@ -122,16 +119,6 @@ def _place(cpu: int) -> tuple[int, int]:
         return 0, cpu
 
 
-def _dealt(order: Sequence[tuple[int, tuple[int, int]]]) -> list[tuple[int, tuple[int, int]]]:
-    """Return processors with the sockets taken in turn."""
-    at: dict[int, int] = {}
-    keyed = []
-    for cpu, place in order:
-        keyed.append((at.get(place[0], 0), place[0], cpu, place))
-        at[place[0]] = at.get(place[0], 0) + 1
-    return [(cpu, place) for _, _, cpu, place in sorted(keyed)]
-
-
 def check_threads(counts: Sequence[int], oversubscribe: bool, usable: int) -> None:
     """Refuse more threads than cores unless the user says so; raises UsageError."""
     most = max(counts)
@@ -142,6 +129,18 @@ def check_threads(counts: Sequence[int], oversubscribe: bool, usable: int) -> No
             f"--threads {most}: there {'is' if usable == 1 else 'are'} {usable} "
             f"core{'s' if usable > 1 else ''} here; with --oversubscribe threads share cores, "
             "and CPU times are all that counts"
+        )
+
+
+def check_affinity(
+    affinity: str, processes: Sequence[int], threads: Sequence[int], usable: int
+) -> None:
+    """Refuse threads far from each other where no process has more cores than threads."""
+    room = any(t > 1 and usable // n > t for n in processes for t in threads)
+    if affinity == FAR and processes and not room:
+        raise UsageError(
+            f"--affinity far: with {usable} core{'s' if usable > 1 else ''} no process of these "
+            "runs has more cores than threads, so that close and far are the same; leave it out"
         )
 
 

@@ -41,14 +41,13 @@ from p3s.topology.node import Node
 class Wanted:
     """What is to be predicted: process counts, numbers of threads, and the values of the input.
 
-    rest: name of the values of the input's own parameters. far: whether the threads of a process
-    are spread over the node. node: of the run, None: as many cores as those of the network.
+    rest: name of the values of the input's own parameters. node: of the run, None: as many cores as
+    those of the network.
     """
 
     counts: Sequence[int]
     threads: Sequence[int]
     rest: str = ""
-    far: bool = False
     node: Node | None = None
 
 
@@ -179,7 +178,7 @@ def surface(
     progress.expect(len(wanted.threads))
     for threads in wanted.threads:
         label = plural(threads, "thread")
-        layout = stage.Layout(threads, max(node.slots // threads, 1), wanted.far)
+        layout = stage.Layout(threads, max(node.slots // threads, 1))
         at = stage.study_at(root, file, wanted.rest, layout, cores())
         here = counts if each is None else sorted(each[threads])
         packed = replace(request.settings, cores_per_node=layout.per_node)
@@ -193,5 +192,4 @@ def surface(
         )
         columns.append(Column(threads, layout.per_node, threads in file.threads, found))
         progress.done(f"{label}: predicted at {processes(here)}")
-    where = "far" if wanted.far else "close"
-    return surface_of(columns, counts, wanted.rest, node.cores, where)
+    return surface_of(columns, counts, wanted.rest, node.cores)

@@ -67,7 +67,6 @@ class Surface:
 
     setting: str
     cores_per_node: int
-    affinity: str
     base: tuple[int, int]
     network: str
     cells: tuple[Cell, ...]
@@ -100,11 +99,7 @@ class Column:
 
 
 def surface_of(
-    columns: Sequence[Column],
-    counts: Sequence[int],
-    setting: str,
-    cores_per_node: int,
-    affinity: str,
+    columns: Sequence[Column], counts: Sequence[int], setting: str, cores_per_node: int
 ) -> Surface:
     """Put predictions at several numbers of threads together: of these process counts."""
     cells = [
@@ -121,7 +116,6 @@ def surface_of(
     return Surface(
         setting=setting,
         cores_per_node=cores_per_node,
-        affinity=affinity,
         base=(first.n, first.threads),
         network=network.label if network is not None else "",
         cells=tuple(_related(cell, first) for cell in cells),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p3s.characterize.teams import Teams, load_teams
+from p3s.characterize.teamfile import load_teams
+from p3s.characterize.teams import Teams
 from p3s.predict.reasons import Reason
 from p3s.serialise import to_data
 from p3s.study import Study

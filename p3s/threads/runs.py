@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.teams import PARTS, WALL_PARTS, Teams, load_teams
+from p3s.characterize.teamfile import load_teams
+from p3s.characterize.teams import PARTS, WALL_PARTS, Teams
 from p3s.characterize.times import load_times
 from p3s.costs.apply import Costs
 from p3s.costs.gather import Measured, measured_at

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
-from p3s.characterize.teams import load_teams
+from p3s.characterize.teamfile import load_teams
 from p3s.study import Study
 
 LIMIT_S = 240
@@ -140,6 +140,11 @@ def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) 
         (["characterize", "-n", "2,4,8", "--threads", "0"], "give numbers of threads"),
         (["characterize", "-n", "2,4,8", "--threads", "2", "--affinity", "x"], "not one of close"),
         (["characterize", "-n", "2,4,8", "--affinity", "far"], "needs --threads"),
+        (
+            ["characterize", "-n", "4096", "--threads", "2", "--oversubscribe"]
+            + ["--affinity", "far"],
+            "close and far are the same",
+        ),
         (["characterize", "-n", "2,4,8", "--param", "threads=2"], "write --threads"),
         (
             ["characterize", "-n", "2,4,8", "--threads", "2", "--oversubscribe", "--work"]
@@ -162,7 +167,7 @@ def test_wrong_words_of_characterize(
     [
         (["predict", "-n", "16", "--threads", "64", "--node", "2x8"], "a node has 16 cores"),
         (["predict", "-n", "16", "--threads", "2", "--node", "so"], "neither a file of lstopo"),
-        (["predict", "-n", "16", "--far"], "add --threads"),
+        (["predict", "-n", "16", "--node", "2x8"], "add --threads"),
         (["predict", "-n", "16", "--threads", "2", "--weak", "x~n"], "not with --weak"),
         (["advise"], "say how many there are"),
         (["advise", "--nodes", "2", "--objective", "joy"], "not one of time"),
