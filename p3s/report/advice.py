@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from p3s.advise.configurations import Configuration
 from p3s.advise.types import Advice, Cell, Interval, NextRun, Objective
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
@@ -20,6 +21,8 @@ SCHEMA, VERSION, NAME = "p3s.advice", 1, "advice.json"
 MOST_LINES, MOST_ROWS = 12, 16
 #: A run that lowers the expected regret by less does not help.
 _GAIN = 1e-3
+#: A smaller regret is not worth a sentence.
+_SURE = 0.005
 #: How objectives are called.
 NAMES = {
     Objective.TIME: "run time",
@@ -69,19 +72,29 @@ def render(file: AdviceFile, study: Study) -> str:
 
 
 def sentence(file: AdviceFile) -> str:
-    """Return what is advised, in a sentence or two."""
-    best = file.advice.best
-    limit = f", {plural(file.cores, 'core')}" if file.cores else ""
+    """Return what is advised, in two or three sentences."""
+    best, objective = file.advice.best, file.advice.objective
+    limit = f" and {plural(file.cores, 'core')}" if file.cores else ""
     text = (
-        f"Of {file.advice.considered} configurations on up to {plural(file.nodes, 'node')} "
-        f"({file.node.text}{limit}) {best.configuration.text} has the least "
-        f"{NAMES[file.advice.objective]}: {_objective(file.advice.objective, best.objective)}."
+        f"Take {what(best.configuration)}: {NAMES[objective]} "
+        f"{_objective(objective, best.objective)}, the least of the "
+        f"{plural(file.advice.considered, 'configuration')} that {plural(file.nodes, 'node')} "
+        f"({file.node.text}){limit} admit."
     )
-    if best.regret > 0.005:
+    if best.regret > _SURE:
         text += (
-            f" It is expected to be {percent(best.regret)} above the best one, whichever that is."
+            f" It is expected to miss the best one by {percent(best.regret)}, whichever that is."
         )
     return text
+
+
+def what(at: Configuration) -> str:
+    """Return a configuration in words."""
+    far = ", far from each other" if at.far else ""
+    return (
+        f"{plural(at.processes, 'process', 'processes')} with {plural(at.threads, 'thread')} each"
+        f"{far} on {plural(at.nodes, 'node')}"
+    )
 
 
 def _objective(objective: Objective, value: Interval) -> str:
@@ -116,8 +129,8 @@ def table_of(advice: Advice) -> tuple[list[str], list[list[str]]]:
         ]
         for choice in advice.choices
     ]
-    head = ["processes", "threads", "a node", "nodes", "threads lie", "time", "90 % interval"]
-    head += ["regret", "is best", "efficiency", "index", "core hours", "trusted"]
+    head = ["processes", "threads", "per node", "nodes", "where", "time", "90 % interval"]
+    head += ["regret", "chance", "efficiency", "index", "core hours", "trusted"]
     return head, cells
 
 

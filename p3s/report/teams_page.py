@@ -110,8 +110,8 @@ def _advice(file: advising.AdviceFile) -> Rows:
     return Rows(
         head,
         rows,
-        "Regret: by how much a configuration is expected to miss the best one, whichever that is. "
-        "Index: time over efficiency.",
+        "Regret: by how much a configuration is expected to miss the best one, whichever that is; "
+        "chance: that it is the best. Index: time over efficiency.",
         f"The best {advising.NAMES[file.advice.objective]} with so many processes and threads; "
         "those advised have a frame.",
     )

@@ -164,7 +164,7 @@ def test_advice_is_near_the_best(made: Study) -> None:
     )
     path = advice_text.write(made, file)
     assert advice_text.load(made) == file
-    assert "configurations on up to 4 nodes (2x8, 64 cores)" in advice_text.render(file, made)
+    assert "configurations that 4 nodes (2x8) and 64 cores admit" in advice_text.render(file, made)
     path.write_text(path.read_text().replace('"advice":', '"advise":'))
     with pytest.raises(P3SError, match="run p3s advise again"):
         advice_text.load(made)
