@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     import pandas
     from scipy.sparse import coo_array
 
+    from p3s.advise.types import Advice
     from p3s.characterize.matrix import CommMatrix
     from p3s.predict.placing.types import Placements
+    from p3s.predict.surface import Surface
 
 __all__ = ["Matrix", "Model", "Prediction", "ScaledTrace", "Study", "Table", "open_study"]
 
@@ -303,6 +305,70 @@ class Study:
             allowed=allowed,
         )
         return Prediction.of(as_file(result), study.prediction_path)
+
+    def over_threads(
+        self,
+        counts: Iterable[int],
+        threads: Iterable[int] = (),
+        *,
+        node: str = "",
+        setting: str = "",
+        network: str = "",
+    ) -> Surface:
+        """Predict run times at ``counts`` with every number of ``threads`` (those traced).
+
+        ``node``: as of ``--node``, by default with the cores of the network's; ``setting``: values
+        of the input's parameters, as ``size=4000``. Raises P3SError, in one line.
+        """
+        from p3s.pipeline.teams import Wanted, surface
+        from p3s.predict.surface import write
+        from p3s.threads.settings import threads_in
+        from p3s.topology.node import read_node
+
+        wanted = Wanted(
+            sorted(set(counts)),
+            sorted(set(threads)) or threads_in(self._directory),
+            setting,
+            read_node(node) if node else None,
+        )
+        request = self._request(AUTO, network, None)
+        found = surface(self._directory, wanted, request, self._progress)
+        write(self._directory, found)
+        return found
+
+    def advise(
+        self,
+        *,
+        nodes: int = 0,
+        cores: int = 0,
+        node: str = "",
+        objective: str = "time",
+        setting: str = "",
+        network: str = "",
+        top: int = 3,
+    ) -> Advice:
+        """Return the best numbers of processes and threads on up to ``nodes``, or ``cores``.
+
+        Arguments as of ``p3s advise``. Raises P3SError, in one line.
+        """
+        from p3s.advise.types import Objective
+        from p3s.pipeline.advising import Asked, advised
+        from p3s.topology.node import read_node
+
+        if objective not in list(Objective):
+            raise UsageError(f"advise: {objective!r} is not one of {', '.join(Objective)}")
+        if not nodes and not cores:
+            raise UsageError("advise: say how many nodes or cores there are")
+        asked = Asked(
+            nodes,
+            cores,
+            setting,
+            node=read_node(node) if node else None,
+            objective=Objective(objective),
+            top=top,
+        )
+        request = self._request(AUTO, network, None)
+        return advised(self._directory, asked, request, self._progress).advice
 
     def place(
         self,

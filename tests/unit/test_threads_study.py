@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from threads_study import ITERS, Hybrid, put_threads
 
+import p3s
 from p3s.advise.types import Objective
 from p3s.cli.common import Progress as Bar
 from p3s.cli.params import ensure_family
@@ -219,3 +220,14 @@ def test_draws_of_configurations_are_joint(found: stage.ThreadFile) -> None:
     work = np.array([1e-3, 1e-3])
     draws = law.draws(layout.uses([8, 8]), work)
     assert np.allclose(draws[:, 0], draws[:, 1])
+
+
+def test_a_study_in_python(made: Study) -> None:
+    study = p3s.open(made.root)
+    found = study.over_threads([16], [1, 2], node="2x8")
+    assert found.at(16, 2) is not None
+    assert study.advise(nodes=2, node="2x8").choices[0].configuration.nodes <= 2
+    with pytest.raises(UsageError, match="how many nodes"):
+        study.advise()
+    with pytest.raises(UsageError, match="not one of time"):
+        study.advise(nodes=2, objective="joy")
