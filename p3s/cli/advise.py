@@ -149,6 +149,7 @@ def _file(found: Advised) -> AdviceFile:
         found.advice,
         found.cells,
         found.next,
+        found.next_setting,
         found.reasons,
     )
 

@@ -23,7 +23,7 @@ from p3s.progress import Progress
 from p3s.report.teams import doubts
 from p3s.study import Study
 from p3s.threads.runs import work_and_iterations
-from p3s.threads.settings import at_threads, base_of
+from p3s.threads.settings import at_threads, base_of, inputs_in
 from p3s.threads.types import Value
 from p3s.topology.node import Node
 
@@ -63,6 +63,7 @@ class Advised:
     cells: tuple[Cell, ...]
     surface: Surface
     next: NextRun | None
+    next_setting: str
     reasons: tuple[Reason, ...]
 
 
@@ -100,6 +101,7 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
     advisor = Advisor(file.laws, found, reasons=doubts(file.checks))
     work = _workload(base, model, file.laws, found, predicted, file.base)
     advice = advisor.advise(work, asked.objective, asked.top)
+    run, setting = _next(root, advisor, work, asked, node)
     return Advised(
         asked.rest,
         node,
@@ -108,7 +110,8 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
         advice,
         advisor.cells(work, asked.objective),
         predicted,
-        _next(advisor, work, base, model, asked, node),
+        run,
+        setting,
         tuple(r for r in predicted.reasons if r.code != "wide"),
     )
 
@@ -236,20 +239,38 @@ def _work_error(predicted: Surface) -> float:
 
 
 def _next(
-    advisor: Advisor, work: Workload, base: Study, model: Model, asked: Asked, node: Node
-) -> NextRun | None:
-    """Return the run on few nodes that narrows the decision most, None where none is possible."""
-    few = replace(_limits(base, model, node, asked), nodes=1, cores=None, footprint=None)
-    largest = 4 * max(model.counts)
-    candidates = [c for c in admissible(few) if c.processes <= largest and not c.far]
+    root: Study, advisor: Advisor, work: Workload, asked: Asked, node: Node
+) -> tuple[NextRun | None, str]:
+    """Return the run on one node that narrows the decision most, and the values of its input.
+
+    None where none is possible. Runs of all values that have a model are candidates.
+    """
+    rests = [r for r in inputs_in(root) if at_threads(root, r, base_of(root)).model_path.exists()]
+    found = [_candidates(root, rest, asked, node, advisor) for rest in rests]
+    candidates = [at for some, _ in found for at in some]
     if not candidates:
-        return None
-    phases = [law.phase for law in advisor.laws]
-    counts = sorted({c.processes for c in candidates})
-    each, times = work_and_iterations(base, model, counts)
-    at = np.searchsorted(counts, [c.processes for c in candidates])
+        return None, asked.rest
+    each, times = (np.concatenate([told[k] for _, told in found], axis=1) for k in (0, 1))
     none = np.zeros(len(candidates))
-    told = Workload(
-        np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T, Value(none, none, none)
-    )
-    return next_runs(advisor, work, candidates, told, objective=asked.objective)[0]
+    told = Workload(each, times, Value(none, none, none))
+    of = [float(k) for k, (some, _) in enumerate(found) for _ in some]
+    best = next_runs(advisor, work, candidates, told, objective=asked.objective, workloads=of)[0]
+    return best, rests[int(best.workload or 0)]
+
+
+def _candidates(
+    root: Study, rest: str, asked: Asked, node: Node, advisor: Advisor
+) -> tuple[list[Configuration], tuple[np.ndarray, np.ndarray]]:
+    """Return runs on one node that are possible, and their work and iterations by phase."""
+    base = at_threads(root, rest, base_of(root))
+    model = read_model(base.model_path)
+    limits = replace(_limits(base, model, node, asked), nodes=1, cores=None, footprint=None)
+    largest = 4 * max(model.counts)
+    some = [c for c in admissible(limits) if c.processes <= largest and not c.far]
+    phases = [law.phase for law in advisor.laws]
+    counts = sorted({c.processes for c in some})
+    if not some:
+        return [], (np.zeros((len(phases), 0)), np.zeros((len(phases), 0)))
+    each, times = work_and_iterations(base, model, counts)
+    at = np.searchsorted(counts, [c.processes for c in some])
+    return some, (np.maximum(each[at][:, phases].T, 1e-300), times[at][:, phases].T)

@@ -14,7 +14,7 @@ from p3s.report.counts import thinned
 from p3s.report.verdict import reason_lines
 from p3s.serialise import from_data, to_data
 from p3s.study import Study
-from p3s.text import NOT_KNOWN, command_line, interval, percent, plural, seconds, table
+from p3s.text import NOT_KNOWN, interval, percent, plural, seconds, table
 from p3s.topology.node import Node
 
 SCHEMA, VERSION, NAME = "p3s.advice", 1, "advice.json"
@@ -38,7 +38,7 @@ class AdviceFile:
 
     setting: values of the input; nodes, cores: the limits (0: none of cores); cells: the best
     configuration for each number of processes and threads; next: the run that would narrow the
-    decision most; reasons: what speaks against the predictions that it rests on.
+    decision most, next_setting: values of its input; reasons: what speaks against the predictions that it rests on.
     """
 
     setting: str
@@ -48,6 +48,7 @@ class AdviceFile:
     advice: Advice
     cells: tuple[Cell, ...]
     next: NextRun | None
+    next_setting: str
     reasons: tuple[Reason, ...]
 
 
@@ -194,9 +195,10 @@ def next_run(study: Study, file: AdviceFile) -> str:
     if run is None or run.gain <= _GAIN:
         return "No run on one node would narrow the decision."
     at = run.configuration
+    value = f" at {file.next_setting}" if file.next_setting else ""
     return (
         f"A run of {plural(at.processes, 'process', 'processes')} with "
-        f"{plural(at.threads, 'thread')} on one node would narrow the decision most: expected "
+        f"{plural(at.threads, 'thread')}{value} on one node would narrow the decision most: expected "
         f"regret {percent(run.regret)} now, {percent(run.regret_after)} after it\n"
         f"  {trace_command(study, file)}"
     )
@@ -204,11 +206,16 @@ def next_run(study: Study, file: AdviceFile) -> str:
 
 def trace_command(study: Study, file: AdviceFile) -> str:
     """Return the command that traces the run which would narrow the decision most."""
-    from p3s.commands import launcher
+    from p3s.commands import elsewhere, launcher, shown
+    from p3s.host.cores import cores
+    from p3s.settings import settings_in
 
     if file.next is None:
         return ""
     at = file.next.configuration
-    rest = [word for each in file.setting.split(",") if each for word in ("--param", each)]
-    words = ["p3s", "characterize", "-n", str(at.processes), "--threads", str(at.threads), *rest]
-    return command_line([*words, "-o", str(study.root), "--", *launcher(study)])
+    rest = [word for each in file.next_setting.split(",") if each for word in ("--param", each)]
+    share = ["--oversubscribe"] if at.threads > cores() else []
+    ran = settings_in(study)[0][1]
+    root = study.root if elsewhere(ran) is None else study.root.resolve()
+    words = ["p3s", "characterize", "-n", str(at.processes), "--threads", str(at.threads)]
+    return shown(ran, [*words, *share, *rest, "-o", str(root), "--", *launcher(study)])

@@ -161,7 +161,7 @@ def test_advice_is_near_the_best(made: Study) -> None:
     regrets = [choice.regret for choice in advice.choices]
     assert regrets == sorted(regrets) and regrets[0] >= 0
     file = advice_text.AdviceFile(
-        "", NODE, 4, 64, advice, result.cells, result.next, result.reasons
+        "", NODE, 4, 64, advice, result.cells, result.next, "", result.reasons
     )
     path = advice_text.write(made, file)
     assert advice_text.load(made) == file
