@@ -38,7 +38,8 @@ class AdviceFile:
 
     setting: values of the input; nodes, cores: the limits (0: none of cores); cells: the best
     configuration for each number of processes and threads; next: the run that would narrow the
-    decision most, next_setting: values of its input; reasons: what speaks against the predictions that it rests on.
+    decision most, next_setting: values of its input; reasons: what speaks against the predictions
+    that it rests on.
     """
 
     setting: str
@@ -198,8 +199,8 @@ def next_run(study: Study, file: AdviceFile) -> str:
     value = f" at {file.next_setting}" if file.next_setting else ""
     return (
         f"A run of {plural(at.processes, 'process', 'processes')} with "
-        f"{plural(at.threads, 'thread')}{value} on one node would narrow the decision most: expected "
-        f"regret {percent(run.regret)} now, {percent(run.regret_after)} after it\n"
+        f"{plural(at.threads, 'thread')}{value} on one node would narrow the decision most: "
+        f"expected regret {percent(run.regret)} now, {percent(run.regret_after)} after it\n"
         f"  {trace_command(study, file)}"
     )
 
