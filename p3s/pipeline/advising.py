@@ -173,8 +173,8 @@ def _workload(
 ) -> Workload:
     """Return what each configuration has to compute and to send.
 
-    Communication is that of the prediction with as many processes on a node, straight between
-    counts in the logarithms. Where the predicted computation (of the busiest ranks, with what
+    Communication is that of the prediction with as many threads on full nodes, straight between
+    counts in the logarithms: waiting for each other is part of it, and goes with computation. Where the predicted computation (of the busiest ranks, with what
     costs and profiles say) is not the laws', iterations are raised to it.
     """
     phases = [law.phase for law in laws]  # type: ignore[attr-defined]
@@ -215,10 +215,8 @@ def _messages(found: Sequence[Configuration], predicted: Surface) -> Value:
 
 
 def _of_messages(at: Configuration, predicted: Surface) -> tuple[float, float, float]:
-    columns = predicted.threads
-    room = {t: max(c.per_node for c in predicted.cells if c.threads == t) for t in columns}
-    near = min(columns, key=lambda t: (abs(np.log(room[t] / at.per_node)), abs(t - at.threads)))
-    cells = sorted((c for c in predicted.cells if c.threads == near), key=lambda cell: cell.n)
+    """Return seconds of communication, waiting included, as predicted with as many threads."""
+    cells = sorted((c for c in predicted.cells if c.threads == at.threads), key=lambda c: c.n)
     n = np.log([cell.n for cell in cells])
 
     def value(name: str) -> float:
