@@ -174,8 +174,9 @@ def _workload(
     """Return what each configuration has to compute and to send.
 
     Communication is that of the prediction with as many threads on full nodes, straight between
-    counts in the logarithms: waiting for each other is part of it, and goes with computation. Where the predicted computation (of the busiest ranks, with what
-    costs and profiles say) is not the laws', iterations are raised to it.
+    counts in the logarithms: waiting for each other is part of it, and goes with computation.
+    Where the predicted computation (of the busiest ranks, with what costs and profiles say) is not
+    the laws', iterations are raised to it.
     """
     phases = [law.phase for law in laws]  # type: ignore[attr-defined]
     counts = sorted({each.processes for each in found})
