@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from p3s.machine.teams import CONSTRUCTS, LOOPS, OpenMP
-from p3s.text import joined, seconds, size_text, table, visible
+from p3s.text import joined, plural, seconds, size_text, table, visible
 
 #: Iterations per thread at which loops are shown and compared.
 SHOWN = (1, 64)
@@ -35,7 +35,8 @@ def render(found: OpenMP) -> list[str]:
     rows.append(["additions in a row, 1/ns", *[f"{a / 1e9:.3g}" for a in found.clock.additions]])
     return [
         f"OpenMP threads: {visible(found.runtime)}, {visible(found.compiler_version)}"
-        f"{visible(waiting)}; {found.cores} cores, {found.hardware_threads} hardware threads",
+        f"{visible(waiting)}; {plural(found.cores, 'core')}, "
+        f"{plural(found.hardware_threads, 'hardware thread')}",
         table(rows, ["time beyond the bodies", *head]),
         f"a read from memory: {seconds(found.memory_s)}, {seconds(found.tlb_s)} where its page has "
         f"to be looked up, {seconds(found.line.ns[0] * 1e-9)} in {size_text(found.line.bytes[0])}",

@@ -14,6 +14,7 @@ from p3s.machine.build import Built, built
 from p3s.machine.clock import source, told_hz, why_unknown
 from p3s.machine.places import Place, close, domains, far, places
 from p3s.machine.runner import Asked
+from p3s.text import plural
 from p3s.machine.teams import (
     CONSTRUCTS,
     ITERATIONS,
@@ -324,5 +325,5 @@ def _disturbed(near: Bandwidth) -> list[str]:
     ratio, threads = max(wide)
     return [
         f"repeats of the bandwidth of threads differ (most over median: up to {ratio:.2f} times "
-        f"with {threads} threads): others ran meanwhile, and overheads may hold their load"
+        f"with {plural(threads, 'thread')}): others ran meanwhile, overheads may hold their load"
     ]
