@@ -14,7 +14,6 @@ from p3s.machine.build import Built, built
 from p3s.machine.clock import source, told_hz, why_unknown
 from p3s.machine.places import Place, close, domains, far, places
 from p3s.machine.runner import Asked
-from p3s.text import plural
 from p3s.machine.teams import (
     CONSTRUCTS,
     ITERATIONS,
@@ -25,6 +24,7 @@ from p3s.machine.teams import (
     OpenMP,
     Overhead,
 )
+from p3s.text import plural
 
 #: Seconds for all: whole, and --quick.
 BUDGET_S, QUICK_S = 12.0, 4.0
