@@ -8,6 +8,7 @@ H0: the coefficients are the same for all rows (eq. 4.7, 4.8).
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Sequence
 
 import numpy as np
 from scipy.special import chdtrc, gammaln
@@ -77,15 +78,31 @@ def log_chi2(x: float, dof: int) -> float:
     return (dof / 2 - 1) * math.log(x / 2) - x / 2 - float(gammaln(dof / 2))
 
 
-def test_variable(d: Array, name: str, z: Array, w: Array, trim: float, words: bool) -> Test | None:
-    """Return the test of one variable; None where the rows have one value of it only."""
-    if words:
-        found = between_levels(d, z, w)
-        return None if found is None else Test(name, found[0], log_chi2(*found))
-    largest = supremum(d, z, w, trim)
-    if largest is None:
-        return None
-    return Test(name, largest, log_p(largest, d.shape[1], trim))
+def least_stable(
+    d: Array, z: Array, names: Sequence[str], words: Container[str], w: Array, trim: float
+) -> tuple[Test, int] | None:
+    """Return the test with the least p-value of the variables ``z``, and how many were tested.
+
+    Supremum tests of one node have one distribution: only the largest statistic needs its p.
+    None where the rows have one value of every variable.
+    """
+    found: list[Test] = []
+    largest, tested = Test("", -1.0, 0.0), 0
+    for name, column in zip(names, z.T, strict=True):
+        if name in words:
+            levels = between_levels(d, column, w)
+            if levels is not None:
+                found.append(Test(name, levels[0], log_chi2(*levels)))
+            continue
+        statistic = supremum(d, column, w, trim)
+        tested += statistic is not None
+        if statistic is not None and statistic > largest.statistic:
+            largest = Test(name, statistic, 0.0)
+    tested += len(found)
+    if largest.variable:
+        p = log_p(largest.statistic, d.shape[1], trim)
+        found.append(Test(largest.variable, largest.statistic, p))
+    return (min(found, key=lambda test: test.log_p), tested) if found else None
 
 
 def corrected(log: float, tests: int) -> float:

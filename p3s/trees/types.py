@@ -26,9 +26,10 @@ class Growing:
     ``alpha``: corrected p-value up to which an instability splits a node; ``minsplit``: least
     number of rows in a node, in sums of weights with ``in_weights`` (table 4.1); ``min_rows``:
     least number of rows in a leaf, whatever they weigh (None: twice the coefficients, at least
-    10); ``between``: a cut lies half-way between two values, on a scale of ratios where they are
-    above zero, else on the lower one; ``clip``: a prediction stays within 0.8 of the least and 1.25
-    of the largest value of its leaf. The default minsplit is that of the thesis's library.
+    10); ``blend``: values between those of the runs on both sides of a split are told by both, by
+    their distances, for the runs do not tell where the cut is (else they go to the right);
+    ``clip``: a regression stays within 0.8 of the least and 1.25 of the largest value of its leaf.
+    The default minsplit is that of the thesis's library.
     """
 
     regression: str = "relative"
@@ -38,14 +39,14 @@ class Growing:
     minsplit: float = 20.0
     in_weights: bool = False
     min_rows: int | None = None
-    between: bool = True
+    blend: bool = True
     clip: bool = True
 
     @staticmethod
     def thesis(minsplit: float = 25.0) -> Growing:
         """Return the settings of the thesis: weights of eq. 4.6, counted by minsplit; no guards."""
         return Growing(
-            "weighted", minsplit=minsplit, in_weights=True, min_rows=1, between=False, clip=False
+            "weighted", minsplit=minsplit, in_weights=True, min_rows=1, blend=False, clip=False
         )
 
     def checked(self) -> Growing:
@@ -96,7 +97,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Test:
-    """The instability of a node's regression over a variable: statistic, ln p, both of one."""
+    """How unstable a node's regression is over a variable.
+
+    ``log_p``: ln of the p-value, corrected for the number of variables where trees are grown so.
+    """
 
     variable: str
     statistic: float
@@ -105,12 +109,16 @@ class Test:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows with a value up to ``cut`` go to node ``left``; of words, those in ``levels``."""
+    """Rows with a value up to ``low`` go to node ``left``; of words, those in ``levels``.
+
+    ``high``: least value of the runs on the right.
+    """
 
     variable: str
     left: int
     right: int
-    cut: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
     levels: tuple[int, ...] = ()
 
 
@@ -120,7 +128,7 @@ class Node:
 
     ``coefficients``: one per term, 0 where the rows do not tell it (``dropped``); ``error``: root
     mean square of its relative errors; ``ranges``: least and largest value of each splitting
-    variable; ``tests``: of its variables, the least p first; no split: it is a leaf.
+    variable; ``test``: of the least stable one; no split: it is a leaf.
     """
 
     rows: int
@@ -131,7 +139,7 @@ class Node:
     error: float
     ranges: tuple[tuple[float, float], ...]
     dropped: tuple[str, ...] = ()
-    tests: tuple[Test, ...] = ()
+    test: Test | None = None
     split: Split | None = None
 
 
