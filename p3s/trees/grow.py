@@ -132,8 +132,7 @@ class _Grower:
         d = increments(made, rows.t, rows.w) if size >= 2 * growing.minsplit else None
         if d is None:
             return None
-        trim = min(0.5, growing.minsplit / size)
-        found = least_stable(d, z, self.variables, self.table.levels, rows.w, trim)
+        found = least_stable(d, z, self.variables, self.table.levels, rows.w, growing)
         if found is None:
             return None
         test, tested = found

@@ -24,12 +24,12 @@ class Growing:
     """How a tree is grown.
 
     ``alpha``: corrected p-value up to which an instability splits a node; ``minsplit``: least
-    number of rows in a node, in sums of weights with ``in_weights`` (table 4.1); ``min_rows``:
-    least number of rows in a leaf, whatever they weigh (None: twice the coefficients, at least
-    10); ``blend``: values between those of the runs on both sides of a split are told by both, by
-    their distances, for the runs do not tell where the cut is (else they go to the right);
+    number of rows in a node (20: the default of the library that the thesis used), in sums of
+    weights with ``in_weights`` (table 4.1); ``min_rows``: least number of rows in a leaf, whatever
+    they weigh (None: twice the coefficients, at least 10). ``few_values``: tests of variables with
+    few values count these. ``blend``: what lies between the runs on both sides of a split is told
+    by both, by its distances, for the runs do not say where the cut is (else it goes to the right).
     ``clip``: a regression stays within 0.8 of the least and 1.25 of the largest value of its leaf.
-    The default minsplit is that of the thesis's library.
     """
 
     regression: str = "relative"
@@ -39,6 +39,7 @@ class Growing:
     minsplit: float = 20.0
     in_weights: bool = False
     min_rows: int | None = None
+    few_values: bool = True
     blend: bool = True
     clip: bool = True
 
@@ -46,8 +47,18 @@ class Growing:
     def thesis(minsplit: float = 25.0) -> Growing:
         """Return the settings of the thesis: weights of eq. 4.6, counted by minsplit; no guards."""
         return Growing(
-            "weighted", minsplit=minsplit, in_weights=True, min_rows=1, blend=False, clip=False
+            "weighted",
+            minsplit=minsplit,
+            in_weights=True,
+            min_rows=1,
+            few_values=False,
+            blend=False,
+            clip=False,
         )
+
+    def trim(self, rows: int, weight: float) -> float:
+        """Return the share of a node that a cut leaves on both sides: minsplit of its size."""
+        return min(0.5, self.minsplit / (weight if self.in_weights else rows))
 
     def checked(self) -> Growing:
         """Return them; UsageError for a value that none of them can have."""

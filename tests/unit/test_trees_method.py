@@ -109,7 +109,7 @@ def test_the_group_that_stands_out_is_named() -> None:
     assert all(g.alike for g in found if g.variable == "threads" and g is not worst)
     calm = machine.runs("nb", TRAINING[::3], 0.02, 1)
     quiet = grow(calm, NB, machine.VARIABLES)
-    assert all(g.alike for g in groups(calm, errors_of(quiet, calm), ["threads", "workers"]))
+    assert all(g.alike for g in groups(calm, errors_of(quiet, calm), ["threads"]))
     assert set(used(noisy)) <= set(machine.VARIABLES) and sum(
         shares(noisy).values()
     ) == pytest.approx(1)
