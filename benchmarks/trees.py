@@ -1,10 +1,10 @@
 """Trees of regressions: accuracy and advice on a synthetic machine, p-values, false splits, time.
 
-    python benchmarks/trees.py [--seeds 5] [--first 0] [--only machine,pvalues,...] [--out trees.json]
+    python benchmarks/trees.py [--seeds 5] [--first 0] [--only machine,pvalues] [--out trees.json]
 
-The machine is tests/helpers/hybrid_machine.py: true times are known, runs have a noise of 2 %. Errors
-are those of validation runs, at workloads that the tree has not seen, with noise of their own
-(1.35 % in the median); regret is of true times. Nothing here passes or fails.
+The machine is tests/helpers/hybrid_machine.py: true times are known, runs have a noise of 2 %.
+Errors are those of validation runs, at workloads that the tree has not seen, with noise of their
+own (1.35 % in the median); regret is of true times. Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODES = {
     "as by default": Growing(),
     "default, cuts not blended": Growing(blend=False),
     "default, nothing held to its leaf": Growing(clip=False),
-    "default, leaves of any size": Growing(min_rows=1),
+    "default, few values not counted": Growing(few_values=False),
     "the thesis's": LITERAL,
     "the thesis's, 10 rows a leaf": replace(LITERAL, min_rows=10),
 }
@@ -212,7 +212,7 @@ def p_values(_: range) -> dict[str, Any]:
     )
     print(table(rows, head))
     every = {
-        level: [v[1] - l for (_, l), vs in found.items() if l == level for v in vs]
+        level: [each[1] - at for (_, at), values in found.items() if at == level for each in values]
         for level in LEVELS
     }
     return {f"{level:g}": float(np.mean(np.abs(off))) for level, off in every.items()}

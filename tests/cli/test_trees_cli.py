@@ -134,7 +134,7 @@ def test_pruned_with_workloads_kept_out(
     whole = json.loads(said(capsys, words))
     assert run(["baseline", "check", str(tree), str(files["train"]), "--json"]) in (0, 3)
     out = capsys.readouterr().out
-    assert len(json.loads(out)["best"]) == 20 - len(whole["tree"]["workloads"]) == 5
+    assert len(json.loads(out)["best"]) == 20 - len(whole["tree"]["workloads"]) == 4
     pruned = json.loads(said(capsys, [*words, "--prune"]))
     assert len(pruned["tree"]["nodes"]) <= len(whole["tree"]["nodes"])
     assert len(pruned["tree"]["workloads"]) == 20
@@ -163,6 +163,8 @@ def test_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert value["far"] / value["close"] == pytest.approx(1.33, rel=0.05)
     advice = ["baseline", "advise", str(tree), *ASK, "--threads", "2", "--json"]
     assert json.loads(said(capsys, advice))["best"][0]["affinity"] == "close"
+    best = json.loads(said(capsys, [*advice, "--threads", "1-9", "--top", "999"]))["best"]
+    assert {b["threads"] for b in best} == {1, 2, 3, 4}, "a node has four cores"
     assert run([*asked, "--affinity", "here"]) == 2
     assert "its runs had close, far" in capsys.readouterr().err
 
