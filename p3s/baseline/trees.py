@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -10,6 +9,7 @@ from p3s.baseline.times import Times
 from p3s.baseline.treeruns import Reading, TreeRuns, table_of
 from p3s.errors import UsageError
 from p3s.trees.diagnostics import by_workload
+from p3s.trees.features import COUNTER
 from p3s.trees.grow import grow
 from p3s.trees.improve import prune
 from p3s.trees.report import Report, report
@@ -19,7 +19,6 @@ from p3s.trees.types import Growing, Ints, Tree
 #: Eq. 4.3 of the thesis, and the variables of its table 5.4 but those of caches.
 EXPRESSION = "b3*W**2/(K*T) + b2*W/(K*T) + b1*K + b0"
 VARIABLES = ("w2", "w1", "workers", "workload", "local_workld", "threads")
-_COUNTER = re.compile(r"(s|pl3_|tl3_|l2_)\d+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def grown(times: Times, plan: Plan) -> Stored:
 
 
 def _usual(runs: TreeRuns) -> tuple[str, ...]:
-    counters = [name for name in runs.table.columns if _COUNTER.fullmatch(name)]
+    counters = [name for name in runs.table.columns if COUNTER.fullmatch(name)]
     return (*VARIABLES, *counters, *runs.table.levels)
 
 

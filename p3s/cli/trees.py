@@ -459,7 +459,7 @@ def _chosen(
     from p3s.trees.choose import admissible, choose
     from p3s.trees.evaluate import Evaluator
 
-    pairs_ = admissible(*grid, limits)
+    pairs_ = stored.fitting(admissible(*grid, limits))
     evaluator = Evaluator.of(stored.tree)
     found = []
     for affinity in stored.affinities or ("",):

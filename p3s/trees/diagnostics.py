@@ -16,6 +16,8 @@ from scipy.stats import mannwhitneyu
 from p3s.trees.evaluate import Evaluator
 from p3s.trees.types import Array, Ints, Table, Tree
 
+Bools = NDArray[np.bool_]
+
 #: Groups of a variable with many values: as many rows each.
 _GROUPS = 12
 #: A group stands out where its errors are larger beyond chance, and so many times as large.
@@ -94,7 +96,7 @@ def groups(
     return [_group(table, errors, name, rows, level / len(parts)) for name, rows in parts]
 
 
-def _parts(values: Array) -> list[NDArray[np.bool_]]:
+def _parts(values: Array) -> list[Bools]:
     """Return which rows have each value; where there are many values, as many rows each."""
     distinct = np.unique(values)
     if len(distinct) > _GROUPS:
@@ -105,18 +107,17 @@ def _parts(values: Array) -> list[NDArray[np.bool_]]:
     return [which == i for i in range(int(which.max()) + 1) if (which == i).any()]
 
 
-def _group(table: Table, errors: Array, name: str, rows: NDArray[np.bool_], level: float) -> Group:
-    values = table.columns[name][rows]
-    mine, others = errors[rows], errors[~rows]
-    levels = table.levels.get(name, ())
+def _group(table: Table, errors: Array, name: str, rows: Bools, level: float) -> Group:
+    values, levels = table.columns[name][rows], table.levels.get(name, ())
     word = levels[int(values[0])] if levels else ""
+    times, p = 1.0, 1.0
+    if not rows.all():
+        ours, theirs = (np.percentile(errors[part], [50, 75]) for part in (rows, ~rows))
+        times = float(np.max(ours / np.maximum(theirs, 1e-12)))
+        p = float(mannwhitneyu(errors[rows], errors[~rows], alternative="greater").pvalue)
+    alike = p >= level or times < _TIMES
     low, high = float(values.min()), float(values.max())
-    if not len(others):
-        return Group(name, low, high, box(mine), 1.0, True, word)
-    ours, theirs = (np.percentile(part, [50, 75]) for part in (mine, others))
-    times = float(np.max(ours / np.maximum(theirs, 1e-12)))
-    p = float(mannwhitneyu(mine, others, alternative="greater").pvalue)
-    return Group(name, low, high, box(mine), times, not (p < level and times >= _TIMES), word)
+    return Group(name, low, high, box(errors[rows]), times, alike, word)
 
 
 # ---- the gate --------------------------------------------------------------------------------
@@ -231,6 +232,6 @@ def by_workload(workload: Array, every: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(~validating), np.flatnonzero(validating)
 
 
-def unseen(tree: Tree, table: Table) -> NDArray[np.bool_]:
+def unseen(tree: Tree, table: Table) -> Bools:
     """Return which rows have a workload that the tree was not grown from."""
     return ~np.isin(table.column("workload"), tree.workloads)

@@ -1,10 +1,11 @@
 """Variables of a run that its time may depend on: of its workload, and of caches that it shares.
 
-A. Castellanos Carrazana, UAB 2014, section 2.9 (eq. 4.2), tables 5.4 and 5.15.
+A. Castellanos Carrazana, UAB 2014, section 4.3, tables 5.4 and 5.15.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,8 +15,8 @@ from p3s.text import plural, processes
 from p3s.topology.caches import Caches
 from p3s.trees.types import Array, Ints
 
-#: Variables that every table of runs has.
-DERIVED = ("w2", "w1", "workers", "workload", "local_workld", "threads")
+#: Names of the variables that :func:`counters` gives.
+COUNTER = re.compile(r"(s|pl3_|tl3_|l2_)\d+", re.ASCII)
 
 
 def derived(workload: Array, workers: Array, threads: Array) -> dict[str, Array]:

@@ -8,13 +8,15 @@ H0: the coefficients are the same for all rows (eq. 4.7, 4.8).
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import chdtrc, gammaln
 
 from p3s.trees.bessel import log_p
 from p3s.trees.regress import Fit
-from p3s.trees.types import Array, Test
+from p3s.trees.types import Array, Growing, Test
 
 #: Residuals that are the last digits of the numbers say nothing.
 _EXACT = 1e-12
@@ -41,11 +43,11 @@ def increments(fit: Fit, t: Array, w: Array) -> Array | None:
     return np.asarray(w[:, None] * (scores @ half) / math.sqrt(n))
 
 
-def supremum(d: Array, z: Array, w: Array, trim: float) -> float | None:
+def supremum(d: Array, z: Array, w: Array, trim: float) -> tuple[float, int] | None:
     """Return supLM of a numeric variable: largest ||C(t)||^2 / (t (1 - t)), t in [trim, 1 - trim].
 
     C cumulates the scores by the values of ``z``, t the weights; both are seen between two values
-    that differ. None where there is none.
+    that differ: at how many points is returned, too. None where there is none.
     """
     order = np.argsort(z, kind="stable")
     ends = np.flatnonzero(np.diff(z[order]) > 0)
@@ -55,7 +57,7 @@ def supremum(d: Array, z: Array, w: Array, trim: float) -> float | None:
         return None
     t = t[inside]
     walk = np.cumsum(d[order], axis=0)[ends[inside]]
-    return float(np.max(np.einsum("ij,ij->i", walk, walk) / (t * (1 - t))))
+    return float(np.max(np.einsum("ij,ij->i", walk, walk) / (t * (1 - t)))), len(t)
 
 
 def between_levels(d: Array, z: Array, w: Array) -> tuple[float, int] | None:
@@ -77,15 +79,32 @@ def log_chi2(x: float, dof: int) -> float:
     return (dof / 2 - 1) * math.log(x / 2) - x / 2 - float(gammaln(dof / 2))
 
 
-def test_variable(d: Array, name: str, z: Array, w: Array, trim: float, words: bool) -> Test | None:
-    """Return the test of one variable; None where the rows have one value of it only."""
-    if words:
-        found = between_levels(d, z, w)
-        return None if found is None else Test(name, found[0], log_chi2(*found))
-    largest = supremum(d, z, w, trim)
-    if largest is None:
-        return None
-    return Test(name, largest, log_p(largest, d.shape[1], trim))
+def least_stable(
+    d: Array, z: Array, names: Sequence[str], words: Container[str], w: Array, growing: Growing
+) -> tuple[Test, int] | None:
+    """Return the test with the least p-value of the variables ``z``, and how many were tested.
+
+    p of a supremum is that over all of [trim, 1 - trim], or with ``growing.few_values`` that of the
+    points at which it was seen, if that is less: chi-squared of each, added up. Both are bounds.
+    None where the rows have one value of every variable.
+    """
+    kept, k = [], d.shape[1]
+    suprema: list[tuple[Test, int]] = []
+    trim = growing.trim(len(w), float(w.sum()))
+    for name, column in zip(names, z.T, strict=True):
+        if name in words:
+            levels = between_levels(d, column, w)
+            kept += [Test(name, levels[0], log_chi2(*levels))] if levels else []
+        elif seen := supremum(d, column, w, trim):
+            suprema.append((Test(name, seen[0], 0.0), seen[1]))
+    tested = len(kept) + len(suprema)
+    if suprema:  # of one distribution: only the largest needs its p
+        largest = max((test for test, _ in suprema), key=lambda test: test.statistic)
+        kept.append(replace(largest, log_p=log_p(largest.statistic, k, trim)))
+    for test, points in suprema if growing.few_values else ():
+        p = min(0.0, math.log(points) + log_chi2(test.statistic, k))
+        kept.append(replace(test, log_p=p))
+    return (min(kept, key=lambda test: test.log_p), tested) if tested else None
 
 
 def corrected(log: float, tests: int) -> float:

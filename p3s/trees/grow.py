@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.errors import P3SError, UsageError
 from p3s.trees import splits
-from p3s.trees.fluctuation import corrected, increments, test_variable
+from p3s.trees.fluctuation import corrected, increments, least_stable
 from p3s.trees.prototype import Prototype, parse
 from p3s.trees.regress import Fit, Rows, fit, rows_of
 from p3s.trees.types import Array, Growing, Ints, Node, Split, Table, Test, Tree
@@ -111,49 +111,37 @@ class _Grower:
             tuple(_range(column) for column in z.T),
             tuple(name for i, name in enumerate(names) if i not in made.kept),
         )
-        tests = self.tests(made, rows, z)
-        node = replace(node, tests=tests)
-        cut = self.cut(made, rows, z, tests)
-        if cut is None:
+        test = self.test(made, rows, z)
+        node = replace(node, test=test)
+        cut = self.cut(made, rows, z, test)
+        if test is None or cut is None:
             return node, None
-        found, column = cut
-        left = np.isin(column, found.levels) if found.levels else column <= found.cut
-        split = Split(tests[0].variable, 0, 0, found.cut, found.levels)
+        column = self.column(z, test)
+        left = np.isin(column, cut.levels) if cut.levels else column <= cut.low
+        split = Split(test.variable, 0, 0, cut.low, cut.high, cut.levels)
         return replace(node, split=split), left
 
-    def size(self, rows: Rows) -> float:
-        """Return what minsplit is compared with."""
-        return float(rows.w.sum()) if self.growing.in_weights else float(len(rows.w))
+    def column(self, z: Array, test: Test) -> Array:
+        """Return the values of a test's variable."""
+        return np.asarray(z[:, self.variables.index(test.variable)])
 
-    def tests(self, made: Fit, rows: Rows, z: Array) -> tuple[Test, ...]:
-        """Return the tests of all variables, the least p first; none where rows are too few."""
-        size = self.size(rows)
-        if size < 2 * self.growing.minsplit:
-            return ()
-        d = increments(made, rows.t, rows.w)
+    def test(self, made: Fit, rows: Rows, z: Array) -> Test | None:
+        """Return the test of the least stable variable; None where rows are too few for any."""
+        growing = self.growing
+        size = float(rows.w.sum()) if growing.in_weights else float(len(rows.w))
+        d = increments(made, rows.t, rows.w) if size >= 2 * growing.minsplit else None
         if d is None:
-            return ()
-        trim = min(0.5, self.growing.minsplit / size)
-        found = [
-            test_variable(d, name, column, rows.w, trim, name in self.table.levels)
-            for name, column in zip(self.variables, z.T, strict=True)
-        ]
-        # Where p is the same to the last digit (0.0 of all that is), the larger statistic counts.
-        return tuple(sorted((t for t in found if t), key=lambda t: (t.log_p, -t.statistic)))
+            return None
+        found = least_stable(d, z, self.variables, self.table.levels, rows.w, growing)
+        if found is None:
+            return None
+        test, tested = found
+        return replace(test, log_p=corrected(test.log_p, tested)) if growing.bonferroni else test
 
-    def cut(
-        self, made: Fit, rows: Rows, z: Array, tests: tuple[Test, ...]
-    ) -> tuple[splits.Cut, Array] | None:
-        """Return the cut of the least stable variable with its values; None: it is a leaf."""
-        if not tests:
+    def cut(self, made: Fit, rows: Rows, z: Array, test: Test | None) -> splits.Cut | None:
+        """Return the cut of the least stable variable; None: the node is a leaf."""
+        if test is None or test.log_p > math.log(self.growing.alpha):
             return None
-        log = tests[0].log_p
-        log = corrected(log, len(tests)) if self.growing.bonferroni else log
-        if log > math.log(self.growing.alpha):
-            return None
-        name = tests[0].variable
-        column = z[:, self.variables.index(name)]
         least = least_rows(self.growing, len(self.prototype.terms))
-        words = name in self.table.levels
-        found = splits.best(made, rows, column, self.growing, least, words)
-        return None if found is None else (found, column)
+        words = test.variable in self.table.levels
+        return splits.best(made, rows, self.column(z, test), self.growing, least, words)

@@ -7,7 +7,6 @@ eigenvectors, and eigenvalues e and 1 - e.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,10 +27,14 @@ _AT_ONCE = 2_000_000
 
 @dataclass(frozen=True)
 class Cut:
-    """A way to part rows: by value, or by levels; ``objective`` summed over both sides."""
+    """A way to part rows: by value, or by levels; ``objective`` summed over both sides.
+
+    ``low``, ``high``: largest value on the left, least on the right.
+    """
 
     objective: float
-    cut: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
     levels: tuple[int, ...] = ()
 
 
@@ -93,13 +96,7 @@ def best(fit: Fit, rows: Rows, z: Array, growing: Growing, least: int, words: bo
     if words:
         return Cut(float(missed[at]), levels=tuple(int(v) for v in values[parts[at] > 0]))
     last = int(parts[at])
-    return Cut(float(missed[at]), _between(values[last], values[last + 1], growing.between))
-
-
-def _between(low: float, high: float, between: bool) -> float:
-    """Return a cut between two values: the lower one, or half-way (of logarithms above zero)."""
-    middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low / 2 + high / 2
-    return float(middle) if between and low <= middle < high else float(low)
+    return Cut(float(missed[at]), float(values[last]), float(values[last + 1]))
 
 
 def _sums(fit: Fit, rows: Rows, which: NDArray[np.intp], size: int) -> _Sums:

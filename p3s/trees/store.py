@@ -14,7 +14,7 @@ from p3s.errors import Damaged, P3SError, UsageError
 from p3s.serialise import from_data, to_data
 from p3s.topology.caches import Caches
 from p3s.trees.evaluate import Evaluator
-from p3s.trees.features import counter_columns, derived
+from p3s.trees.features import COUNTER, counter_columns, derived
 from p3s.trees.types import Array, Tree
 
 TREE_SCHEMA = "p3s.tree"
@@ -63,9 +63,20 @@ class Stored:
         if self.cores:
             made |= placed(self.cores, made["processes"], t, self.per_node, np.full(len(k), far))
             # Counters that never changed in the runs are none of its variables.
-            for name in self.tree.variables:
+            for name in filter(COUNTER.fullmatch, self.tree.variables):
                 made.setdefault(name, np.full(len(k), self.tree.box[name][0]))
         return made
+
+    def fitting(self, pairs: Array) -> Array:
+        """Return the pairs of workers and threads whose threads find cores on the known node."""
+        if not self.cores:
+            return pairs
+        processes, threads = pairs[:, 0] + self.others, pairs[:, 1]
+        of_node = np.minimum(processes, self.per_node) if self.per_node else processes
+        kept = pairs[of_node * threads <= len(self.cores)]
+        if not len(kept):
+            raise P3SError(f"no configuration fits on nodes of {len(self.cores)} cores")
+        return np.asarray(kept)
 
     def _far(self, affinity: str) -> bool:
         if affinity and affinity not in self.affinities:

@@ -24,11 +24,12 @@ class Growing:
     """How a tree is grown.
 
     ``alpha``: corrected p-value up to which an instability splits a node; ``minsplit``: least
-    number of rows in a node, in sums of weights with ``in_weights`` (table 4.1); ``min_rows``:
-    least number of rows in a leaf, whatever they weigh (None: twice the coefficients, at least
-    10); ``between``: a cut lies half-way between two values, on a scale of ratios where they are
-    above zero, else on the lower one; ``clip``: a prediction stays within 0.8 of the least and 1.25
-    of the largest value of its leaf. The default minsplit is that of the thesis's library.
+    number of rows in a node (20: the default of the library that the thesis used), in sums of
+    weights with ``in_weights`` (table 4.1); ``min_rows``: least number of rows in a leaf, whatever
+    they weigh (None: twice the coefficients, at least 10). ``few_values``: tests of variables with
+    few values count these. ``blend``: what lies between the runs on both sides of a split is told
+    by both, by its distances, for the runs do not say where the cut is (else it goes to the right).
+    ``clip``: a regression stays within 0.8 of the least and 1.25 of the largest value of its leaf.
     """
 
     regression: str = "relative"
@@ -38,15 +39,26 @@ class Growing:
     minsplit: float = 20.0
     in_weights: bool = False
     min_rows: int | None = None
-    between: bool = True
+    few_values: bool = True
+    blend: bool = True
     clip: bool = True
 
     @staticmethod
     def thesis(minsplit: float = 25.0) -> Growing:
         """Return the settings of the thesis: weights of eq. 4.6, counted by minsplit; no guards."""
         return Growing(
-            "weighted", minsplit=minsplit, in_weights=True, min_rows=1, between=False, clip=False
+            "weighted",
+            minsplit=minsplit,
+            in_weights=True,
+            min_rows=1,
+            few_values=False,
+            blend=False,
+            clip=False,
         )
+
+    def trim(self, rows: int, weight: float) -> float:
+        """Return the share of a node that a cut leaves on both sides: minsplit of its size."""
+        return min(0.5, self.minsplit / (weight if self.in_weights else rows))
 
     def checked(self) -> Growing:
         """Return them; UsageError for a value that none of them can have."""
@@ -96,7 +108,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Test:
-    """The instability of a node's regression over a variable: statistic, ln p, both of one."""
+    """How unstable a node's regression is over a variable.
+
+    ``log_p``: ln of the p-value, corrected for the number of variables where trees are grown so.
+    """
 
     variable: str
     statistic: float
@@ -105,12 +120,16 @@ class Test:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows with a value up to ``cut`` go to node ``left``; of words, those in ``levels``."""
+    """Rows with a value up to ``low`` go to node ``left``; of words, those in ``levels``.
+
+    ``high``: least value of the runs on the right.
+    """
 
     variable: str
     left: int
     right: int
-    cut: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
     levels: tuple[int, ...] = ()
 
 
@@ -120,7 +139,7 @@ class Node:
 
     ``coefficients``: one per term, 0 where the rows do not tell it (``dropped``); ``error``: root
     mean square of its relative errors; ``ranges``: least and largest value of each splitting
-    variable; ``tests``: of its variables, the least p first; no split: it is a leaf.
+    variable; ``test``: of the least stable one; no split: it is a leaf.
     """
 
     rows: int
@@ -131,7 +150,7 @@ class Node:
     error: float
     ranges: tuple[tuple[float, float], ...]
     dropped: tuple[str, ...] = ()
-    tests: tuple[Test, ...] = ()
+    test: Test | None = None
     split: Split | None = None
 
 

@@ -1,0 +1,91 @@
+"""Variables of a run: of its workload, and of the caches that its threads share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s.errors import P3SError, UsageError
+from p3s.topology.caches import Caches, read_caches, regular
+from p3s.trees.features import cores_of, counter_columns, counters, derived
+
+CLUSTER, NUMA = regular(1, 1, 2, 2), regular(4, 2, 4, 2)
+
+
+def test_of_the_workload() -> None:
+    found = derived(np.array([600.0]), np.array([3.0]), np.array([2.0]))
+    assert {name: float(column[0]) for name, column in found.items()} == {
+        "w2": 60000.0,
+        "w1": 100.0,
+        "workers": 3.0,
+        "workload": 600.0,
+        "local_workld": 200.0,
+        "threads": 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("threads", "far", "shared"),
+    [(3, False, (2, 1)), (3, True, (2, 1)), (2, False, (2, 0)), (2, True, (1, 1))],
+)
+def test_four_cores_with_two_l2(threads: int, far: bool, shared: tuple[int, int]) -> None:
+    found = counters(CLUSTER, 1, threads, far)
+    assert (found["l2_0"], found["l2_1"]) == shared
+
+
+def test_sixty_four_cores() -> None:
+    """The NUMA node of section 5.3: twelve processes of two threads, four per socket."""
+    found = counters(NUMA, 12, 2)
+    assert [found[f"s{i}"] for i in range(4)] == [4, 4, 4, 0]
+    assert [found[f"pl3_{i}"] for i in range(8)] == [2, 2, 2, 2, 2, 2, 0, 0]
+    assert [found[f"tl3_{i}"] for i in range(8)] == [4, 4, 4, 4, 4, 4, 0, 0]
+    assert [found[f"l2_{i}"] for i in range(0, 24, 2)] == [2] * 12, "a pair shares every level"
+    far = counters(NUMA, 12, 2, far=True)
+    assert [far[f"s{i}"] for i in range(4)] == [3] * 4
+    assert max(far[f"l2_{i}"] for i in range(32)) == 1
+    one_a_socket = counters(NUMA, 3, 16)
+    assert [one_a_socket[f"s{i}"] for i in range(4)] == [1, 1, 1, 0]
+    assert [one_a_socket[f"pl3_{i}"] for i in range(8)] == [1, 1, 1, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_no_core_has_two_threads(far: bool) -> None:
+    for count in range(1, 17):
+        for threads in range(1, 64 // count + 1):
+            found = cores_of(NUMA, count, threads, far)
+            assert found.shape == (count, threads) and len(np.unique(found)) == count * threads
+
+
+def test_threads_that_find_no_core() -> None:
+    with pytest.raises(UsageError, match="5 processes of 1 thread need 5 cores, the node has 4"):
+        counters(CLUSTER, 5, 1)
+
+
+def test_columns_leave_out_what_never_changes() -> None:
+    found = counter_columns(CLUSTER, np.array([1, 1, 1]), np.array([1, 2, 4]))
+    assert {name: column.tolist() for name, column in found.items()} == {
+        "tl3_0": [1, 2, 4],
+        "l2_0": [1, 2, 2],
+        "l2_1": [0, 0, 2],
+    }
+
+
+def test_hwloc(tmp_path: Path) -> None:
+    core = '<object type="L2Cache"><object type="Core"/><object type="Core"/></object>'
+    part = f'<object type="L3Cache">{core * 2}</object>'
+    text = f'<object type="Package">{part * 2}</object>'
+    path = tmp_path / "n.xml"
+    path.write_text(
+        f'<topology version="2.0"><object type="Machine">{text * 2}</object></topology>'
+    )
+    found, same = read_caches(path), regular(2, 2, 2, 2)
+    assert isinstance(found, Caches) and len(found) == 16
+    for level in ("socket", "l3", "l2"):
+        assert getattr(found, level).tolist() == getattr(same, level).tolist()
+    path.write_text("<topology><object type='Core'/><object type='Core'/></topology>")
+    assert read_caches(path).l2.tolist() == [0, 1], "a cache of its own each"
+    with pytest.raises(P3SError, match="tells of no cores"):
+        path.write_text("<topology/>")
+        read_caches(path)

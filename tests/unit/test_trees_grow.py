@@ -1,0 +1,270 @@
+"""Growing trees, asking them, keeping them in files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import hybrid_machine as machine
+import numpy as np
+import pytest
+
+from p3s.errors import Damaged, P3SError, UsageError
+from p3s.trees.evaluate import predict
+from p3s.trees.grow import grow, least_rows
+from p3s.trees.regress import Rows, fit, integer_weights, weights
+from p3s.trees.store import Stored, load, save
+from p3s.trees.types import OBJECTIVES, Growing, Table, Tree
+
+WORKLOADS = machine.workloads(machine.TRAINING["nb"])[::4]
+NB = machine.EXPRESSION["nb"]
+
+
+@pytest.fixture(scope="module")
+def runs() -> Table:
+    return machine.runs("nb", WORKLOADS, 0.02, 0)
+
+
+@pytest.fixture(scope="module")
+def tree(runs: Table) -> Tree:
+    return grow(runs, NB, machine.VARIABLES)
+
+
+def test_weights_of_the_thesis() -> None:
+    y = np.array([1e-4, 16e-4, 1e-2])
+    assert weights(y) == pytest.approx([7.644, 3.644, 1.0], abs=5e-4)  # eq. 4.5, 4.6
+    assert integer_weights(y).tolist() == [8, 4, 1]
+
+
+def test_least_squares_are_numpy_s() -> None:
+    rng = np.random.default_rng(3)
+    x = np.stack([np.ones(40), 1e9 * rng.random(40), 1e-6 * rng.random(40)], axis=1)
+    rows = Rows(x, rng.random(40), rng.random(40) + 0.5, np.ones(40))
+    root = np.sqrt(rows.w)
+    known = np.linalg.lstsq(x * root[:, None] / [1, 1e9, 1e-6], rows.t * root, rcond=None)[0]
+    made = fit(rows)
+    assert made.coefficients * [1, 1e9, 1e-6] == pytest.approx(known, rel=1e-9)
+    assert made.residuals == pytest.approx(rows.t - x @ made.coefficients, abs=1e-12)
+
+
+def test_a_bent_curve_is_parted_where_it_bends() -> None:
+    """C15, the thesis's figure 4.1: one period of a sine, parabolas; its split is near 3.2."""
+    x = np.linspace(0, 2 * np.pi, 200)
+    cuts, leaves = [], []
+    for seed in range(40):
+        y = np.sin(x) + 0.1 * np.random.default_rng(seed).standard_normal(200)
+        table = Table({"x": x}, y + 10)  # above zero
+        tree = grow(table, "b2*x**2 + b1*x + b0", ["x"], Growing("plain", minsplit=25))
+        split = tree.nodes[0].split
+        assert split is not None
+        cuts.append(split.low)
+        leaves.append(len(tree.leaves))
+        error = predict(tree, table.columns).value - 10 - np.sin(x)
+        assert np.sqrt(np.mean(error**2)) < 0.06
+    assert min(cuts) >= 2.6 and max(cuts) <= 3.7
+    assert np.median(cuts) == pytest.approx(3.1, abs=0.1)
+    assert leaves.count(2) >= 35
+
+
+@pytest.mark.parametrize("growing", [Growing(), Growing.thesis(), Growing(minsplit=60)])
+def test_leaves_are_large_enough_and_hold_all_rows(runs: Table, growing: Growing) -> None:
+    grown = grow(runs, NB, machine.VARIABLES, growing)
+    leaves = [grown.nodes[i] for i in grown.leaves]
+    assert len(leaves) > 3 and sum(node.rows for node in leaves) == len(runs)
+    for node in leaves:
+        assert node.rows >= least_rows(growing, 5)
+        assert (node.weight if growing.in_weights else node.rows) >= growing.minsplit
+    assert grow(runs, NB, machine.VARIABLES, growing) == grown, "equal runs, equal trees"
+
+
+def test_the_thesis_s_leaves_can_have_fewer_rows_than_coefficients(runs: Table) -> None:
+    literal = grow(runs, NB, machine.VARIABLES, Growing.thesis())
+    assert min(literal.nodes[i].rows for i in literal.leaves) < 5
+    assert len(literal.leaves) > 4 * len(grow(runs, NB, machine.VARIABLES).leaves)
+
+
+def test_rows_in_another_order_give_the_same_predictions(runs: Table, tree: Tree) -> None:
+    order = np.random.default_rng(0).permutation(len(runs))
+    other = grow(runs.only(order), NB, machine.VARIABLES)
+    assert len(other.nodes) == len(tree.nodes)
+    value = predict(other, runs.columns).value
+    assert value == pytest.approx(predict(tree, runs.columns).value, rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("regression", ["relative", "weighted"])
+def test_objectives(runs: Table, objective: str, regression: str) -> None:
+    """Table 4.3: the best cut of the root is the one that a search over all refits finds."""
+    some = runs.only(np.arange(0, len(runs), 3))
+    growing = Growing(regression, objective=objective)
+    # With a constant term residuals sum to zero on both sides of every cut.
+    expression = "b2*w2 + b1*workers" if objective == "residuals" else NB
+    split = grow(some, expression, ["workload"], growing).nodes[0].split
+    assert split is not None
+    assert split.low == _by_refitting(some, expression, growing)
+
+
+def _by_refitting(table: Table, expression: str, growing: Growing) -> float:
+    from p3s.trees.prototype import parse
+    from p3s.trees.regress import rows_of
+
+    design, z = parse(expression).design(table.columns), table.columns["workload"]
+    rows = rows_of(design, table.y, growing)
+    found = []
+    for cut in np.unique(z)[:-1]:
+        total = 0.0
+        for side in (z <= cut, z > cut):
+            at = np.flatnonzero(side)
+            if len(at) < 20:
+                total = np.inf
+                break
+            part = rows.only(at)
+            r = fit(part).residuals
+            total += {
+                "deviance": float(np.sum(part.w * r**2)),
+                "relative": float(np.sum(part.w * np.abs(r) * part.relative)),
+                "residuals": abs(float(np.sum(part.w * r))),
+            }[growing.objective]
+        found.append((total, cut))
+    least = min(found)[0]
+    return next(cut for total, cut in found if total <= least + 1e-9 * least)
+
+
+def test_words() -> None:
+    rng = np.random.default_rng(5)
+    x, place = rng.random(300) + 1, rng.integers(0, 3, 300).astype(float)
+    y = (1 + x * np.where(place == 1, 3, 1)) * np.exp(0.01 * rng.standard_normal(300))
+    table = Table({"x": x, "place": place}, y, {"place": ("close", "far", "none")})
+    grown = grow(table, "b1*x + b0", ["x", "place"])
+    split = grown.nodes[0].split
+    assert split is not None and split.variable == "place" and split.levels in ((1,), (0, 2))
+    assert len(grown.leaves) == 2
+    said = predict(grown, {"x": np.full(3, 1.5), "place": np.arange(3.0)})
+    assert said.value == pytest.approx([2.5, 5.5, 2.5], rel=0.02)
+
+
+def test_many_words_are_parted_along_their_scores() -> None:
+    rng = np.random.default_rng(6)
+    place = np.repeat(np.arange(14.0), 30)
+    x = rng.random(len(place)) + 1
+    y = x * np.where(place % 2, 2, 1) * np.exp(0.01 * rng.standard_normal(len(place)))
+    grown = grow(Table({"x": x, "p": place}, y, {"p": tuple("abcdefghijklmn")}), "b1*x + b0", ["p"])
+    split = grown.nodes[0].split
+    assert split is not None and {level % 2 for level in split.levels} in ({0}, {1})
+
+
+def test_coefficients_that_the_runs_do_not_tell() -> None:
+    """C24: where the number of workers never changes its term is dropped, and said to be."""
+    runs = machine.runs("nb", WORKLOADS, 0.02, 0)
+    one = runs.only(np.flatnonzero(runs.columns["workers"] == 4))
+    grown = grow(one, NB, machine.VARIABLES)
+    assert all("b2" in node.dropped for node in grown.nodes), "b2*workers is constant, as b0"
+    said = predict(grown, machine.grid([777.0, 5000.0]))
+    assert np.isfinite(said.value).all() and (said.value > 0).all()
+    with pytest.raises(P3SError, match="5 runs do not tell 5 coefficients"):
+        grow(one.only(np.arange(5)), NB, machine.VARIABLES)
+
+
+def test_beyond_its_runs_a_tree_says_so(tree: Tree) -> None:
+    """C25."""
+    inside = machine.grid([WORKLOADS[3]])
+    assert not predict(tree, inside).extrapolated.any()
+    for name, value in (("workload", 5.0), ("workers", 64.0), ("threads", 9.0)):
+        outside = {**inside, name: np.full(56, value)}
+        assert predict(tree, outside).extrapolated.all()
+    low = predict(tree, machine.grid([1e-3]))
+    assert (low.value > 0).all() and low.extrapolated.all() and low.outside.all()
+
+
+def test_a_regression_below_zero_is_held() -> None:
+    x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    table = Table({"x": x}, np.array([1.0, 1.0, 1.0, 1.0, 1.0, 4.0]))
+    for growing, least in ((Growing("plain"), 0.8), (Growing.thesis(), 0.8)):
+        said = predict(grow(table, "b1*x + b0", ["x"], growing), {"x": np.array([-9.0])})
+        assert said.value.tolist() == [least] and said.clipped.all() and said.extrapolated.all()
+
+
+def test_between_two_leaves_both_are_asked() -> None:
+    x = np.repeat([1.0, 2.0, 3.0, 10.0, 11.0, 12.0], 20)
+    noise = np.exp(0.01 * np.random.default_rng(0).standard_normal(len(x)))
+    table = Table({"x": x}, np.where(x < 5, 1.0, 4.0) * noise)
+    grown = grow(table, "b0", ["x"])
+    split = grown.nodes[0].split
+    assert split is not None and (split.low, split.high) == (3.0, 10.0)
+    at = np.array([3.0, np.sqrt(30.0), 10.0])
+    assert predict(grown, {"x": at}).value == pytest.approx([1.0, 2.5, 4.0], rel=0.01)
+    assert not predict(grown, {"x": at}).outside.any()
+    literal = replace(grown, growing=replace(grown.growing, blend=False))
+    assert predict(literal, {"x": at}).value == pytest.approx([1.0, 4.0, 4.0], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"alpha": 2.0}, "alpha 2: is no level"),
+        ({"objective": "least"}, "objective least: is none; one of deviance"),
+        ({"regression": "ridge"}, "regression ridge: is none"),
+        ({"minsplit": 0}, "minsplit and the least number"),
+    ],
+)
+def test_settings_that_are_none(runs: Table, change: dict[str, float], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        grow(runs, NB, machine.VARIABLES, replace(Growing(), **change))
+
+
+def test_runs_that_are_none(runs: Table, tree: Tree) -> None:
+    with pytest.raises(UsageError, match="size: is no variable of these runs; there are l2_0"):
+        grow(runs, NB, ["size"])
+    with pytest.raises(UsageError, match="give each once"):
+        grow(runs, NB, ["w1", "w1"])
+    with pytest.raises(P3SError, match="above zero"):
+        grow(replace(runs, y=-runs.y), NB, ["w1"])
+    with pytest.raises(UsageError, match="w1: the tree splits on it"):
+        predict(tree, {"w2": np.ones(1)})
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def test_a_tree_read_again_predicts_the_same_to_the_last_bit(
+    tree: Tree, runs: Table, tmp_path: Path
+) -> None:
+    """C17; the versions before stay."""
+    path = tmp_path / "tree.json"
+    save(path, Stored(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
+    again = load(path)
+    assert again.tree == tree and again.others == 1
+    columns = machine.grid([333.0, 5555.0])
+    assert np.array_equal(predict(again.tree, columns).value, predict(tree, columns).value)
+    save(path, Stored(grow(runs, NB, ["w1"])))
+    save(path, again)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["tree.json", "tree.json.1", "tree.json.2"]
+    assert load(tmp_path / "tree.json.1").tree == tree
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda d: d["tree"]["nodes"].pop(),
+        lambda d: d["tree"]["nodes"][0]["coefficients"].pop(),
+        lambda d: d["tree"]["nodes"][0]["split"].update(left=0),
+        lambda d: d["tree"]["nodes"][0]["split"].update(variable="size"),
+        lambda d: d["tree"]["nodes"][1].update(low=-1.0),
+        lambda d: d["tree"].update(expression="exp(b1)"),
+        lambda d: d["tree"]["growing"].update(alpha="0.05"),
+        lambda d: d["tree"].update(nodes=[]),
+        lambda d: d.update(more=1),
+        lambda d: d["tree"]["box"].pop("w2"),
+    ],
+)
+def test_damaged_files(tree: Tree, tmp_path: Path, damage: object) -> None:
+    path = tmp_path / "tree.json"
+    save(path, Stored(tree))
+    data = json.loads(path.read_text())
+    assert callable(damage)
+    damage(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(Damaged, match="fit it again") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
