@@ -181,6 +181,7 @@ void p3s_region_begin(struct p3s_team *team)
         stop(t, now);
     team->outer = t->body;
     team->owner = t;
+    team->runtime = NULL;
     team->size = 0;
     team->given = 0;
     team->started = team->join_told = team->entries = false;
