@@ -112,6 +112,7 @@ def _programs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
         if install.mpiexec is None:
             continue
         yield trials.trace_c(install)
+        yield trials.trace_threads(install)
         wrapper = trials.fortran_of(install)
         if wrapper is not None:
             yield trials.trace_fortran(install, wrapper)

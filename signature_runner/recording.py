@@ -57,8 +57,9 @@ _BIND = (
 class Recording:
     """How work is measured, which performance counters are read, and bytes per rank (0: all).
 
-    ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that were seen often enough are only counted; ``stop``: the
-    program is ended when that is so for all relevant phases.
+    ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that
+    were seen often enough are only counted; ``stop``: the program is ended when that is so for all
+    relevant phases.
     """
 
     work: str = AUTO

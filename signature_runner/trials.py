@@ -80,6 +80,27 @@ end program hello
 """,
     {"MPI_Init": 1, "MPI_Allreduce": 10, "MPI_Barrier": 1, "MPI_Finalize": 1},
 )
+THREADS = Trial(
+    "threads.c",
+    """#include <mpi.h>
+int main(int argc, char **argv)
+{
+    static volatile int shared;
+    MPI_Init(&argc, &argv);
+    for (int i = 0; i < 10; i++) {
+        #pragma omp parallel num_threads(2)
+        {
+            #pragma omp atomic
+            shared++;
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Finalize();
+    return 0;
+}
+""",
+    {"MPI_Init": 1, "MPI_Barrier": 10, "MPI_Finalize": 1},
+)
 PYTHON = Trial(
     "hello.py",
     """from mpi4py import MPI
@@ -145,6 +166,40 @@ def trace_c(install: mpi.MpiInstall) -> Check:
     fix = f"try `{install.mpiexec} -n 2 hostname`; if that fails, repair this MPI first"
     name = f"trace {install.family}"
     return _try(name, C, install.mpiexec, make, fix, install.usable_oversubscribed)
+
+
+def trace_threads(install: mpi.MpiInstall) -> Check:
+    """Trace a C program with parallel regions at 2 ranks; say which runtime's threads are seen."""
+    assert install.mpiexec is not None
+    name, regions = f"threads {install.family}", THREADS.events["MPI_Barrier"]
+    with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
+        source, program = Path(folder, THREADS.name), str(Path(folder, "threads"))
+        source.write_text(THREADS.text)
+        try:
+            words = [install.mpicc, "-O1", "-fopenmp", str(source), "-o", program]
+            compiling.run_tool(words, "compile a test")
+        except P3SError:
+            return Check(name, INFO, f"{install.mpicc} -fopenmp does not compile: not looked at")
+        try:
+            command = [install.mpiexec, "-n", "{np}", program]
+            launch.run_traced(command, 2, Path(folder, "run"), timeout_s=TIMEOUT_S)
+            return _seen_threads(name, Path(folder, "run"), 2 * regions)
+        except (P3SError, OSError) as error:
+            return Check(name, WARN, str(error), "programs with threads may not be traced in full")
+
+
+def _seen_threads(name: str, run_dir: Path, regions: int) -> Check:
+    from p3s.trace import read_run, thread_totals
+
+    run = read_run(run_dir)
+    totals, under = thread_totals(run), run.ranks[0].runtime
+    seen = totals.regions if totals is not None else 0
+    runtime = under.openmp if under is not None and under.openmp else "the OpenMP runtime"
+    detail = f"2 ranks, {seen} of {regions} parallel regions of {runtime}"
+    if seen == regions:
+        return Check(name, OK, detail)
+    fix = "link the OpenMP runtime as a shared library, and leave OMP_TOOL alone"
+    return Check(name, WARN, detail, fix)
 
 
 def fortran_of(install: mpi.MpiInstall) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from p3s.errors import UsageError
 from p3s.text import one_line, plural, table
 
 if TYPE_CHECKING:
-    from p3s.trace import RunTrace
+    from p3s.trace import RunTrace, ThreadTotals
     from p3s.trace.where import Place
 
 EPILOG = """\b
@@ -76,14 +77,14 @@ def _json(run: RunTrace, rank: int | None) -> None:
 
 
 def _summaries(places: list[Place], json_: bool) -> int:
-    from p3s.trace import summary
+    from p3s.trace import summary, thread_totals
 
     runs, found = [], []
     for place in places:
         run = place.read()
-        calls = summary(run)
+        calls, threads = summary(run), thread_totals(run)
         runs.append(run)
-        found.append(_run_json(place.path, run, calls))
+        found.append(_run_json(place.path, run, calls, threads))
         if not json_:
             _show(found[-1])
     if json_:
@@ -91,7 +92,9 @@ def _summaries(places: list[Place], json_: bool) -> int:
     return _code(runs)
 
 
-def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _run_json(
+    path: Path, run: RunTrace, calls: dict[str, dict[str, Any]], threads: ThreadTotals | None
+) -> dict[str, Any]:
     from p3s.trace.dump import ranks_of
 
     polls = poll_ns = paused = events = tracer_ns = resident = 0
@@ -118,6 +121,7 @@ def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> di
         "resident_bytes": resident,
         "unmodelled": run.unmodelled,
         "calls": calls,
+        **({} if threads is None else {"threads": asdict(threads)}),
     }
 
 
@@ -161,8 +165,27 @@ def _show(run: dict[str, Any]) -> None:
     if run["resident_bytes"]:
         size = f"{run['resident_bytes'] / 2**20:.1f} MiB"
         out(f"a rank filled at most {size} of memory after MPI_Init")
+    if "threads" in run:
+        out(_threads_line(run["threads"]))
     if run["tracer_ns"]:
         out(f"the tracer itself took {run['tracer_ns'] / 1e9:.6f} s, which is in no call")
+
+
+def _threads_line(t: dict[str, Any]) -> str:
+    """Return what the threads of a run did, in a line."""
+    said = []
+    if t["regions"]:
+        said.append(f"{plural(t['regions'], 'parallel region')} of at most {t['team']} threads")
+        if t["nested"]:
+            said.append(f"{t['nested']} inside others")
+        said.append(f"busy {t['busy_ns'] / 1e9:.6f} s")
+        if t["imbalance"] is not None:
+            said.append(f"imbalance {t['imbalance']:.1%}")
+        said.append(f"waiting {t['waiting_ns'] / 1e9:.6f} s")
+        said.append(f"fork and join {t['overhead_ns'] / 1e9:.6f} s")
+    if t["others_ns"]:
+        said.append(f"threads outside of teams {t['others_ns'] / 1e9:.6f} s of CPU time")
+    return f"threads of {plural(t['ranks'], 'rank')}: {', '.join(said)}"
 
 
 def _code(runs: list[RunTrace]) -> int:

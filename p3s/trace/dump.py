@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import hidden_beside
 from p3s.errors import P3SError
+from p3s.trace.threads import COLUMNS
 from p3s.trace.types import Call, RankTrace, RunTrace
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def text(run: RunTrace, only: int | None = None) -> Iterator[str]:
 
 
 def _rank_end(rank: RankTrace, endings: Sequence[str]) -> Iterator[str]:
-    lines = _phase_lines(rank)
+    lines = _thread_lines(rank) + _phase_lines(rank)
     lines += [
         f"counted only: {counts[0]} events, elapsed {counts[1]} ns, work {counts[2]}:"
         f" {endings[call]}"
@@ -129,6 +131,25 @@ def _phase_lines(rank: RankTrace) -> list[str]:
         for row in rank.phases
         if row["turns"]
     ]
+
+
+def _thread_lines(rank: RankTrace) -> list[str]:
+    """Return what threads did: what they ran under, each thread, each event's segment."""
+    lines = []
+    if (under := rank.runtime) is not None:
+        level = under.mpi_thread_level or "unknown"
+        most = "" if under.max_threads is None else f", at most {under.max_threads} threads"
+        lines.append(f"threads: MPI level {level}, {under.openmp or 'no OpenMP'}{most}")
+    for thread in rank.team_threads:
+        who = f"thread {thread.number}" if thread.number >= 0 else f"{thread.threads} threads"
+        calls = f", thread {thread.calls_as} of MPI calls" if thread.calls_as >= 0 else ""
+        cores = f", cores {_members(thread.cores)}" if thread.cores else ""
+        lines.append(f"{who}: {thread.kind}{calls}, CPU time {thread.cpu_ns} ns{cores}")
+    if (rows := rank.threads) is not None:
+        for at, event in enumerate(rows.event.tolist()):
+            said = [f"{name}={rows[name][at]}" for name in COLUMNS if rows[name][at]]
+            lines.append(f"threads before event {_ordinal(rank, event)}: {' '.join(said)}")
+    return [line.translate(_ONE_LINE) for line in lines]
 
 
 def _ordinal(rank: RankTrace, index: int) -> int:
@@ -220,6 +241,7 @@ def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
                 rank.done.tolist(), rank.cancelled.tolist(), strict=True
             )
         ],
+        **_threads_json(rank),
     }
     yield before + json.dumps(about)[:-1] + ', "events": ['
     _, columns = _columns(run, rank)
@@ -228,6 +250,21 @@ def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
         rows = json.dumps(list(zip(*part, strict=True)), separators=(",", ":"))[1:-1]
         yield ("," if begin else "") + "\n" + rows
     yield "]}"
+
+
+def _threads_json(rank: RankTrace) -> dict[str, Any]:
+    """Return the entries of a rank with threads: columns by name, what they ran under, each."""
+    if rank.runtime is None and rank.threads is None:
+        return {}
+    columns: dict[str, list[int]] = {}
+    if (rows := rank.threads) is not None:
+        events = [_ordinal(rank, event) for event in rows.event.tolist()]
+        columns = {"event": events, **{name: rows[name].tolist() for name in COLUMNS}}
+    return {
+        "threads": columns,
+        "runtime": None if rank.runtime is None else asdict(rank.runtime),
+        "each_thread": [asdict(thread) for thread in rank.team_threads],
+    }
 
 
 def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
@@ -281,6 +318,7 @@ class _CallColumns:
         ("root", "int32"),
         ("depth", "int32"),
         ("window", "int32"),
+        ("team", "int32"),
     )
 
     def __init__(self, run: RunTrace) -> None:

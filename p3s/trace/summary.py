@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 from p3s.trace import ops
-from p3s.trace.threads import Threads
+from p3s.trace.threads import COLUMNS, Threads
 from p3s.trace.types import RunTrace
 
 
 def threads_of(run: RunTrace) -> dict[int, Threads]:
     """Return rank -> what its threads did before its events, of the ranks that have several."""
     return {rank.rank: rank.threads for rank in run.ranks if rank.threads is not None}
+
+
+@dataclass(frozen=True)
+class ThreadTotals:
+    """What the threads of all ranks did, added up; times in nanoseconds, counts as in Threads.
+
+    ``team`` and ``worked`` are the most of any region; ``imbalance``: the longest thread over the
+    mean of its team, less 1, of all regions together (None without any).
+    """
+
+    ranks: int
+    regions: int
+    nested: int
+    team: int
+    worked: int
+    serial: int
+    region_ns: int
+    busy_ns: int
+    longest_ns: int
+    waiting_ns: int
+    overhead_ns: int
+    others_ns: int
+    static_loops: int
+    dynamic_loops: int
+    sections: int
+    barriers: int
+    tasks: int
+    singles: int
+    criticals: int
+    imbalance: float | None
+
+
+def thread_totals(run: RunTrace) -> ThreadTotals | None:
+    """Return what the threads of a run did, None if no rank had more than its first."""
+    found = threads_of(run)
+    if not found:
+        return None
+    every = found.values()
+    most = {name: max(int(t[name].max()) for t in every) for name in ("team", "worked")}
+    names = [each.name for each in fields(ThreadTotals)]
+    sums = {n: sum(t.total(n) for t in every) for n in names if n in COLUMNS and n not in most}
+    full = sum(t.full_ns for t in every)
+    imbalance = full / sums["busy_ns"] - 1.0 if sums["busy_ns"] else None
+    return ThreadTotals(ranks=len(found), imbalance=imbalance, **most, **sums)
 
 
 def summary(run: RunTrace) -> dict[str, dict[str, Any]]:

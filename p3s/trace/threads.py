@@ -84,13 +84,17 @@ class Threads:
         return int(self[column].sum())
 
     @property
-    def imbalance(self) -> float:
-        """Longest thread over the mean of the team, less 1, over all regions; nan without any."""
+    def full_ns(self) -> int:
+        """CPU time if all threads of the largest teams had worked as long as the longest did."""
         import numpy as np
 
-        threads = int(np.dot(self.longest_ns, np.maximum(self.team, 1)))
+        return int(np.dot(self.longest_ns, self.team))
+
+    @property
+    def imbalance(self) -> float | None:
+        """Longest thread over the mean of the team, less 1, over all regions; None without any."""
         busy = self.total("busy_ns")
-        return threads / busy - 1.0 if busy else float("nan")
+        return self.full_ns / busy - 1.0 if busy else None
 
 
 #: Columns of a row, after the ordinal of its event.

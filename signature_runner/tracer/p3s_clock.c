@@ -2,7 +2,9 @@
  * instructions; and hardware counters beside it. */
 #include "p3s_inside.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,25 @@ static long ranks_here(void)
     return most;
 }
 
+/* Threads that a rank may have at work at once: as OpenMP is told, if the program has it. */
+static long threads_here(long cores)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    if (!dlsym(RTLD_DEFAULT, "omp_get_max_threads"))
+        return 1;
+    return text && atol(text) > 0 ? atol(text) : cores;
+}
+
+/* Does every thread of the job have a core of its own on this node? */
+static bool alone(void)
+{
+    cpu_set_t set;
+    long online = sysconf(_SC_NPROCESSORS_ONLN), ranks = ranks_here();
+    long own = sched_getaffinity(0, sizeof set, &set) ? online : CPU_COUNT(&set);
+    long threads = threads_here(own);
+    return ranks > 0 && ranks * threads <= online && (threads == 1 || threads <= own);
+}
+
 /* The instruction counter of the emulator this process runs in: a file both have mapped. */
 static bool map_instructions(const char *directory)
 {
@@ -76,10 +97,8 @@ static const char *choose(const char *directory)
         p3s_work_source = P3S_WORK_INSTRUCTIONS;
         return "qemu-user plugin";
     }
-    long here = ranks_here();
-    bool alone = here > 0 && here <= sysconf(_SC_NPROCESSORS_ONLN);
     bool wall = wish && !strcmp(wish, "wall");
-    if (wall || (alone && (!wish || !*wish || !strcmp(wish, "auto")))) {
+    if (wall || (alone() && (!wish || !*wish || !strcmp(wish, "auto")))) {
         p3s_work_source = P3S_WORK_WALL;
         return "CLOCK_MONOTONIC";
     }

@@ -5,6 +5,7 @@
 #include "p3s_inside.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,32 +83,66 @@ struct gomp {                   /* the entries of one runtime, in the order of t
 /* ---- the runtime behind a call ------------------------------------------------------------------- */
 
 static struct gomp *runtimes;
+static struct gomp *last;       /* that was found */
 static pthread_mutex_t runtimes_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static bool ours(const void *address)
+{
+    Dl_info info, self;
+    return dladdr(address, &info) && dladdr((void *)ours, &self) &&
+           info.dli_fbase == self.dli_fbase;
+}
+
+/* The runtime of a library: its own entry, not ours that stands before it. */
+static void *entry_in(const char *file, void **library)
+{
+    void *known = NULL;
+    *library = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+    if (*library)
+        known = dlsym(*library, "GOMP_barrier");
+    return known && !ours(known) ? known : NULL;
+}
+
+struct search { void *library, *known; };
+
+static int in_module(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct search *s = argument;
+    (void)size;
+    if (!s->known && info->dlpi_name && *info->dlpi_name)
+        s->known = entry_in(info->dlpi_name, &s->library);
+    return s->known != NULL;
+}
+
 /* A program may hold several runtimes, each for some of its libraries (Python packages bring their
- * own): as the loader would have, first what is visible to all, then what the caller brings. */
+ * own): as the loader would have, first what is visible to all, then what the caller brings. The
+ * caller need not be who is returned to, if the call was its last: then the runtime of the region
+ * that the thread is in, or any. */
 static struct gomp *find(void *ra)
 {
     Dl_info info;
-    void *library = RTLD_NEXT, *known = dlsym(RTLD_NEXT, "GOMP_barrier");
-    if (!known && dladdr(ra, &info) && info.dli_fname) {
-        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        known = library ? dlsym(library, "GOMP_barrier") : NULL;
-    }
-    if (!known)
+    struct p3s_team *team = p3s_self.body.team;
+    struct search s = {RTLD_NEXT, dlsym(RTLD_NEXT, "GOMP_barrier")};
+    if (!s.known && dladdr(ra, &info) && info.dli_fname && !ours(ra))
+        s.known = entry_in(info.dli_fname, &s.library);
+    if (!s.known && (team ? team->runtime : last))
+        return team ? team->runtime : last;
+    if (!s.known)
+        dl_iterate_phdr(in_module, &s);
+    if (!s.known)
         return NULL;
     for (struct gomp *g = runtimes; g; g = g->next)
-        if (g->barrier == (entry)known)
+        if (g->barrier == (entry)s.known)
             return g;
     struct gomp *g = calloc(1, sizeof *g);
     for (size_t i = 0; g && i < ENTRIES; i++)
-        ((entry *)g)[i] = (entry)dlsym(library, names[i]);
+        ((entry *)g)[i] = (entry)dlsym(s.library, names[i]);
     if (!g)
         return NULL;
-    g->team_size = (int (*)(void))dlsym(library, "omp_get_num_threads");
-    g->schedule = (void (*)(int *, int *))dlsym(library, "omp_get_schedule");
-    g->library = library;
-    g->llvm = dlsym(library, "__kmpc_fork_call") != NULL;
+    g->library = s.library;
+    g->team_size = (int (*)(void))dlsym(s.library, "omp_get_num_threads");
+    g->schedule = (void (*)(int *, int *))dlsym(s.library, "omp_get_schedule");
+    g->llvm = dlsym(s.library, "__kmpc_fork_call") != NULL;
     g->next = runtimes;
     if (g->llvm && g->team_size)
         g->team_size();         /* now it has begun, and has told whether it has OMPT */
@@ -117,7 +152,9 @@ static struct gomp *find(void *ra)
 #define SITES 256
 
 static struct { void *ra; struct gomp *gomp; } sites[SITES];
-static struct gomp *last;       /* of the region begun last */
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
 
 static struct gomp *gomp_of(void *ra)
 {
@@ -127,11 +164,16 @@ static struct gomp *gomp_of(void *ra)
         if (__atomic_load_n(&sites[at].ra, __ATOMIC_ACQUIRE) == ra)
             return g;
     }
+    /* The last thing that a region or a task does: it returns to what runs it. */
+    bool from_here = (const char *)ra >= __ehdr_start && (const char *)ra < _end;
+    struct p3s_team *team = p3s_self.body.team;
+    if (from_here && team && team->runtime)
+        return team->runtime;
     pthread_mutex_lock(&runtimes_lock);
     struct gomp *g = find(ra);
     __atomic_store_n(&sites[at].ra, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&sites[at].gomp, g, __ATOMIC_RELEASE);
-    __atomic_store_n(&sites[at].ra, g ? ra : NULL, __ATOMIC_RELEASE);
+    __atomic_store_n(&sites[at].ra, g && !from_here ? ra : NULL, __ATOMIC_RELEASE);
     last = g ? g : last;
     pthread_mutex_unlock(&runtimes_lock);
     return g;
@@ -153,6 +195,8 @@ uint32_t p3s_team_size(void)
 {
     return last && last->team_size ? (uint32_t)last->team_size() : 1;
 }
+
+bool p3s_openmp_there(void) { return last || p3s_ompt; }
 
 void *p3s_openmp(const char *name)
 {
@@ -281,6 +325,7 @@ static bool begin(struct region *r, const struct gomp *g, int kind, any function
     r->team.data = (void *)data;
     r->reductions = NULL;
     p3s_region_begin(&r->team);
+    r->team.runtime = (struct gomp *)g;
     return true;
 }
 

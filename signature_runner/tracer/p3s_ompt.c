@@ -156,10 +156,10 @@ static void task_schedule(union data *before, int status, union data *next)
 {
     if (!p3s_self.body.team || !next)
         return;
-    if (next->value & WAITING)
-        p3s_pause();
-    else
+    if (!(next->value & WAITING))
         p3s_resume();
+    else if (p3s_pause())
+        p3s_publish();          /* it may have been in the barrier of the join */
 }
 
 static void work(int type, int point, union data *parallel, union data *task, uint64_t count,

@@ -278,18 +278,19 @@ static const char *level_name(void)
            level == MPI_THREAD_FUNNELED ? "funneled" : "single";
 }
 
-/* Written when threads have worked for the first time: the runtime is there by then, and asking it
- * starts nothing. */
+/* Written when threads have worked for the first time, and again when it turns out that they were
+ * teams: the runtime is there by then, and asking it starts nothing. */
 void p3s_runtime_define(void)
 {
-    static bool done;
+    static bool done, teams;
     static const char *const variables[] = {"OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES",
                                             "OMP_WAIT_POLICY", "OMP_SCHEDULE", "GOMP_CPU_AFFINITY",
                                             "GOMP_SPINCOUNT", "KMP_AFFINITY", "KMP_BLOCKTIME"};
     char text[2048] = "", path[256];
-    if (done)
+    if (done && (teams || !p3s_openmp_there()))
         return;
     done = true;
+    teams = p3s_openmp_there();
     say(text, sizeof text, "mpi_thread_level", level_name());
     say(text, sizeof text, "openmp", p3s_openmp_name(path, sizeof path));
     say(text, sizeof text, "openmp_library", path);

@@ -125,10 +125,12 @@ static void publish(struct p3s_body *b, int64_t now)
     at_least(&team->longest, b->path);
     at_least(&team->present, now - b->begun_ns);
     at_least(&team->last_end, end);
-    if (!b->worked && (b->busy > WORKED_NS || b->busy * 100 > end)) {
-        b->worked = true;
-        __atomic_fetch_add(&team->threads, UINT64_C(1) << 32, __ATOMIC_RELAXED);
-    }
+    bool worked = !b->worked && (b->busy > WORKED_NS || b->busy * 100 > end);
+    uint64_t more = (uint64_t)worked << 32 | !b->known;
+    if (more)
+        __atomic_fetch_add(&team->threads, more, __ATOMIC_RELAXED);
+    b->known = true;
+    b->worked |= worked;
     for (int i = 0; i < P3S_COUNTS; i++)
         if (b->counts[i]) {
             __atomic_fetch_add(&team->counts[i], b->counts[i], __ATOMIC_RELAXED);
@@ -150,7 +152,6 @@ void p3s_body_begin(struct p3s_team *team, bool first)
     struct p3s_thread *t = &p3s_self;
     if (!first)
         p3s_pool_kind(P3S_THREAD_TEAM);
-    __atomic_fetch_add(&team->threads, 1, __ATOMIC_RELAXED);
     t->body = (struct p3s_body){.team = team, .first = first};
     t->body.begun_ns = now_ns();
     go(t, t->body.begun_ns);
@@ -180,6 +181,7 @@ void p3s_region_begin(struct p3s_team *team)
         stop(t, now);
     team->outer = t->body;
     team->owner = t;
+    team->runtime = NULL;
     team->size = 0;
     team->given = 0;
     team->started = team->join_told = team->entries = false;
@@ -207,6 +209,7 @@ static void into_outer(struct p3s_thread *t, const struct p3s_team *team, int64_
     struct p3s_body *b = &t->body;
     b->busy += team->busy;
     b->path += team->longest;
+    b->handed += team->given;
     b->waiting += waited(team);
     for (int i = 0; i < P3S_COUNTS; i++)
         b->counts[i] += team->counts[i];
@@ -270,16 +273,21 @@ uint32_t p3s_call_team(void)
     return team->size;
 }
 
-/* CPU time of an MPI call's thread inside the region that it is called in, of own in all. */
-static int64_t inside(struct p3s_thread *t, const struct p3s_here *h, int64_t own)
+/* What the thread has worked in the regions that it is in, as far as no MPI call had it before; into
+ * *before how much of own, its CPU time, was before the outermost of them. */
+static int64_t inside(struct p3s_thread *t, const struct p3s_here *h, int64_t own, int64_t *before)
 {
-    struct p3s_body *b = &t->body;
-    if (!b->first || b->team->outer.team)
-        return own;
-    int64_t since = later(h->clock - b->team->begin_cpu, 0);
-    since = since < own ? since : own;
-    b->team->given += since;
-    return since;
+    int64_t sum = 0;
+    *before = 0;
+    for (struct p3s_body *b = &t->body; b->team; b = &b->team->outer) {
+        int64_t more = b->path - b->handed;
+        b->handed = b->path;
+        b->team->given += b->first ? more : 0;
+        sum += more;
+        if (b->first && !b->team->outer.team)
+            *before = later(own - later(h->clock - b->team->begin_cpu, 0), 0);
+    }
+    return sum;
 }
 
 /* The work of an event whose thread itself worked for own since its last wrapper. In wall time the
@@ -289,16 +297,21 @@ int64_t p3s_team_work(struct p3s_here *h, int64_t own)
     struct p3s_thread *t = &p3s_self;
     struct p3s_segment *s = &t->segment;
     bool cpu = p3s_work_source == P3S_WORK_CPU;
-    int64_t wall = later(h->t0_ns - t->left_ns, 0), work = own, longest = 0;
-    int64_t serial = cpu ? own - t->region_own : wall - t->region_wall;
-    if (cpu && t->region_wall)
-        work = later(serial, 0) + t->region_path;
+    int64_t wall = later(h->t0_ns - t->left_ns, 0), work = own, longest = 0, serial = wall;
     if (t->body.active) {
         stop(t, h->t0_ns);
         t->body.in_call = true;
     }
-    if (t->body.team)
-        serial -= cpu ? inside(t, h, own) : h->t0_ns - later(t->body.begun_ns, t->left_ns);
+    if (cpu && (t->body.team || t->region_wall)) {
+        int64_t before = own, within = t->body.team ? inside(t, h, own, &before) : 0;
+        serial = later(before - t->region_own, 0);
+        work = serial + t->region_path + within;
+    } else if (cpu) {
+        serial = own;
+    } else {
+        serial -= t->region_wall;
+        serial -= t->body.team ? h->t0_ns - later(t->body.begun_ns, t->left_ns) : 0;
+    }
     s->wall_ns += wall;
     s->serial += later(serial, 0);
     t->region_own = t->region_path = t->region_wall = 0;

@@ -14,6 +14,7 @@ enum { P3S_NESTED, P3S_STATIC, P3S_DYNAMIC, P3S_SECTIONS, P3S_BARRIERS, P3S_TASK
 struct p3s_team {
     void (*run)(void *);        /* what the compiler made of the region, where libgomp runs it */
     void *data;
+    void *runtime;              /* whose entries it was begun with: p3s_gomp.c */
     struct p3s_body outer;      /* of the forking thread in the region around */
     struct p3s_thread *owner;
     bool go_on;                 /* the forking thread was at work when it forked */
@@ -56,6 +57,7 @@ int64_t p3s_patience(void);
 
 extern bool p3s_ompt;                   /* a runtime tells its events through OMPT */
 const char *p3s_ompt_version(void);     /* what it says it is */
+bool p3s_openmp_there(void);            /* was a runtime used? */
 /* A function omp_... of the runtime in use, NULL if none was used. */
 void *p3s_openmp(const char *name);
 /* Its name, NULL if none was used; into path which file it is. */

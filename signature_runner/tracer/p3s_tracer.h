@@ -135,9 +135,10 @@ struct p3s_body {
     bool active;                /* at work, not waiting */
     bool in_call;               /* it works on when the MPI call has returned */
     bool ended;                 /* only the barrier of the join is left */
-    bool worked;                /* counted as one that worked */
+    bool known, worked;         /* counted as one of the team, as one that worked */
     int64_t begun_ns, since_ns, stopped_ns;
     int64_t busy, path, waiting;    /* path: with the longest thread alone of regions inside */
+    int64_t handed;             /* of the path: work of MPI calls in the region */
     int64_t said_busy, said_waiting, said_end;  /* as far as the team knows */
     uint64_t counts[8];
 };
