@@ -120,9 +120,7 @@ def _size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
-def with_preload(
-    tracer: Path, variables: Mapping[str, str], team: Team | None = None
-) -> list[str]:
+def with_preload(tracer: Path, variables: Mapping[str, str], team: Team | None = None) -> list[str]:
     """Return the words that, put before a program, start it with the tracer and variables set.
 
     ``team``: its threads and their cores.

@@ -124,13 +124,19 @@ def with_teams_of(root: Path) -> Study:
 
     study = Study.open(root)
     if not has_threads(study):
-        raise P3SError(
-            f"{root}: was not traced with threads; trace it so: p3s characterize -n 2,4,8 "
-            "--threads 1,2,4 -o STUDY -- mpiexec -n {np} PROGRAM"
-        )
+        raise P3SError(f"{root}: was not traced with threads; trace it so: {_traced_so(study)}")
     if not threads_in(study):
         raise P3SError(f"{root}: holds no runs yet; run p3s characterize --threads first")
     return study
+
+
+def _traced_so(study: Study) -> str:
+    """Return the command that traces a study's program with threads, into another study."""
+    from p3s.commands import launcher, shown
+
+    words = ["p3s", "characterize", "-n", "2,4,8", "--threads", "1,2,4"]
+    beside = str(study.root.with_name(f"{study.root.name}-threads"))
+    return shown(study, [*words, "-o", beside, "--", *launcher(study)])
 
 
 def inputs_of(study: Study, params: Sequence[str]) -> str:
