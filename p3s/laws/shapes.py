@@ -72,6 +72,7 @@ def shapes(ndims: int) -> list[Shape]:
         Shape(add(root, num(-1)), 3.9, True),
         Shape(power(n, Fraction(1, 3)), 4.0),
         Shape(power(n, -1), 2.5, True),
+        Shape(power(add(n, num(-1)), -1), 3.8),  # what a master deals to the others
         Shape(power(n, Fraction(-1, 2)), 4.1, True),
         Shape(power(n, Fraction(-2, 3)), 4.3),
         Shape(power(n, 2), 4.2),
