@@ -135,6 +135,8 @@ class Steps(Staged, kind="steps"):
         return [ln.ranks(ln.c + self.by * s) for s in range(1, (ln.longest - 1) // self.by + 1)]
 
     def text(self) -> str:
+        if self.by == 1:
+            return f"each rank above{on(self.axis)}"
         return f"every {self.by}-th rank above{on(self.axis)}"
 
 
