@@ -216,6 +216,7 @@ def test_what_cannot_be_fitted(
         (["advise", "TREE", *ASK, "--threads", "4-2"], "no whole number above zero"),
         (["predict", "TREE", "-n", "5", *ASK], "the tree depends on threads"),
         (["predict", "TREE", "-n", "5", *ASK, "--affinity", "far"], "--affinity far"),
+        (["predict", "TRAIN", "-n", "5", "--family", "tree"], "fit one first"),
         (["check", "TRAIN", "TRAIN"], "train.csv"),
         (["fit", "TRAIN", "--thesis"], "are for --family tree"),
     ],
