@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import numpy as np
+
 from p3s.baseline.times import Times
 from p3s.baseline.treeruns import Reading, TreeRuns, table_of
 from p3s.errors import UsageError
@@ -13,7 +15,7 @@ from p3s.trees.features import COUNTER
 from p3s.trees.grow import grow
 from p3s.trees.improve import prune
 from p3s.trees.report import Report, report
-from p3s.trees.store import AFFINITIES, AFFINITY, Stored
+from p3s.trees.store import AFFINITY, Stored
 from p3s.trees.types import Growing, Ints, Tree
 
 #: Eq. 4.3 of the thesis, and the variables of its table 5.4 but those of caches.
@@ -56,7 +58,8 @@ def grown(times: Times, plan: Plan) -> Stored:
 
 
 def _usual(runs: TreeRuns) -> tuple[str, ...]:
-    counters = [name for name in runs.table.columns if COUNTER.fullmatch(name)]
+    columns = runs.table.columns
+    counters = [name for name in columns if COUNTER.fullmatch(name) and np.ptp(columns[name]) > 0]
     return (*VARIABLES, *counters, *runs.table.levels)
 
 
@@ -70,7 +73,7 @@ def _pruned(tree: Tree, runs: TreeRuns, held: Ints) -> Tree:
 
 def _stored(tree: Tree, runs: TreeRuns, train: Ints, plan: Plan) -> Stored:
     mine = runs.table.only(train).columns
-    placements = (*runs.table.levels.get(AFFINITY, ()), runs.labels.get(AFFINITY, ""))
+    placements = runs.table.levels.get(AFFINITY, (runs.labels.get(AFFINITY, ""),))
     return Stored(
         tree,
         plan.reading.others,
@@ -78,7 +81,7 @@ def _stored(tree: Tree, runs: TreeRuns, train: Ints, plan: Plan) -> Stored:
         plan.reading.per_node,
         tuple(sorted(set(mine["workers"].tolist()))),
         tuple(sorted(set(mine["threads"].tolist()))),
-        tuple(each for each in AFFINITIES if each in placements),
+        tuple(filter(None, placements)),
         len(train),
         runs.notes,
         datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

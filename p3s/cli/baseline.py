@@ -22,6 +22,7 @@ from p3s.cli.common import (
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.cli.values import numbers, pairs
 from p3s.errors import P3SError, UsageError
+from p3s.text import one_line
 
 if TYPE_CHECKING:
     from p3s.baseline.model import Baseline
@@ -221,6 +222,11 @@ def predict(
     tree = trees.saved_tree(file)
     if tree is not None:
         return trees.predict_tree(tree, wanted, numbers(given or []), affinity, json_)
+    if family == "tree":
+        raise UsageError(
+            f"--family tree: {one_line(str(file))} holds no tree; fit one first: p3s baseline fit "
+            f"{quoted(file)} --family tree"
+        )
     made = _saved(file)
     if made is None:
         made = _fitted(read(file), family, weights, least, most, reduce, where, hold)

@@ -104,13 +104,9 @@ def counters(caches: Caches, count: int, threads: int, far: bool = False) -> dic
 def counter_columns(
     caches: Caches, count: Array, threads: Array, far: Array | None = None
 ) -> dict[str, Array]:
-    """Return the counters of runs as columns; ``count``: processes of a node, per run.
-
-    Counters that are the same in all runs are left out: no tree can split on them.
-    """
+    """Return the counters of runs as columns; ``count``: processes of a node, per run."""
     spread = np.zeros(len(count), dtype=bool) if far is None else np.asarray(far, dtype=bool)
     keys = np.stack([count, threads, spread], axis=1).astype(np.int64)
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     rows = [counters(caches, int(p), int(t), bool(f)) for p, t, f in distinct]
-    columns = {name: np.array([float(row[name]) for row in rows])[which] for name in rows[0]}
-    return {name: column for name, column in columns.items() if np.ptp(column) > 0}
+    return {name: np.array([float(row[name]) for row in rows])[which] for name in rows[0]}

@@ -14,7 +14,7 @@ from p3s.errors import Damaged, P3SError, UsageError
 from p3s.serialise import from_data, to_data
 from p3s.topology.caches import Caches
 from p3s.trees.evaluate import Evaluator
-from p3s.trees.features import COUNTER, counter_columns, derived
+from p3s.trees.features import counter_columns, derived
 from p3s.trees.types import Array, Tree
 
 TREE_SCHEMA = "p3s.tree"
@@ -62,9 +62,6 @@ class Stored:
             made[AFFINITY] = np.full(len(k), float(self.tree.levels[AFFINITY].index(affinity)))
         if self.cores:
             made |= placed(self.cores, made["processes"], t, self.per_node, np.full(len(k), far))
-            # Counters that never changed in the runs are none of its variables.
-            for name in filter(COUNTER.fullmatch, self.tree.variables):
-                made.setdefault(name, np.full(len(k), self.tree.box[name][0]))
         return made
 
     def fitting(self, pairs: Array) -> Array:
@@ -79,10 +76,13 @@ class Stored:
         return np.asarray(kept)
 
     def _far(self, affinity: str) -> bool:
+        known = ", ".join(self.affinities)
         if affinity and affinity not in self.affinities:
-            known = ", ".join(self.affinities) or "no placement, so the tree does not know any"
-            raise UsageError(f"affinity {affinity}: its runs had {known}")
-        return affinity == "far"
+            had = known or "no placement, so the tree does not know any"
+            raise UsageError(f"affinity {affinity}: its runs had {had}")
+        if AFFINITY in self.tree.levels and not affinity:
+            raise UsageError(f"the tree depends on how threads are placed; say it: one of {known}")
+        return (affinity or known) == "far"
 
 
 def placed(

@@ -161,10 +161,17 @@ def test_placement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for word in ("close", "far")
     }
     assert value["far"] / value["close"] == pytest.approx(1.33, rel=0.05)
+    # One configuration alone, or among others: the same.
+    many = ["baseline", "advise", str(tree), *ASK, "--top", "999", "--json"]
+    for best in json.loads(said(capsys, many))["best"]:
+        if (best["n"], best["threads"]) == (5, 2):
+            assert best["time"] == value[best["affinity"]]
     advice = ["baseline", "advise", str(tree), *ASK, "--threads", "2", "--json"]
     assert json.loads(said(capsys, advice))["best"][0]["affinity"] == "close"
     best = json.loads(said(capsys, [*advice, "--threads", "1-9", "--top", "999"]))["best"]
     assert {b["threads"] for b in best} == {1, 2, 3, 4}, "a node has four cores"
+    assert run(asked) == 2
+    assert "say it: one of close, far" in capsys.readouterr().err
     assert run([*asked, "--affinity", "here"]) == 2
     assert "its runs had close, far" in capsys.readouterr().err
 
@@ -209,6 +216,7 @@ def test_what_cannot_be_fitted(
         (["advise", "TREE", *ASK, "--threads", "4-2"], "no whole number above zero"),
         (["predict", "TREE", "-n", "5", *ASK], "the tree depends on threads"),
         (["predict", "TREE", "-n", "5", *ASK, "--affinity", "far"], "--affinity far"),
+        (["predict", "TRAIN", "-n", "5", "--family", "tree"], "fit one first"),
         (["check", "TRAIN", "TRAIN"], "train.csv"),
         (["fit", "TRAIN", "--thesis"], "are for --family tree"),
     ],

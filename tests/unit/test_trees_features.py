@@ -63,9 +63,11 @@ def test_threads_that_find_no_core() -> None:
         counters(CLUSTER, 5, 1)
 
 
-def test_columns_leave_out_what_never_changes() -> None:
+def test_columns() -> None:
     found = counter_columns(CLUSTER, np.array([1, 1, 1]), np.array([1, 2, 4]))
     assert {name: column.tolist() for name, column in found.items()} == {
+        "s0": [1, 1, 1],
+        "pl3_0": [1, 1, 1],
         "tl3_0": [1, 2, 4],
         "l2_0": [1, 2, 2],
         "l2_1": [0, 0, 2],

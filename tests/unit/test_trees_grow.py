@@ -268,3 +268,19 @@ def test_damaged_files(tree: Tree, tmp_path: Path, damage: object) -> None:
     with pytest.raises(Damaged, match="fit it again") as caught:
         load(path)
     assert "\n" not in str(caught.value)
+
+
+def test_counters_of_one_configuration_are_those_among_many(tree: Tree) -> None:
+    cores = tuple((0, 0, i // 2) for i in range(4))
+    stored = Stored(tree, 1, cores=cores, per_node=1, affinities=("far",))
+    pairs = np.array([(k, t) for k in (2.0, 4.0) for t in (1.0, 2.0, 3.0)])
+    many = stored.columns(500.0, pairs, {})
+    for i in range(len(pairs)):
+        one = stored.columns(500.0, pairs[i : i + 1], {})
+        assert {name: column[0] for name, column in one.items()} == {
+            name: column[i] for name, column in many.items()
+        }
+    assert many["l2_1"].tolist() == [0, 1, 1] * 2, "all its runs were far"
+    assert len(stored.fitting(np.array([(2.0, 4.0), (2.0, 5.0)]))) == 1
+    with pytest.raises(P3SError, match="nodes of 4 cores"):
+        stored.fitting(np.array([(2.0, 5.0)]))
