@@ -7,8 +7,8 @@ _Static_assert(sizeof((struct p3s_body){0}.counts) / 8 == P3S_COUNTS, "counts of
 
 /* Reading the CPU clock of a thread is a system call. A stretch that took less than so many of them
  * counts with its wall time: a thread that lost its core has lost it for longer, most of the time.
- * The clock is read where the last time is longer ago than that, so it takes at most a 64th. */
-#define READS 64
+ * The clock is read where the last time is longer ago than that, so it takes at most a 128th. */
+#define READS 128
 
 static int64_t patience_ns;
 bool p3s_teams;
