@@ -263,11 +263,9 @@ void p3s_region_end(struct p3s_team *team)
 
 /* ---- MPI calls ------------------------------------------------------------------------------------ */
 
-uint32_t p3s_call_team(void)
+uint32_t p3s_size_of_team(void)
 {
     struct p3s_team *team = p3s_self.body.team;
-    if (!team)
-        return 0;
     if (!team->size)
         team->size = p3s_team_size();
     return team->size;
@@ -318,6 +316,16 @@ int64_t p3s_team_work(struct p3s_here *h, int64_t own)
     if (p3s_pool_others && !t->number)
         p3s_pool_take(s, &longest);
     return cpu && longest > work ? longest : work;
+}
+
+void p3s_team_forget(void)
+{
+    struct p3s_thread *t = &p3s_self;
+    t->segment = (struct p3s_segment){0};
+    t->region_own = t->region_path = t->region_wall = 0;
+    t->left_ns = now_ns();
+    if (p3s_pool_others)
+        p3s_pool_skip();
 }
 
 void p3s_team_leave(const struct p3s_here *h)
