@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 100, LONGEST_S = 1 };
+enum { BATCH = 20, LONGEST_S = 1 };
 static volatile double sink;
 
 static void work(int n)

@@ -92,7 +92,7 @@ def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=9, help="turns of each kind of run")
-    parser.add_argument("--batches", type=int, default=200, help="of 100 regions each")
+    parser.add_argument("--batches", type=int, default=1000, help="of 20 regions each")
     parser.add_argument("--length", type=int, default=20_000, help="divisions of a region's work")
     parser.add_argument("--threads", default="1,2,4", help="numbers of threads")
     parser.add_argument("--mpicc", help="the MPI to use [default: the first that is found]")

@@ -220,7 +220,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
         p3s_plain(h, p3s_mpi.comm_world);
         p3s_memory_begin();
         if (p3s_teams)
-            p3s_pool_skip();    /* what they did until now is in no segment */
+            p3s_team_forget();
     }
     t->depth = 0;
     t->carried_work = 0;
@@ -372,5 +372,6 @@ void p3s_pcontrol(int level)
         if (p3s_counters)
             p3s_counters_read(t, t->counter_at_return);
         t->work_at_return = p3s_work_now();
+        p3s_team_forget();
     }
 }

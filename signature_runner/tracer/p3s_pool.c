@@ -36,6 +36,7 @@ static int64_t summed_ns, taken_at_ns;
 static int64_t ended_ns, longest_ended_ns, groups_ns;
 static uint32_t living;         /* of kind OTHER */
 static pthread_key_t end_key;
+static bool off;
 static pthread_once_t end_once = PTHREAD_ONCE_INIT;
 
 uint32_t p3s_pool_others;
@@ -90,7 +91,18 @@ static void thread_ends(void *entry)
     pthread_mutex_unlock(&pool_lock);
 }
 
-static void make_key(void) { pthread_key_create(&end_key, thread_ends); }
+/* A child has one thread, and what it does is not recorded; another may have held the lock. */
+static void in_child(void)
+{
+    pthread_mutex_init(&pool_lock, NULL);
+    off = true;
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&end_key, thread_ends);
+    pthread_atfork(NULL, NULL, in_child);
+}
 
 static void enter_pool(struct p3s_pooled *p)
 {
@@ -135,7 +147,7 @@ P3S_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
     static creator real;
     if (!real)
         real = (creator)dlsym(RTLD_NEXT, "pthread_create");
-    struct p3s_pooled *p = calloc(1, sizeof *p);
+    struct p3s_pooled *p = off ? NULL : calloc(1, sizeof *p);
     if (!p)
         return real(thread, attributes, run, argument);
     p->run = run;

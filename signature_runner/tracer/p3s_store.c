@@ -193,7 +193,7 @@ static void forget_calls(void);
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
-    uint64_t w[sizeof *c / 8], x = 0;
+    uint64_t w[CALL_BYTES / 8], x = c->team;
     memcpy(w, c, sizeof w);
     for (size_t i = 0; i < sizeof w / sizeof *w; i++)
         x = ((x << 23 | x >> 41) ^ w[i]) * 0x9e3779b97f4a7c15u;

@@ -7,8 +7,8 @@ _Static_assert(sizeof((struct p3s_body){0}.counts) / 8 == P3S_COUNTS, "counts of
 
 /* Reading the CPU clock of a thread is a system call. A stretch that took less than so many of them
  * counts with its wall time: a thread that lost its core has lost it for longer, most of the time.
- * The clock is read where the last time is longer ago than that, so it takes at most a 64th. */
-#define READS 64
+ * The clock is read where the last time is longer ago than that, so it takes at most a 128th. */
+#define READS 128
 
 static int64_t patience_ns;
 bool p3s_teams;
@@ -263,11 +263,9 @@ void p3s_region_end(struct p3s_team *team)
 
 /* ---- MPI calls ------------------------------------------------------------------------------------ */
 
-uint32_t p3s_call_team(void)
+uint32_t p3s_size_of_team(void)
 {
     struct p3s_team *team = p3s_self.body.team;
-    if (!team)
-        return 0;
     if (!team->size)
         team->size = p3s_team_size();
     return team->size;
@@ -318,6 +316,16 @@ int64_t p3s_team_work(struct p3s_here *h, int64_t own)
     if (p3s_pool_others && !t->number)
         p3s_pool_take(s, &longest);
     return cpu && longest > work ? longest : work;
+}
+
+void p3s_team_forget(void)
+{
+    struct p3s_thread *t = &p3s_self;
+    t->segment = (struct p3s_segment){0};
+    t->region_own = t->region_path = t->region_wall = 0;
+    t->left_ns = now_ns();
+    if (p3s_pool_others)
+        p3s_pool_skip();
 }
 
 void p3s_team_leave(const struct p3s_here *h)

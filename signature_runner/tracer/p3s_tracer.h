@@ -234,7 +234,14 @@ void p3s_pcontrol(int level);
 extern bool p3s_teams;
 int64_t p3s_team_work(struct p3s_here *h, int64_t own);
 void p3s_team_leave(const struct p3s_here *h);
-uint32_t p3s_call_team(void);           /* size of the team a call is made in, 0 outside of any */
+void p3s_team_forget(void);             /* what threads did until now is in no segment */
+uint32_t p3s_size_of_team(void);
+
+/* Size of the team a call is made in, 0 outside of any. */
+static inline uint32_t p3s_call_team(void)
+{
+    return __builtin_expect(p3s_self.body.team != NULL, 0) ? p3s_size_of_team() : 0;
+}
 
 /* ---- what wrappers say --------------------------------------------------------------------- */
 
