@@ -24,13 +24,15 @@ from p3s.threads.priors import prior_of
 from p3s.threads.sampler import Problem, sample
 from p3s.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
 from p3s.topology.node import Node
-from p3s.topology.units import Bools, Floats
+from p3s.topology.units import Floats, Ints
 
 #: Share inside the interval.
 INSIDE = 0.90
 #: Errors of measured parts are so many times those of whole times, and at least this share of the
 #: whole counts.
 _PART_ERROR, _PART_LEAST = 2.0, 0.1
+#: Exponents are cut off here.
+_BIG = np.float32(80.0)
 #: A misfit beyond this, in logarithms, is no misfit.
 _MOST = 1.0
 #: A part of the law is seen where its interval is narrower than what is usual by this factor.
@@ -86,19 +88,13 @@ class ThreadLaw:
         fork, grown = columns.regions_of(self.shapes, rows, self.regions)
         still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
         compute, wait = columns.computing(self.shapes, rows), columns.waiting(self.shapes, rows)
-        known = self.shapes.size <= 0
         by_work = c[:, columns.SERIAL] * factor
+        cached = np.flatnonzero(self.shapes.size > 0)
         alone = columns.hidden(self.shapes, compute, wait) * team
-        return PreparedLaw(
-            by_work + np.where(known[:, None], alone, 0.0),
-            still * factor,
-            compute[~known],
-            wait[~known],
-            team[~known],
-            ~known,
-            self.shapes.take(~known),
-            rows,
-        )
+        alone[cached] = 0.0
+        parts = (compute[cached], wait[cached], team[cached])
+        caches = _caches(self.shapes.take(cached), rows, *parts)
+        return PreparedLaw(by_work + alone, still * factor, cached, caches)
 
     def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
@@ -140,29 +136,51 @@ class ThreadLaw:
 
 @dataclass(frozen=True, eq=False)
 class PreparedLaw:
-    """A law at some uses: seconds per work and without it; of draws whose caches may hold the
-    work computing, waiting and what both are multiplied with; (draws, uses) each."""
+    """A law at some uses: seconds per work and without it, (draws, uses), and what depends on how
+    much of the work caches hold, of those draws that know of a cache."""
 
     by_work: Floats
     still: Floats
-    compute: Floats
-    wait: Floats
-    team: Floats
-    cached: Bools
-    shapes: Shapes
-    rows: Rows
+    cached: Ints
+    caches: Caches
 
     def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
-        """Return seconds of an iteration: (draws, uses)."""
-        out = self.by_work * work + self.still
-        if self.cached.any():
-            miss = columns.missing(self.shapes, self.rows, work)
-            both = columns.hidden(self.shapes, self.compute, self.wait * miss)
-            out[self.cached] += both * self.team * work
+        """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
+        rate = self.by_work
+        if len(self.cached):
+            rate = rate.copy()
+            rate[self.cached] += self.caches.rate(work)
+        out = rate * work + self.still
         if work_error > 0:
             normal = np.random.default_rng(3).standard_normal(len(out))
             out *= np.exp(work_error * normal)[:, None]
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class Caches:
+    """(c^h + (m miss)^h)^(1/h) for any work: logarithms of m/c, of what c is multiplied with, h,
+    and where and how gradually a cache is full; (draws, uses) or (draws, 1), single precision."""
+
+    ratio: Any
+    scale: Any
+    hide: Any
+    full: Any
+    wide: Any
+
+    def rate(self, work: Floats) -> Any:
+        """Return seconds per work: (draws, uses)."""
+        held = np.log(work).astype(np.float32)
+        miss = np.log(1 + np.exp(np.minimum(self.wide * (self.full - held), _BIG)))
+        both = np.exp(np.clip(self.hide * (self.ratio - miss), -_BIG, _BIG))
+        return np.exp(np.log(1 + both) / self.hide) * self.scale
+
+
+def _caches(shapes: Shapes, rows: Rows, compute: Floats, wait: Floats, scale: Floats) -> Caches:
+    ratio = np.log(wait / compute)
+    full = np.log(shapes.size)[:, None] - np.log(rows.places.cache / rows.threads)
+    columns_of = (ratio, compute * scale, shapes.hide[:, None], full, shapes.wide[:, None])
+    return Caches(*(x.astype(np.float32) for x in columns_of))
 
 
 def value_of(draws: Floats) -> Value:
