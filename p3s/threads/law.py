@@ -19,6 +19,7 @@ from p3s.errors import P3SError
 from p3s.threads import columns
 from p3s.threads.columns import Curve, Rows, Shapes
 from p3s.threads.misfit import Misfit, covariance, features, misfit
+from p3s.threads.parts import parts_of
 from p3s.threads.places import places
 from p3s.threads.priors import prior_of
 from p3s.threads.sampler import Problem, sample
@@ -26,6 +27,8 @@ from p3s.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Valu
 from p3s.topology.node import Node
 from p3s.topology.units import Floats, Ints
 
+#: Which rank's times a law is of: the largest one's, the mean of all.
+LARGEST, MEAN = "largest", "seconds"
 #: Share inside the interval.
 INSIDE = 0.90
 #: Errors of measured parts are so many times those of whole times, and at least this share of the
@@ -35,8 +38,6 @@ _PART_ERROR, _PART_LEAST = 2.0, 0.1
 _BIG = np.float32(80.0)
 #: A misfit beyond this, in logarithms, is no misfit.
 _MOST = 1.0
-#: A part of the law is seen where its interval is narrower than what is usual by this factor.
-_NARROWER = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,18 +215,25 @@ def measured_of(machine: Machine, node: Node) -> Measured:
 
 
 def fit_law(
-    samples: Samples, node: Node, *, of: str = "largest", measured: Measured = NOT_MEASURED
+    samples: Samples,
+    node: Node,
+    *,
+    of: str = LARGEST,
+    measured: Measured = NOT_MEASURED,
+    oversubscribed: bool = False,
 ) -> ThreadLaw:
     """Return the law of one phase's samples.
 
-    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). Equal samples give
-    equal laws. Errors: P3SError, in one line, where a row has more threads than hardware threads
-    of the node, or rows of several phases are given.
+    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). oversubscribed:
+    more threads than hardware threads are taken for threads that take turns. Equal samples give
+    equal laws. Errors: P3SError, in one line, where a row has more threads than that otherwise, or
+    rows of several phases are given.
     """
     if len(samples.phases) > 1:
         raise P3SError("samples of threads: rows of several phases; fit each by itself")
-    check_uses(samples.uses, node)
-    known = np.isfinite(samples.largest) if of == "largest" else np.zeros(len(samples), bool)
+    if not oversubscribed:
+        check_uses(samples.uses, node)
+    known = np.isfinite(samples.largest) if of == LARGEST else np.zeros(len(samples), bool)
     y = np.where(known, samples.largest, samples.seconds)
     rows = rows_of(samples.uses, node, measured)
     regions = float(np.median(samples.regions)) if np.all(samples.regions >= 0) else 0.0
@@ -241,6 +249,7 @@ def fit_law(
     state = sample(Problem(stacked.design, stacked.target, prior), random)
     design = columns.table(state.shapes, rows, samples.work, regions)
     told = (design @ state.coefficient[..., None])[..., 0]
+    most = int(np.argmax(samples.n * samples.threads))
     left = np.log(y / np.maximum(told, 1e-300)) / state.error[:, None]
     off = misfit(where, left, 7 + 2 * samples.phases[0])
     return ThreadLaw(
@@ -256,16 +265,22 @@ def fit_law(
         state.error,
         off,
         float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
-        _parts(state.coefficient, design, samples, prior.width),
+        parts_of(state, design[:, most]),
     )
 
 
 def fit_laws(
-    samples: Samples, node: Node, *, of: str = "largest", measured: Measured = NOT_MEASURED
+    samples: Samples,
+    node: Node,
+    *,
+    of: str = LARGEST,
+    measured: Measured = NOT_MEASURED,
+    oversubscribed: bool = False,
 ) -> tuple[ThreadLaw, ...]:
     """Return the laws of all phases (:func:`fit_law`)."""
     return tuple(
-        fit_law(samples.of_phase(k), node, of=of, measured=measured) for k in samples.phases
+        fit_law(samples.of_phase(k), node, of=of, measured=measured, oversubscribed=oversubscribed)
+        for k in samples.phases
     )
 
 
@@ -277,7 +292,7 @@ def check_uses(uses: Uses, node: Node) -> None:
         raise P3SError(
             f"{node.source}: {on_node[at]} threads on a node of {node.slots} hardware threads "
             f"({uses.per_node[at]} processes of {uses.threads[at]}): times of threads that take "
-            "turns tell nothing; leave the run out"
+            "turns tell little; leave the run out"
         )
 
 
@@ -334,19 +349,3 @@ def _measured_parts(samples: Samples) -> Any:
             mask = np.zeros(len(columns.NAMES))
             mask[list(which)] = 1.0
             yield at, mask, np.maximum(value[at], 0.0)
-
-
-def _parts(
-    coefficient: Floats, design: Floats, samples: Samples, width: Floats
-) -> tuple[Part, ...]:
-    """Return the parts of the law at the use with most threads of all."""
-    at = int(np.argmax(samples.n * samples.threads))
-    share = coefficient * design[:, at]
-    share /= share.sum(axis=1, keepdims=True)
-    low, middle, high = np.quantile(share, [0.05, 0.5, 0.95], axis=0)
-    spread = coefficient.std(axis=0)
-    return tuple(
-        Part(name, float(middle[k]), float(low[k]), float(high[k]), bool(spread[k] < limit))
-        for k, name in enumerate(columns.NAMES)
-        if (limit := _NARROWER * _NARROWER * width[k]) > 0
-    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -178,12 +178,15 @@ class Envelope:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a law: its name, its share of the time at the largest traced run, and whether the
-    runs show it (else it is what is usual)."""
+    """A number of a law with its 90 % interval.
+
+    unit: "share" of the time at the traced use with most threads in all, "threads", or "ratio" to
+    computing of one thread. seen: whether the runs tell it; else it is what is usual.
+    """
 
     name: str
-    share: float
+    unit: str
+    value: float
     low: float
     high: float
     seen: bool
-    more: Mapping[str, float] = field(default_factory=dict)
