@@ -1,13 +1,12 @@
 """How good advice is where the truth is known: regret, and whether intervals hold it.
 
-    python benchmarks/advise.py [--kept-back] [--runs 9,16,24] [--seeds 2] [--same-input]
+    python benchmarks/advise.py [--programs fresh] [--runs 9,16,24] [--seeds 2] [--same-input]
 
 The machine of synthetic_node.py: 32 nodes of 64 cores, programs at several workloads. Trained on
 runs of one, two and four nodes with noise of 2 %; advised among all admissible configurations up to
 32 nodes and all hardware threads. Communication is the true one with errors as a simulation has
 them, of latency and of bandwidth (5 % each), and of each case (1.5 %), and the interval that
-belongs to these: simulations are measured elsewhere. Nothing here
-passes or fails.
+belongs to these: simulations are measured elsewhere. Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -21,7 +20,18 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from synthetic_node import KEPT_BACK, NODES, SEEN, Program, Used, communicating, computing
+from synthetic_node import (
+    FRESH,
+    KEPT_BACK,
+    NODES,
+    SEEN,
+    Phase,
+    Program,
+    Used,
+    communicating,
+    computing,
+    most_work,
+)
 
 from p3s.advise.advisor import Advisor, Workload
 from p3s.advise.configurations import Configuration, Limits, admissible
@@ -29,6 +39,7 @@ from p3s.threads.law import fit_law
 from p3s.threads.types import Value, samples
 from p3s.topology.node import read_node
 
+PROGRAMS = {"seen": SEEN, "kept-back": KEPT_BACK, "fresh": FRESH}
 NODE = read_node("2x4x8+smt2")
 #: Noise of runs; errors of what messages take at least, of what their bytes take, and beside both
 #: of each number of processes in all and on a node.
@@ -112,7 +123,7 @@ def advised(
                     threads=[u.threads for u in traced],
                     per_node=[u.per_node for u in traced],
                     far=[u.far for u in traced],
-                    work=whole * phase.share / n,
+                    work=most(phase, whole, n),
                     seconds=told[:, k],
                     regions=np.full(len(n), float(phase.regions)),
                 ),
@@ -122,6 +133,12 @@ def advised(
     fitted = time.perf_counter() - began
     chosen = admissible(Limits(NODE, NODES, smt=True))
     return _outcome(program, elements, chosen, laws, random, fitted)
+
+
+def most(phase: Phase, elements: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return the work of the process that has most of it, as the model of work tells it."""
+    pairs = zip(elements * phase.share, n, strict=True)
+    return np.array([most_work(phase, w, k) for w, k in pairs])
 
 
 def _outcome(program, elements, chosen, laws, random, fitted) -> Outcome:
@@ -135,7 +152,7 @@ def _outcome(program, elements, chosen, laws, random, fitted) -> Outcome:
     said *= np.exp(OWN * random.standard_normal(len(n))[pair.ravel()])
     ends = np.exp(1.645 * MESSAGES)
     work = Workload(
-        np.array([elements * p.share / n for p in program.phases]),
+        np.array([most(p, np.full(len(n), elements), n) for p in program.phases]),
         np.full((len(program.phases), 1), float(program.iterations)),
         Value(said, said / ends, said * ends),
     )
@@ -167,13 +184,13 @@ def _used(c: Configuration) -> Used:
 def main() -> None:
     """Print a line per program and workload, and what came of all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kept-back", action="store_true")
+    parser.add_argument("--programs", choices=PROGRAMS, default="seen")
     parser.add_argument("--runs", default="16")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--of", default="")
     parser.add_argument("--same-input", action="store_true")
     given = parser.parse_args()
-    programs = KEPT_BACK if given.kept_back else SEEN
+    programs = PROGRAMS[given.programs]
     for number in map(int, given.runs.split(",")):
         rows = []
         for program in programs:

@@ -21,7 +21,7 @@ from p3s.threads.columns import Curve, Rows, Shapes
 from p3s.threads.misfit import Misfit, covariance, features, misfit
 from p3s.threads.parts import parts_of
 from p3s.threads.places import places
-from p3s.threads.priors import prior_of
+from p3s.threads.priors import prior_of, unit_of
 from p3s.threads.sampler import Problem, sample
 from p3s.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
 from p3s.topology.node import Node
@@ -89,13 +89,8 @@ class ThreadLaw:
         fork, grown = columns.regions_of(self.shapes, rows, self.regions)
         still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
         compute, wait = columns.computing(self.shapes, rows), columns.waiting(self.shapes, rows)
-        by_work = c[:, columns.SERIAL] * factor
-        cached = np.flatnonzero(self.shapes.size > 0)
-        alone = columns.hidden(self.shapes, compute, wait) * team
-        alone[cached] = 0.0
-        parts = (compute[cached], wait[cached], team[cached])
-        caches = _caches(self.shapes.take(cached), rows, *parts)
-        return PreparedLaw(by_work + alone, still * factor, cached, caches)
+        parts = _Parallel.of(self.shapes, rows, compute, wait, team)
+        return PreparedLaw(c[:, columns.SERIAL] * factor, still * factor, parts)
 
     def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
@@ -137,51 +132,86 @@ class ThreadLaw:
 
 @dataclass(frozen=True, eq=False)
 class PreparedLaw:
-    """A law at some uses: seconds per work and without it, (draws, uses), and what depends on how
-    much of the work caches hold, of those draws that know of a cache."""
+    """A law at some uses: serial seconds per work, seconds without it, (draws, uses), and what
+    threads do."""
 
-    by_work: Floats
+    serial: Floats
     still: Floats
-    cached: Ints
-    caches: Caches
+    parallel: _Parallel
 
     def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
-        rate = self.by_work
-        if len(self.cached):
-            rate = rate.copy()
-            rate[self.cached] += self.caches.rate(work)
-        out = rate * work + self.still
+        out = (self.serial + self.parallel.rate(work)) * work + self.still
         if work_error > 0:
             normal = np.random.default_rng(3).standard_normal(len(out))
             out *= np.exp(work_error * normal)[:, None]
-        return out
+        return np.asarray(out)
 
 
 @dataclass(frozen=True, eq=False)
-class Caches:
-    """(c^h + (m miss)^h)^(1/h) for any work: logarithms of m/c, of what c is multiplied with, h,
-    and where and how gradually a cache is full; (draws, uses) or (draws, 1), single precision."""
+class _Parallel:
+    """Seconds of threads per work, (draws, uses), in single precision: known ones, and for draws
+    ``cached`` and ``few`` what depends on the work.
 
+    ratio, scale, hide, full, wide: (c^h + (m miss)^h)^(1/h) by logarithms of m/c, what c is
+    multiplied with, and where and how gradually a cache is full. rows, grows: logarithm of the rows
+    of a process, and how it goes with that of work; threads: of a process.
+    """
+
+    known: Any
+    cached: Ints
     ratio: Any
     scale: Any
     hide: Any
     full: Any
     wide: Any
+    few: Ints
+    rows: Any
+    grows: Any
+    threads: Any
+
+    @staticmethod
+    def of(shapes: Shapes, rows: Rows, compute: Floats, wait: Floats, team: Floats) -> _Parallel:
+        """Return what threads do; ``team``: what (c^h + m^h)^(1/h) is multiplied with."""
+        cached, few = np.flatnonzero(shapes.size > 0), np.flatnonzero(shapes.rows > 0)
+        some, blocks = shapes.take(cached), shapes.take(few)
+        known = columns.hidden(shapes, compute, wait) * team
+        grows = blocks.grows[:, None]
+        of_process = np.log(blocks.rows)[:, None] + (grows - 1.0) * np.log(rows.n)
+        ratio = np.log(wait[cached] / compute[cached])
+        full = np.log(some.size)[:, None] - np.log(rows.places.cache / rows.threads)
+        scale, threads = compute[cached] * team[cached], rows.threads
+        hide, wide = some.hide[:, None], some.wide[:, None]
+        return _Parallel(
+            _single(known),
+            cached,
+            _single(ratio),
+            _single(scale),
+            _single(hide),
+            _single(full),
+            _single(wide),
+            few,
+            _single(of_process),
+            _single(grows),
+            _single(threads),
+        )
 
     def rate(self, work: Floats) -> Any:
         """Return seconds per work: (draws, uses)."""
         held = np.log(work).astype(np.float32)
-        miss = np.log(1 + np.exp(np.minimum(self.wide * (self.full - held), _BIG)))
-        both = np.exp(np.clip(self.hide * (self.ratio - miss), -_BIG, _BIG))
-        return np.exp(np.log(1 + both) / self.hide) * self.scale
+        out = self.known.copy()
+        if len(self.cached):
+            miss = np.log(1 + np.exp(np.minimum(self.wide * (self.full - held), _BIG)))
+            both = np.exp(np.clip(self.hide * (self.ratio - miss), -_BIG, _BIG))
+            out[self.cached] = np.exp(np.log(1 + both) / self.hide) * self.scale
+        if len(self.few):
+            each = np.exp(np.clip(self.rows + self.grows * held, -_BIG, _BIG))
+            out[self.few] *= columns.in_blocks(each, self.threads)
+        return out
 
 
-def _caches(shapes: Shapes, rows: Rows, compute: Floats, wait: Floats, scale: Floats) -> Caches:
-    ratio = np.log(wait / compute)
-    full = np.log(shapes.size)[:, None] - np.log(rows.places.cache / rows.threads)
-    columns_of = (ratio, compute * scale, shapes.hide[:, None], full, shapes.wide[:, None])
-    return Caches(*(x.astype(np.float32) for x in columns_of))
+def _single(x: Floats) -> Any:
+    return x.astype(np.float32)
 
 
 def value_of(draws: Floats) -> Value:
@@ -239,10 +269,8 @@ def fit_law(
     regions = float(np.median(samples.regions)) if np.all(samples.regions >= 0) else 0.0
     counted = regions > 0
     regions = regions or 1.0
-    unit = float((y * samples.threads / samples.work).min())
-    held = samples.work / samples.threads * rows.places.cache
     known_of = (bool(measured.bandwidth), bool(measured.fork))
-    prior = prior_of(unit, float(y.min()), held, node, counted, known_of)
+    prior = prior_of(samples, y, rows, node, counted, known_of)
     where = features(samples.uses, rows.places)
     stacked = _Stacked(samples, y, rows, regions, where)
     random = np.random.default_rng(20140626 + samples.phases[0])
@@ -256,7 +284,7 @@ def fit_law(
         samples.phases[0],
         of,
         node,
-        unit,
+        unit_of(samples, y),
         regions,
         envelope(samples),
         measured,
