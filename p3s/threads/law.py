@@ -228,8 +228,10 @@ def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
     fork = measured.fork.at(threads) if measured.fork else 0.0 * ones
     slower = ones
     if measured.bandwidth:
-        # measured on close cores from the first domain on: what a domain's threads share
-        slower = np.maximum(measured.bandwidth.at(found.crowd), 1.0)
+        # measured on cores one after another: what the threads of the first domain share
+        cores = float(node.domains[0])
+        inside = measured.bandwidth.at(np.minimum(found.crowd, cores))
+        slower = np.maximum(inside * np.maximum(found.crowd / cores, 1.0), 1.0)
     return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
 
 
