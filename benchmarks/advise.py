@@ -1,6 +1,6 @@
 """How good advice is where the truth is known: regret, and whether intervals hold it.
 
-    python benchmarks/advise.py [--programs fresh] [--runs 9,16,24] [--seeds 2] [--same-input]
+    python benchmarks/advise.py [--programs fresh] [--runs 9,16,24] [--seeds 2] [--rows]
 
 The machine of synthetic_node.py: 32 nodes of 64 cores, programs at several workloads. Trained on
 runs of one, two and four nodes with noise of 2 %; advised among all admissible configurations up to
@@ -31,6 +31,7 @@ from synthetic_node import (
     communicating,
     computing,
     most_work,
+    rows_of,
 )
 
 from p3s.advise.advisor import Advisor, Workload
@@ -103,7 +104,12 @@ class Outcome:
 
 
 def advised(
-    program: Program, elements: float, number: int, seed: int, same_input: bool = False
+    program: Program,
+    elements: float,
+    number: int,
+    seed: int,
+    same_input: bool = False,
+    rows_known: bool = False,
 ) -> Outcome:
     """Return how good the advice is for one workload."""
     random = np.random.default_rng([seed, int(elements), len(program.name), number])
@@ -126,6 +132,7 @@ def advised(
                     work=most(phase, whole, n),
                     seconds=told[:, k],
                     regions=np.full(len(n), float(phase.regions)),
+                    rows=rows_in(phase, whole) / n if rows_known else np.full(len(n), np.nan),
                 ),
                 NODE,
             )
@@ -133,6 +140,11 @@ def advised(
     fitted = time.perf_counter() - began
     chosen = admissible(Limits(NODE, NODES, smt=True))
     return _outcome(program, elements, chosen, laws, random, fitted)
+
+
+def rows_in(phase: Phase, elements: np.ndarray) -> np.ndarray:
+    """Return the iterations of the outermost loop, of all processes together."""
+    return np.array([rows_of(phase, w) for w in elements * phase.share])
 
 
 def most(phase: Phase, elements: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -189,6 +201,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--of", default="")
     parser.add_argument("--same-input", action="store_true")
+    parser.add_argument("--rows", action="store_true", help="iterations of loops are known")
     given = parser.parse_args()
     programs = PROGRAMS[given.programs]
     for number in map(int, given.runs.split(",")):
@@ -198,7 +211,7 @@ def main() -> None:
                 continue
             for elements in program.workloads:
                 for seed in range(given.seeds):
-                    out = advised(program, elements, number, seed, given.same_input)
+                    out = advised(program, elements, number, seed, given.same_input, given.rows)
                     rows.append(out)
                     print(
                         f"{program.name:13} {elements:8.2g} {seed} "

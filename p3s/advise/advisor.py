@@ -211,11 +211,12 @@ class Advisor:
 
     def _reasons(self, work: Workload, i: int, time: Interval) -> tuple[Reason, ...]:
         n, threads, on_node = (float(x[i]) for x in self._outside)
-        far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]))
+        seen, at = self.laws[0].envelope, self.configurations[i]
+        in_all = 1.0 if seen.rows else at.processes * at.threads / seen.in_all
+        far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]), in_all)
         times = work.iterations[:, i if work.iterations.shape[1] > 1 else 0]
         share = self._unit * work.work[:, i] * times
         off = float(share @ self._fit / max(float(share.sum()), 1e-300))
-        seen, at = self.laws[0].envelope, self.configurations[i]
         return (*reasons_of(seen, off, at, far, time), *self.reasons)
 
     def value(self, work: Workload, objective: Objective = Objective.TIME) -> Value:

@@ -18,6 +18,8 @@ from p3s.topology.units import Floats
 #: How far outside the traced runs a law is still believed: threads, threads of a node, processes,
 #: work of a process, as ratios.
 FAR_THREADS, FAR_ON_NODE, FAR_COUNT, FAR_WORK = 2.0, 2.0, 16.0, 16.0
+#: Threads in all beyond so many times the traced ones may find nothing to do.
+FAR_IN_ALL = 4.0
 #: An interval whose ends are further apart than this factor tells nothing.
 WIDE = 2.0
 #: Laws that are off by more at the runs they were fitted to are not to be trusted.
@@ -31,6 +33,7 @@ class Outside(NamedTuple):
     threads: float
     on_node: float
     work: float
+    in_all: float = 1.0
 
 
 def outside(laws: Sequence[ThreadLaw], uses: Uses) -> tuple[Floats, Floats, Floats]:
@@ -79,6 +82,14 @@ def _reasons(
             "outside",
             f"the work of a process is {far.work:.0f} times outside that of traced ones",
             "trace another workload",
+        )
+    if far.in_all > FAR_IN_ALL:
+        yield Reason(
+            "idle-threads",
+            f"{at.processes * at.threads} threads in all are {far.in_all:.0f} times as many as in "
+            "any run, and no run tells how many iterations their loops have: some may have none",
+            "compare the iterations of the outermost parallel loops with it",
+            False,
         )
     if at.far and not seen.far:
         yield Reason("outside-place", "no run had threads far from each other", "", False)

@@ -334,7 +334,8 @@ def envelope(samples: Samples) -> Envelope:
         for x in (samples.n, samples.threads, on_node, samples.work)
     )
     far, close = bool(samples.far.any()), bool((~samples.far).any())
-    return Envelope(n, threads, of_node, work, far, close)
+    in_all, rows = float((samples.n * samples.threads).max()), bool(np.all(samples.rows > 0))
+    return Envelope(n, threads, of_node, work, far, close, in_all, rows)
 
 
 class _Stacked:

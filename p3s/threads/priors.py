@@ -38,6 +38,8 @@ BELOW, ABOVE = 5.0, 1.0
 #: unevenness over threads; how much dearer regions are on shared cores and on several sockets.
 _SMT, _CLOCK, _MEMORY, _REMOTE, _SOCKETS = (0.1, 1.1), (0.0, 0.4), (0.01, 10.0), (0.01, 1.5), 1.5
 _HIDE, _SHARP, _WIDE, _POWER = (1.0, 6.0), (1.5, 8.0), (0.7, 4.0), (0.3, 1.3)
+#: Workloads that are further apart than this, in logarithms, tell how rows go with them.
+_SEVERAL = 0.1
 #: Rows of all processes over the threads in all of the largest traced run, and what power of the
 #: whole work they go with: fixed, those of a cube, of a square, of a list.
 _FEW, _MANY, _GROWS = 0.5, 4096.0, np.array([0.0, 1 / 3, 0.5, 1.0])
@@ -51,7 +53,8 @@ SIZE = SHAPES + len(NAMES)
 class Prior:
     """What is usual: widths of the coefficients and where the team's is, 0 where not measured;
     fills: threads that fill a bandwidth; sizes: work that a cache holds; rows: of all processes at
-    the workload ``whole``; (low, high) each; measured: whether bandwidth was."""
+    the workload ``whole``; (low, high) each; known: rows at a whole work of one, and the power of
+    it that they go with, None where no run tells; measured: whether bandwidth was."""
 
     width: Floats
     middle: Floats
@@ -59,6 +62,7 @@ class Prior:
     sizes: tuple[float, float]
     rows: tuple[float, float]
     whole: float
+    known: tuple[float, float] | None
     measured: bool
 
     def widths(self, cube: Floats) -> Floats:
@@ -73,8 +77,11 @@ class Prior:
         u = cube.T
         wider = 1.0 + np.floor(2.0 * np.minimum(u[8] / _WIDER, 0.999))
         scope = np.where(u[8] < _WIDER, wider, columns.DOMAIN)
+        some = u[16] < _ROWS
         grows = _GROWS[np.minimum(u[17] * len(_GROWS), len(_GROWS) - 1).astype(int)]
         rows = log_between((u[16] / _ROWS).clip(0.0, 1.0), *self.rows) / self.whole**grows
+        if self.known is not None:
+            some, rows, grows = some | True, *(np.full(len(cube), x) for x in self.known)
         size = log_between((u[10] / _CACHE).clip(0.0, 1.0), *self.sizes)
         return Shapes(
             between(u[0], *_SMT),
@@ -93,7 +100,7 @@ class Prior:
             between(u[13], *_UNEVEN),
             log_between(u[14], *_DEARER),
             log_between(u[15], *_DEARER),
-            np.where(u[16] < _ROWS, rows, 0.0),
+            np.where(some, rows, 0.0),
             grows,
         )
 
@@ -121,7 +128,20 @@ def prior_of(
     threads = float((samples.n * samples.threads).max())
     most = (threads * _FEW, threads * _MANY)
     whole = float(np.median(samples.n * samples.work))
-    return Prior(width, middle, fills, sizes, most, whole, measured[0])
+    known = known_rows(samples)
+    return Prior(width, middle, fills, sizes, most, whole, known, measured[0])
+
+
+def known_rows(samples: Samples) -> tuple[float, float] | None:
+    """Return the rows of all processes at a whole work of one, and the power of it that they go
+    with; None where runs do not tell. One workload tells no power: then they are fixed."""
+    if not np.all(samples.rows > 0):
+        return None
+    rows, whole = np.log(samples.n * samples.rows), np.log(samples.n * samples.work)
+    away = whole - whole.mean()
+    several = float(away @ away) > len(away) * _SEVERAL**2
+    power = float(np.clip(away @ rows / (away @ away), 0.0, 1.0)) if several else 0.0
+    return float(np.exp(np.median(rows - power * whole))), power
 
 
 def unit_of(samples: Samples, y: Floats) -> float:

@@ -49,7 +49,8 @@ class Samples:
     largest: of the largest rank. The parts of ``seconds``, nan where not known: serial (outside
     of regions), busy (CPU time of all threads in regions), longest (the longest thread's),
     overhead (fork and join, barriers); regions: how many there are in an iteration; waiting: of all
-    threads in regions.
+    threads in regions; rows: iterations of the outermost parallel loop of a process, that its
+    threads share.
     """
 
     phase: Ints
@@ -66,6 +67,7 @@ class Samples:
     regions: Floats
     waiting: Floats
     overhead: Floats
+    rows: Floats
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -166,7 +168,10 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What the runs covered: processes, threads of each, threads of a node, work of a process."""
+    """What the runs covered: processes, threads of each, threads of a node, work of a process.
+
+    in_all: most threads of all processes; rows: whether iterations of loops are known.
+    """
 
     n: Seen
     threads: Seen
@@ -174,6 +179,8 @@ class Envelope:
     work: Seen
     far: bool
     close: bool
+    in_all: float
+    rows: bool
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def test_advice_outside_of_what_was_seen_says_so(law: ThreadLaw) -> None:
     )
     advice = Advisor([law], found).advise(table(found), top=3)
     codes = {c.configuration: {r.code for r in c.reasons} for c in advice.choices}
-    assert {"extrapolated", "outside"} <= codes[found[0]]
+    assert {"extrapolated", "outside", "idle-threads"} <= codes[found[0]]
     assert "outside-threads" in codes[found[1]]
     assert "outside-place" in codes[found[2]]
     assert set().union(*codes.values()) <= set(CODES)

@@ -136,6 +136,30 @@ def test_measured_bandwidth_and_regions_tell_of_threads_that_no_run_had() -> Non
     assert law.shapes.curve.mean() > 0.5
 
 
+def test_loops_with_fewer_iterations_than_threads_leave_some_idle() -> None:
+    """192 rows: what each thread gets whole of; known from the runs, they are no guess."""
+    u, asked = columns(FULL), columns([(256, 1, 64), (512, 1, 64), (64, 8, 8), (96, 2, 32)])
+
+    def seconds(at: Uses) -> np.ndarray:
+        whole = np.ceil(np.ceil(192 / at.n) / at.threads)
+        return whole / 192 * WORK
+
+    law = fit_law(
+        samples(
+            n=u.n,
+            threads=u.threads,
+            per_node=u.per_node,
+            work=WORK / u.n,
+            seconds=seconds(u),
+            rows=192.0 / u.n,
+        ),
+        NODE,
+    )
+    told = law.value(asked, WORK / asked.n).seconds
+    np.testing.assert_allclose(told, seconds(asked), rtol=0.08)
+    assert law.envelope.rows and law.envelope.in_all == 256
+
+
 def test_laws_are_read_as_they_were_written(tmp_path: Path) -> None:
     some = taken(FULL, 0.02)
     twice = Samples(*(np.concatenate([getattr(some, k)] * 2) for k in Samples.__dataclass_fields__))
