@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.advise.configurations import Configuration, uses_of
-from p3s.advise.reasons import reasons_of
+from p3s.advise.reasons import Outside, outside, outside_work, reasons_of
 from p3s.advise.types import Advice, Cell, Choice, Interval, Objective
 from p3s.errors import P3SError
 from p3s.predict.reasons import Reason
@@ -74,6 +74,16 @@ def workload_of(
     return Workload(table(work), table(iterations), Value(*rows.T))
 
 
+@dataclass(frozen=True, eq=False)
+class Times:
+    """Seconds of the run, of its computation, and of that of the mean of ranks: (draws,
+    configurations)."""
+
+    seconds: Floats
+    computing: Floats
+    mean: Floats
+
+
 class Advisor:
     """Laws at all admissible configurations, ready for any workload.
 
@@ -97,6 +107,9 @@ class Advisor:
         self.uses: Uses = uses_of(configurations)
         self.node: Node = laws[0].node
         self._nodes = np.array([c.nodes for c in configurations])
+        self._outside = outside(laws, self.uses)
+        self._unit = np.array([law.unit for law in laws])
+        self._fit = np.array([law.fit for law in laws])
         self._prepared = tuple(law.at(self.uses) for law in self.laws)
         self._mean = self._prepared if mean is None else tuple(m.at(self.uses) for m in self.mean)
         draws = len(laws[0].error)
@@ -121,21 +134,25 @@ class Advisor:
             return np.broadcast_to(middle, self._normal.shape)
         return np.asarray(middle * np.exp(self._normal * spread))
 
-    def seconds(self, work: Workload) -> Floats:
-        """Return seconds of the run: (draws, configurations)."""
-        return self.computing(work) + self.messages(work) + work.fixed
+    def times(self, work: Workload) -> Times:
+        """Return seconds of the run and its computation."""
+        computing = self.computing(work)
+        mean = computing if self._mean is self._prepared else _sum(self._mean, work)
+        return Times(computing + self.messages(work) + work.fixed, computing, mean)
 
     def objective(self, work: Workload, objective: Objective) -> Floats:
         """Return what is to be least: (draws, configurations)."""
-        seconds = self.seconds(work)
+        return self._objective(work, objective, self.times(work))
+
+    def _objective(self, work: Workload, objective: Objective, times: Times) -> Floats:
+        seconds = times.seconds
         if objective == Objective.TIME:
             return seconds
         if objective == Objective.CORE_HOURS:
             return seconds * (self._nodes * self.node.cores / 3600.0)
         if objective == Objective.INDEX:
-            return np.asarray(seconds**2 / _sum(self._mean, work))
-        busy = self._busy(work)
-        return np.asarray(seconds**2 * self.uses.threads / busy)
+            return np.asarray(seconds**2 / times.mean)
+        return np.asarray(seconds**2 * self.uses.threads / self._busy(work))
 
     def _busy(self, work: Workload) -> Floats:
         """Return the busy seconds of all threads of a process, the mean of processes."""
@@ -150,42 +167,57 @@ class Advisor:
         self, work: Workload, objective: Objective = Objective.TIME, top: int = TOP
     ) -> Advice:
         """Return the configurations with the least expected regret, the best first."""
-        value = self.objective(work, objective)
-        ratio = value / value.min(axis=1, keepdims=True)
-        regret = ratio.mean(axis=0) - 1.0
+        times = self.times(work)
+        value = self._objective(work, objective, times)
+        regret = regret_of(value)
         chance = np.bincount(value.argmin(axis=1), minlength=value.shape[1]) / len(value)
         chosen = np.argsort(regret, kind="stable")[:top].astype(np.int64)
-        choices = self._choices(work, value, regret, chance, chosen)
+        choices = self._choices(work, chosen, value, times, regret, chance)
         return Advice(objective, choices, len(self.configurations))
 
     def _choices(
-        self, work: Workload, value: Floats, regret: Floats, chance: Floats, chosen: Ints
+        self,
+        work: Workload,
+        chosen: Ints,
+        value: Floats,
+        times: Times,
+        regret: Floats,
+        chance: Floats,
     ) -> tuple[Choice, ...]:
-        seconds = self.seconds(work)[:, chosen]
-        computing = self.computing(work)[:, chosen]
-        mean = _sum(self._mean, work)[:, chosen]
-        objective, time = value_of(value[:, chosen]), value_of(seconds)
-        efficiency = np.median(mean / seconds, axis=0)
+        columns = (value, times.seconds, times.computing, times.mean / times.seconds)
+        told = value_of(np.stack([x[:, chosen] for x in columns], axis=1))
+        low, high = told.low.tolist(), told.high.tolist()
         out = []
         for k, i in enumerate(chosen.tolist()):
+            middle = told.seconds[:, k].tolist()
+            objective, time = (Interval(middle[j], low[j][k], high[j][k]) for j in (0, 1))
             at = self.configurations[i]
-            t = Interval(*(float(x[k]) for x in time))
             out.append(
                 Choice(
                     at,
-                    Interval(*(float(x[k]) for x in objective)),
-                    t,
-                    float(np.median(computing[:, k])),
+                    objective,
+                    time,
+                    middle[2],
                     float(work.messages.seconds[i]),
-                    float(efficiency[k]),
-                    float(t.value / efficiency[k]),
-                    float(t.value * at.nodes * self.node.cores / 3600.0),
+                    middle[3],
+                    time.value / middle[3],
+                    time.value * at.nodes * self.node.cores / 3600.0,
                     float(regret[i]),
                     float(chance[i]),
-                    (*reasons_of(self.laws, work.work[:, i], at, t), *self.reasons),
+                    self._reasons(work, i, time),
                 )
             )
         return tuple(out)
+
+    def _reasons(self, work: Workload, i: int, time: Interval) -> tuple[Reason, ...]:
+        n, threads, on_node = (float(x[i]) for x in self._outside)
+        seen, at = self.laws[0].envelope, self.configurations[i]
+        in_all = 1.0 if seen.rows else at.processes * at.threads / seen.in_all
+        far = Outside(n, threads, on_node, outside_work(self.laws, work.work[:, i]), in_all)
+        times = work.iterations[:, i if work.iterations.shape[1] > 1 else 0]
+        share = self._unit * work.work[:, i] * times
+        off = float(share @ self._fit / max(float(share.sum()), 1e-300))
+        return (*reasons_of(seen, off, at, far, time), *self.reasons)
 
     def value(self, work: Workload, objective: Objective = Objective.TIME) -> Value:
         """Return the objective with its interval at each configuration."""
@@ -194,7 +226,7 @@ class Advisor:
     def cells(self, work: Workload, objective: Objective = Objective.TIME) -> tuple[Cell, ...]:
         """Return the heat map: for each number of processes and threads the best configuration."""
         value = self.objective(work, objective)
-        regret = (value / value.min(axis=1, keepdims=True)).mean(axis=0) - 1.0
+        regret = regret_of(value)
         middle = np.median(value, axis=0)
         best: dict[tuple[int, int], int] = {}
         for i in np.argsort(regret, kind="stable").tolist():
@@ -204,6 +236,14 @@ class Advisor:
             Cell(n, t, self.configurations[i], float(middle[i]), float(regret[i]))
             for (n, t), i in sorted(best.items())
         )
+
+
+def regret_of(value: Floats) -> Floats:
+    """Return by how much each configuration is expected to be above the best one, relative.
+
+    value: (draws, configurations). A configuration that is the best in all draws has none.
+    """
+    return np.asarray((value / value.min(axis=1, keepdims=True)).mean(axis=0) - 1.0)
 
 
 def _sum(prepared: Sequence[PreparedLaw], work: Workload) -> Floats:

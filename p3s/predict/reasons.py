@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "below-traced": "computation below the traced counts does not go on from theirs",
     "outside": "each process computes far less, or more, than was measured",
     "outside-threads": "more threads than runs have shown, of a process or on a node",
+    "idle-threads": "loops may have fewer iterations than there are threads",
     "outside-place": "threads lie otherwise than in any run",
     "contradicts": "a traced run contradicts the others",
     "no-trend": "computation has no clear trend",

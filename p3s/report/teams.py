@@ -11,6 +11,7 @@ from p3s.serialise import to_data
 from p3s.study import Study
 from p3s.text import NOT_KNOWN, joined, percent, plural, processes, seconds, table
 from p3s.threads.checks import ThreadCheck
+from p3s.threads.parts import SHARE
 from p3s.threads.runs import shared_cores
 from p3s.threads.settings import at_threads, inputs_in, threads_in, with_threads
 from p3s.threads.stage import ThreadFile
@@ -67,13 +68,13 @@ def law_rows(file: ThreadFile) -> tuple[list[str], list[list[str]]]:
     rows = []
     for law in file.laws:
         seen = law.envelope
-        parts = sorted(law.parts, key=lambda part: -part.share)
+        parts = sorted((p for p in law.parts if p.unit == SHARE), key=lambda part: -part.value)
         rows.append(
             [
                 str(law.phase),
                 f"{seen.threads.low:.0f} to {seen.threads.high:.0f}",
                 percent(law.fit),
-                ", ".join(_part(part) for part in parts if part.share >= _SHOWN) or NOT_KNOWN,
+                ", ".join(_part(part) for part in parts if part.value >= _SHOWN) or NOT_KNOWN,
             ]
         )
     return [
@@ -120,7 +121,7 @@ def _seen(found: Teams, shared: bool) -> list[str]:
 
 
 def _part(part: Part) -> str:
-    return f"{'' if part.seen else '~'}{part.name} {percent(part.share)}"
+    return f"{'' if part.seen else '~'}{part.name} {percent(part.value)}"
 
 
 def as_data(file: ThreadFile) -> dict[str, object]:

@@ -2,12 +2,14 @@
 
 The time of one iteration of a process that has work w and T threads is a sum of
 
-    parallel    w/T (c^h + m^h)^(1/h): computing and waiting for memory, which hide each other
+    parallel    w/T i (c^h + m^h)^(1/h): computing and waiting for memory, which hide each other
                     c = (1 + smt (s - 1)) (1 + clock a): s threads share a core; a part a of the
                         socket's cores computes (clocks fall the more do)
                     m = memory q(k) miss(w) (1 + remote r + sockets r'): q(k) = (1 + (k/f)^p)^(1/p)
                         for k threads that share a bandwidth which f of them fill, the part that
                         misses a cache, the parts of the threads in other memory domains and sockets
+                i = whole(whole(r)/T) T/r for a process with r rows that threads get whole ones of;
+                rows of all processes go with a power of the whole work
     balance     the same times (T^u - 1)/u: threads that have more to do; ranks: times log2 n
     serial      w outside of regions; fixed: the same whatever the work
     fork        regions that fork at all; team: regions times T^e; both more where threads share
@@ -21,6 +23,7 @@ bandwidth that the threads of a memory domain share, and in place of overlap fac
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +34,13 @@ NAMES = ("parallel", "balance", "ranks", "serial", "fixed", "fork", "team")
 PARALLEL, BALANCE, RANKS, SERIAL, FIXED, FORK, TEAM = range(7)
 #: Columns of what is done once, and what each thread of the team does (busy time).
 ONCE, BY_TEAM = (SERIAL, FIXED), (PARALLEL, RANKS)
+#: Rows that are so little more than a whole number are that; exponents are cut off.
+_ROUND, _BIG = 0.02, 80.0
 #: Seconds that measured times of a region which does nothing are multiples of.
 FORK_UNIT = 1e-6
-#: Which threads share a bandwidth: those of a memory domain, of a socket, of the node.
-DOMAIN, SOCKET, NODE = 0, 1, 2
+#: Which threads share a bandwidth: those of a memory domain, of a socket, of the node, of the
+#: processes whose data one thread has placed in a domain.
+DOMAIN, SOCKET, NODE, HOME = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +48,10 @@ class Shapes:
     """What is not linear in the law, one entry per shape.
 
     smt, clock, memory, remote, sockets: as above; hide: h; fill: f; sharp: p; scope: DOMAIN,
-    SOCKET or NODE; curve: 1 where q is the measured one; size: work of a cache's threads that it
-    holds (0: all misses); wide: how gradually it does; power: e; uneven: u; shared, apart: x and y.
+    SOCKET, NODE or HOME; curve: 1 where q is the measured one; size: work of a cache's threads that
+    it holds (0: all misses); wide: how gradually it does; power: e; uneven: u; shared, apart: x and
+    y; rows, grows: rows of all processes at a whole work of one (0: any number), and the power of
+    the whole work that they go with.
     """
 
     smt: Floats
@@ -62,6 +70,8 @@ class Shapes:
     uneven: Floats
     shared: Floats
     apart: Floats
+    rows: Floats
+    grows: Floats
 
     def __len__(self) -> int:
         return len(self.fill)
@@ -114,7 +124,7 @@ def computing(shapes: Shapes, rows: Rows) -> Floats:
 def waiting(shapes: Shapes, rows: Rows) -> Floats:
     """Return m of all shapes at all rows where all misses: (shapes, rows)."""
     p = rows.places
-    crowd = np.stack([p.crowd, p.socket_crowd, p.node_crowd])[shapes.scope.astype(int)]
+    crowd = np.stack([p.crowd, p.socket_crowd, p.node_crowd, p.home])[shapes.scope.astype(int)]
     ratio = np.log(crowd / shapes.fill[:, None]) * shapes.sharp[:, None]
     free = np.exp(np.logaddexp(0.0, ratio) / shapes.sharp[:, None])
     queue = np.where(shapes.curve[:, None] > 0, rows.slower, free)
@@ -136,10 +146,26 @@ def hidden(shapes: Shapes, one: Floats, other: Floats) -> Floats:
     return np.asarray(more * np.exp(np.log1p(np.exp(h * np.log(less / more))) / h))
 
 
+def idle(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
+    """Return i of all shapes at all rows: (shapes, rows); 1 where rows are any number."""
+    whole = (
+        shapes.grows[:, None] * np.log(rows.n * work)
+        + np.log(np.maximum(shapes.rows, 1e-290))[:, None]
+    )
+    each = np.exp(np.minimum(whole, _BIG)) / rows.n
+    return np.where(shapes.rows[:, None] > 0, in_blocks(each, rows.threads), 1.0)
+
+
+def in_blocks(rows: Any, threads: Any) -> Any:
+    """Return how much more the longest of threads has than its part of a process's rows."""
+    whole = np.maximum(np.ceil(rows - _ROUND), 1.0)
+    return np.ceil(whole / threads) * threads / rows
+
+
 def parallel(shapes: Shapes, rows: Rows, work: Floats) -> Floats:
     """Return the time of a unit of work, all threads of a process together: (shapes, rows)."""
     wait = waiting(shapes, rows) * missing(shapes, rows, work)
-    return hidden(shapes, computing(shapes, rows), wait) / rows.threads
+    return idle(shapes, rows, work) * hidden(shapes, computing(shapes, rows), wait) / rows.threads
 
 
 def unevenness(shapes: Shapes, rows: Rows) -> Floats:

@@ -19,22 +19,25 @@ from p3s.errors import P3SError
 from p3s.threads import columns
 from p3s.threads.columns import Curve, Rows, Shapes
 from p3s.threads.misfit import Misfit, covariance, features, misfit
+from p3s.threads.parts import parts_of
 from p3s.threads.places import places
-from p3s.threads.priors import prior_of
+from p3s.threads.priors import prior_of, unit_of
 from p3s.threads.sampler import Problem, sample
 from p3s.threads.types import Envelope, Machine, Part, Samples, Seen, Uses, Value
 from p3s.topology.node import Node
-from p3s.topology.units import Bools, Floats
+from p3s.topology.units import Floats, Ints
 
+#: Which rank's times a law is of: the largest one's, the mean of all.
+LARGEST, MEAN = "largest", "seconds"
 #: Share inside the interval.
 INSIDE = 0.90
 #: Errors of measured parts are so many times those of whole times, and at least this share of the
 #: whole counts.
 _PART_ERROR, _PART_LEAST = 2.0, 0.1
+#: Exponents are cut off here.
+_BIG = np.float32(80.0)
 #: A misfit beyond this, in logarithms, is no misfit.
 _MOST = 1.0
-#: A part of the law is seen where its interval is narrower than what is usual by this factor.
-_NARROWER = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,19 +89,8 @@ class ThreadLaw:
         fork, grown = columns.regions_of(self.shapes, rows, self.regions)
         still = c[:, columns.FIXED] + c[:, columns.FORK] * fork + c[:, columns.TEAM] * grown
         compute, wait = columns.computing(self.shapes, rows), columns.waiting(self.shapes, rows)
-        known = self.shapes.size <= 0
-        by_work = c[:, columns.SERIAL] * factor
-        alone = columns.hidden(self.shapes, compute, wait) * team
-        return PreparedLaw(
-            by_work + np.where(known[:, None], alone, 0.0),
-            still * factor,
-            compute[~known],
-            wait[~known],
-            team[~known],
-            ~known,
-            self.shapes.take(~known),
-            rows,
-        )
+        parts = _Parallel.of(self.shapes, rows, compute, wait, team)
+        return PreparedLaw(c[:, columns.SERIAL] * factor, still * factor, parts)
 
     def draws(self, uses: Uses, work: Floats, work_error: float = 0.0) -> Floats:
         """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
@@ -140,29 +132,86 @@ class ThreadLaw:
 
 @dataclass(frozen=True, eq=False)
 class PreparedLaw:
-    """A law at some uses: seconds per work and without it; of draws whose caches may hold the
-    work computing, waiting and what both are multiplied with; (draws, uses) each."""
+    """A law at some uses: serial seconds per work, seconds without it, (draws, uses), and what
+    threads do."""
 
-    by_work: Floats
+    serial: Floats
     still: Floats
-    compute: Floats
-    wait: Floats
-    team: Floats
-    cached: Bools
-    shapes: Shapes
-    rows: Rows
+    parallel: _Parallel
 
     def draws(self, work: Floats, work_error: float = 0.0) -> Floats:
-        """Return seconds of an iteration: (draws, uses)."""
-        out = self.by_work * work + self.still
-        if self.cached.any():
-            miss = columns.missing(self.shapes, self.rows, work)
-            both = columns.hidden(self.shapes, self.compute, self.wait * miss)
-            out[self.cached] += both * self.team * work
+        """Return seconds of an iteration: (draws, uses); work: of one process, for each use."""
+        out = (self.serial + self.parallel.rate(work)) * work + self.still
         if work_error > 0:
             normal = np.random.default_rng(3).standard_normal(len(out))
             out *= np.exp(work_error * normal)[:, None]
+        return np.asarray(out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parallel:
+    """Seconds of threads per work, (draws, uses), in single precision: known ones, and for draws
+    ``cached`` and ``few`` what depends on the work.
+
+    ratio, scale, hide, full, wide: (c^h + (m miss)^h)^(1/h) by logarithms of m/c, what c is
+    multiplied with, and where and how gradually a cache is full. rows, grows: logarithm of the rows
+    of a process, and how it goes with that of work; threads: of a process.
+    """
+
+    known: Any
+    cached: Ints
+    ratio: Any
+    scale: Any
+    hide: Any
+    full: Any
+    wide: Any
+    few: Ints
+    rows: Any
+    grows: Any
+    threads: Any
+
+    @staticmethod
+    def of(shapes: Shapes, rows: Rows, compute: Floats, wait: Floats, team: Floats) -> _Parallel:
+        """Return what threads do; ``team``: what (c^h + m^h)^(1/h) is multiplied with."""
+        cached, few = np.flatnonzero(shapes.size > 0), np.flatnonzero(shapes.rows > 0)
+        some, blocks = shapes.take(cached), shapes.take(few)
+        known = columns.hidden(shapes, compute, wait) * team
+        grows = blocks.grows[:, None]
+        of_process = np.log(blocks.rows)[:, None] + (grows - 1.0) * np.log(rows.n)
+        ratio = np.log(wait[cached] / compute[cached])
+        full = np.log(some.size)[:, None] - np.log(rows.places.cache / rows.threads)
+        scale, threads = compute[cached] * team[cached], rows.threads
+        hide, wide = some.hide[:, None], some.wide[:, None]
+        return _Parallel(
+            _single(known),
+            cached,
+            _single(ratio),
+            _single(scale),
+            _single(hide),
+            _single(full),
+            _single(wide),
+            few,
+            _single(of_process),
+            _single(grows),
+            _single(threads),
+        )
+
+    def rate(self, work: Floats) -> Any:
+        """Return seconds per work: (draws, uses)."""
+        held = np.log(work).astype(np.float32)
+        out = self.known.copy()
+        if len(self.cached):
+            miss = np.log(1 + np.exp(np.minimum(self.wide * (self.full - held), _BIG)))
+            both = np.exp(np.clip(self.hide * (self.ratio - miss), -_BIG, _BIG))
+            out[self.cached] = np.exp(np.log(1 + both) / self.hide) * self.scale
+        if len(self.few):
+            each = np.exp(np.clip(self.rows + self.grows * held, -_BIG, _BIG))
+            out[self.few] *= columns.in_blocks(each, self.threads)
         return out
+
+
+def _single(x: Floats) -> Any:
+    return x.astype(np.float32)
 
 
 def value_of(draws: Floats) -> Value:
@@ -179,8 +228,10 @@ def rows_of(uses: Uses, node: Node, measured: Measured) -> Rows:
     fork = measured.fork.at(threads) if measured.fork else 0.0 * ones
     slower = ones
     if measured.bandwidth:
-        # measured on close cores from the first domain on: what a domain's threads share
-        slower = np.maximum(measured.bandwidth.at(found.crowd), 1.0)
+        # measured on cores one after another: what the threads of the first domain share
+        cores = float(node.domains[0])
+        inside = measured.bandwidth.at(np.minimum(found.crowd, cores))
+        slower = np.maximum(inside * np.maximum(found.crowd / cores, 1.0), 1.0)
     return Rows(found, uses.n.astype(float), threads, node.smt, fork, slower)
 
 
@@ -196,40 +247,46 @@ def measured_of(machine: Machine, node: Node) -> Measured:
 
 
 def fit_law(
-    samples: Samples, node: Node, *, of: str = "largest", measured: Measured = NOT_MEASURED
+    samples: Samples,
+    node: Node,
+    *,
+    of: str = LARGEST,
+    measured: Measured = NOT_MEASURED,
+    oversubscribed: bool = False,
 ) -> ThreadLaw:
     """Return the law of one phase's samples.
 
-    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). Equal samples give
-    equal laws. Errors: P3SError, in one line, where a row has more threads than hardware threads
-    of the node, or rows of several phases are given.
+    of: "largest" (rank; where not known its mean) or "seconds" (mean of ranks). oversubscribed:
+    more threads than hardware threads are taken for threads that take turns. Equal samples give
+    equal laws. Errors: P3SError, in one line, where a row has more threads than that otherwise, or
+    rows of several phases are given.
     """
     if len(samples.phases) > 1:
         raise P3SError("samples of threads: rows of several phases; fit each by itself")
-    check_uses(samples.uses, node)
-    known = np.isfinite(samples.largest) if of == "largest" else np.zeros(len(samples), bool)
+    if not oversubscribed:
+        check_uses(samples.uses, node)
+    known = np.isfinite(samples.largest) if of == LARGEST else np.zeros(len(samples), bool)
     y = np.where(known, samples.largest, samples.seconds)
     rows = rows_of(samples.uses, node, measured)
     regions = float(np.median(samples.regions)) if np.all(samples.regions >= 0) else 0.0
     counted = regions > 0
     regions = regions or 1.0
-    unit = float((y * samples.threads / samples.work).min())
-    held = samples.work / samples.threads * rows.places.cache
     known_of = (bool(measured.bandwidth), bool(measured.fork))
-    prior = prior_of(unit, float(y.min()), held, node, counted, known_of)
+    prior = prior_of(samples, y, rows, node, counted, known_of)
     where = features(samples.uses, rows.places)
     stacked = _Stacked(samples, y, rows, regions, where)
     random = np.random.default_rng(20140626 + samples.phases[0])
     state = sample(Problem(stacked.design, stacked.target, prior), random)
     design = columns.table(state.shapes, rows, samples.work, regions)
     told = (design @ state.coefficient[..., None])[..., 0]
+    most = int(np.argmax(samples.n * samples.threads))
     left = np.log(y / np.maximum(told, 1e-300)) / state.error[:, None]
     off = misfit(where, left, 7 + 2 * samples.phases[0])
     return ThreadLaw(
         samples.phases[0],
         of,
         node,
-        unit,
+        unit_of(samples, y),
         regions,
         envelope(samples),
         measured,
@@ -238,16 +295,22 @@ def fit_law(
         state.error,
         off,
         float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
-        _parts(state.coefficient, design, samples, prior.width),
+        parts_of(state, design[:, most]),
     )
 
 
 def fit_laws(
-    samples: Samples, node: Node, *, of: str = "largest", measured: Measured = NOT_MEASURED
+    samples: Samples,
+    node: Node,
+    *,
+    of: str = LARGEST,
+    measured: Measured = NOT_MEASURED,
+    oversubscribed: bool = False,
 ) -> tuple[ThreadLaw, ...]:
     """Return the laws of all phases (:func:`fit_law`)."""
     return tuple(
-        fit_law(samples.of_phase(k), node, of=of, measured=measured) for k in samples.phases
+        fit_law(samples.of_phase(k), node, of=of, measured=measured, oversubscribed=oversubscribed)
+        for k in samples.phases
     )
 
 
@@ -259,7 +322,7 @@ def check_uses(uses: Uses, node: Node) -> None:
         raise P3SError(
             f"{node.source}: {on_node[at]} threads on a node of {node.slots} hardware threads "
             f"({uses.per_node[at]} processes of {uses.threads[at]}): times of threads that take "
-            "turns tell nothing; leave the run out"
+            "turns tell little; leave the run out"
         )
 
 
@@ -271,7 +334,8 @@ def envelope(samples: Samples) -> Envelope:
         for x in (samples.n, samples.threads, on_node, samples.work)
     )
     far, close = bool(samples.far.any()), bool((~samples.far).any())
-    return Envelope(n, threads, of_node, work, far, close)
+    in_all, rows = float((samples.n * samples.threads).max()), bool(np.all(samples.rows > 0))
+    return Envelope(n, threads, of_node, work, far, close, in_all, rows)
 
 
 class _Stacked:
@@ -316,19 +380,3 @@ def _measured_parts(samples: Samples) -> Any:
             mask = np.zeros(len(columns.NAMES))
             mask[list(which)] = 1.0
             yield at, mask, np.maximum(value[at], 0.0)
-
-
-def _parts(
-    coefficient: Floats, design: Floats, samples: Samples, width: Floats
-) -> tuple[Part, ...]:
-    """Return the parts of the law at the use with most threads of all."""
-    at = int(np.argmax(samples.n * samples.threads))
-    share = coefficient * design[:, at]
-    share /= share.sum(axis=1, keepdims=True)
-    low, middle, high = np.quantile(share, [0.05, 0.5, 0.95], axis=0)
-    spread = coefficient.std(axis=0)
-    return tuple(
-        Part(name, float(middle[k]), float(low[k]), float(high[k]), bool(spread[k] < limit))
-        for k, name in enumerate(columns.NAMES)
-        if (limit := _NARROWER * _NARROWER * width[k]) > 0
-    )

@@ -88,7 +88,8 @@ def misfit(at: Floats, left: Floats, seed: int) -> Misfit:
     random = np.random.default_rng(seed + 1)
     noise = random.standard_normal(left.shape)
     unexplained = left - _free(at, sloped(at, at), len(left), seed) - noise
-    return Misfit(at, np.linalg.solve(covariance(at), unexplained.T).T, seed)
+    pull = np.asarray(np.linalg.solve(covariance(at), unexplained.T).T, dtype=float)
+    return Misfit(at, pull, seed)
 
 
 def _free(where: Floats, away: Floats, number: int, seed: int) -> Floats:

@@ -23,9 +23,10 @@ class Places:
 
     share: threads on the busiest core of a process; active: the part of its socket's cores that
     compute (clocks are those of sockets); crowd, socket_crowd, node_crowd: threads on the busiest
-    memory domain and socket of a process, and on the node; cache: threads that share the last
-    cache; remote, remote_socket: the part of a process's threads that are not in the domain, the
-    socket, of any one of them.
+    memory domain and socket of a process, and on the node; home: threads of all processes whose
+    first thread is in the same domain as a process's (where one thread has placed the data);
+    cache: threads that share the last cache; remote, remote_socket: the part of a process's threads
+    that are not in the domain, the socket, of any one of them.
     """
 
     share: Floats
@@ -33,6 +34,7 @@ class Places:
     crowd: Floats
     socket_crowd: Floats
     node_crowd: Floats
+    home: Floats
     cache: Floats
     remote: Floats
     remote_socket: Floats
@@ -79,6 +81,7 @@ def _place(node: Node, per_node: int, threads: int, far: bool) -> tuple[float, .
         crowd[0],
         crowd[1],
         float(core.size),
+        _crowd(domain[:, :1]) * threads,
         crowd[2],
         _remote(domain),
         _remote(socket),

@@ -45,8 +45,10 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Draws: shapes, coefficients (draws, columns), and the size of errors (draws,)."""
+    """Draws: numbers in the unit cube, shapes of them, coefficients (draws, columns), and the size
+    of errors (draws,)."""
 
+    cube: Floats
     shapes: Shapes
     coefficient: Floats
     error: Floats
@@ -174,7 +176,7 @@ def _drawn(problem: Problem, laws: _Laws, random: np.random.Generator) -> State:
         square = np.maximum(own - 2 * (here * pull).sum(axis=1) + _quadratic(gram, here), 0.0)
         chi = random.chisquare(ERROR_RUNS + len(problem.target), len(square))
         error = np.sqrt((ERROR_RUNS * ERROR**2 + square) / chi)
-    return State(problem.prior.shapes(laws.cube), here * laws.width, error)
+    return State(laws.cube, problem.prior.shapes(laws.cube), here * laws.width, error)
 
 
 def _along(precision: Floats, pull: Floats, start: Floats, random: np.random.Generator) -> Floats:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -49,7 +49,8 @@ class Samples:
     largest: of the largest rank. The parts of ``seconds``, nan where not known: serial (outside
     of regions), busy (CPU time of all threads in regions), longest (the longest thread's),
     overhead (fork and join, barriers); regions: how many there are in an iteration; waiting: of all
-    threads in regions.
+    threads in regions; rows: iterations of the outermost parallel loop of a process, that its
+    threads share.
     """
 
     phase: Ints
@@ -66,6 +67,7 @@ class Samples:
     regions: Floats
     waiting: Floats
     overhead: Floats
+    rows: Floats
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -166,7 +168,10 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What the runs covered: processes, threads of each, threads of a node, work of a process."""
+    """What the runs covered: processes, threads of each, threads of a node, work of a process.
+
+    in_all: most threads of all processes; rows: whether iterations of loops are known.
+    """
 
     n: Seen
     threads: Seen
@@ -174,16 +179,21 @@ class Envelope:
     work: Seen
     far: bool
     close: bool
+    in_all: float
+    rows: bool
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a law: its name, its share of the time at the largest traced run, and whether the
-    runs show it (else it is what is usual)."""
+    """A number of a law with its 90 % interval.
+
+    unit: "share" of the time at the traced use with most threads in all, "threads", or "ratio" to
+    computing of one thread. seen: whether the runs tell it; else it is what is usual.
+    """
 
     name: str
-    share: float
+    unit: str
+    value: float
     low: float
     high: float
     seen: bool
-    more: Mapping[str, float] = field(default_factory=dict)

@@ -142,7 +142,7 @@ def test_threads_that_do_not_fit_on_a_node_are_refused(made: Study) -> None:
 def test_laws_use_what_the_tracer_saw(found: stage.ThreadFile) -> None:
     (law,) = [law for law in found.laws if law.regions > 0 and law.fit < 0.2][:1]
     parts = {part.name: part for part in law.parts}
-    assert parts["serial"].share > 0.02
+    assert parts["serial"].value > 0.02
     assert law.regions == pytest.approx(1.0)
 
 
