@@ -259,7 +259,10 @@ def test_the_pool_of_a_blas_library(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert any(thread.kind == "other" for thread in rank.team_threads)
 
 
-def test_a_program_without_threads_has_none(tmp_path: Path) -> None:
+def test_a_program_without_threads_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the program writes down what it expects
     program = compile_c(PROGRAMS / "p2p.c", tmp_path / "p2p")
     run = trace([str(program)], 2, tmp_path / "run")
     for rank in run.ranks:
