@@ -1,6 +1,7 @@
 /* Programs built for libgomp: its entries are interposed. Region, tasks and waits go on to what the
  * caller would have reached without us, which may be LLVM's runtime too: that one tells itself what
  * happens (p3s_ompt.c), and only loops are counted here. */
+#include "p3s_gomp.h"
 #include "p3s_team.h"
 #include "p3s_inside.h"
 
@@ -13,53 +14,6 @@
 /* Parameters are integers and pointers: what is passed on beyond those of an entry is not looked at. */
 typedef long any;
 typedef any (*entry)();
-
-#define LOOPS(X)                                                                                  \
-    X(loop_static_start, S) X(loop_dynamic_start, D) X(loop_guided_start, D)                      \
-    X(loop_runtime_start, R) X(loop_nonmonotonic_dynamic_start, D)                                \
-    X(loop_nonmonotonic_guided_start, D) X(loop_nonmonotonic_runtime_start, R)                    \
-    X(loop_maybe_nonmonotonic_runtime_start, R) X(loop_ordered_static_start, S)                   \
-    X(loop_ordered_dynamic_start, D) X(loop_ordered_guided_start, D)                              \
-    X(loop_ordered_runtime_start, R) X(loop_doacross_static_start, S)                             \
-    X(loop_doacross_dynamic_start, D) X(loop_doacross_guided_start, D)                            \
-    X(loop_doacross_runtime_start, R) X(loop_ull_static_start, S) X(loop_ull_dynamic_start, D)    \
-    X(loop_ull_guided_start, D) X(loop_ull_runtime_start, R)                                      \
-    X(loop_ull_nonmonotonic_dynamic_start, D) X(loop_ull_nonmonotonic_guided_start, D)            \
-    X(loop_ull_nonmonotonic_runtime_start, R) X(loop_ull_maybe_nonmonotonic_runtime_start, R)     \
-    X(loop_ull_ordered_static_start, S) X(loop_ull_ordered_dynamic_start, D)                      \
-    X(loop_ull_ordered_guided_start, D) X(loop_ull_ordered_runtime_start, R)                      \
-    X(loop_ull_doacross_static_start, S) X(loop_ull_doacross_dynamic_start, D)                    \
-    X(loop_ull_doacross_guided_start, D) X(loop_ull_doacross_runtime_start, R)
-/* Schedule in the argument of this number. */
-#define ANY_LOOPS(X)                                                                              \
-    X(loop_start, 3) X(loop_ordered_start, 3) X(loop_doacross_start, 2) X(loop_ull_start, 4)      \
-    X(loop_ull_ordered_start, 4) X(loop_ull_doacross_start, 2)
-/* Region and loop in one. */
-#define PARALLELS(X)                                                                              \
-    X(parallel, N) X(parallel_loop_static, S) X(parallel_loop_dynamic, D)                         \
-    X(parallel_loop_guided, D) X(parallel_loop_runtime, R)                                        \
-    X(parallel_loop_nonmonotonic_dynamic, D) X(parallel_loop_nonmonotonic_guided, D)              \
-    X(parallel_loop_nonmonotonic_runtime, R) X(parallel_loop_maybe_nonmonotonic_runtime, R)       \
-    X(parallel_sections, C)
-/* As gcc called them before 4.9: the program itself runs its part between start and end. */
-#define STARTS(X)                                                                                 \
-    X(parallel_start, N) X(parallel_loop_static_start, S) X(parallel_loop_dynamic_start, D)       \
-    X(parallel_loop_guided_start, D) X(parallel_loop_runtime_start, R)                            \
-    X(parallel_sections_start, C)
-#define BARRIERS(X)                                                                               \
-    X(barrier) X(barrier_cancel) X(loop_end) X(loop_end_cancel) X(sections_end)                   \
-    X(sections_end_cancel)
-#define WAITS(X)                                                                                  \
-    X(taskwait) X(taskwait_depend) X(taskgroup_end) X(ordered_start) X(single_copy_end)
-#define OTHERS(X)                                                                                 \
-    X(parallel_reductions) X(parallel_end) X(single_start) X(single_copy_start) X(sections_start) X(sections2_start)   \
-    X(critical_start) X(critical_name_start) X(task) X(taskloop) X(taskloop_ull)
-
-/* What clang and Intel's compilers call: the loops, which their runtimes do not tell apart. */
-#define STATIC_INITS(X)                                                                           \
-    X(for_static_init_4) X(for_static_init_4u) X(for_static_init_8) X(for_static_init_8u)
-#define DISPATCH_INITS(X)                                                                         \
-    X(dispatch_init_4) X(dispatch_init_4u) X(dispatch_init_8) X(dispatch_init_8u)
 
 #define FIELD(name, ...) entry name;
 #define NAME(name, ...) "GOMP_" #name,
@@ -80,7 +34,7 @@ struct gomp {                   /* the entries of one runtime, in the order of t
     struct gomp *next;
 };
 
-/* ---- the runtime behind a call ------------------------------------------------------------------- */
+/* ---- the runtime behind a call -------------------------------------------------------------- */
 
 static struct gomp *runtimes;
 static struct gomp *last;       /* that was found */
@@ -216,7 +170,7 @@ const char *p3s_openmp_name(char *path, size_t bytes)
     return !last ? NULL : last->llvm ? "LLVM OpenMP" : "libgomp";
 }
 
-/* ---- loops ------------------------------------------------------------------------------------------ */
+/* ---- loops ---------------------------------------------------------------------------------- */
 
 enum { N = -1, S = P3S_STATIC, D = P3S_DYNAMIC, C = P3S_SECTIONS, R = -2 };
 #define STATIC_SCHEDULE 1       /* omp_sched_static, and libgomp's own number of it */
@@ -293,7 +247,7 @@ static int dispatched(any schedule)
 STATIC_INITS(STATIC_INIT)
 DISPATCH_INITS(DISPATCH_INIT)
 
-/* ---- regions -------------------------------------------------------------------------------------- */
+/* ---- regions -------------------------------------------------------------------------------- */
 
 struct region {
     void *reductions;           /* libgomp looks for them where the data begin */
@@ -387,7 +341,7 @@ EXPORT(parallel_end, void)
     return result;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 /* A thread that waits in a barrier or for tasks may be given tasks to run: see task(). */
 #define WAIT(name)                                                                                \
@@ -401,7 +355,7 @@ EXPORT(parallel_end, void)
         return result;                                                                            \
     }
 #define BARRIER(name) COUNTED(name, counted(), p3s_count_once(P3S_BARRIERS))
-#define COUNTED(name, when, count)                                                                     \
+#define COUNTED(name, when, count)                                                                \
     EXPORT(name, TEN)                                                                             \
     {                                                                                             \
         const struct gomp *g = gomp_of(P3S_RA);                                                   \
@@ -431,7 +385,7 @@ SHARED(single_start, P3S_SINGLES)
 SHARED(sections_start, P3S_SECTIONS)
 SHARED(sections2_start, P3S_SECTIONS)
 
-/* ---- tasks ---------------------------------------------------------------------------------------- */
+/* ---- tasks ---------------------------------------------------------------------------------- */
 
 /* libgomp copies the data of a task; before them goes what must be run with them. Into the data of
  * taskloop it writes the first iteration and the one after the last, and reads a third word. */

@@ -27,7 +27,7 @@ const char *p3s_ompt_version(void) { return version; }
 /* What a task's data say: that it waits. */
 #define WAITING 1
 
-/* ---- threads and regions ---------------------------------------------------------------------------- */
+/* ---- threads and regions -------------------------------------------------------------------- */
 
 static void thread_begin(int type, union data *thread)
 {
@@ -92,7 +92,7 @@ static void implicit_task(int point, union data *parallel, union data *task, uns
     }
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 static bool is_barrier(int kind)
 {
@@ -140,7 +140,7 @@ static void mutex_acquired(int kind, uint64_t id, const void *ra)
         p3s_count(P3S_CRITICALS);
 }
 
-/* ---- tasks and work ----------------------------------------------------------------------------------- */
+/* ---- tasks and work ------------------------------------------------------------------------- */
 
 static void task_create(union data *from, const void *frame, union data *task, int flags,
                         int dependences, const void *ra)
@@ -171,7 +171,7 @@ static void work(int type, int point, union data *parallel, union data *task, ui
         p3s_count_once(P3S_SINGLES);
 }
 
-/* ---- the tool ------------------------------------------------------------------------------------------- */
+/* ---- the tool ------------------------------------------------------------------------------- */
 
 typedef void (*function)(void);
 

@@ -41,7 +41,7 @@ static pthread_once_t end_once = PTHREAD_ONCE_INIT;
 
 uint32_t p3s_pool_others;
 
-/* ---- the table; needs pool_lock -------------------------------------------------------------------- */
+/* ---- the table; needs pool_lock ------------------------------------------------------------- */
 
 static int64_t look(struct p3s_pooled *p)
 {
@@ -70,7 +70,7 @@ static void forget(struct p3s_pooled *gone)
     free(gone);
 }
 
-/* ---- threads begin and end ------------------------------------------------------------------------- */
+/* ---- threads begin and end ------------------------------------------------------------------ */
 
 static void thread_ends(void *entry)
 {
@@ -175,7 +175,7 @@ void p3s_pool_kind(int kind)
     pthread_mutex_unlock(&pool_lock);
 }
 
-/* ---- CPU time between two MPI calls ------------------------------------------------------------------ */
+/* ---- CPU time between two MPI calls --------------------------------------------------------- */
 
 /* Looking at a thread is a system call. */
 static bool too_soon(int64_t now)
@@ -211,7 +211,7 @@ void p3s_pool_skip(void)
     p3s_pool_take(&nobody, &longest);
 }
 
-/* ---- definitions ------------------------------------------------------------------------------------- */
+/* ---- definitions ---------------------------------------------------------------------------- */
 
 /* The cores a thread may run on, as "0-3,6"; empty if that is not known. */
 static void cores_of(pid_t tid, char *text, size_t bytes)
@@ -262,7 +262,7 @@ void p3s_pool_define(void)
     pthread_mutex_unlock(&pool_lock);
 }
 
-/* ---- what the threads run under ------------------------------------------------------------------------ */
+/* ---- what the threads run under ------------------------------------------------------------- */
 
 static void say(char *text, size_t bytes, const char *name, const char *value)
 {

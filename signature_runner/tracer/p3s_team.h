@@ -53,7 +53,7 @@ static inline void p3s_count_once(int what)
 /* So long the wall time of a stretch stands for its CPU time. */
 int64_t p3s_patience(void);
 
-/* ---- runtimes ------------------------------------------------------------------------------------ */
+/* ---- runtimes ------------------------------------------------------------------------------- */
 
 extern bool p3s_ompt;                   /* a runtime tells its events through OMPT */
 const char *p3s_ompt_version(void);     /* what it says it is */
@@ -65,7 +65,7 @@ const char *p3s_openmp_name(char *path, size_t bytes);
 /* Team size of the calling thread's innermost region, 1 if nothing tells. */
 uint32_t p3s_team_size(void);
 
-/* ---- threads ------------------------------------------------------------------------------------- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 enum { P3S_THREAD_OTHER, P3S_THREAD_TEAM, P3S_THREAD_CALLER, P3S_THREAD_RUNTIME };
 /* What the calling thread is for; it stays what it was said to be first but for OTHER. */
