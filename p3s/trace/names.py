@@ -16,6 +16,10 @@ _MODULES = (
     re.compile(r"^(?P<module>[a-z]\w*?)_mp_(?P<name>\w+?)_?$"),
     re.compile(r"^_QM(?P<module>[a-z0-9_]+?)(?:F[a-z0-9_]+)?P(?P<name>[a-z0-9_]+)$"),
 )
+#: Bodies of parallel regions, which compilers make functions of their own: main._omp_fn.0 (GCC),
+#: .omp_outlined. and main.omp_outlined (LLVM).
+_REGION = re.compile(r"(?P<name>.*?)\._omp_fn\.\d+|(?P<other>.*?)\.omp_outlined\b")
+REGION = "parallel region"
 _MAINS = {"MAIN__", "MAIN_", "_QQmain"}
 
 
@@ -54,9 +58,13 @@ def readable(symbol: str) -> str:
     """Return the name of a function from its symbol, without parameters and template arguments.
 
     ``_ZN4Comm4sendEi`` becomes ``Comm::send``, ``__grid_MOD_halo`` ``grid::halo``, ``halo_``
-    ``halo``; names that nothing is known of stay as they are.
+    ``halo``; ``main._omp_fn.0`` is ``main (parallel region)``. Names that nothing is known of stay
+    as they are.
     """
     symbol = symbol.partition("@")[0] or symbol  # the version of a symbol: name@@LIB_1.2
+    if region := _REGION.match(symbol):
+        around = region["name"] or region["other"]
+        return f"{readable(around)} ({REGION})" if around else REGION
     name = _CLONE.sub("", symbol) or symbol
     if name.startswith("_Z"):
         demangle = _demangler()
