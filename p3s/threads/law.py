@@ -10,6 +10,7 @@ jointly: errors that uses share do not decide between them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +99,9 @@ class ThreadLaw:
 
     def busy(self, uses: Uses, work: Floats) -> Floats:
         """Return busy seconds of all threads of a process in an iteration: (draws, uses)."""
-        table = columns.table(self.shapes, rows_of(uses, self.node, self.measured), work, 0.0)
+        rows = rows_of(uses, self.node, self.measured)
+        table = columns.table(self.shapes, rows, work, 0.0)
+        table[..., columns.BY_TEAM] /= columns.idle(self.shapes, rows, work)[..., None]
         once = table[..., columns.ONCE] @ self.coefficient[:, columns.ONCE, None]
         team = table[..., columns.BY_TEAM] @ self.coefficient[:, columns.BY_TEAM, None]
         return np.asarray(once[..., 0] + uses.threads * team[..., 0])
@@ -268,9 +271,7 @@ def fit_law(
     known = np.isfinite(samples.largest) if of == LARGEST else np.zeros(len(samples), bool)
     y = np.where(known, samples.largest, samples.seconds)
     rows = rows_of(samples.uses, node, measured)
-    regions = float(np.median(samples.regions)) if np.all(samples.regions >= 0) else 0.0
-    counted = regions > 0
-    regions = regions or 1.0
+    regions, counted = _regions(samples)
     known_of = (bool(measured.bandwidth), bool(measured.fork))
     prior = prior_of(samples, y, rows, node, counted, known_of)
     where = features(samples.uses, rows.places)
@@ -297,6 +298,12 @@ def fit_law(
         float(np.sqrt(np.mean((np.median(told, axis=0) / y - 1.0) ** 2))),
         parts_of(state, design[:, most]),
     )
+
+
+def _regions(samples: Samples) -> tuple[float, bool]:
+    """Return the regions of an iteration, and whether they are known; 1 where not."""
+    known = samples.regions[(samples.threads > 1) & (samples.regions > 0)]
+    return (float(np.median(known)), True) if len(known) else (1.0, False)
 
 
 def fit_laws(
@@ -360,23 +367,35 @@ class _Stacked:
         """Return the columns of shapes: (shapes, rows, columns)."""
         table = columns.table(shapes, self.rows, self.samples.work, self.regions)
         out = [np.einsum("ij,djp->dip", self.whole, table)]
-        for (at, mask, _), scale in zip(self.parts, self.scale, strict=True):
-            out.append(table[:, at] * mask / scale[:, None])
+        even = table / columns.idle(shapes, self.rows, self.samples.work)[..., None]
+        late = table - even
+        for (at, kind, _), scale in zip(self.parts, self.scale, strict=True):
+            part = np.zeros((len(shapes), len(at), len(columns.NAMES)))
+            for which, of in _COLUMNS[kind]:
+                part[..., which] = {"all": table, "even": even, "late": late}[of][:, at][..., which]
+            out.append(part / scale[:, None])
         return np.concatenate(out, axis=1)
 
 
-def _measured_parts(samples: Samples) -> Any:
-    """Yield rows, which columns (as a mask) and seconds of each kind of part that was measured."""
+#: Columns of the measured parts: all of them, or as if threads had even parts, or what is more.
+_COLUMNS: dict[str, tuple[tuple[tuple[int, ...], str], ...]] = {
+    "serial": ((columns.ONCE, "all"),),
+    "busy": ((columns.BY_TEAM, "even"),),
+    "late": (((columns.BALANCE,), "all"), (columns.BY_TEAM, "late")),
+    "overhead": (((columns.FORK, columns.TEAM), "all"),),
+}
+
+
+def _measured_parts(samples: Samples) -> Iterator[tuple[Ints, str, Floats]]:
+    """Yield rows, kind and seconds of each kind of part that was measured."""
     each = samples.busy / samples.threads
-    kinds = (
-        (samples.serial, columns.ONCE),
-        (each, columns.BY_TEAM),
-        (samples.longest - each, (columns.BALANCE,)),
-        (samples.overhead, (columns.FORK, columns.TEAM)),
-    )
-    for value, which in kinds:
+    kinds = {
+        "serial": samples.serial,
+        "busy": each,
+        "late": samples.longest - each,
+        "overhead": samples.overhead,
+    }
+    for kind, value in kinds.items():
         at = np.flatnonzero(np.isfinite(value))
         if len(at):
-            mask = np.zeros(len(columns.NAMES))
-            mask[list(which)] = 1.0
-            yield at, mask, np.maximum(value[at], 0.0)
+            yield at, kind, np.maximum(value[at], 0.0)

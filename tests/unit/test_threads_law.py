@@ -157,6 +157,8 @@ def test_loops_with_fewer_iterations_than_threads_leave_some_idle() -> None:
     )
     told = law.value(asked, WORK / asked.n).seconds
     np.testing.assert_allclose(told, seconds(asked), rtol=0.08)
+    busy = np.median(law.busy(asked, WORK / asked.n), axis=0)
+    np.testing.assert_allclose(busy, WORK / asked.n, rtol=0.08)  # idle threads are not busy
     assert law.envelope.rows and law.envelope.in_all == 256
 
 
