@@ -11,6 +11,7 @@ from p3s.advise.configurations import Configuration
 from p3s.advise.types import Interval
 from p3s.predict.reasons import Reason
 from p3s.text import plural, processes
+from p3s.text import seconds as time_text
 from p3s.threads.law import ThreadLaw
 from p3s.threads.types import Envelope, Seen, Uses
 from p3s.topology.units import Floats
@@ -102,8 +103,8 @@ def _reasons(
     if seconds.high > WIDE * seconds.low:
         yield Reason(
             "wide",
-            f"the interval reaches from {seconds.low:.3g} to {seconds.high:.3g} s",
-            "make the run that narrows it most",
+            f"the time lies between {time_text(seconds.low)} and {time_text(seconds.high)}",
+            "trace more runs; p3s next names the one that tells most",
         )
 
 
