@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from p3s.characterize.teamfile import load_teams
 from p3s.characterize.teams import Teams
 from p3s.predict.reasons import Reason
@@ -105,15 +107,13 @@ def seen_rows(study: Study) -> tuple[list[str], list[list[str]], str]:
 
 
 def _seen(found: Teams, shared: bool) -> list[str]:
-    regions, team = found.total("regions"), found.total("team")
-    busy, longest = found.total("busy"), found.total("longest")
-    even = busy / max(team, 1.0)
+    regions, uneven = found.total("regions"), found.imbalance()
     return [
         f"{regions:,.0f}",
-        f"{team:.0f}",
+        f"{found.total('team'):.0f}",
         seconds(found.total("serial")),
-        seconds(busy),
-        f"{longest / even:.2f}" if even > 0 else NOT_KNOWN,
+        seconds(found.total("busy")),
+        NOT_KNOWN if np.isnan(uneven) else f"{uneven:.2f}",
         NOT_KNOWN if shared else seconds(found.total("waiting")),
         NOT_KNOWN if shared or not regions else seconds(found.total("overhead") / regions),
         seconds(found.total("other_ns")),
