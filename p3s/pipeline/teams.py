@@ -190,6 +190,8 @@ def surface(
             only=only,
             allowed=allowed,
         )
-        columns.append(Column(threads, layout.per_node, threads in file.threads, found))
+        traced = threads in file.threads
+        unsure = 1.0 if traced else stage.open_at(at, max(here))
+        columns.append(Column(threads, layout.per_node, traced, found, unsure))
         progress.done(f"{label}: predicted at {processes(here)}")
     return surface_of(columns, counts, wanted.rest, node.cores)

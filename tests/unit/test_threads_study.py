@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from p3s.pipeline import teams
 from p3s.pipeline.advising import Asked, advised
 from p3s.pipeline.basis import request_of
 from p3s.predict import surface as surfaces
+from p3s.predict.reasons import Reason
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report import advice as advice_text
@@ -97,6 +99,36 @@ def test_more_threads_than_traced_have_a_wider_interval_that_holds(
     assert cell.low_s - cell.comm_s <= true <= cell.high_s - cell.comm_s
     assert traced.low_s is not None and traced.high_s is not None
     assert cell.high_s / cell.low_s > traced.high_s / traced.low_s
+
+
+def _column(threads: int, text: str, traced: bool = True, left: float = 1.0) -> surfaces.Column:
+    """A column whose time is known by a factor of two, with a reason that says so."""
+    told = SimpleNamespace(
+        reasons=[Reason("wide", text, "trace another count")],
+        counts=[SimpleNamespace(low_s=1.0, high_s=2.0)],
+    )
+    return surfaces.Column(threads, 1, traced, told, left)  # type: ignore[arg-type]
+
+
+def test_figures_of_a_reason_are_those_of_the_threads_named() -> None:
+    columns = [_column(1, "off by 5"), _column(2, "off by 7"), _column(4, "off by 7")]
+    (reason,) = surfaces.once(columns)
+    assert reason.text == "with 2, 4 threads: off by 7; with 1 thread, too, in other figures"
+
+
+def test_threads_of_no_run_are_to_be_traced_where_their_laws_leave_most_open() -> None:
+    (open_,) = surfaces.once([_column(1, "a"), _column(8, "b", False, 1.9)])
+    assert open_.advice.startswith("trace runs with 8 threads, too")
+    (shut,) = surfaces.once([_column(8, "b", False, 1.1)])
+    assert shut.advice == "trace another count"
+
+
+def test_laws_leave_moved_studies_open(made: Study, surface: surfaces.Surface) -> None:
+    cell = surface.at(32, 8)
+    assert cell is not None and cell.low_s is not None and cell.high_s is not None
+    left = stage.open_at(Study(made.root / "at" / "threads=8"), 32)
+    assert 1.0 < left <= cell.compute_high_s / cell.compute_low_s
+    assert stage.open_at(Study(made.root / "at" / "threads=1"), 32) == 1.0
 
 
 def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> None:
