@@ -106,9 +106,16 @@ class Column:
 
 
 def surface_of(
-    columns: Sequence[Column], counts: Sequence[int], setting: str, cores_per_node: int
+    columns: Sequence[Column],
+    counts: Sequence[int],
+    setting: str,
+    cores_per_node: int,
+    differ: Sequence[Reason] = (),
 ) -> Surface:
-    """Put predictions at several numbers of threads together: of these process counts."""
+    """Put predictions at several numbers of threads together: of these process counts.
+
+    differ: what speaks against taking messages from runs with other threads.
+    """
     cells = [
         _cell(column, row)
         for column in columns
@@ -126,7 +133,7 @@ def surface_of(
         base=(first.n, first.threads),
         network=network.label if network is not None else "",
         cells=tuple(_related(cell, first) for cell in cells),
-        reasons=tuple(once(columns)),
+        reasons=(*differ, *once(columns)),
         notes=tuple(notes),
     )
 

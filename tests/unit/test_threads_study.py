@@ -15,6 +15,7 @@ from p3s.advise.types import Objective
 from p3s.cli.common import Progress as Bar
 from p3s.cli.params import ensure_family
 from p3s.errors import P3SError, UsageError
+from p3s.model.stage import load
 from p3s.pipeline import teams
 from p3s.pipeline.advising import Asked, advised
 from p3s.pipeline.basis import request_of
@@ -28,6 +29,7 @@ from p3s.report import teams as teams_text
 from p3s.report.teams_page import view_of, write_page
 from p3s.study import Study
 from p3s.threads import stage
+from p3s.threads.checks import check_messages
 from p3s.threads.settings import base_of, inputs_in, threads_in
 from p3s.topology.node import read_node
 
@@ -79,6 +81,29 @@ def test_messages_of_threads_are_said(tmp_path: Path) -> None:
     said = teams_text.doubts(file.checks)
     assert {reason.code for reason in said} == {"threads-differ"}
     assert "threads=4 at 8 processes" in " ".join(reason.text for reason in said)
+
+
+@pytest.mark.parametrize(("longer", "trusted"), [(1, True), (10, False)])
+def test_the_same_messages_more_often_are_told_as_such(
+    tmp_path: Path, longer: int, trusted: bool
+) -> None:
+    study = put_threads(tmp_path / "s", Hybrid(longer=longer), threads=(1, 2))
+    at = study.at_dir("threads=1")
+    teams.ensure_model(Study(at), Progress())
+    checks = check_messages(study, "", load(at))
+    assert all(check.alike and not check.equal for check in checks)
+    (said,) = teams_text.doubts(checks)
+    assert said.untrustworthy is not trusted
+    assert "the same messages, but" in said.text and "in 2 other runs" in said.text
+
+
+def test_what_the_model_misses_is_no_matter_of_threads(tmp_path: Path) -> None:
+    study = put_threads(tmp_path / "s", threads=(1, 2))
+    put_threads(tmp_path / "other", Hybrid(chatty=True), threads=(2,))
+    other = Study(tmp_path / "other" / "at" / "threads=2")
+    teams.ensure_model(other, Progress())
+    checks = check_messages(study, "", load(other.root))
+    assert len(checks) == 3 and all(check.equal for check in checks)
 
 
 def test_computation_follows_the_law_where_threads_were_traced(surface: surfaces.Surface) -> None:
