@@ -30,6 +30,7 @@ from p3s.report.teams_page import view_of, write_page
 from p3s.study import Study
 from p3s.threads import stage
 from p3s.threads.checks import check_messages
+from p3s.threads.runs import _made_up
 from p3s.threads.settings import base_of, inputs_in, threads_in
 from p3s.topology.node import read_node
 
@@ -288,3 +289,17 @@ def test_a_study_in_python(made: Study) -> None:
         study.advise()
     with pytest.raises(UsageError, match="not one of time"):
         study.advise(nodes=2, objective="joy")
+
+
+def test_what_is_in_no_region_is_outside() -> None:
+    parts = {"serial": np.array([0.1, 0.2]), "longest": np.array([0.3, 0.75])}
+    made = _made_up(parts, np.array([1.0, 1.0]))
+    assert made["serial"].tolist() == pytest.approx([0.7, 0.2])
+    assert made["longest"].tolist() == [0.3, 0.75]
+
+
+def test_regions_that_go_on_over_calls_tell_no_parts() -> None:
+    parts = {"serial": np.array([0.0, 0.0, 0.2]), "longest": np.array([0.0, 9.0, 0.8])}
+    made = _made_up(parts, np.array([1.0, 0.5, 1.0]))
+    assert np.isnan(made["serial"]).tolist() == [True, True, False]
+    assert np.isnan(made["longest"]).tolist() == [True, True, False]
