@@ -66,6 +66,14 @@ class Teams:
             return 0.0
         return float(values.max() if name in MOST else values.sum())
 
+    def imbalance(self) -> float:
+        """Return the CPU time of the longest threads over the mean of their teams; NaN without any.
+
+        Each place by its own team: regions of one thread are even whatever the others' size.
+        """
+        even = float((self.column("busy") / np.maximum(self.column("team"), 1.0)).sum())
+        return self.total("longest") / even if even > 0 else float("nan")
+
 
 def none() -> numpy.ndarray:
     """Return a table without rows."""

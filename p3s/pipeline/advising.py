@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,8 +112,21 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
         predicted,
         run,
         setting,
-        tuple(r for r in predicted.reasons if r.code != "wide"),
+        tuple(_of_advice(predicted.reasons)),
     )
+
+
+def _of_advice(reasons: Sequence[Reason]) -> Iterator[Reason]:
+    """Yield reasons of predictions that are ones of advice, too.
+
+    An advisor has its own where intervals are wide and messages differ. Configurations whose
+    input grows with the processes cannot be compared by their times.
+    """
+    for reason in reasons:
+        if reason.code == "same-work":
+            yield replace(reason, untrustworthy=True)
+        elif reason.code not in ("wide", "threads-differ"):
+            yield reason
 
 
 def _limits(base: Study, model: Model, node: Node, asked: Asked) -> Limits:

@@ -20,6 +20,7 @@ from p3s.pipeline.stages import (
 )
 from p3s.predict.surface import Column, Surface, surface_of
 from p3s.progress import Progress
+from p3s.report.teams import doubts
 from p3s.settings import (
     MIN_COUNTS,
     THREADS,
@@ -190,6 +191,16 @@ def surface(
             only=only,
             allowed=allowed,
         )
-        columns.append(Column(threads, layout.per_node, threads in file.threads, found))
+        traced = threads in file.threads
+        unsure = 1.0 if traced else stage.open_at(at, max(here))
+        columns.append(Column(threads, layout.per_node, traced, found, unsure))
         progress.done(f"{label}: predicted at {processes(here)}")
-    return surface_of(columns, counts, wanted.rest, node.cores)
+    differ = doubts(file.checks) if _from_others(root, wanted, file.base) else []
+    return surface_of(columns, counts, wanted.rest, node.cores, differ)
+
+
+def _from_others(root: Study, wanted: Wanted, base: int) -> bool:
+    """Tell whether messages of some numbers of threads are those of the base's."""
+    others = [threads for threads in wanted.threads if threads != base]
+    runs = (at_threads(root, wanted.rest, threads).signature_counts() for threads in others)
+    return any(len(counts) < MIN_COUNTS for counts in runs)

@@ -16,6 +16,9 @@ from p3s.study import Study
 
 SCHEMA, VERSION = "p3s.surface", 1
 _HEAD = ("schema", "schema_version")
+#: Laws of threads make an interval wide where theirs is this part of it, in logarithms: then half
+#: of its square.
+_MOSTLY = math.sqrt(0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,18 +93,29 @@ class Surface:
 
 @dataclass(frozen=True)
 class Column:
-    """A prediction at one number of threads, and whether runs had them."""
+    """A prediction at one number of threads, and whether runs had them.
+
+    open: upper over lower end of what laws of threads leave open of computation there.
+    """
 
     threads: int
     per_node: int
     traced: bool
     prediction: Prediction
+    open: float = 1.0
 
 
 def surface_of(
-    columns: Sequence[Column], counts: Sequence[int], setting: str, cores_per_node: int
+    columns: Sequence[Column],
+    counts: Sequence[int],
+    setting: str,
+    cores_per_node: int,
+    differ: Sequence[Reason] = (),
 ) -> Surface:
-    """Put predictions at several numbers of threads together: of these process counts."""
+    """Put predictions at several numbers of threads together: of these process counts.
+
+    differ: what speaks against taking messages from runs with other threads.
+    """
     cells = [
         _cell(column, row)
         for column in columns
@@ -119,7 +133,7 @@ def surface_of(
         base=(first.n, first.threads),
         network=network.label if network is not None else "",
         cells=tuple(_related(cell, first) for cell in cells),
-        reasons=tuple(_once(columns)),
+        reasons=(*differ, *once(columns)),
         notes=tuple(notes),
     )
 
@@ -169,17 +183,38 @@ def _related(cell: Cell, base: Cell) -> Cell:
     return replace(cell, speedup=speedup, efficiency=speedup * base.cores / cell.cores)
 
 
-def _once(columns: Sequence[Column]) -> Iterable[Reason]:
-    """Yield the reasons of all predictions; those alike at several numbers of threads once."""
-    found: dict[tuple[str, str, bool], tuple[Reason, list[int]]] = {}
+def once(columns: Sequence[Column]) -> Iterable[Reason]:
+    """Yield the reasons of all predictions, one of a kind: that of the most threads.
+
+    The others have figures of their own, which their predictions tell.
+    """
+    found: dict[tuple[str, bool], dict[int, Reason]] = {}
     for column in columns:
         for reason in column.prediction.reasons:
-            key = reason.code, "", reason.untrustworthy
-            found.setdefault(key, (reason, []))[1].append(column.threads)
-    every = len(columns)
-    for reason, threads in found.values():
-        where = f"with {_listed(threads)}: " if len(threads) < every or every > 1 else ""
-        yield replace(reason, text=f"{where}{reason.text}")
+            alike = found.setdefault((reason.code, reason.untrustworthy), {})
+            alike[column.threads] = _of_threads(reason, column)
+    for alike in found.values():
+        most = max(alike)
+        one = alike[most]
+        same = [threads for threads, reason in alike.items() if reason.text == one.text]
+        rest = [threads for threads in alike if threads not in same]
+        where = f"with {_listed(same)}: " if len(columns) > 1 else ""
+        also = f"; with {_listed(rest)}, too, in other figures" if rest else ""
+        yield replace(one, text=f"{where}{one.text}{also}")
+
+
+def _of_threads(reason: Reason, column: Column) -> Reason:
+    """Return a wide interval's reason with what helps where it is mostly of the laws of threads."""
+    if reason.code != "wide" or column.traced:
+        return reason
+    spans = [row.high_s / row.low_s for row in column.prediction.counts if row.low_s and row.high_s]
+    if column.open < max(spans, default=math.inf) ** _MOSTLY:
+        return reason
+    return replace(
+        reason,
+        advice=f"trace runs with {_listed([column.threads])}, too: no run had so many, and the "
+        f"laws of threads leave computation open by a factor of {column.open:.2f}",
+    )
 
 
 def _listed(threads: Sequence[int]) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from p3s.characterize.teamfile import load_teams
 from p3s.characterize.teams import Teams
+from p3s.predict.curve_doubts import UNSURE
 from p3s.predict.reasons import Reason
 from p3s.serialise import to_data
 from p3s.study import Study
@@ -30,7 +33,7 @@ def of_checks(checks: Sequence[ThreadCheck], base: int) -> list[str]:
     if not missed:
         return [
             f"messages do not depend on threads: {plural(len(checks), 'run')} with {threads} "
-            f"threads have those of the equations with {base}"
+            f"threads have those of the runs with {base}"
         ]
     return [_missed(check) for check in missed]
 
@@ -38,8 +41,15 @@ def of_checks(checks: Sequence[ThreadCheck], base: int) -> list[str]:
 def _missed(check: ThreadCheck) -> str:
     row = check.summary
     messages, collectives = row.p2p_triples, row.collectives
+    where = f"{check.name} at {processes(check.n)}: "
+    if check.alike:
+        return (
+            f"{where}the same messages, but {messages.true:,} instead of {messages.predicted:,}, "
+            f"and {collectives.true:,} collectives instead of {collectives.predicted:,}: how often "
+            "depends on threads, as where iterations end by a sum that threads add in another order"
+        )
     return (
-        f"{check.name} at {processes(check.n)}: {messages.equal:,} of {messages.true:,} messages "
+        f"{where}{messages.equal:,} of {messages.true:,} messages "
         f"and {collectives.equal:,} of {collectives.true:,} collectives are as with the fewest "
         f"threads, {row.weights.exact} of {row.weights.phases} weights: threads communicate, or "
         "change what is sent"
@@ -47,8 +57,24 @@ def _missed(check: ThreadCheck) -> str:
 
 
 def doubts(checks: Sequence[ThreadCheck]) -> list[Reason]:
-    """Return why a study's messages at other numbers of threads are not to be trusted."""
-    return [Reason("threads-differ", _missed(check)) for check in checks if not check.equal]
+    """Return why a study's messages at other numbers of threads are not to be trusted.
+
+    One reason for all runs, told of the largest. The same messages in other numbers, within UNSURE,
+    are only to be minded.
+    """
+    missed = [check for check in checks if not check.equal]
+    bad = [check for check in missed if not check.alike or _off(check)]
+    told = bad or missed
+    if not told:
+        return []
+    more = f" (and in {plural(len(told) - 1, 'other run')})" if len(told) > 1 else ""
+    return [Reason("threads-differ", _missed(told[-1]) + more, untrustworthy=bool(bad))]
+
+
+def _off(check: ThreadCheck) -> bool:
+    """Tell whether a run has so many more or fewer calls that its time is another one."""
+    both = (check.summary.p2p_triples, check.summary.collectives)
+    return any(abs(row.true - row.predicted) > UNSURE * row.predicted for row in both)
 
 
 def render(file: ThreadFile, study: Study) -> str:
@@ -105,15 +131,13 @@ def seen_rows(study: Study) -> tuple[list[str], list[list[str]], str]:
 
 
 def _seen(found: Teams, shared: bool) -> list[str]:
-    regions, team = found.total("regions"), found.total("team")
-    busy, longest = found.total("busy"), found.total("longest")
-    even = busy / max(team, 1.0)
+    regions, uneven = found.total("regions"), found.imbalance()
     return [
         f"{regions:,.0f}",
-        f"{team:.0f}",
+        f"{found.total('team'):.0f}",
         seconds(found.total("serial")),
-        seconds(busy),
-        f"{longest / even:.2f}" if even > 0 else NOT_KNOWN,
+        seconds(found.total("busy")),
+        NOT_KNOWN if np.isnan(uneven) else f"{uneven:.2f}",
         NOT_KNOWN if shared else seconds(found.total("waiting")),
         NOT_KNOWN if shared or not regions else seconds(found.total("overhead") / regions),
         seconds(found.total("other_ns")),

@@ -24,6 +24,8 @@ from p3s.threads.types import Samples, samples
 
 #: Phases that take less than this share of the computation at every count have no law.
 SMALL = 1e-3
+#: Parts of a phase make up its time within this share of it, beside noise, forks and joins.
+MAKE_UP = 0.1
 #: Work is evaluated up to this count.
 EVALUATED = 1024
 
@@ -186,4 +188,19 @@ def _parts(run: Run) -> dict[str, np.ndarray]:
             continue
         values = run.teams.column(name)[known]
         found[name] = np.bincount(phase, weights=values, minlength=len(found[name])) / run.n
-    return found
+    seconds = 1e-9 * run.measured.per_phase(run.measured.typical)
+    return _made_up(found, np.array([each.mean() for each in seconds]))
+
+
+def _made_up(parts: dict[str, np.ndarray], seconds: np.ndarray) -> dict[str, np.ndarray]:
+    """Return parts that make up the times of phases: the longest threads' and what is outside.
+
+    What is in no region is outside, also where the tracer has no rows since nothing forked. Regions
+    that go on over calls belong to the last of them: then parts that do not make up a phase's time
+    are not known (NaN).
+    """
+    missing = seconds - parts["serial"] - parts["longest"]
+    off = np.abs(missing) > MAKE_UP * seconds
+    if (off & (missing < 0)).any():
+        return {name: np.where(off, np.nan, value) for name, value in parts.items()}
+    return {**parts, "serial": np.where(off, seconds - parts["longest"], parts["serial"])}

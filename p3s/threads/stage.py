@@ -23,7 +23,7 @@ from p3s.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
 from p3s.study import Study
 from p3s.threads.checks import ThreadCheck, check_messages
 from p3s.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
-from p3s.threads.runs import samples_of, work_and_iterations
+from p3s.threads.runs import samples_of, work_and_iterations, work_at
 from p3s.threads.settings import at_threads, base_of, inputs_in, threads_in, with_threads
 from p3s.threads.store import load_laws, save_laws
 from p3s.threads.types import Uses, uses
@@ -167,6 +167,20 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     _write_same(made.model_path, source.model_path.read_bytes())
     _write_json_same(made.compute_path, compute_file(replace(compute, teams=moved)))
     return made
+
+
+def open_at(at: Study, n: int) -> float:
+    """Return upper over lower end of what laws of threads leave open of computation at a count.
+
+    Of a moved study; 1 for another one.
+    """
+    teams = read_compute(at.compute_path).teams
+    if teams is None:
+        return 1.0
+    work, times = work_at(at, load_model(at.root), n)
+    ends = np.array([teams.of(k, n) for k in range(len(work))])
+    low, high = (work * times) @ (ends[:, 1:] / ends[:, :1])
+    return float(high / low) if low > 0 else 1.0
 
 
 def _place(root: Study, rest: str, layout: Layout, traced: bool) -> Path:

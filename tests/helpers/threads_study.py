@@ -26,10 +26,12 @@ class Hybrid:
     """A ring whose ranks update their block in a parallel region and then a part of it alone.
 
     chatty: threads send messages of their own, so that messages depend on their number.
+    longer: iterations that more than one thread takes beyond ITERS.
     """
 
     cells: int = 1 << 22
     chatty: bool = False
+    longer: int = 0
 
     def parallel_ns(self, n: int) -> float:
         """CPU time of all threads of a rank in one iteration."""
@@ -51,7 +53,7 @@ class Hybrid:
             right, left = (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n
             work = round(1e9 * self.seconds(rec.n, threads))
             rec("Bcast", nbytes=16, root=0, work=5000)
-            for _ in range(ITERS):
+            for _ in range(ITERS + (self.longer if threads > 1 else 0)):
                 for k in range(threads if self.chatty else 1):
                     rec("Sendrecv", peer=right, nbytes=8192, work=0 if k else work)
                     rec("Sendrecv_recv", site="Sendrecv", peer=left, nbytes=8192, work=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from p3s.advise.types import Objective
 from p3s.cli.common import Progress as Bar
 from p3s.cli.params import ensure_family
 from p3s.errors import P3SError, UsageError
+from p3s.model.stage import load
 from p3s.pipeline import teams
 from p3s.pipeline.advising import Asked, advised
 from p3s.pipeline.basis import request_of
 from p3s.predict import surface as surfaces
+from p3s.predict.reasons import Reason
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report import advice as advice_text
@@ -26,6 +29,8 @@ from p3s.report import teams as teams_text
 from p3s.report.teams_page import view_of, write_page
 from p3s.study import Study
 from p3s.threads import stage
+from p3s.threads.checks import check_messages
+from p3s.threads.runs import _made_up
 from p3s.threads.settings import base_of, inputs_in, threads_in
 from p3s.topology.node import read_node
 
@@ -79,6 +84,29 @@ def test_messages_of_threads_are_said(tmp_path: Path) -> None:
     assert "threads=4 at 8 processes" in " ".join(reason.text for reason in said)
 
 
+@pytest.mark.parametrize(("longer", "trusted"), [(1, True), (10, False)])
+def test_the_same_messages_more_often_are_told_as_such(
+    tmp_path: Path, longer: int, trusted: bool
+) -> None:
+    study = put_threads(tmp_path / "s", Hybrid(longer=longer), threads=(1, 2))
+    at = study.at_dir("threads=1")
+    teams.ensure_model(Study(at), Progress())
+    checks = check_messages(study, "", load(at))
+    assert all(check.alike and not check.equal for check in checks)
+    (said,) = teams_text.doubts(checks)
+    assert said.untrustworthy is not trusted
+    assert "the same messages, but" in said.text and "in 2 other runs" in said.text
+
+
+def test_what_the_model_misses_is_no_matter_of_threads(tmp_path: Path) -> None:
+    study = put_threads(tmp_path / "s", threads=(1, 2))
+    put_threads(tmp_path / "other", Hybrid(chatty=True), threads=(2,))
+    other = Study(tmp_path / "other" / "at" / "threads=2")
+    teams.ensure_model(other, Progress())
+    checks = check_messages(study, "", load(other.root))
+    assert len(checks) == 3 and all(check.equal for check in checks)
+
+
 def test_computation_follows_the_law_where_threads_were_traced(surface: surfaces.Surface) -> None:
     for threads in (1, 2, 4):
         cell = surface.at(16, threads)
@@ -97,6 +125,36 @@ def test_more_threads_than_traced_have_a_wider_interval_that_holds(
     assert cell.low_s - cell.comm_s <= true <= cell.high_s - cell.comm_s
     assert traced.low_s is not None and traced.high_s is not None
     assert cell.high_s / cell.low_s > traced.high_s / traced.low_s
+
+
+def _column(threads: int, text: str, traced: bool = True, left: float = 1.0) -> surfaces.Column:
+    """A column whose time is known by a factor of two, with a reason that says so."""
+    told = SimpleNamespace(
+        reasons=[Reason("wide", text, "trace another count")],
+        counts=[SimpleNamespace(low_s=1.0, high_s=2.0)],
+    )
+    return surfaces.Column(threads, 1, traced, told, left)  # type: ignore[arg-type]
+
+
+def test_figures_of_a_reason_are_those_of_the_threads_named() -> None:
+    columns = [_column(1, "off by 5"), _column(2, "off by 7"), _column(4, "off by 7")]
+    (reason,) = surfaces.once(columns)
+    assert reason.text == "with 2, 4 threads: off by 7; with 1 thread, too, in other figures"
+
+
+def test_threads_of_no_run_are_to_be_traced_where_their_laws_leave_most_open() -> None:
+    (open_,) = surfaces.once([_column(1, "a"), _column(8, "b", False, 1.9)])
+    assert open_.advice.startswith("trace runs with 8 threads, too")
+    (shut,) = surfaces.once([_column(8, "b", False, 1.1)])
+    assert shut.advice == "trace another count"
+
+
+def test_laws_leave_moved_studies_open(made: Study, surface: surfaces.Surface) -> None:
+    cell = surface.at(32, 8)
+    assert cell is not None and cell.low_s is not None and cell.high_s is not None
+    left = stage.open_at(Study(made.root / "at" / "threads=8"), 32)
+    assert 1.0 < left <= cell.compute_high_s / cell.compute_low_s
+    assert stage.open_at(Study(made.root / "at" / "threads=1"), 32) == 1.0
 
 
 def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> None:
@@ -231,3 +289,17 @@ def test_a_study_in_python(made: Study) -> None:
         study.advise()
     with pytest.raises(UsageError, match="not one of time"):
         study.advise(nodes=2, objective="joy")
+
+
+def test_what_is_in_no_region_is_outside() -> None:
+    parts = {"serial": np.array([0.1, 0.2]), "longest": np.array([0.3, 0.75])}
+    made = _made_up(parts, np.array([1.0, 1.0]))
+    assert made["serial"].tolist() == pytest.approx([0.7, 0.2])
+    assert made["longest"].tolist() == [0.3, 0.75]
+
+
+def test_regions_that_go_on_over_calls_tell_no_parts() -> None:
+    parts = {"serial": np.array([0.0, 0.0, 0.2]), "longest": np.array([0.0, 9.0, 0.8])}
+    made = _made_up(parts, np.array([1.0, 0.5, 1.0]))
+    assert np.isnan(made["serial"]).tolist() == [True, True, False]
+    assert np.isnan(made["longest"]).tolist() == [True, True, False]
