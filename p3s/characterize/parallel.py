@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PLAIN = (
     "np",
     "work_unit",
+    "inside",
     "events",
     "null_events",
     "failed_polls",

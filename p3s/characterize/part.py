@@ -75,7 +75,7 @@ class Part:
     rank -> its events as codes (p3s.characterize.events), empty where they are too many;
     segments: see p3s.characterize.segments; times: of their rows, see clock.times_of, in
     ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
-    teams.COLUMNS. problem: what is wrong with
+    teams.COLUMNS; inside: events that threads made in parallel regions. problem: what is wrong with
     the first rank that is not complete, else empty.
     """
 
@@ -96,6 +96,7 @@ class Part:
         default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
     )
     teams: numpy.ndarray = field(default_factory=teams.none)
+    inside: int = 0
     events: int = 0
     null_events: int = 0
     failed_polls: int = 0
@@ -140,6 +141,7 @@ class _Calls:
             self.null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
             key = (site[i], c.op, c.comm, c.peer, c.tag, c.root)
             group[i] = -1 if self.null[i] else groups.setdefault(key, len(groups))
+        self.inside = np.array([getattr(c, "team", 0) > 1 for c in calls], dtype=bool)
         self.starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
         nodes: dict[tuple[str, str], int] = {}
         self.node = np.array(
@@ -210,6 +212,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         keep = np.flatnonzero(~calls.null[call])
         threads.append(teams.teams_of(rt, keep, sequence))
         out.events += len(call)
+        out.inside += int(calls.inside[call].sum())
         out.null_events += len(call) - len(keep)
         sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence, len(calls.rows)))
         if len(keep):
@@ -410,7 +413,7 @@ def join(parts: Iterable[Part]) -> Part:
         out.sites.update(part.sites)
         for op, count in part.unmodelled.items():
             out.unmodelled[op] = out.unmodelled.get(op, 0) + count
-        for name in ("events", "null_events", "failed_polls", "counted_events"):
+        for name in ("inside", "events", "null_events", "failed_polls", "counted_events"):
             setattr(out, name, getattr(out, name) + getattr(part, name))
         add(out.tracing, part.tracing)
         out.problem = out.problem or part.problem

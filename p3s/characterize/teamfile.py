@@ -39,6 +39,7 @@ def write_teams(study: Study, n: int, parts: Sequence[Part]) -> None:
     part = min(able, key=lambda part: int(part.segments[:, 4].sum()))
     table = pa.table({name: part.teams[:, k] for k, name in enumerate(COLUMNS)})
     head = {"version": _VERSION, "np": n, "nodes": [list(node) for node in part.nodes]}
+    head["inside"] = part.inside / max(part.events, 1)
     write_bytes(path, parquet_bytes(table.replace_schema_metadata({_META: json.dumps(head)})))
 
 
@@ -66,4 +67,4 @@ def load_teams(root: Path, n: int) -> Teams | None:
     except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as err:
         why = (str(err).splitlines() or [type(err).__name__])[0][:100]
         raise Damaged(f"{path}: damaged ({why}); run p3s characterize again") from err
-    return Teams(nodes, values[:, 0], values[:, 1], values[:, 2:])
+    return Teams(nodes, values[:, 0], values[:, 1], values[:, 2:], float(head.get("inside", 0.0)))

@@ -45,13 +45,15 @@ class Teams:
     """What threads did at one process count: a row per rank and place that computes with threads.
 
     places: (site, operation) of the call that ends the computation; place: of each row, a number
-    of it; values: int64 (rows, len(COLUMNS) - 2). rank: of each row.
+    of it; values: int64 (rows, len(COLUMNS) - 2). rank: of each row. inside:
+    share of the events that threads made in parallel regions.
     """
 
     places: tuple[tuple[str, str], ...]
     rank: numpy.ndarray
     place: numpy.ndarray
     values: numpy.ndarray
+    inside: float = 0.0
 
     def column(self, name: str) -> numpy.ndarray:
         """Return a column by its name, or that of a part of the laws; seconds where it is time."""

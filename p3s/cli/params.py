@@ -361,7 +361,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
         out("\n\n".join([*told, *([teams.render(threads, study)] if threads is not None else [])]))
     say(f"next: {_prediction(study)}")
     reasons = doubts(family, another_value(study)) if family is not None else []
-    reasons += teams.doubts(threads.checks) if threads is not None else []
+    reasons += teams.doubts(threads) if threads is not None else []
     return say_reasons(reasons, "model")
 
 

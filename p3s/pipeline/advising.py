@@ -98,7 +98,7 @@ def advised(root: Study, asked: Asked, request: Request, progress: Progress) -> 
         each={threads: tuple(ns) for threads, ns in wanted.items()},
     )
     progress.start("comparing configurations")
-    advisor = Advisor(file.laws, found, reasons=doubts(file.checks))
+    advisor = Advisor(file.laws, found, reasons=doubts(file))
     work = _workload(base, model, file.laws, found, predicted, file.base)
     advice = advisor.advise(work, asked.objective, asked.top)
     run, setting = _next(root, advisor, work, asked, node)

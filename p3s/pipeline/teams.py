@@ -195,8 +195,8 @@ def surface(
         unsure = 1.0 if traced else stage.open_at(at, max(here))
         columns.append(Column(threads, layout.per_node, traced, found, unsure))
         progress.done(f"{label}: predicted at {processes(here)}")
-    differ = doubts(file.checks) if _from_others(root, wanted, file.base) else []
-    return surface_of(columns, counts, wanted.rest, node.cores, differ)
+    against = doubts(file, messages=_from_others(root, wanted, file.base))
+    return surface_of(columns, counts, wanted.rest, node.cores, against)
 
 
 def _from_others(root: Study, wanted: Wanted, base: int) -> bool:

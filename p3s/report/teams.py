@@ -22,10 +22,19 @@ from p3s.threads.types import Part
 
 #: Parts of a law that make up less are not shown.
 _SHOWN = 0.01
+_MORE_OFTEN = (
+    "how often depends on threads, as where iterations end by a sum that threads add in another "
+    "order"
+)
+#: So small a share of the calls inside of regions is only to be minded.
+_FEW_CALLS = 0.01
 
 
-def of_checks(checks: Sequence[ThreadCheck], base: int) -> list[str]:
-    """Return whether messages are the same with all numbers of threads."""
+def of_checks(checks: Sequence[ThreadCheck], base: int, inside: float = 0.0) -> list[str]:
+    """Return whether messages are the same with all numbers of threads.
+
+    inside: share of the calls that threads make in parallel regions.
+    """
     if not checks:
         return ["messages were traced with one number of threads only"]
     missed = [check for check in checks if not check.equal]
@@ -35,18 +44,18 @@ def of_checks(checks: Sequence[ThreadCheck], base: int) -> list[str]:
             f"messages do not depend on threads: {plural(len(checks), 'run')} with {threads} "
             f"threads have those of the runs with {base}"
         ]
-    return [_missed(check) for check in missed]
+    return [_missed(check, inside) for check in missed]
 
 
-def _missed(check: ThreadCheck) -> str:
+def _missed(check: ThreadCheck, inside: float) -> str:
     row = check.summary
     messages, collectives = row.p2p_triples, row.collectives
     where = f"{check.name} at {processes(check.n)}: "
     if check.alike:
         return (
             f"{where}the same messages, but {messages.true:,} instead of {messages.predicted:,}, "
-            f"and {collectives.true:,} collectives instead of {collectives.predicted:,}: how often "
-            "depends on threads, as where iterations end by a sum that threads add in another order"
+            f"and {collectives.true:,} collectives instead of {collectives.predicted:,}: "
+            + ("threads send their own" if inside else _MORE_OFTEN)
         )
     return (
         f"{where}{messages.equal:,} of {messages.true:,} messages "
@@ -56,19 +65,40 @@ def _missed(check: ThreadCheck) -> str:
     )
 
 
-def doubts(checks: Sequence[ThreadCheck]) -> list[Reason]:
+def doubts(file: ThreadFile, *, messages: bool = True) -> list[Reason]:
+    """Return why predictions over threads are not to be trusted: their messages, their calls.
+
+    messages: those of some numbers of threads are from runs with others.
+    """
+    return [*(_differing(file) if messages else []), *_calling(file.inside)]
+
+
+def _calling(inside: float) -> list[Reason]:
+    """Say that threads make MPI calls while others compute: their waiting is in no equation."""
+    if not inside:
+        return []
+    text = (
+        f"threads make {percent(inside)} of a run's MPI calls inside of parallel regions: what "
+        "they compute between them, and how they wait for each other, is not modelled"
+    )
+    return [Reason("threads-call", text, untrustworthy=inside > _FEW_CALLS)]
+
+
+def _differing(file: ThreadFile) -> list[Reason]:
     """Return why a study's messages at other numbers of threads are not to be trusted.
 
     One reason for all runs, told of the largest. The same messages in other numbers, within UNSURE,
     are only to be minded.
     """
-    missed = [check for check in checks if not check.equal]
+    missed = [check for check in file.checks if not check.equal]
     bad = [check for check in missed if not check.alike or _off(check)]
     told = bad or missed
     if not told:
         return []
     more = f" (and in {plural(len(told) - 1, 'other run')})" if len(told) > 1 else ""
-    return [Reason("threads-differ", _missed(told[-1]) + more, untrustworthy=bool(bad))]
+    return [
+        Reason("threads-differ", _missed(told[-1], file.inside) + more, untrustworthy=bool(bad))
+    ]
 
 
 def _off(check: ThreadCheck) -> bool:
@@ -79,7 +109,10 @@ def _off(check: ThreadCheck) -> bool:
 
 def render(file: ThreadFile, study: Study) -> str:
     """Return what threads change: whether messages do, what was seen, laws of computation."""
-    lines = [f"threads of a process: {joined(file.threads)}", *of_checks(file.checks, file.base)]
+    lines = [
+        f"threads of a process: {joined(file.threads)}",
+        *of_checks(file.checks, file.base, file.inside),
+    ]
     head, rows, below = seen_rows(study)
     if rows:
         lines += ["", table(rows, head, left=1), below]

@@ -86,6 +86,13 @@ def _runs(root: Study, rest: str) -> list[Run]:
     return out
 
 
+def calls_inside(root: Study) -> float:
+    """Return the largest share of a run's MPI calls that threads made in parallel regions."""
+    every = [at_threads(root, rest, t) for rest in inputs_in(root) for t in threads_in(root)]
+    found = [load_teams(at.root, n) for at in every for n in at.signature_counts()]
+    return max((teams.inside for teams in found if teams is not None), default=0.0)
+
+
 def shared_cores(at: Study, n: int) -> bool:
     """Tell whether processes and threads of a run at a count were more than the cores."""
     return any(run.info.get("oversubscribed", True) for run in at.runs(n))

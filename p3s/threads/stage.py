@@ -23,7 +23,7 @@ from p3s.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
 from p3s.study import Study
 from p3s.threads.checks import ThreadCheck, check_messages
 from p3s.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
-from p3s.threads.runs import samples_of, work_and_iterations, work_at
+from p3s.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
 from p3s.threads.settings import at_threads, base_of, inputs_in, threads_in, with_threads
 from p3s.threads.store import load_laws, save_laws
 from p3s.threads.types import Uses, uses
@@ -42,13 +42,15 @@ _INSIDE = 0.9
 class ThreadFile:
     """What threads change: laws of computation by phase, and runs beside the base's messages.
 
-    base: threads of the runs that the equations of messages are from; node: that the laws are for.
+    base: threads of the runs that the equations of messages are from; node: that the laws are for;
+    inside: largest share of a run's MPI calls that threads made in parallel regions.
     """
 
     base: int
     threads: tuple[int, ...]
     node: Node
     checks: tuple[ThreadCheck, ...]
+    inside: float
     laws: tuple[ThreadLaw, ...]
 
 
@@ -60,6 +62,7 @@ class _Head:
     threads: tuple[int, ...]
     node: Node
     checks: tuple[ThreadCheck, ...]
+    inside: float
 
 
 def threads_path(root: Study) -> Path:
@@ -99,11 +102,11 @@ def build(
         save_laws(threads_path(root), laws)
     else:
         threads_path(root).unlink(missing_ok=True)
-    head = _Head(base, tuple(threads_in(root)), node, tuple(checks))
+    head = _Head(base, tuple(threads_in(root)), node, tuple(checks), calls_inside(root))
     write_json(
         checks_path(root), {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_data(head)}
     )
-    return ThreadFile(head.base, head.threads, head.node, head.checks, laws)
+    return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
 
 
 def load(root: Study) -> ThreadFile:
@@ -115,7 +118,7 @@ def load(root: Study) -> ThreadFile:
     except P3SError as err:
         raise Damaged(f"{path}: damaged ({err}); run p3s model {root.root} again") from err
     laws = load_laws(threads_path(root)) if threads_path(root).exists() else ()
-    return ThreadFile(head.base, head.threads, head.node, head.checks, laws)
+    return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
 
 
 # ---- studies at other numbers of threads ---------------------------------------------------------

@@ -72,16 +72,24 @@ def test_threads_of_a_study_are_known(made: Study) -> None:
 def test_messages_with_other_threads_are_those_of_the_equations(found: stage.ThreadFile) -> None:
     assert [(c.threads, c.n) for c in found.checks] == [(t, n) for t in (2, 4) for n in (2, 4, 8)]
     assert all(check.equal for check in found.checks)
-    assert not teams_text.doubts(found.checks)
+    assert not teams_text.doubts(found)
 
 
 def test_messages_of_threads_are_said(tmp_path: Path) -> None:
     study = put_threads(tmp_path / "s", Hybrid(chatty=True))
     file = teams.ensure_threads(study, NODE, Progress())
     assert not any(check.equal for check in file.checks)
-    said = teams_text.doubts(file.checks)
+    said = teams_text.doubts(file)
     assert {reason.code for reason in said} == {"threads-differ"}
     assert "threads=4 at 8 processes" in " ".join(reason.text for reason in said)
+
+
+@pytest.mark.parametrize(("inside", "trusted"), [(0.005, True), (0.3, False)])
+def test_calls_that_threads_make_in_regions_are_said(inside: float, trusted: bool) -> None:
+    file = stage.ThreadFile(1, (1, 2), NODE, (), inside, ())
+    (said,) = teams_text.doubts(file, messages=False)
+    assert said.code == "threads-call" and said.untrustworthy is not trusted
+    assert not teams_text.doubts(stage.ThreadFile(1, (1, 2), NODE, (), 0.0, ()))
 
 
 @pytest.mark.parametrize(("longer", "trusted"), [(1, True), (10, False)])
@@ -93,7 +101,8 @@ def test_the_same_messages_more_often_are_told_as_such(
     teams.ensure_model(Study(at), Progress())
     checks = check_messages(study, "", load(at))
     assert all(check.alike and not check.equal for check in checks)
-    (said,) = teams_text.doubts(checks)
+    file = stage.ThreadFile(1, (1, 2), NODE, tuple(checks), 0.0, ())
+    (said,) = teams_text.doubts(file)
     assert said.untrustworthy is not trusted
     assert "the same messages, but" in said.text and "in 2 other runs" in said.text
 
