@@ -126,5 +126,7 @@ def _put_teams(study: Study, table: Any, hybrid: Hybrid, threads: int) -> None:
     rows = np.zeros((table.np, len(COLUMNS)), dtype=np.int64)
     for k, name in enumerate(COLUMNS):
         rows[:, k] = each.get(name, 0)
-    part = SimpleNamespace(teams=rows, nodes=list(table.nodes), segments=table.segments)
+    part = SimpleNamespace(
+        teams=rows, nodes=list(table.nodes), segments=table.segments, inside=0, events=1
+    )
     write_teams(study, table.np, [part])  # type: ignore[list-item]
