@@ -29,7 +29,7 @@ CODES: dict[str, str] = {
     "validate-missed": "the model missed messages or weights in a validation",
     "validate-work": "computation was far off in a validation",
     "left-out": "too much of the program is not modelled",
-    "threads-call": "threads make MPI calls inside of parallel regions",
+    "threads-call": "MPI calls are made inside of parallel regions",
     "threads-differ": "messages depend on the number of threads",
     "no-rule": "too much of the program follows no rule",
     OTHER_CALLS: "the program has calls for this that no run came to",

@@ -78,8 +78,8 @@ def _calling(inside: float) -> list[Reason]:
     if not inside:
         return []
     text = (
-        f"threads make {percent(inside)} of a run's MPI calls inside of parallel regions: what "
-        "they compute between them, and how they wait for each other, is not modelled"
+        f"{percent(inside)} of a run's MPI calls are made inside of parallel regions: what other "
+        "threads compute meanwhile, and how they wait for each other, is not modelled"
     )
     return [Reason("threads-call", text, untrustworthy=inside > _FEW_CALLS)]
 
