@@ -169,4 +169,5 @@ def _as_json(where: Where) -> dict[str, Any]:
             {"function": each.function, "file": each.file, "line": each.line}
             for each in where.around
         ],
+        "calls": where.calls,
     }

@@ -15,6 +15,8 @@ from p3s.trace.callpath import call_path
 from p3s.trace.source import Where, stack
 
 Places = Mapping[str, Where]
+#: So many functions of libraries are named in the place of a phase.
+_MOST_ENTRIES = 3
 
 
 # ---- one call
@@ -97,16 +99,33 @@ def common_place(
 ) -> tuple[str, bool]:
     """Return the innermost function around calls, given by their frames, with their lines.
 
-    Of a library also where it is called from, as far as there is room. The second tells whether
+    Of a library also where it is called from, as far as there is room; of a program that makes
+    all of the calls through libraries also their functions that it calls. The second tells whether
     the function has a name.
     """
-    alike, around = _innermost([stack(frames, places) for frames in calls])
+    stacks = [stack(frames, places) for frames in calls]
+    alike, around = _innermost(stacks)
     path = call_path([*alike[:1], *around])
     if path is None:
         return NOT_KNOWN, False
     place = (path.at is alike[0] and lines_of(alike)) or path.at.name
-    text = replace(path, place=place).within(room) if path.library else place
+    if path.library:
+        text = replace(path, place=place).within(room)
+    else:
+        text = " < ".join([*_entries(stacks), place])
     return visible(text, 160), bool(path.at.function or path.at.line)
+
+
+def _entries(stacks: Iterable[Sequence[Where]]) -> list[str]:
+    """Return the functions of libraries that a program calls, as one text; none where some of its
+    calls are not in a library."""
+    paths = [path for path in map(call_path, stacks) if path is not None]
+    found = [path.entry or path.at for path in paths if path.library]
+    names = list(dict.fromkeys(where.function for where in found))
+    if len(found) < len(paths) or not all(names):
+        return []
+    more = f" and {len(names) - _MOST_ENTRIES} more" if len(names) > _MOST_ENTRIES else ""
+    return [", ".join(names[:_MOST_ENTRIES]) + more]
 
 
 def _innermost(stacks: Iterable[Sequence[Where]]) -> tuple[list[Where], list[Where]]:

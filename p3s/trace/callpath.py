@@ -30,7 +30,8 @@ class CallPath:
     """Where a call is, in at most four frames; None where there is none of its own.
 
     ``at``: the innermost function with a name, and ``place`` as text; ``caller``: what called
-    that; ``entry``: the function of a library that the program called; ``own``: the innermost
+    that; ``entry``: the function of a library that the program called, by the name that the
+    program calls, as functions that end in a call of another leave no frame; ``own``: the innermost
     frame of the program around it. ``library``: a library is among the callers, or is ``at``.
     """
 
@@ -78,13 +79,21 @@ def call_path(stack: Sequence[Where]) -> CallPath | None:
         end = library
         while end < len(kept) and kept[end].module != program:
             end += 1
-        entry = kept[end - 1] if kept[end - 1] is not at else None
+        entry = _entry(kept[end - 1], kept[end] if end < len(kept) else None)
+        entry = None if entry == at else entry
         own = kept[end] if end < len(kept) and kept[end].function else None
     if caller in (entry, own) or (at.function and caller is not None and not caller.function):
         caller = None
     return CallPath(
         at, str(at) if at is stack[0] else at.name, caller, entry, own, library is not None
     )
+
+
+def _entry(outermost: Where, own: Where | None) -> Where:
+    """Return the function of a library that the program called, given the frames on both sides."""
+    if own is None or own.calls in ("", outermost.function):
+        return outermost
+    return Where(f"{own.frame} {own.calls}", outermost.module, own.calls)
 
 
 def _named(stack: Sequence[Where]) -> list[Where]:

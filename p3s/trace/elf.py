@@ -73,6 +73,7 @@ class Binary:
             self.build_id = _sound(lambda: _build_id_of(self._elf))
             self._close = stack.pop_all()
         self._symbols: tuple[list[int], list[tuple[int, str]]] | None = None
+        self._imported: tuple[dict[int, str], dict[int, str]] | None = None
 
     def __enter__(self) -> Binary:
         """Return the file itself."""
@@ -110,7 +111,16 @@ class Binary:
     def _follows_call(self, address: int) -> bool:
         if self._elf["e_machine"] != _X86_64:
             return True
-        code = b""
+        code = self._before(address)
+        if code[-5:-4] == b"\xe8":
+            return True
+        # call r/m64: FF /2 with 2 to 7 bytes, a REX prefix not counted
+        return any(
+            len(code) >= n and code[-n] == 0xFF and code[1 - n] >> 3 & 7 == 2 for n in range(2, 8)
+        )
+
+    def _before(self, address: int) -> bytes:
+        """Return the machine code that ends at an address, at most eight bytes of it."""
         for segment in self._elf.iter_segments():
             start = segment["p_vaddr"]
             if (
@@ -120,13 +130,31 @@ class Binary:
             ):
                 first = max(start, address - 8)
                 self._elf.stream.seek(segment["p_offset"] + first - start)
-                code = self._elf.stream.read(address - first)
-        if code[-5:-4] == b"\xe8":
-            return True
-        # call r/m64: FF /2 with 2 to 7 bytes, a REX prefix not counted
-        return any(
-            len(code) >= n and code[-n] == 0xFF and code[1 - n] >> 3 & 7 == 2 for n in range(2, 8)
-        )
+                return bytes(self._elf.stream.read(address - first))
+        return b""
+
+    def calls(self, address: int) -> str:
+        """Return the function of another file that the call before a return address names.
+
+        Empty where it names none: a call inside the file or through a pointer, or another machine
+        than x86-64.
+        """
+        return _sound(lambda: self._calls(address))
+
+    def _calls(self, address: int) -> str:
+        if self._elf["e_machine"] != _X86_64:
+            return ""
+        if self._imported is None:
+            slots = self._slots()
+            self._imported = slots, self._stubs(slots)
+        slots, stubs = self._imported
+        code = self._before(address)
+        if len(code) < 6:
+            return ""
+        (offset,) = struct.unpack("<i", code[-4:])
+        if code[-6:-4] == b"\xff\x15":  # through the table of addresses itself (-fno-plt)
+            return readable(slots.get(address + offset, ""))
+        return readable(stubs.get(address + offset, "")) if code[-5] == 0xE8 else ""
 
     # ---- symbols
     def symbol(self, address: int) -> tuple[str, int] | None:
@@ -186,7 +214,8 @@ class Binary:
         if self._symbols is None:
             self._symbols = self._function_symbols()
         starts, rows = self._symbols
-        named = {**dict(zip(starts, (name for _, name in rows), strict=True)), **self._stubs()}
+        named = {**dict(zip(starts, (name for _, name in rows), strict=True))}
+        named.update(self._stubs(self._slots()))
         own = Code((), {}, tuple(starts), tuple(rows))
         data, base = text.data(), text["sh_addr"]
         calls: list[tuple[int, int, str]] = []
@@ -202,8 +231,8 @@ class Binary:
             tuple(calls), {k: frozenset(v) for k, v in callees.items()}, own.starts, own.rows
         )
 
-    def _stubs(self) -> dict[int, str]:
-        """Return the names of what the entries of the tables for shared libraries call."""
+    def _slots(self) -> dict[int, str]:
+        """Return the names of the functions whose addresses the dynamic linker fills in, by place."""
         slots: dict[int, str] = {}
         for name in (".rela.plt", ".rela.dyn"):
             section = self._elf.get_section_by_name(name)
@@ -213,6 +242,10 @@ class Binary:
             for each in section.iter_relocations():
                 if each["r_info_sym"]:
                     slots[each["r_offset"]] = symbols.get_symbol(each["r_info_sym"]).name
+        return slots
+
+    def _stubs(self, slots: Mapping[int, str]) -> dict[int, str]:
+        """Return the names of what the entries of the tables for shared libraries call."""
         found: dict[int, str] = {}
         for name in (".plt", ".plt.sec", ".plt.got"):
             section = self._elf.get_section_by_name(name)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from p3s.trace.modules import Modules
 
 if TYPE_CHECKING:
     from p3s.trace.dwarf import Line
+    from p3s.trace.elf import Binary
 
 _NATIVE = re.compile(r"^(?P<module>.+)\+0x(?P<offset>[0-9a-fA-F]{1,16})$", re.DOTALL)
 #: File names of Python's extension modules.
@@ -33,7 +34,8 @@ class Where:
     ``frame`` is its text in the capture; ``function``, ``file`` and ``line`` are empty and 0
     where they are not known; ``offset`` is that of the return address in ``function``, or in
     ``module`` when there is no function. ``around``: the functions this one was inlined into,
-    innermost first, each at the place of its call.
+    innermost first, each at the place of its call. ``calls``: the function of another file that
+    it calls here, by the name in the machine code; empty where none is named.
     """
 
     frame: str
@@ -43,6 +45,7 @@ class Where:
     line: int = 0
     offset: int = 0
     around: tuple[Where, ...] = ()
+    calls: str = ""
 
     @property
     def python(self) -> bool:
@@ -134,33 +137,34 @@ def _in_module(
                 return {}, changed
             # A return address is that of the instruction after the call, perhaps another line.
             lines = binary.lines(where.offset - 1 for where in wheres)
-            found, bare = {}, 0
-            for where in wheres:
-                line = lines.get(where.offset - 1)
-                symbol = None
-                if line is None or not line.function:
-                    symbol = binary.symbol(where.offset - 1)
-                name, start = symbol if symbol is not None else ("", 0)
-                if line is not None and (line.line or line.function):
-                    found[where.frame] = Where(
-                        where.frame,
-                        where.module,
-                        line.function or name,
-                        line.file,
-                        line.line,
-                        where.offset - start if symbol else where.offset,
-                        tuple(_inlined_into(where.module, each) for each in line.around),
-                    )
-                elif symbol is not None:
-                    found[where.frame] = Where(
-                        where.frame, where.module, name, offset=where.offset - start
-                    )
-                else:
-                    bare += 1
+            placed = [_placed(binary, where, lines.get(where.offset - 1)) for where in wheres]
+            found = {w.frame: w for w in placed if w.function or w.line or w.calls}
+            bare = sum(not (where.function or where.line) for where in placed)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         return {}, f"{path}: {why}, so its calls are addresses"
     return found, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
+
+
+def _placed(binary: Binary, where: Where, line: Line | None) -> Where:
+    """Return a frame's place in its file, given what debug information says of it."""
+    symbol = None
+    if line is None or not line.function:
+        symbol = binary.symbol(where.offset - 1)
+    name, start = symbol if symbol is not None else ("", 0)
+    calls = binary.calls(where.offset)
+    if line is None or not (line.line or line.function):
+        return replace(where, function=name, offset=where.offset - start, calls=calls)
+    return Where(
+        where.frame,
+        where.module,
+        line.function or name,
+        line.file,
+        line.line,
+        where.offset - start if symbol else where.offset,
+        tuple(_inlined_into(where.module, each) for each in line.around),
+        calls,
+    )
 
 
 def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:

@@ -273,6 +273,7 @@ def test_json_is_the_artefact_and_the_places(
         "line": 44,
         "offset": 0,
         "inlined_into": [],
+        "calls": "",
     }
     assert found["places"]["app+0x1234"]["offset"] == 0x1234
     assert "MPI.so+0x10" not in found["places"], "of Python programs the Python frames"

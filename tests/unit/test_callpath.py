@@ -125,6 +125,35 @@ def test_a_caller_goes_before_an_entry_without_a_program() -> None:
     assert CallPath(MAIN, "main").within(0) == "main"
 
 
+# ---- functions that the program calls by name ----------------------------------------------------
+def calling(name: str, line: int) -> Where:
+    """A frame of the program that calls a function of another file."""
+    where = at("app", "step", line)
+    return Where(where.frame, where.module, where.function, where.file, line, calls=name)
+
+
+@pytest.mark.parametrize(
+    ("frames", "wanted"),
+    [
+        # solve ends in a call of KSPSolve and leaves no frame
+        (
+            [DOT, SOLVE, calling("solve", 28)],
+            ["VecTDot+0x10", "KSPSolve", "solve", "step app.c:28"],
+        ),
+        ([DOT, calling("dot", 28)], ["VecTDot+0x10", "dot", "step app.c:28"]),
+        ([HIDDEN, calling("solve", 28)], [f"{LIBRARY}+0xe95895", "solve", "step app.c:28"]),
+        ([DOT, SOLVE, calling("KSPSolve", 28)], ["VecTDot+0x10", "KSPSolve", "step app.c:28"]),
+        ([DOT, calling("VecTDot", 28)], ["VecTDot+0x10", "step app.c:28"]),
+        ([calling("MPI_Send", 28), MAIN], ["step app.c:28", "main app.c:50"]),
+    ],
+)
+def test_the_function_of_a_library_has_the_name_that_the_program_calls(
+    frames: list[Where], wanted: list[str]
+) -> None:
+    shown = [w if w.function else parse(f"{w.module}+{w.offset:#x}") for w in frames]
+    assert named(*shown) == wanted
+
+
 # ---- several calls -------------------------------------------------------------------------------
 def _sites(*stacks: list[Where]) -> tuple[list[list[str]], dict[str, Where]]:
     """Frames as a capture has them, and their places."""
@@ -145,6 +174,16 @@ def test_a_phase_in_a_library_is_the_function_that_the_program_called() -> None:
 def test_a_phase_of_the_program_is_its_function_with_lines() -> None:
     sites, places = _sites([STEP, MAIN], [SOLVE, at("app", "step", 30), MAIN])
     assert common_place(sites, places) == ("step app.c:28-30", True)
+
+
+def test_a_phase_that_is_in_libraries_alone_names_their_functions() -> None:
+    sites, places = _sites(
+        [DOT, calling("solve", 28), MAIN], [HIDDEN, SOLVE, calling("", 30), MAIN]
+    )
+    assert common_place(sites, places) == ("solve, KSPSolve < step app.c:28-30", True)
+    many = [[HIDDEN, calling(f"f{k}", k), MAIN] for k in range(1, 6)]
+    sites, places = _sites(*many)
+    assert common_place(sites, places) == ("f1, f2, f3 and 2 more < step app.c:1-5", True)
 
 
 def test_a_place_without_a_name_is_not_known() -> None:

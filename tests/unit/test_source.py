@@ -170,6 +170,30 @@ def test_functions_and_lines_are_those_of_the_source(
         assert all(each.line != line and each.line > 0 for each in where.around)
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [("-fPIE", "-pie"), ("-no-pie", "-fno-pie"), ("-fno-plt",), ("-Wl,-z,now",), ("-Wl,-z,lazy",)],
+    ids=" ".join,
+)
+def test_functions_of_other_files_have_the_name_that_is_called(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    program, _ = build(tmp_path, "-g", "-O1")
+    (tmp_path / "note.so.c").write_text(NOTE)
+    shared = ("-shared", "-fPIC", "-x", "c", "note.so.c", "-o", "libnote.so")
+    compile_(tmp_path, "-O1", *shared)
+    compile_(
+        tmp_path,
+        *("-g", "-O1", *flags, "program.c", "-o", "program", "-L.", "-lown", "-lnote"),
+        "-Wl,-rpath,$ORIGIN",
+    )
+    truth = truth_of(program)
+    places, _ = places_of(program, truth)
+    if places[truth[0][0]].calls == "" and os.uname().machine != "x86_64":
+        pytest.skip("the machine code of this machine is not read")
+    assert {places[frame].calls for frame, _, _ in truth} == {"note"}
+
+
 def test_without_debug_information_there_are_functions(tmp_path: Path) -> None:
     program, truth = build(tmp_path, "-O2")
     places, notes = places_of(program, truth)
