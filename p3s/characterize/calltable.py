@@ -37,13 +37,15 @@ def role_of(op: str) -> int:
     """Return what a call is: LOCAL, SEND, RECV, POSTED_RECV, COLLECTIVE or POSTED_COLLECTIVE.
 
     Calls that make or free a communicator are collectives on the one that they are made on.
-    Partitioned, one-sided and file operations are LOCAL: they are recorded, not modelled.
+    Partitioned and one-sided operations are LOCAL, and those on files that a process makes alone.
     """
     kind = ops.kind_of(op)
     if kind == ops.SEND:
         return SEND
     if kind == ops.RECV:
         return POSTED_RECV if op in _POSTED_RECVS else RECV
+    if kind == ops.IO and ops.is_file_collective(op):
+        return POSTED_COLLECTIVE if ops.leaves_file_request(op) else COLLECTIVE
     if kind in (ops.COLLECTIVE, ops.NEIGHBOR, ops.COMM) and op not in _NOT_BY_ALL:
         posted = ops.leaves_request(op) or op in _POSTED_COMMS
         return POSTED_COLLECTIVE if posted else COLLECTIVE

@@ -57,6 +57,7 @@ def to_bytes(part: Part) -> bytes:
         times=part.times,
         loads=part.loads,
         teams=part.teams,
+        files=part.files,
         head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
         **part.table,
         **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
@@ -73,6 +74,7 @@ def from_bytes(data: bytes) -> Part:
         part.table = {c: file[c] for c in COLUMNS}
         part.edges, part.segments = file["edges"], file["segments"]
         part.times, part.loads, part.teams = file["times"], file["loads"], file["teams"]
+        part.files = file["files"]
         part.samples = {rank: file[f"sample{k}"] for k, rank in enumerate(head["samples"])}
         part.sequences = {rank: file[f"sequence{k}"] for k, rank in enumerate(head["sequences"])}
     part.sites = {key: tuple(frames) for key, frames in part.sites.items()}

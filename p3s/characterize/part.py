@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.characterize import clock, segments, teams
+from p3s.characterize import clock, fileuse, segments, teams
 from p3s.characterize.completions import Completions, gathered
 from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
@@ -75,8 +75,8 @@ class Part:
     rank -> its events as codes (p3s.characterize.events), empty where they are too many;
     segments: see p3s.characterize.segments; times: of their rows, see clock.times_of, in
     ``time_unit``, none where it is empty; loads: rows of clock.LOADS; teams: rows of
-    teams.COLUMNS; inside: events that threads made in parallel regions. problem: what is wrong with
-    the first rank that is not complete, else empty.
+    teams.COLUMNS; files: rows of fileuse.COLUMNS; inside: events that threads made in parallel
+    regions. problem: what is wrong with the first rank that is not complete, else empty.
     """
 
     np: int  # the field hides the module inside the class, hence numpy.ndarray below
@@ -96,6 +96,7 @@ class Part:
         default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64)
     )
     teams: numpy.ndarray = field(default_factory=teams.none)
+    files: numpy.ndarray = field(default_factory=fileuse.none)
     inside: int = 0
     events: int = 0
     null_events: int = 0
@@ -194,6 +195,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
     times, loads, threads = [clock.no_times()], [], [teams.none()]
+    files = [fileuse.none()]
     present = getattr(run.ranks, "present", None)
     node_of_call: np.ndarray = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
@@ -211,6 +213,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         samples.offer(rt.rank, sequence, edges[-1])
         keep = np.flatnonzero(~calls.null[call])
         threads.append(teams.teams_of(rt, keep, sequence))
+        files.append(fileuse.uses_of(rt, sequence, run.calls))
         out.events += len(call)
         out.inside += int(calls.inside[call].sum())
         out.null_events += len(call) - len(keep)
@@ -232,6 +235,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     out.samples, out.sequences = samples.kept, sequences.kept
     out.segments, out.times = np.concatenate(between), np.concatenate(times)
     out.teams = np.concatenate(threads)
+    out.files = np.concatenate(files)
     if loads:
         out.loads = np.array(loads, dtype=np.int64)
     return out
@@ -361,6 +365,7 @@ def join(parts: Iterable[Part]) -> Part:
     between: list[np.ndarray] = [segments.none()]
     times: list[np.ndarray] = [clock.no_times()]
     threads: list[np.ndarray] = [teams.none()]
+    files: list[np.ndarray] = [fileuse.none()]
     loads: list[np.ndarray] = []
     for part in parts:
         if out is None:
@@ -400,6 +405,7 @@ def join(parts: Iterable[Part]) -> Part:
         between.append(segments.renumbered(part.segments, node_to))
         times.append(part.times)
         threads.append(teams.renumbered(part.teams, node_to))
+        files.append(fileuse.renumbered(part.files, node_to))
         loads.append(part.loads)
         if part.time_unit != out.time_unit:
             out.time_unit = CPU if part.time_unit and out.time_unit else ""
@@ -424,6 +430,7 @@ def join(parts: Iterable[Part]) -> Part:
     out.samples, out.sequences = samples.kept, sequences.kept
     out.segments = np.concatenate(between)
     out.teams = np.concatenate(threads)
+    out.files = np.concatenate(files)
     out.loads = np.concatenate(loads)
     if out.time_unit:
         out.times = np.concatenate(times)

@@ -18,6 +18,7 @@ from p3s.characterize.tables import PointTable, table_of
 from p3s.characterize.teamfile import write_teams
 from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
+from p3s.characterize.usefile import write_uses
 from p3s.errors import P3SError
 from p3s.text import processes
 
@@ -58,6 +59,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     else:
         write_times(study, table, found.parts, found.used)
     write_teams(study, np_, found.parts)
+    write_uses(study, np_, found.parts)
     known.add(np_, lines, sites.same, sites.waits, table.sites)
     for other in contradicted(study, np_, known):
         with contextlib.suppress(P3SError):  # its captures were deleted

@@ -83,8 +83,8 @@ def none() -> numpy.ndarray:
 
 
 def numbered(rt: RankTrace) -> RankTrace:
-    """Return a rank whose events have their numbers, by which rows of threads name them."""
-    if getattr(rt, "threads", None) is None:
+    """Return a rank whose events have their numbers: rows of threads and accesses name them so."""
+    if getattr(rt, "threads", None) is None and getattr(rt, "accesses", None) is None:
         return rt
     return replace(rt, ordinal=np.arange(len(rt.call)))
 

@@ -32,7 +32,7 @@ from p3s.model.types import Agreement, Item, Model
 from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
 from p3s.serialise import from_data
-from p3s.trace.ops import COLLECTIVE, RECV, SEND
+from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
 #: Schema of the files in validate/.
@@ -67,14 +67,15 @@ def true_triples(t: PointTable) -> Tally:
 
 
 def true_collectives(t: PointTable) -> Tally:
-    """Return (operation, members, bytes) -> calls, counted on every rank."""
+    """Return (operation, members, bytes) -> calls, counted on every rank; files without members."""
     kind, _, _ = _of_groups(t)
-    mine = kind == COLLECTIVE
+    mine = (kind == COLLECTIVE) | (kind == IO)
     out: Tally = Counter()
     (group, size), sums = _summed([t.group[mine], t.nbytes[mine]], t.count[mine])
     for gi, b, k in zip(group.tolist(), size.tolist(), sums.tolist(), strict=True):
         g = t.groups[gi]
-        members = t.places[g.comm].members if 0 <= g.comm < len(t.places) else ()
+        known = g.kind == COLLECTIVE and 0 <= g.comm < len(t.places)
+        members = t.places[g.comm].members if known else ()
         out[(g.op, members, b)] += k
     return out
 
@@ -88,10 +89,11 @@ def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
         dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(), strict=True))
     )
     colls: Tally = Counter()
-    mine = (kinds == COLLECTIVE) & (rows.comm >= 0)
+    mine = (kinds == COLLECTIVE) & (rows.comm >= 0) | (kinds == IO)
     keys, sums = _summed([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
     for i, c, b, k in zip(*keys.tolist(), sums.tolist(), strict=True):
-        colls[(model.items[i].op, rows.members[c], b)] += k
+        members = rows.members[c] if model.items[i].kind == COLLECTIVE else ()
+        colls[(model.items[i].op, members, b)] += k
     return triples, colls
 
 
@@ -251,11 +253,11 @@ def _calls(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) ->
     items = model.items
     node = np.array([it.node for it in items], dtype=np.int64)
     has_peer = np.array([it.relation is not None for it in items], dtype=bool)
-    sized = np.array([it.kind in (SEND, COLLECTIVE, RECV) for it in items], dtype=bool)
+    sized = np.array([it.kind in (SEND, COLLECTIVE, RECV, IO) for it in items], dtype=bool)
     kind, peer, _ = _of_groups(t)
     mine = np.flatnonzero(of_row < len(items))
     i = of_row[mine]
-    sizes = np.isin(kind[mine], (SEND, COLLECTIVE, RECV))
+    sizes = np.isin(kind[mine], (SEND, COLLECTIVE, RECV, IO))
     columns = [
         np.concatenate([node[i], node[rows.item]]),
         np.concatenate([t.rank[mine], rows.rank]),

@@ -20,7 +20,7 @@ from p3s.model.amount import Amount
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.types import Item, Model, Slot
-from p3s.trace.ops import COLLECTIVE, RECV, SEND
+from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
 
 Law = CountLaw | SizeLaw
 #: Work of a segment: coefficient, expression, what it is multiplied by besides: "here" (b, bytes of
@@ -91,7 +91,7 @@ class Notation(ABC):
 
     def volume(self, item: Item, slot: Slot) -> str:
         """Return the bytes of one call; empty for calls that move nothing."""
-        if item.kind not in (SEND, RECV, COLLECTIVE):
+        if item.kind not in (SEND, RECV, COLLECTIVE, IO):
             return ""
         law, width = slot.elements, slot.elem_bytes
         if law.expr is not None:

@@ -17,7 +17,7 @@ from p3s.model.partners.communicator_laws import CommunicatorLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Item, Model, Phase, Slot
-from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
+from p3s.trace.ops import COLLECTIVE, COMM, IO, RECV, SEND, is_on_comm
 
 #: Who takes part where no guard was found.
 NO_RULE = "ranks without a rule"
@@ -48,7 +48,7 @@ def destination(item: Item, slot: Slot) -> str:
     """Return the partner of a message or the ranks of a collective; empty for other calls."""
     if item.kind in (SEND, RECV):
         return partner(slot.relation)
-    if item.kind in (COLLECTIVE, COMM):
+    if is_on_comm(item.op):
         text = place_text(slot.place)
         root = slot.root
         return f"{text}, root {root_text(root)}" if root is not None else text
@@ -205,4 +205,4 @@ def grid_extents(model: Model, n: int) -> str:
 
 def kind_word(kind: str) -> str:
     """Return the word that leads to a rule's destination."""
-    return {SEND: "to", RECV: "from", COLLECTIVE: "on", COMM: "of", COMPLETION: ""}.get(kind, "")
+    return {SEND: "to", RECV: "from", COLLECTIVE: "on", COMM: "of", IO: "on"}.get(kind, "")

@@ -22,7 +22,7 @@ from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.model.types import Item, Phase, PhaseWork
-from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
+from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of
 
 #: Where the communicator is not said: MPI_COMM_WORLD.
 WORLD = World(ordinal=0)
@@ -79,7 +79,7 @@ def assign(
             rel = items[i].relation
             if rel is not None and not sampled(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
-            elif kind in (COLLECTIVE, COMM):
+            elif is_on_comm(key[1]):
                 here = {
                     c: same_communicator(items[i].place or WORLD, table, c, grid, known)
                     for c in sorted({g.comm for g in table.groups})

@@ -24,6 +24,7 @@ RECV = "recv"
 COLLECTIVE = "collective"
 COMPLETION = "completion"
 COMM = "comm"
+IO = "io"
 
 #: Columns of the table that replay reads, and the numpy type each one becomes.
 INT_COLUMNS = ("rank", "phase", "index", "peer", "bytes", "comm", "tag", "root", "repeat")

@@ -16,6 +16,7 @@ from p3s.trace.events import (
     EndRecord,
     Events,
     join_events,
+    read_accesses,
     read_counts,
     read_done,
     read_end,
@@ -23,6 +24,7 @@ from p3s.trace.events import (
     read_phases,
     read_resolved,
 )
+from p3s.trace.files import FileName
 from p3s.trace.layout import NAME
 from p3s.trace.records import Definitions, RawComm, RawSite, RawWindow
 from p3s.trace.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
@@ -80,6 +82,8 @@ class Capture:
     threads: Threads | None = None
     runtime: Runtime | None = None
     team_threads: tuple[ThreadInfo, ...] = ()
+    files: dict[int, FileName] = field(default_factory=dict)
+    accesses: Int64s | None = None
 
     @property
     def complete(self) -> bool:
@@ -175,7 +179,7 @@ def read_capture(path: Path, last_only: bool = False, completions: bool = True) 
         capture.events = capture.events.pick(slice(max(len(capture.events) - 1, 0), None))
         capture.done, capture.cancelled = capture.done[:0], capture.cancelled[:0]
         capture.resolved = capture.resolved[:0]
-        capture.threads = None
+        capture.threads = capture.accesses = None
     return capture
 
 
@@ -210,6 +214,7 @@ class _Collector:
         self.done: list[tuple[Int64s, NDArray[np.bool_]]] = []
         self.resolved: list[Int64s] = []
         self.threads: list[Int64s] = []
+        self.accesses: list[Int64s] = []
         self.counted: dict[int, tuple[int, int, int]] = {}
         self.end: EndRecord | None = None
         self.phases: NDArray[np.void] | None = None
@@ -245,6 +250,8 @@ class _Collector:
             self.resolved.append(read_resolved(chunk, payload))
         elif chunk.kind == layout.THREADS:
             self.threads.append(read_threads(chunk, payload))
+        elif chunk.kind == layout.ACCESSES:
+            self.accesses.append(read_accesses(chunk, payload))
         elif chunk.kind == layout.COUNTS:
             self.counted |= read_counts(chunk, payload)
         elif chunk.kind == layout.PHASES:
@@ -321,6 +328,8 @@ class _Collector:
             self._threads(events),
             self.defs.runtime,
             tuple(sorted(self.defs.threads, key=lambda thread: thread.number & 0xFFFFFFFF)),
+            self.defs.files,
+            self._accesses(),
         )
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)
@@ -373,6 +382,11 @@ class _Collector:
             where = self.header.header_bytes
             self.damages.append(Damage(where, "threads of events that are not there", False))
         return threads_at(rows, *events.index_of(rows[:, 0]))
+
+    def _accesses(self) -> Int64s | None:
+        import numpy as np
+
+        return np.concatenate(self.accesses) if self.accesses else None
 
     def _header(self) -> Header:
         """Return the header with the totals of END, which a checksum protects."""

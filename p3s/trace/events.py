@@ -237,6 +237,16 @@ def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
     )
 
 
+def read_accesses(chunk: Chunk, payload: bytes) -> Int64s:
+    """Return rows of event ordinal, first byte in the file, and bytes from it to the last one."""
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 3))
+    check_count(chunk, table.shape[1])
+    ordinal = read_ordinals(chunk, table[0])
+    return np.stack([ordinal, table[1].view(np.int64), table[2].view(np.int64)], axis=1)
+
+
 def read_counts(chunk: Chunk, payload: bytes) -> dict[int, tuple[int, int, int]]:
     """Return call number -> (events, elapsed_ns, work) counted after the limit was reached."""
     import numpy as np

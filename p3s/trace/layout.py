@@ -1,11 +1,11 @@
-"""Numbers and structures of the capture format, version 2.3 (docs/capture-format.md)."""
+"""Numbers and structures of the capture format, version 2.4 (docs/capture-format.md)."""
 
 from __future__ import annotations
 
 import struct
 
 MAGIC = b"P3STRACE"
-MAJOR, MINOR = 2, 3
+MAJOR, MINOR = 2, 4
 #: File name of a rank's capture.
 NAME = "rank-{:06d}.p3t"
 #: Chunks begin at multiples of this.
@@ -39,6 +39,7 @@ CHUNK_MAGIC = 0x4B433350
 CHUNK_VERSION, GAP_VERSION = 1, 2
 
 DEFS, EVENTS, DONE, RESOLVED, COUNTS, END, PHASES, THREADS = range(1, 9)
+ACCESSES = 12
 KIND_NAMES = {
     DEFS: "definitions",
     EVENTS: "events",
@@ -48,12 +49,16 @@ KIND_NAMES = {
     END: "end",
     PHASES: "phases",
     THREADS: "threads",
+    ACCESSES: "accesses",
 }
 
 #: Kinds whose rows change in place: their checksum holds once they are sealed.
 IN_PLACE = (COUNTS, PHASES)
 
 OPNAME, SITE, COMM, CALL, WINDOW, RUNTIME, THREAD = range(1, 8)
+FILE = 12
+#: Payload of a FILE record: window, mode, hash of the name, and of it without the rank; then hints.
+FILE_RECORD = struct.Struct("<iIQQ")
 
 END_RECORD = struct.Struct("<QQQQQqQQIIIIq")
 

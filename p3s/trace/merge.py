@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from p3s.trace.capture import Capture
+from p3s.trace.files import FileName
 from p3s.trace.records import NO_WINDOW, RawSite
 from p3s.trace.types import Call, Comm, Site, Window
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
 _COLUMNS = 12
-_WINDOW_KINDS = {1: "window", 2: "file"}
+_WINDOW_KINDS = {1: "window", 2: "file", 3: "posix file"}
 
 
 @dataclass
@@ -61,6 +62,11 @@ class Tables:
         actual[:, _TAG] = capture.resolved[:, 2]
         distinct, inverse = np.unique(actual, axis=0, return_inverse=True)
         return numbers, self._numbers(distinct)[inverse.reshape(-1)]
+
+    def files(self, capture: Capture) -> dict[int, FileName]:
+        """Return what one rank knows of files, by the number of their windows; after add."""
+        window_of = self._merge_windows(capture, self._merge_comms(capture))
+        return {window_of[raw]: name for raw, name in capture.files.items() if raw in window_of}
 
     def _numbers(self, matrix: Int64s) -> Int64s:
         import numpy as np

@@ -16,7 +16,7 @@ PROCESS = "process"
 OTHER = "other"
 
 #: Kinds that the model describes and the replay measures or leaves out for a stated reason.
-MODELLED = frozenset({SEND, RECV, COLLECTIVE, COMPLETION, COMM})
+MODELLED = frozenset({SEND, RECV, COLLECTIVE, COMPLETION, COMM, IO})
 
 #: Run time begins where these end: what is computed before them is no part of it.
 INIT_OPS = ("MPI_Init", "MPI_Init_thread")
@@ -101,7 +101,50 @@ def kind_of(op: str) -> str:
         return kind
     if op in _RMA or op.startswith("MPI_Win_"):
         return RMA
-    return IO if op.startswith("MPI_File_") else OTHER
+    return IO if op.startswith(("MPI_File_", POSIX)) else OTHER
+
+
+#: Calls of the C library on files; a run of adjacent ones is one event.
+POSIX = "POSIX_"
+#: Calls on a file of MPI that all its processes make, beside those that end in _all or _ordered.
+_OF_ALL = frozenset(
+    "MPI_File_" + name
+    for name in "open close set_view set_size preallocate set_atomicity sync seek_shared".split()
+)
+_OPENING = frozenset({"MPI_File_open", "POSIX_open", "POSIX_fopen"})
+_CLOSING = frozenset({"MPI_File_close", "POSIX_close", "POSIX_fclose"})
+_SYNCING = frozenset({"MPI_File_sync", "POSIX_fsync", "POSIX_fdatasync"})
+#: What a call does to a file.
+READ, WRITE, SYNC, OPEN, CLOSE = "read", "write", "sync", "open", "close"
+
+
+def file_work(op: str) -> str:
+    """Return what a call does to a file: READ, WRITE, SYNC, OPEN, CLOSE; OTHER for any other."""
+    for what, names in ((SYNC, _SYNCING), (OPEN, _OPENING), (CLOSE, _CLOSING)):
+        if op in names:
+            return what
+    if kind_of(op) != IO or op.endswith("_end"):
+        return OTHER
+    name = op.removeprefix("MPI_File_").removeprefix(POSIX)
+    if "read" in name:
+        return READ
+    return WRITE if "write" in name or name in ("fprintf", "fflush") else OTHER
+
+
+def is_file_collective(op: str) -> bool:
+    """Tell whether all processes that opened a file make this call together."""
+    name = op.removesuffix("_begin")
+    return op in _OF_ALL or (op.startswith("MPI_File_") and name.endswith(("_all", "_ordered")))
+
+
+def is_on_comm(op: str) -> bool:
+    """Tell whether a call is made by the members of a communicator together."""
+    return kind_of(op) in (COLLECTIVE, COMM) or is_file_collective(op)
+
+
+def leaves_file_request(op: str) -> bool:
+    """Tell whether a call on a file is completed by a later one, as MPI_File_iwrite_all is."""
+    return op.startswith(("MPI_File_iread", "MPI_File_iwrite"))
 
 
 def blocking_of(op: str) -> str:

@@ -12,6 +12,7 @@ from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import NAME, Capture, read_capture, read_header
 from p3s.trace.chunks import Header
+from p3s.trace.files import FileName
 from p3s.trace.merge import Tables, event_calls
 from p3s.trace.types import RankTrace, RunTrace
 
@@ -33,6 +34,7 @@ class _Rank:
     calls: Int64s
     resolved: Int64s
     problem: str
+    files: dict[int, FileName]
 
 
 class LazyRanks(Sequence[RankTrace]):
@@ -69,7 +71,7 @@ class LazyRanks(Sequence[RankTrace]):
         if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
             raise P3SError(f"{source.path} has changed while it was read; read it again")
         call = event_calls(capture, source.calls, source.resolved)
-        return _rank_trace(capture, call, source.calls, source.problem)
+        return _rank_trace(capture, call, source.calls, source.problem, source.files)
 
     @property
     def present(self) -> list[int]:
@@ -87,7 +89,9 @@ def _nothing(rank: int, problem: str) -> RankTrace:
     return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=problem)
 
 
-def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> RankTrace:
+def _rank_trace(
+    capture: Capture, call: Int64s, calls: Int64s, problem: str, files: dict[int, FileName]
+) -> RankTrace:
     import numpy as np
 
     events, header = capture.events, capture.header
@@ -120,6 +124,8 @@ def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> 
         capture.threads,
         capture.runtime,
         capture.team_threads,
+        files,
+        capture.accesses,
     )
 
 
@@ -270,8 +276,9 @@ class _Reading:
         used[: len(self.used)] += self.used
         self.used = used
         self.counted_events += capture.counted_events
-        self.ranks._sources[rank] = _Rank(path, calls, resolved, problem)
-        trace = _rank_trace(capture, call, calls, problem)
+        files = self.tables.files(capture) if capture.files else {}
+        self.ranks._sources[rank] = _Rank(path, calls, resolved, problem, files)
+        trace = _rank_trace(capture, call, calls, problem, files)
         size = sum(
             column.nbytes
             for column in (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.trace import layout
 from p3s.trace.chunks import Chunk
+from p3s.trace.files import FileName, read_file_name
 from p3s.trace.threads import Runtime, ThreadInfo, read_runtime, read_thread
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Definitions:
     sites: list[RawSite | None] = field(default_factory=list)
     comms: list[RawComm] = field(default_factory=list)
     windows: list[RawWindow] = field(default_factory=list)
+    files: dict[int, FileName] = field(default_factory=dict)
     runtime: Runtime | None = None
     threads: list[ThreadInfo] = field(default_factory=list)
     records: int = 0
@@ -149,6 +151,9 @@ class Definitions:
                 number, comm, what = struct.unpack_from("<iiI", payload)
                 op = _name(payload[12:])
                 self.windows.append(RawWindow(number, comm, what, op))
+            elif kind == layout.FILE:
+                number, name = read_file_name(payload)
+                self.files[number] = name
             elif kind == layout.RUNTIME:
                 self.runtime = read_runtime(payload)
             elif kind == layout.THREAD:

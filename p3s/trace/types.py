@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s.trace.files import FileName
 from p3s.trace.threads import Runtime, ThreadInfo, Threads
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class RankTrace:
     thread made all calls. ``tracer_ns`` is the time the tracer itself took, in no other column.
     ``threads``: what threads did before events, None where the calling thread was alone;
     ``runtime``: what they ran under; ``team_threads``: each of them, at the end.
+    ``files``: what is known of those windows that are files; ``accesses``: rows of event ordinal,
+    first byte and bytes up to the last one, of events that read or write at a known place.
     ``resident_bytes``: memory that the rank filled between MPI_Init and MPI_Finalize, at most;
     ``preempted``: how often it lost its core to another process meanwhile; 0: not known.
     """
@@ -156,6 +159,8 @@ class RankTrace:
     threads: Threads | None = None
     runtime: Runtime | None = None
     team_threads: tuple[ThreadInfo, ...] = ()
+    files: dict[int, FileName] = field(default_factory=dict)
+    accesses: Int64s | None = None
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
         begin_thread(t);
         if (p3s_work_source != P3S_WORK_CPU)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
+        p3s_io_begin();
         p3s_active = 1;
         p3s_plain(h, p3s_mpi.comm_world);
         p3s_memory_begin();
@@ -270,6 +271,10 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     if (__builtin_expect(p3s_teams, 0))
         work = p3s_team_work(h, work);
     h->work = t->carried_work + work;
+    if (__builtin_expect(p3s_io_pending, 0)) {
+        p3s_io_flush();
+        h->t1_ns = h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+    }
     return true;
 }
 
@@ -360,6 +365,8 @@ void p3s_pcontrol(int level)
     struct p3s_thread *t = &p3s_self;
     if (!p3s_active)
         return;
+    if (p3s_io_pending)
+        p3s_io_flush();
     bool was = p3s_header->paused;
     p3s_header->paused = level == 0;
     if (level == 0)

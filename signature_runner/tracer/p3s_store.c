@@ -40,7 +40,7 @@ struct p3s_header *p3s_header;
 
 static char directory[4000];
 static int my_rank;
-static struct p3s_chunk defs, events, done, resolved, threads;
+static struct p3s_chunk defs, events, done, resolved, threads, accesses;
 static uint64_t limit_bytes;
 static bool limited;            /* the limit is reached: events are only counted */
 static bool stopped;            /* the file cannot grow */
@@ -124,7 +124,7 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     struct p3s_header *h = mapped;
     *h = *facts;
     h->major = 2;
-    h->minor = 3;
+    h->minor = 4;
     h->header_bytes = HEADER_BYTES;
     h->pid = getpid();
     gethostname(h->host, sizeof h->host - 1);
@@ -341,6 +341,21 @@ void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes)
     resolved_count++;
 }
 
+void p3s_put_access(uint64_t ordinal, int64_t offset, int64_t span)
+{
+    static uint64_t last;
+    if (!p3s_active || ordinal == P3S_NO_EVENT)
+        return;
+    if (!p3s_chunk_fits(&accesses, 30)) {
+        if (!next_chunk(&accesses, P3S_CHUNK_ACCESSES, 3, ordinal, 0, 30))
+            return;
+        last = ordinal;
+    }
+    char *at = put_number(accesses.payload + accesses.used, zigzag((int64_t)(ordinal - last)));
+    p3s_chunk_commit(&accesses, put_number(put_number(at, (uint64_t)offset), (uint64_t)span));
+    last = ordinal;
+}
+
 #define THREADS_COLUMNS (1 + P3S_SEGMENT_NUMBERS)
 #define THREADS_ROW (10 * THREADS_COLUMNS)
 
@@ -439,6 +454,7 @@ void p3s_store_close(void)
     p3s_chunk_seal(&done);
     p3s_chunk_seal(&resolved);
     p3s_chunk_seal(&threads);
+    p3s_chunk_seal(&accesses);
     seal_counts(count_chunks);
     p3s_phase_seal();
     if (!stopped && next_chunk(&last, P3S_CHUNK_END, 0, event_count, 0, sizeof end)) {

@@ -38,7 +38,7 @@ extern struct p3s_handles p3s_mpi;
 
 enum {
     P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4, P3S_REC_WINDOW = 5,
-    P3S_REC_RUNTIME = 6, P3S_REC_THREAD = 7
+    P3S_REC_RUNTIME = 6, P3S_REC_THREAD = 7, P3S_REC_FILE = 12
 };
 enum { P3S_FLAG_STOPPED = 1, P3S_FLAG_ABORT = 2, P3S_FLAG_LIMITED = 4, P3S_FLAG_PAUSED = 8,
        P3S_FLAG_SAMPLED = 16 };
@@ -116,6 +116,8 @@ uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t el
 void p3s_put_done(uint64_t completing, uint64_t posting, bool cancelled);
 void p3s_put_threads(uint64_t ordinal, const struct p3s_segment *segment);
 void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes);
+/* Where in its file an event reads or writes: first byte, and from it to the last one. */
+void p3s_put_access(uint64_t ordinal, int64_t offset, int64_t span);
 
 /* ---- map from 64-bit keys to pointers ---------------------------------------------------- */
 
@@ -172,6 +174,9 @@ extern pthread_mutex_t p3s_lock;
 extern int p3s_threaded;                /* may several threads call MPI at once? */
 extern volatile int p3s_active;         /* between MPI_Init and MPI_Finalize, file writable */
 extern int64_t p3s_epoch_ns;            /* CLOCK_MONOTONIC when MPI_Init returned */
+extern __thread bool p3s_io_pending __attribute__((tls_model("initial-exec")));
+void p3s_io_flush(void);                /* writes the event of the thread's calls of the C library */
+void p3s_io_begin(void);
 
 static inline void p3s_hold(void)
 {

@@ -115,6 +115,8 @@ struct p3s_opened { struct p3s_comm *comm; int id; };
 static struct p3s_map windows, files;
 static int next_window;
 
+int p3s_next_window(void) { return next_window++; }
+
 static struct p3s_map *map_of(int kind) { return kind == P3S_FILE ? &files : &windows; }
 
 static void drop(struct p3s_opened *o)
@@ -135,12 +137,20 @@ void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle)
     if ((o->comm = p3s_known(comm)))
         o->comm->refs++;
     const char *made = p3s_op_names[h->op];
-    int32_t head[3] = {o->id = next_window++, o->comm ? o->comm->id : P3S_NONE,
+    int32_t head[3] = {o->id = p3s_next_window(), o->comm ? o->comm->id : P3S_NONE,
                        kind == P3S_FILE ? 2 : 1};
     p3s_define(P3S_REC_WINDOW, head, sizeof head, made, strlen(made));
     struct p3s_opened *old = p3s_map_put(map_of(kind), handle, o);
     drop(old);
     p3s_let_go();
+}
+
+int p3s_opened_number(int kind, uint64_t handle)
+{
+    p3s_hold();
+    struct p3s_opened *o = p3s_map_get(map_of(kind), handle);
+    p3s_let_go();
+    return o ? o->id : P3S_NONE;
 }
 
 struct p3s_opened *p3s_closing(int kind, uint64_t handle)

@@ -51,6 +51,7 @@ struct p3s_moved { int64_t bytes; MPI_Datatype type; };
 
 enum { P3S_WINDOW = 1, P3S_FILE = 2 };
 void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle);
+int p3s_opened_number(int kind, uint64_t handle);
 /* As of communicators: forgotten before the real call, and kept if that fails. */
 struct p3s_opened *p3s_closing(int kind, uint64_t handle);
 void p3s_closed(struct p3s_here *h, struct p3s_opened *o);
@@ -58,6 +59,17 @@ void p3s_not_closed(int kind, uint64_t handle, struct p3s_opened *o);
 /* An event on a window or file; peer is a rank of its communicator or P3S_NO_RANK. */
 void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
             MPI_Datatype type);
+
+/* ---- files: where in them, and what is known of them ------------------------------------------ */
+
+enum { P3S_AT, P3S_OWN, P3S_SHARED };   /* an offset is given, or the pointer is this one */
+void p3s_file_opened(struct p3s_here *h, MPI_Comm comm, const char *name, int mode, MPI_File file);
+void p3s_file_view(struct p3s_here *h, MPI_File file, int64_t start, MPI_Datatype element,
+                   MPI_Datatype type);
+void p3s_file_closed(uint64_t handle);
+/* An event that moves count of type. */
+void p3s_file_moved(struct p3s_here *h, MPI_File file, int how, int64_t offset, int64_t count,
+                    MPI_Datatype type);
 
 /* ---- communicators without a parent, or not usable yet ---------------------------------------- */
 

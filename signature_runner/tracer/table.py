@@ -250,6 +250,12 @@ CALLS.update(table_windows.rows())
 #: Names of events that are no MPI function: the receive half of one that sends and receives.
 HALVES = ("Sendrecv_recv", "Isendrecv_recv")
 
+#: Calls of the C library on files, events under the name POSIX_X; p3s_libc.c has their wrappers.
+POSIX = names("""
+open close read write pread pwrite readv writev fsync fdatasync
+fopen fclose fread fwrite fflush fprintf
+""")
+
 #: Calls that pass through, but run callbacks (an attribute's delete function, an error handler) or
 #: communicate inside: what they call is no event. Not simply all calls: programs look for some
 #: names to find out whether an MPI library is loaded.
@@ -264,7 +270,8 @@ File_seek_shared File_get_position_shared
 RUNTIME = names("""
 Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter
 Group_free Group_translate_ranks Topo_test Cartdim_get Cart_get Cart_shift Graph_neighbors_count
-Dist_graph_neighbors_count Type_size_x Type_free Type_get_envelope Type_get_contents
+Dist_graph_neighbors_count File_get_position File_get_byte_offset File_get_info Info_free
+Info_get Type_get_extent Type_size_x Type_free Type_get_envelope Type_get_contents
 Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
 Query_thread Get_library_version
 """)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from p3s.signature_runner.tracer.wrapper import POSTED, Wrapper, names
 
 _WINDOW = "P3S_WINDOW, P3S_HANDLE(win)"
@@ -82,19 +84,23 @@ def _windows() -> dict[str, Wrapper]:
     return out
 
 
+def _moved(how: str, offset: str = "0") -> str:
+    return f"p3s_file_moved(&h, file, {how}, {offset}, count, type);"
+
+
 def _files() -> dict[str, Wrapper]:
-    moved = _on(_FILE, _NOBODY, "count, type")
+    opened = "p3s_file_opened(&h, comm, name, mode, *file);"
+    viewed = "p3s_file_view(&h, file, disp, etype, filetype);"
+    closed = _closed("file", "P3S_FILE")
     out = {
-        "File_open": Wrapper(
-            "comm name mode info file", "p3s_opened(&h, comm, P3S_FILE, P3S_HANDLE(*file));"
-        ),
-        "File_close": _closed("file", "P3S_FILE"),
+        "File_open": Wrapper("comm name mode info file", opened),
+        "File_close": replace(closed, after=f"{closed.after} p3s_file_closed(was);"),
         "File_delete": Wrapper("name info", "p3s_nowhere(&h);"),
+        "File_set_view": Wrapper("file disp etype filetype rep info", viewed),
     }
     for name, args in {
         "File_set_size": "file size",
         "File_preallocate": "file size",
-        "File_set_view": "file disp etype filetype rep info",
         "File_seek_shared": "file offset whence",
         "File_set_atomicity": "file flag",
         "File_sync": "file",
@@ -103,17 +109,25 @@ def _files() -> dict[str, Wrapper]:
     for name in names(
         "read read_all read_shared read_ordered write write_all write_shared write_ordered"
     ):
+        moved = _moved(_pointer(name))
         out[f"File_{name}"] = Wrapper("file buf count type status", moved)
         if "ordered" not in name:
             out[f"File_i{name}"] = Wrapper("file buf count type request", f"{moved} {POSTED}")
+    at = _moved("P3S_AT", "offset")
     for name in names("read_at read_at_all write_at write_at_all"):
-        out[f"File_{name}"] = Wrapper("file offset buf count type status", moved)
-        out[f"File_i{name}"] = Wrapper("file offset buf count type request", f"{moved} {POSTED}")
+        out[f"File_{name}"] = Wrapper("file offset buf count type status", at)
+        out[f"File_i{name}"] = Wrapper("file offset buf count type request", f"{at} {POSTED}")
     for name in names("read_all write_all read_ordered write_ordered read_at_all write_at_all"):
         where = "file offset" if "_at_" in name else "file"
+        moved = at if "_at_" in name else _moved(_pointer(name))
         out[f"File_{name}_begin"] = Wrapper(f"{where} buf count type", moved)
         out[f"File_{name}_end"] = Wrapper("file buf status", _on(_FILE))
     return out
+
+
+def _pointer(name: str) -> str:
+    """Return which pointer a call without an offset moves."""
+    return "P3S_SHARED" if name.endswith(("_shared", "_ordered")) else "P3S_OWN"
 
 
 def rows() -> dict[str, Wrapper]:

@@ -32,7 +32,7 @@ from p3s.model.partners.infer_partners import Explanation, infer_partners, rough
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.rivals import rival_relations
-from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
+from p3s.trace.ops import RECV, SEND, is_on_comm
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class _Search:
         self.cart = cart
         varying = {v for t in tables for v in t.moved}
         self.todo = _distinct(nodes, self.counts, varying)
-        self.places = [used(n) for n in nodes if n.kind in (COLLECTIVE, COMM)]
+        self.places = [used(n) for n in nodes if is_on_comm(n.op)]
         self.best: GridChoice | None = None
         self.priced: list[GridChoice] = []
         self.costs: list[tuple[GridRule, float]] = []

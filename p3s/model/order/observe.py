@@ -20,7 +20,7 @@ from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Ints
 from p3s.model.partners.shift import Shift
 from p3s.model.types import Model
-from p3s.trace.ops import COMPLETION, RECV, SEND
+from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm
 
 Cell = tuple[int, int, int, int]
 Cells = tuple[Cell, ...]
@@ -237,7 +237,7 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
         it = items[i]
         if it.kind == COMPLETION:
             size = stage = 0
-        where = rows.members[c] if it.kind in _ON_COMM and c >= 0 else ()
+        where = rows.members[c] if is_on_comm(it.op) and c >= 0 else ()
         loosely = (r, it.node, peer, where)
         full[(*loosely, size)].add((i, slot, stage, at))
         loose[loosely].add((i, slot, stage, at))
@@ -248,9 +248,7 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
     ):
         g = t.groups[gi]
         peer = g.peer if g.kind in (SEND, RECV) else -1
-        where = (
-            t.places[g.comm].members if g.kind in _ON_COMM and 0 <= g.comm < len(t.places) else ()
-        )
+        where = t.places[g.comm].members if is_on_comm(g.op) and 0 <= g.comm < len(t.places) else ()
         loosely = (r, node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
         keys.append(loosely)
         exactly = full.get((*loosely, 0 if g.kind == COMPLETION else size), set())
@@ -283,9 +281,6 @@ def _in_order_of_appearance(
             rows.sort(key=lambda k: int(first[k]))
             for k, one in zip(rows, cells, strict=True):
                 out[k] = (one,)
-
-
-_ON_COMM = ("collective", "comm")
 
 
 def turn_of(table: Any) -> Ints:

@@ -10,7 +10,7 @@ from p3s.characterize.tables import PointTable, first_rows
 from p3s.model.comparison import Difference, OrderAgreement
 from p3s.model.order.unfold import Unfolder
 from p3s.model.types import Model
-from p3s.trace.ops import COLLECTIVE, RECV, SEND
+from p3s.trace.ops import COLLECTIVE, IO, RECV, SEND
 
 Event = tuple[str, int, int]
 
@@ -90,7 +90,7 @@ def _codes(model: Model, rows: Any, code: dict[Event, int]) -> np.ndarray:
 def _event(op: str, kind: str, peer: int, size: int) -> Event:
     if kind in (SEND, RECV):
         return op, peer, size
-    return op, -1, size if kind == COLLECTIVE else -1
+    return op, -1, size if kind in (COLLECTIVE, IO) else -1
 
 
 def text(event: Event) -> str:

@@ -18,7 +18,7 @@ from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.observed import Observed, Rows
-from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
+from p3s.trace.ops import RECV, SEND, is_on_comm
 
 
 def items_of(
@@ -159,7 +159,7 @@ def _communicator_items(
 ) -> list[Observed]:
     """Return an item for each law that the node's communicators need."""
     grids = choice.grids
-    if node.kind not in (COLLECTIVE, COMM):
+    if not is_on_comm(node.op):
         laws: list[CommunicatorLaw] = [World(ordinal=0)]
         law_of = None
     else:

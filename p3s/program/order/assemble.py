@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.program.order.calls import op_of
+from p3s.program.order.calls import op_of, step_name
 from p3s.program.order.completions import RECEIVES as RECEIVES_FIRST
 from p3s.program.order.cut import Part, Piece
 from p3s.program.order.links import Outstanding
 from p3s.program.order.pairs import pair_channels
 from p3s.program.order.reasons import Reason
 from p3s.program.order.sequence import Calls, Kind
-from p3s.program.scaled import Bools, Floats, Ints, ScaledTrace
+from p3s.program.scaled import IO, Bools, Floats, Ints, ScaledTrace
 from p3s.simulate.steps import RECEIVES, REQUESTS, WAITS, Op, Steps
 
 _REQUESTS = [int(op) for op in REQUESTS]
@@ -413,7 +413,7 @@ def _steps(
     peer2, tag2, bytes2 = (np.full(total, x, dtype=np.int64) for x in (-1, -1, 0))
     peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], rows.tag[row[merged + 1]]
     bytes2[merged] = trace.bytes[row[merged + 1]]
-    nbytes = np.where(np.isin(op, _WAITS), 0, trace.bytes[row])
+    nbytes = np.where(np.isin(op, _WAITS) | trace.is_kind(IO)[row], 0, trace.bytes[row])
     partner = [np.where(link >= 0, new[link], -1) for link in (to, source)]
     many = np.zeros(count, dtype=np.int64)
     np.add.at(many, new[by], 1)
@@ -455,7 +455,7 @@ def _names(ops: tuple[str, ...], op: Ints) -> tuple[tuple[str, ...], Ints]:
     used = [k for k, name in enumerate(ops) if op_of(name) is not None]
     number = np.full(max(len(ops), 1), -1, dtype=np.int64)
     number[used] = np.arange(len(used))
-    return (*(ops[k] for k in used), "REST"), number[op]
+    return (*(step_name(ops[k]) for k in used), "REST"), number[op]
 
 
 def _sums(counts: Ints) -> Ints:

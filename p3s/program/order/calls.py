@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from p3s.simulate.steps import Op
 from p3s.trace.ops import COLLECTIVE as COLLECTIVE_KIND
-from p3s.trace.ops import HALF_OF_ONE, ISENDRECV_RECV, SENDRECV_RECV, kind_of, leaves_request
+from p3s.trace.ops import (
+    HALF_OF_ONE,
+    ISENDRECV_RECV,
+    SENDRECV_RECV,
+    is_file_collective,
+    kind_of,
+    leaves_file_request,
+    leaves_request,
+)
 
 #: A started persistent operation carries the name of the call that made it.
 _OPS = {
@@ -53,7 +61,17 @@ def op_of(call: str) -> Op | None:
     found = _OPS.get(call)
     if found is None and kind_of(call) == COLLECTIVE_KIND:
         return Op.ICOLLECTIVE if leaves_request(call) else Op.COLLECTIVE
+    if is_file_collective(call) and not leaves_file_request(call):
+        return Op.COLLECTIVE
     return found
+
+
+def step_name(call: str) -> str:
+    """Return the name of the step that a call is: what all do on a file is a barrier of them.
+
+    The time that it takes at the file is computation's place before it: the same for all.
+    """
+    return "MPI_Barrier" if is_file_collective(call) else call
 
 
 def requests_of(call: str) -> int:
@@ -61,7 +79,7 @@ def requests_of(call: str) -> int:
 
     The one request of MPI_Isendrecv is that of its receive half.
     """
-    if call in AT_ONCE:
+    if call in AT_ONCE or leaves_file_request(call):
         return 1
     op = op_of(call)
     leaves = op in (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.program.order.calls import PROBES, op_of
-from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, RECV, SEND, Ints, ScaledTrace
+from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, Ints, ScaledTrace
 from p3s.simulate.steps import LeftOut
 
 
@@ -27,6 +27,7 @@ class Reason(IntEnum):
     SET_UP = 8
     PROBE = 9
     NOT_SEEN = 10
+    FILE = 11
 
 
 REASON_TEXT = {
@@ -39,6 +40,7 @@ REASON_TEXT = {
     Reason.NOT_REPLAYED: "the replay does not know this call",
     Reason.SET_UP: "the start and the end of the program are not replayed",
     Reason.PROBE: "the receive behind it does its waiting",
+    Reason.FILE: "the time of files is told apart from that of messages",
     Reason.NOT_SEEN: "it occurs only in iterations of its loop that are not replayed",
 }
 #: Why a message is left out that the model sends, or receives, without anybody on the other side.
@@ -76,6 +78,9 @@ def reasons_of(trace: ScaledTrace) -> Ints:
     messages &= reason == Reason.EXECUTED
     reason[messages & (trace.peer < 0)] = Reason.NO_PEER
     reason[trace.is_kind(COMM)] = Reason.CONSTRUCTOR
+    files = trace.is_kind(IO)
+    reason[files] = Reason.FILE
+    reason[files & trace.is_op(*known) & (trace.comm >= 0)] = Reason.EXECUTED
     reason[trace.is_op(*PROBES)] = Reason.PROBE
     reason[trace.is_op(*_SET_UP)] = Reason.SET_UP
     reason[~trace.known] = Reason.UNKNOWN_VERDICT
