@@ -43,7 +43,7 @@ def role_of(op: str) -> int:
     if kind == ops.SEND:
         return SEND
     if kind == ops.RECV:
-        return POSTED_RECV if op in _POSTED_RECVS else RECV
+        return POSTED_RECV if ops.like(op) in _POSTED_RECVS else RECV
     if kind == ops.IO and ops.is_file_collective(op):
         return POSTED_COLLECTIVE if ops.leaves_file_request(op) else COLLECTIVE
     if kind in (ops.COLLECTIVE, ops.NEIGHBOR, ops.COMM) and op not in _NOT_BY_ALL:

@@ -19,9 +19,10 @@ JoinRun = Callable[[Sequence[Path], Sites], Part]
 
 def join_files(files: Sequence[Path], sites: Sites) -> Part:
     """Return the ranks of a run, read one after the other, as one Part."""
-    from p3s.trace import read_file
+    from p3s.trace.rewrite import Messages
 
-    return join(part_of(read_file(path, completions=False), sites) for path in files)
+    messages = Messages(files)
+    return join(part_of(messages.read(path), sites) for path in files)
 
 
 def intact_runs(

@@ -25,6 +25,8 @@ from p3s.errors import P3SError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from p3s.trace.rewrite import Messages
+
 _PLAIN = (
     "np",
     "work_unit",
@@ -93,30 +95,33 @@ def from_bytes(data: bytes) -> Part:
     return part
 
 
-def _part_or_error(path: Path, sites: Sites) -> bytes:
-    from p3s.trace import read_file
-
+def _part_or_error(messages: Messages, path: Path, sites: Sites) -> bytes:
     try:
-        return b"p" + to_bytes(part_of(read_file(path, completions=False), sites))
+        return b"p" + to_bytes(part_of(messages.read(path), sites))
     except P3SError as err:
         return b"e" + str(err).encode("utf-8", "surrogateescape")
 
 
 def _send_parts(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> None:
     """Send process 0 the parts of this process's files."""
+    from p3s.trace.rewrite import Messages
+
+    messages = Messages(files)
     for path in files[comm.rank :: comm.size]:
-        data = np.frombuffer(_part_or_error(path, sites), dtype=np.uint8)
+        data = np.frombuffer(_part_or_error(messages, path, sites), dtype=np.uint8)
         comm.Send(np.array([len(data)], dtype=np.int64), dest=0)
         comm.Send(data, dest=0)
 
 
 def _parts(comm: MPI.Comm, files: Sequence[Path], sites: Sites) -> Iterator[Part]:
     """Yield the parts of all files in order, at process 0; an error comes when all are there."""
-    error = ""
+    from p3s.trace.rewrite import Messages
+
+    error, messages = "", Messages(files)
     for k, path in enumerate(files):
         source = k % comm.size
         if source == 0:
-            data = _part_or_error(path, sites)
+            data = _part_or_error(messages, path, sites)
         else:
             length = np.empty(1, dtype=np.int64)
             comm.Recv(length, source=source)

@@ -111,9 +111,5 @@ def shared_sites(run: RunTrace) -> set[int]:
     """
     seen: dict[int, set[str]] = {}
     for call in run.calls:
-        if call.op.endswith("_init"):
-            one = "MPI_Start"
-        else:
-            one = call.op.removesuffix("_recv")
-        seen.setdefault(call.site, set()).add(one)
+        seen.setdefault(call.site, set()).add(ops.place_of(call.op))
     return {site for site, made in seen.items() if site >= 0 and len(made) > 1}

@@ -11,7 +11,7 @@ from p3s.characterize.fold import Edge, Loop, fold
 from p3s.characterize.parse import Nest, Parsed, nest_of, parse
 from p3s.characterize.refine import refine
 from p3s.characterize.tables import PointTable
-from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of
+from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of, place_of
 
 #: Loops that are part of the phase around them.
 PARTNERS, REQUESTS = "partners", "requests"
@@ -113,8 +113,7 @@ def undecided(s: Structure) -> frozenset[str]:
     made through the line of those inside."""
     made: dict[str, set[str]] = {}
     for site, op in s.nodes:
-        one = "MPI_Start" if op.endswith("_init") else op.removesuffix("_recv")
-        made.setdefault(site, set()).add(one)
+        made.setdefault(site, set()).add(place_of(op))
     shared = {site for site, ops in made.items() if site and len(ops) > 1}
     loops = [c for c in s.tree.children if isinstance(c, Loop)]
     outside = {s.nodes[v][1] for v in s.tree.own_nodes()}

@@ -24,7 +24,7 @@ from p3s.model.sizes.rankcounts import by_class
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
-from p3s.trace.ops import COMPLETION
+from p3s.trace.ops import COMPLETION, like
 
 #: What is open because several rules meet all traced counts; what was seen too seldom.
 _PARTNERS = (Code.DIRECTION, Code.ONE_EXTENT)
@@ -252,7 +252,7 @@ def judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
         posts = {j for s in item.slots for j in s.count.follows or ()} or {
             j
             for j, other in enumerate(out)
-            if other.phase == item.phase and other.op.startswith(_POSTS)
+            if other.phase == item.phase and like(other.op).startswith(_POSTS)
         }
         weak = [v for v in (_number_verdict(out[j]) for j in posts) if v != Verdict.EXACT]
         if weak:

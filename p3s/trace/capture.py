@@ -26,7 +26,7 @@ from p3s.trace.events import (
 )
 from p3s.trace.files import FileName
 from p3s.trace.layout import NAME
-from p3s.trace.records import Definitions, RawComm, RawSite, RawWindow
+from p3s.trace.records import Definitions, RawComm, RawNeighbours, RawSite, RawWindow
 from p3s.trace.threads import Runtime, ThreadInfo, Threads, read_threads, threads_at
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class Capture:
     posting ordinal with ``cancelled``; ``counted``: call -> (events, elapsed_ns, work) of events
     that were only counted; ``phases``: rows of layout.PHASE_FIELDS, None if the run had no plan
     of phases; ``threads``: what threads did before events, None if there was one only; ``runtime``
-    and ``team_threads``: what they ran under, and each of them at the end. ``header`` has the
+    and ``team_threads``: what they ran under, and each of them at the end; ``numbers``: lists that
+    calls refer to; ``neighbours``: of communicators with a topology. ``header`` has the
     totals of END, if that was reached.
     """
 
@@ -84,6 +85,8 @@ class Capture:
     team_threads: tuple[ThreadInfo, ...] = ()
     files: dict[int, FileName] = field(default_factory=dict)
     accesses: Int64s | None = None
+    numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    neighbours: tuple[RawNeighbours, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -330,6 +333,8 @@ class _Collector:
             tuple(sorted(self.defs.threads, key=lambda thread: thread.number & 0xFFFFFFFF)),
             self.defs.files,
             self._accesses(),
+            self.defs.numbers,
+            tuple(self.defs.neighbours),
         )
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)

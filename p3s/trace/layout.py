@@ -55,7 +55,7 @@ KIND_NAMES = {
 #: Kinds whose rows change in place: their checksum holds once they are sealed.
 IN_PLACE = (COUNTS, PHASES)
 
-OPNAME, SITE, COMM, CALL, WINDOW, RUNTIME, THREAD = range(1, 8)
+OPNAME, SITE, COMM, CALL, WINDOW, RUNTIME, THREAD, NUMBERS, NEIGHBOURS = range(1, 10)
 FILE = 12
 #: Payload of a FILE record: window, mode, hash of the name, and of it without the rank; then hints.
 FILE_RECORD = struct.Struct("<iIQQ")
@@ -77,9 +77,10 @@ CALL_FIELDS = [
     ("depth", "<u4"),
     ("window", "<i4"),
     ("team", "<u4"),
+    ("numbers", "<u4"),
 ]
-#: Of calls outside of parallel regions the team is left out.
-CALL_PAYLOAD_BYTES, TEAM_CALL_BYTES = 56, 60
+#: Fields from the team on are left out where they are 0.
+CALL_PAYLOAD_BYTES, WHOLE_CALL_BYTES = 56, 64
 #: Payload of a THREAD record: number, kind, calls_as, threads, CPU time; then the cores as text.
 THREAD_RECORD = struct.Struct("<IIiIq")
 RECORD_HEAD = struct.Struct("<II")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from p3s.trace.capture import Capture
 from p3s.trace.files import FileName
 from p3s.trace.records import NO_WINDOW, RawSite
-from p3s.trace.types import Call, Comm, Site, Window
+from p3s.trace.types import Call, Comm, Neighbours, Site, Window
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
-_COLUMNS = 12
+_NUMBERS = 12
+_COLUMNS = 13
 _WINDOW_KINDS = {1: "window", 2: "file", 3: "posix file"}
 
 
@@ -38,6 +39,7 @@ class Tables:
     comm_list: list[Comm] = field(default_factory=list)
     windows: dict[Window, int] = field(default_factory=dict)
     rows: dict[bytes, int] = field(default_factory=dict)
+    numbers: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
 
     def __post_init__(self) -> None:
         world = tuple(range(self.size))
@@ -68,6 +70,15 @@ class Tables:
         window_of = self._merge_windows(capture, self._merge_comms(capture))
         return {window_of[raw]: name for raw, name in capture.files.items() if raw in window_of}
 
+    def neighbours(self, capture: Capture) -> dict[int, Neighbours]:
+        """Return the neighbours of one rank by the number of their communicator."""
+        comm_of = self._merge_comms(capture) if capture.neighbours else {}
+        return {
+            comm_of[raw.comm]: Neighbours(raw.destinations, raw.sources)
+            for raw in capture.neighbours
+            if raw.comm in comm_of
+        }
+
     def _numbers(self, matrix: Int64s) -> Int64s:
         import numpy as np
 
@@ -83,9 +94,10 @@ class Tables:
         import numpy as np
 
         table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, _COLUMNS)
-        names = list(self.ops)
+        names, numbers = list(self.ops), list(self.numbers)
         return tuple(
-            Call(names[row[_OP]], *row[_SITE:]) for row in table[used[: len(table)]].tolist()
+            Call(names[row[_OP]], *row[_SITE:_NUMBERS], numbers[row[_NUMBERS]])
+            for row in table[used[: len(table)]].tolist()
         )
 
     def _matrix(self, capture: Capture) -> Int64s:
@@ -116,6 +128,11 @@ class Tables:
             (_TEAM, "team"),
         ):
             rows[:, column] = calls[name]
+        list_of = {
+            number: self.numbers.setdefault(values, len(self.numbers))
+            for number, values in capture.numbers.items()
+        }
+        rows[:, _NUMBERS] = _mapped(calls["numbers"], {0: 0, **list_of})
         return rows
 
     def _site(self, raw: RawSite | None) -> int:

@@ -30,6 +30,10 @@ HALF_OF_ONE = frozenset({"MPI_Isendrecv", "MPI_Isendrecv_replace"})
 
 _KINDS: dict[str, str] = {}
 _BLOCKING: dict[str, str] = {}
+#: Parts of a call that is read as messages (p3s.trace.rewrite): the call that does what they do,
+#: and the MPI function that the program calls.
+_LIKE: dict[str, str] = {}
+_CALLED: dict[str, str] = {}
 
 
 def _declare(kind: str, names: str) -> None:
@@ -43,6 +47,14 @@ def _declare_collectives(kind: str, names: str) -> None:
         for twin in (name, "I" + name.lower(), name + "_init"):
             _KINDS["MPI_" + twin] = kind
             _BLOCKING["MPI_" + twin] = "MPI_" + name
+
+
+def _declare_parts(name: str, likes: dict[str, str]) -> None:
+    """Declare the parts of a call: MPI_X_send that acts like MPI_Isend, and the like."""
+    for part, like in likes.items():
+        own = f"MPI_{name}_{part}"
+        _KINDS[own] = _KINDS[like]
+        _LIKE[own], _CALLED[own] = like, "MPI_" + name
 
 
 # A started persistent operation carries the name of the call that made it
@@ -77,6 +89,13 @@ _declare_collectives(
     "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
     " Neighbor_alltoallv Neighbor_alltoallw",
 )
+for _name in "allgather allgatherv alltoall alltoallv alltoallw".split():
+    _declare_parts(
+        f"Neighbor_{_name}", {"recv": "MPI_Irecv", "send": "MPI_Isend", "wait": "MPI_Waitall"}
+    )
+    _declare_parts(f"Ineighbor_{_name}", {"recv": "MPI_Irecv", "send": "MPI_Isend"})
+    _declare_parts(f"Neighbor_{_name}_init", {"recv": "MPI_Recv_init", "send": "MPI_Send_init"})
+_CALLED |= {SENDRECV_RECV: "MPI_Sendrecv", ISENDRECV_RECV: "MPI_Isendrecv"}
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
 _declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
 
@@ -158,6 +177,30 @@ def blocking_of(op: str) -> str:
 def leaves_request(op: str) -> bool:
     """Tell whether a collective is completed by a later call: nonblocking or persistent."""
     return op in _BLOCKING and _BLOCKING[op] != op
+
+
+def like(op: str) -> str:
+    """Return the call that does what a part of a call that is read as messages does.
+
+    MPI_Isend of MPI_Neighbor_alltoall_send; any other name is returned as it is.
+    """
+    return _LIKE.get(op, op)
+
+
+def parts_like(op: str) -> frozenset[str]:
+    """Return the parts of calls that do what a call does."""
+    return frozenset(part for part, other in _LIKE.items() if other == op)
+
+
+def called(op: str) -> str:
+    """Return the function that the program calls: MPI_Sendrecv of MPI_Sendrecv_recv."""
+    return _CALLED.get(op, op)
+
+
+def place_of(op: str) -> str:
+    """Return what makes a call one place of the program: started operations are MPI_Start."""
+    own = called(op)
+    return "MPI_Start" if own.endswith("_init") else own
 
 
 def is_modelled(op: str) -> bool:

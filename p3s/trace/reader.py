@@ -14,7 +14,7 @@ from p3s.trace.capture import NAME, Capture, read_capture, read_header
 from p3s.trace.chunks import Header
 from p3s.trace.files import FileName
 from p3s.trace.merge import Tables, event_calls
-from p3s.trace.types import RankTrace, RunTrace
+from p3s.trace.types import Neighbours, RankTrace, RunTrace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +35,7 @@ class _Rank:
     resolved: Int64s
     problem: str
     files: dict[int, FileName]
+    neighbours: Mapping[int, Neighbours]
 
 
 class LazyRanks(Sequence[RankTrace]):
@@ -71,7 +72,8 @@ class LazyRanks(Sequence[RankTrace]):
         if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
             raise P3SError(f"{source.path} has changed while it was read; read it again")
         call = event_calls(capture, source.calls, source.resolved)
-        return _rank_trace(capture, call, source.calls, source.problem, source.files)
+        trace = _rank_trace(capture, call, source.calls, source.problem, source.files)
+        return replace(trace, neighbours=source.neighbours)
 
     @property
     def present(self) -> list[int]:
@@ -277,8 +279,10 @@ class _Reading:
         self.used = used
         self.counted_events += capture.counted_events
         files = self.tables.files(capture) if capture.files else {}
-        self.ranks._sources[rank] = _Rank(path, calls, resolved, problem, files)
+        around = self.tables.neighbours(capture)
+        self.ranks._sources[rank] = _Rank(path, calls, resolved, problem, files, around)
         trace = _rank_trace(capture, call, calls, problem, files)
+        trace = replace(trace, neighbours=around)
         size = sum(
             column.nbytes
             for column in (

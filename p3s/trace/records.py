@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: The rank beyond the edge of a grid.
+PROC_NULL = -3
 #: Value of a call's window where there is none.
 NO_WINDOW = -1
 # A CALL of this version with its record head; stretches of them are read as one table.
@@ -53,6 +55,15 @@ class RawWindow:
     op: str
 
 
+@dataclass(frozen=True)
+class RawNeighbours:
+    """A NEIGHBOURS record: world ranks that ``comm`` sends to and receives from."""
+
+    comm: int
+    destinations: tuple[int, ...]
+    sources: tuple[int, ...]
+
+
 @dataclass
 class Definitions:
     """What the DEFS chunks of one rank say; what a lost chunk said stays open.
@@ -70,6 +81,8 @@ class Definitions:
     files: dict[int, FileName] = field(default_factory=dict)
     runtime: Runtime | None = None
     threads: list[ThreadInfo] = field(default_factory=list)
+    numbers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    neighbours: list[RawNeighbours] = field(default_factory=list)
     records: int = 0
     lost: bool = False
     _tables: list[NDArray[Any]] = field(default_factory=list)
@@ -103,7 +116,7 @@ class Definitions:
             raise ValueError("its numbers are impossible")
         if chunk.first > self._calls:
             self._gaps.append((self._calls, chunk.first - self._calls))
-            self._push(b"\0" * (layout.TEAM_CALL_BYTES * (chunk.first - self._calls)))
+            self._push(b"\0" * (layout.WHOLE_CALL_BYTES * (chunk.first - self._calls)))
             self.lost = True
         if chunk.base_ns > len(self.sites):
             self.sites += [None] * (chunk.base_ns - len(self.sites))
@@ -127,8 +140,9 @@ class Definitions:
         table = words.reshape(most, _CALL_BYTES // 8)
         same = table[:, 0] == table[0, 0]
         count = most if same.all() else int(np.argmin(same))
-        rows = np.zeros((count, layout.TEAM_CALL_BYTES // 4), dtype="<u4")
-        rows[:, :-1] = np.ascontiguousarray(table[:count, 1:]).view("<u4")
+        rows = np.zeros((count, layout.WHOLE_CALL_BYTES // 4), dtype="<u4")
+        short = layout.CALL_PAYLOAD_BYTES // 4
+        rows[:, :short] = np.ascontiguousarray(table[:count, 1:]).view("<u4")
         self._push(rows.tobytes())
         self.records += count
         return count
@@ -145,8 +159,8 @@ class Definitions:
             elif kind == layout.CALL:  # of a later minor version, with more fields
                 if len(payload) < layout.CALL_PAYLOAD_BYTES:
                     raise ValueError("a call is too short")
-                whole = payload[: layout.TEAM_CALL_BYTES]
-                self._push(whole.ljust(layout.TEAM_CALL_BYTES, b"\0"))
+                whole = payload[: layout.WHOLE_CALL_BYTES]
+                self._push(whole.ljust(layout.WHOLE_CALL_BYTES, b"\0"))
             elif kind == layout.WINDOW:
                 number, comm, what = struct.unpack_from("<iiI", payload)
                 op = _name(payload[12:])
@@ -158,6 +172,11 @@ class Definitions:
                 self.runtime = read_runtime(payload)
             elif kind == layout.THREAD:
                 self.threads.append(read_thread(payload))
+            elif kind == layout.NUMBERS:
+                number, count = struct.unpack_from("<II", payload)
+                self.numbers[number] = struct.unpack_from(f"<{count}q", payload, 8)
+            elif kind == layout.NEIGHBOURS:
+                self.neighbours.append(_neighbours(self.size, payload))
         except (struct.error, UnicodeDecodeError) as error:
             raise ValueError("a record cannot be what it says") from error
 
@@ -184,6 +203,7 @@ class Definitions:
         for name in ("peer", "root"):
             known &= (table[name] >= -3) & (table[name] < self.size)
         known &= (table["bytes"] >= 0) & (table["count"] >= 0)
+        known &= np.isin(table["numbers"], np.array([0, *self.numbers]))
         for first, count in self._gaps:
             known[first : first + count] = False
         return table, known
@@ -195,6 +215,16 @@ def _name(raw: bytes) -> str:
     if not name.isprintable():
         raise ValueError("a name is not printable")
     return name
+
+
+def _neighbours(size: int, payload: bytes) -> RawNeighbours:
+    number, out, into = struct.unpack_from("<3i", payload)
+    if min(out, into) < 0:
+        raise ValueError("a number of neighbours is impossible")
+    ranks = struct.unpack_from(f"<{out + into}i", payload, 12)
+    if any(not PROC_NULL <= rank < size for rank in ranks):
+        raise ValueError("a neighbour is a rank that is not there")
+    return RawNeighbours(number, ranks[:out], ranks[out:])
 
 
 def _comm(size: int, payload: bytes) -> RawComm:

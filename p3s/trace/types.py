@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ class Call:
     datatype passed (MPI_Type_size = bytes / count), ``elem_bytes`` the size of the basic element;
     ``depth`` the iterations of recursion taken out of the site's stack; ``window`` indexes
     RunTrace.windows or is -1; ``team`` threads are in the innermost parallel region around the
-    call, 0 outside of any."""
+    call, 0 outside of any; ``numbers``: what else is said of it (docs/capture-format.md)."""
 
     op: str
     site: int
@@ -48,6 +48,7 @@ class Call:
     depth: int = 0
     window: int = -1
     team: int = 0
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,17 @@ class Comm:
     periods: tuple[bool, ...] | None
     ordinal: int
     inter: bool = False
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """World ranks that a rank sends to and receives from in neighbourhood collectives, in order.
+
+    -3 (MPI_PROC_NULL) beyond the edge of a grid.
+    """
+
+    destinations: tuple[int, ...]
+    sources: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -132,6 +144,7 @@ class RankTrace:
     first byte and bytes up to the last one, of events that read or write at a known place.
     ``resident_bytes``: memory that the rank filled between MPI_Init and MPI_Finalize, at most;
     ``preempted``: how often it lost its core to another process meanwhile; 0: not known.
+    ``neighbours``: by index of RunTrace.comms, of communicators with neighbourhood collectives.
     """
 
     rank: int
@@ -161,6 +174,7 @@ class RankTrace:
     team_threads: tuple[ThreadInfo, ...] = ()
     files: dict[int, FileName] = field(default_factory=dict)
     accesses: Int64s | None = None
+    neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

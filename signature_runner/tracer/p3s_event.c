@@ -197,6 +197,7 @@ static void collective(struct p3s_here *h, MPI_Comm comm, int root, int64_t coun
     struct p3s_comm *c = p3s_known(comm);
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE, P3S_NONE, P3S_NONE);
     call.tag = P3S_NONE;
+    call.numbers = h->numbers;
     p3s_set_bytes(&call, count, type);
     if (bytes >= 0) {
         call.bytes = bytes;

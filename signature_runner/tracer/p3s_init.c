@@ -251,6 +251,7 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     h->fa = fa;
     h->op = op;
     h->recorded = false;
+    h->numbers = 0;
     if (!__atomic_load_n(&p3s_op_known[op], __ATOMIC_RELAXED)) {
         /* Named before the call: if the rank dies inside, the file says where. */
         p3s_hold();

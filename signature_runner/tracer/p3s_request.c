@@ -222,6 +222,7 @@ void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int ro
         if (root != P3S_NO_RANK)
             r->call.root = p3s_world_of(c, root);
         p3s_set_bytes(&r->call, count, type);
+        r->call.numbers = h->numbers;
         r->comm = c;
         if (c)
             c->refs++;

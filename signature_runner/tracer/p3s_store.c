@@ -19,7 +19,7 @@
 #define HEADER_BYTES 4096
 #define LONGEST_ROW (10 * (5 + P3S_MAX_COUNTERS))
 
-/* Of a call outside of parallel regions the payload ends before the team. */
+/* The payload ends before the team where that and the numbers are 0. */
 #define CALL_BYTES offsetof(struct p3s_call, team)
 _Static_assert(CALL_BYTES == 56, "CALL payload must stay 56 bytes");
 _Static_assert(sizeof(struct p3s_call) == 64, "no padding may be compared");
@@ -193,7 +193,7 @@ static void forget_calls(void);
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
-    uint64_t w[CALL_BYTES / 8], x = c->team;
+    uint64_t w[CALL_BYTES / 8], x = c->team | (uint64_t)c->numbers << 32;
     memcpy(w, c, sizeof w);
     for (size_t i = 0; i < sizeof w / sizeof *w; i++)
         x = ((x << 23 | x >> 41) ^ w[i]) * 0x9e3779b97f4a7c15u;
@@ -234,7 +234,8 @@ static int64_t call_number(const struct p3s_call *c)
             return calls[at].number_plus_1 - 1;
     if (!p3s_op_known[c->op])
         p3s_put_op(c->op);
-    if (!p3s_define(P3S_REC_CALL, c, CALL_BYTES + (c->team ? sizeof c->team : 0), NULL, 0))
+    if (!p3s_define(P3S_REC_CALL, c, c->numbers ? sizeof *c : CALL_BYTES + (c->team ? sizeof c->team : 0),
+                    NULL, 0))
         return -1;
     calls[at].call = *c;
     calls[at].number_plus_1 = call_count;

@@ -38,7 +38,8 @@ extern struct p3s_handles p3s_mpi;
 
 enum {
     P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4, P3S_REC_WINDOW = 5,
-    P3S_REC_RUNTIME = 6, P3S_REC_THREAD = 7, P3S_REC_FILE = 12
+    P3S_REC_RUNTIME = 6, P3S_REC_THREAD = 7, P3S_REC_NUMBERS = 8, P3S_REC_NEIGHBOURS = 9,
+    P3S_REC_FILE = 12
 };
 enum { P3S_FLAG_STOPPED = 1, P3S_FLAG_ABORT = 2, P3S_FLAG_LIMITED = 4, P3S_FLAG_PAUSED = 8,
        P3S_FLAG_SAMPLED = 16 };
@@ -86,7 +87,7 @@ struct p3s_call {               /* payload of a CALL record */
     int64_t bytes, count;
     uint32_t elem_bytes, thread, depth;
     int32_t window;
-    uint32_t team, unused;      /* in the file only if the call is made inside a parallel region */
+    uint32_t team, numbers;     /* in the file only if one of them, or what follows, is not 0 */
 };
 
 /* What threads did between two MPI calls of one of them: a row of THREADS, in this order. */
@@ -220,6 +221,7 @@ struct p3s_here {
     void *ra, *fa;
     uint32_t op;
     bool recorded;
+    uint32_t numbers;           /* of the call's NUMBERS, 0 = none */
     int64_t clock, work, t0_ns, t1_ns; /* clock: the work clock on entry */
     uint64_t counter[P3S_MAX_COUNTERS];
 };

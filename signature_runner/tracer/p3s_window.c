@@ -1,4 +1,4 @@
-/* Persistent and neighbourhood collectives, windows and files. Local MPI calls only. */
+/* Persistent collectives, windows and files. Local MPI calls only. */
 #include "p3s_inside.h"
 
 #include <stdlib.h>
@@ -36,76 +36,6 @@ void p3s_second_half(struct p3s_here *h, MPI_Comm comm, int source, int tag, int
     p3s_p2p(h, comm, source, tag, count, type);
     p3s_posted(request);
 #endif
-}
-
-/* ---- neighbours ---------------------------------------------------------------------------- */
-
-static struct p3s_map neighbours;       /* by the id of the communicator, which is never reused */
-static const struct p3s_neighbours nobody;
-
-static bool set_slots(struct p3s_neighbours *n, int slots)
-{
-    n->there = malloc((size_t)slots + 1);
-    if (!n->there)
-        return false;
-    n->slots = slots;
-    for (int i = 0; i < slots; i++)
-        n->there[i] = true;
-    return true;
-}
-
-static void ask(MPI_Comm comm, struct p3s_neighbours *n)
-{
-    int topology = MPI_UNDEFINED, count = 0, in = 0, weighted = 0, me = 0;
-    if (PMPI_Topo_test(comm, &topology) != MPI_SUCCESS)
-        return;
-    if (topology == MPI_CART && PMPI_Cartdim_get(comm, &count) == MPI_SUCCESS) {
-        if (!set_slots(n, 2 * count))
-            return;
-        for (int i = 0; i < count; i++) {
-            int before = MPI_PROC_NULL, behind = MPI_PROC_NULL;
-            PMPI_Cart_shift(comm, i, 1, &before, &behind);
-            n->there[2 * i] = before != MPI_PROC_NULL;
-            n->there[2 * i + 1] = behind != MPI_PROC_NULL;
-        }
-    } else if (topology == MPI_GRAPH && PMPI_Comm_rank(comm, &me) == MPI_SUCCESS &&
-               PMPI_Graph_neighbors_count(comm, me, &count) == MPI_SUCCESS) {
-        set_slots(n, count);
-    } else if (topology == MPI_DIST_GRAPH &&
-               PMPI_Dist_graph_neighbors_count(comm, &in, &count, &weighted) == MPI_SUCCESS) {
-        set_slots(n, count);
-    }
-}
-
-const struct p3s_neighbours *p3s_neighbours(MPI_Comm comm)
-{
-    uint64_t key = (uint64_t)p3s_id_of(comm) + 1;
-    p3s_hold();
-    struct p3s_neighbours *n = p3s_map_get(&neighbours, key);
-    if (!n && (n = calloc(1, sizeof *n))) {
-        ask(comm, n);
-        p3s_map_put(&neighbours, key, n);
-    }
-    p3s_let_go();
-    return n ? n : &nobody;
-}
-
-/* Needs p3s_lock. */
-void p3s_neighbours_forget(int comm_id)
-{
-    struct p3s_neighbours *n = p3s_map_take(&neighbours, (uint64_t)comm_id + 1);
-    if (n)
-        free(n->there);
-    free(n);
-}
-
-int64_t p3s_out_sum(MPI_Comm comm, int64_t start, int64_t count)
-{
-    const struct p3s_neighbours *n = p3s_neighbours(comm);
-    int64_t sum = start;
-    for (int i = 0; i < n->slots; i++)
-        sum += n->there[i] ? count : 0;
-    return sum;
 }
 
 /* ---- windows and files --------------------------------------------------------------------- */

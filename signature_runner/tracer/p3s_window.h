@@ -1,4 +1,4 @@
-/* Persistent and neighbourhood collectives, windows and files: what their wrappers say.
+/* Persistent and neighbourhood collectives, lists of numbers, windows and files: what their wrappers say.
  * Included by p3s_tracer.h. */
 #ifndef P3S_WINDOW_H
 #define P3S_WINDOW_H
@@ -15,37 +15,56 @@ void p3s_coll_bytes_init(struct p3s_here *h, uint64_t request, MPI_Comm comm, in
 void p3s_second_half(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
                      MPI_Datatype type, uint64_t request);
 
-/* ---- neighbours: whom a process sends to, by the topology of its communicator --------------- */
-
-/* Slot i of the arrays of a call; false: beyond the edge of the grid, nobody is there. */
-struct p3s_neighbours { int slots; bool *there; };
-const struct p3s_neighbours *p3s_neighbours(MPI_Comm comm);
-void p3s_neighbours_forget(int comm_id);
-/* start + count for each process that is sent to */
-int64_t p3s_out_sum(MPI_Comm comm, int64_t start, int64_t count);
-
-#define P3S_OUT_SUM(comm, counts)                                                                \
-    ({ int64_t s_ = 0; const struct p3s_neighbours *o_ = p3s_neighbours(comm);                   \
-       for (int i_ = 0; i_ < o_->slots; i_++)                                                    \
-           if (o_->there[i_])                                                                    \
-               s_ += (counts)[i_];                                                               \
-       s_; })
-
 /* Bytes of several parts of different types, and the first type that takes part; types of empty
  * parts mean nothing. */
 struct p3s_moved { int64_t bytes; MPI_Datatype type; };
-#define P3S_MOVED_IF(counts, types, n, takes_part)                                               \
+#define P3S_MOVED(counts, types, n)                                                              \
     ({ struct p3s_moved m_ = {0, p3s_mpi.type_null};                                             \
        for (int i_ = (n) - 1; i_ >= 0; i_--)                                                     \
-           if ((takes_part) && (counts)[i_]) {                                                   \
+           if ((counts)[i_]) {                                                                   \
                m_.type = (types)[i_];                                                            \
                m_.bytes += (counts)[i_] * p3s_type_bytes(m_.type);                               \
            }                                                                                     \
        m_; })
-#define P3S_MOVED(counts, types, n) P3S_MOVED_IF(counts, types, n, true)
-#define P3S_OUT_MOVED(comm, counts, types)                                                       \
-    ({ const struct p3s_neighbours *o_ = p3s_neighbours(comm);                                   \
-       P3S_MOVED_IF(counts, types, o_->slots, o_->there[i_]); })
+
+/* ---- lists of numbers that calls have, written once ------------------------------------------ */
+
+/* Number of a list, from 1; 0 if the trace has no room for it. Needs p3s_lock. */
+uint32_t p3s_numbers(const int64_t *list, int length);
+
+/* ---- neighbours: whom a process exchanges with, by the topology of its communicator ---------- */
+
+/* Slots of the arrays of a call: first those it sends to, then those it receives from. Where there
+ * is nobody, beyond the edge of the grid, there is false. The lists have one entry more than slots.
+ * sent: elements sent to all together. */
+struct p3s_neighbours {
+    int out, in;
+    bool *there;
+    int64_t *list, *last;       /* bytes of a call, and of the one before it */
+    int length;                 /* of the last one */
+    uint32_t number;            /* of the last one */
+    int64_t sent;
+};
+struct p3s_neighbours *p3s_neighbours(MPI_Comm comm);
+void p3s_neighbours_forget(int comm_id);
+int p3s_out_count(const struct p3s_neighbours *n);
+
+/* The counts of some slots, from place first of the list on. */
+#define P3S_COUNTS(n, first, length, counts)                                                     \
+    do {                                                                                         \
+        for (int i_ = 0; i_ < (length); i_++)                                                    \
+            (n)->list[(first) + i_] = (counts)[i_];                                              \
+    } while (0)
+/* What the call's numbers are: bytes to each and from each; to each, and from every single one;
+ * to and from every single one, all of one type, or each of its own. */
+void p3s_sizes_same(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
+                    MPI_Datatype sendtype, int64_t received, MPI_Datatype recvtype);
+void p3s_sizes_gathered(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
+                        MPI_Datatype sendtype, MPI_Datatype recvtype);
+void p3s_sizes_each(struct p3s_here *h, struct p3s_neighbours *n, MPI_Datatype sendtype,
+                    MPI_Datatype recvtype);
+struct p3s_moved p3s_sizes_typed(struct p3s_here *h, struct p3s_neighbours *n,
+                                 const MPI_Datatype *sendtypes, const MPI_Datatype *recvtypes);
 
 /* ---- windows and files ----------------------------------------------------------------------- */
 

@@ -268,6 +268,7 @@ File_seek_shared File_get_position_shared
 
 #: PMPI functions the C runtime calls itself.
 RUNTIME = names("""
+Graph_neighbors Dist_graph_neighbors
 Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter
 Group_free Group_translate_ranks Topo_test Cartdim_get Cart_get Cart_shift Graph_neighbors_count
 Dist_graph_neighbors_count File_get_position File_get_byte_offset File_get_info Info_free

@@ -85,18 +85,30 @@ def _neighbours() -> dict[str, tuple[str, str]]:
 
     Beyond the edge of a grid that is not periodic there is nobody; nothing is sent there.
     """
-    one_for_all = _plain("", "p3s_out_sum(comm, 0, sendcount)", "sendtype")
+    begin = "struct p3s_neighbours *n = p3s_neighbours(comm);"
+    same = "p3s_sizes_same(&h, n, sendcount, sendtype, recvcount, recvtype);"
+    one_for_all = _plain("", "p3s_out_count(n) * (int64_t)sendcount", "sendtype")
+    every = f"{begin} {same} {one_for_all}"
     return {
-        "Neighbor_allgather": (f"{_GATHER} comm", one_for_all),
-        "Neighbor_allgatherv": (f"{_GATHERV} comm", one_for_all),
-        "Neighbor_alltoall": (f"{_GATHER} comm", one_for_all),
+        "Neighbor_allgather": (f"{_GATHER} comm", every),
+        "Neighbor_alltoall": (f"{_GATHER} comm", every),
+        "Neighbor_allgatherv": (
+            f"{_GATHERV} comm",
+            f"{begin} P3S_COUNTS(n, 1, n->in, recvcounts);"
+            f" p3s_sizes_gathered(&h, n, sendcount, sendtype, recvtype); {one_for_all}",
+        ),
         "Neighbor_alltoallv": (
             f"{_ALLTOALLV} comm",
-            _plain("", "P3S_OUT_SUM(comm, sendcounts)", "sendtype"),
+            f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
+            " P3S_COUNTS(n, n->out, n->in, recvcounts);"
+            " p3s_sizes_each(&h, n, sendtype, recvtype);"
+            f" {_plain('', 'n->sent', 'sendtype')}",
         ),
         "Neighbor_alltoallw": (
             f"{_ALLTOALLW} comm",
-            "struct p3s_moved m = P3S_OUT_MOVED(comm, sendcounts, sendtypes); MOVED(m);",
+            f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
+            " P3S_COUNTS(n, n->out, n->in, recvcounts);"
+            " struct p3s_moved m = p3s_sizes_typed(&h, n, sendtypes, recvtypes); MOVED(m);",
         ),
     }
 

@@ -282,7 +282,7 @@ def test_a_newer_minor_version_is_read(tmp_path: Path) -> None:
     w.opname(0, "MPI_Send")
     w.comm(0, [0], "MPI_COMM_WORLD")
     w.site(1, "a+0x1")
-    w.event(w.call(0, more=b"later fields"))
+    w.event(w.call(0, more=bytes(8) + b"later fields"))
     w.parts.append(Part(77, payload=b"a chunk of a later version", count=1))
     w.end(more=b"more totals than 2.0 has")
     capture = read_capture(w.save(tmp_path))

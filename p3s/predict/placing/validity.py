@@ -9,6 +9,7 @@ from p3s.predict.placing.types import Validity
 from p3s.predict.times import PhaseTimes
 from p3s.program.scaled import COLLECTIVE, COMPLETION, SEND, ScaledTrace
 from p3s.topology.units import Bools
+from p3s.trace.ops import like
 
 #: Calls that leave a request open.
 _OPENS = ("MPI_I", "MPI_Start")
@@ -63,7 +64,6 @@ def _last_before(what: Bools, first: np.ndarray) -> np.ndarray:
 
 
 def _opens(trace: ScaledTrace) -> Bools:
-    names = np.array(
-        [op.startswith(_OPENS) and op != "MPI_Init" for op in trace.ops] or [False], dtype=bool
-    )
+    opens = [like(op).startswith(_OPENS) and op != "MPI_Init" for op in trace.ops]
+    names = np.array(opens or [False], dtype=bool)
     return np.asarray(names[trace.op] if trace.rows else np.zeros(0), dtype=bool)

@@ -12,6 +12,8 @@ from p3s.trace.ops import (
     kind_of,
     leaves_file_request,
     leaves_request,
+    like,
+    parts_like,
 )
 
 #: A started persistent operation carries the name of the call that made it.
@@ -49,7 +51,9 @@ _OPS = {
     "MPI_Testsome": Op.WAITSOME,
 }
 #: Completions that may complete more than one request.
-MANY = frozenset({"MPI_Waitall", "MPI_Testall", "MPI_Waitsome", "MPI_Testsome"})
+MANY = frozenset({"MPI_Waitall", "MPI_Testall", "MPI_Waitsome", "MPI_Testsome"}) | parts_like(
+    "MPI_Waitall"
+)
 #: Calls whose request is complete at once: it has its turn among the requests, but nobody waits.
 AT_ONCE = frozenset({"MPI_Ibsend", "MPI_Bsend_init"})
 #: Calls that look for a message without receiving it.
@@ -58,7 +62,7 @@ PROBES = frozenset({"MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe"})
 
 def op_of(call: str) -> Op | None:
     """Return the step that an MPI call is, None if the replay has none for it."""
-    found = _OPS.get(call)
+    found = _OPS.get(like(call))
     if found is None and kind_of(call) == COLLECTIVE_KIND:
         return Op.ICOLLECTIVE if leaves_request(call) else Op.COLLECTIVE
     if is_file_collective(call) and not leaves_file_request(call):

@@ -1,0 +1,191 @@
+"""Events of a rank with others in their place: what is called once, as the messages it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.trace import ops
+from p3s.trace.types import PROC_NULL, Call, RankTrace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+
+#: A completion of one request, where what it completes is several messages.
+_OF_MANY = {
+    "MPI_Wait": "MPI_Waitall",
+    "MPI_Test": "MPI_Testall",
+    "MPI_Waitany": "MPI_Waitsome",
+    "MPI_Testany": "MPI_Testsome",
+}
+
+
+@dataclass
+class CallBook:
+    """The calls of a run, which grow by those that are put in the place of others."""
+
+    calls: list[Call]
+    _number: dict[Call, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._number = {call: number for number, call in enumerate(self.calls)}
+
+    def number(self, call: Call) -> int:
+        """Return the number of a call, a new one if there is none like it."""
+        if call not in self._number:
+            self._number[call] = len(self.calls)
+            self.calls.append(call)
+        return self._number[call]
+
+
+def _no_pairs() -> Int64s:
+    return np.empty((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What stands in place of some events of a rank; parts are numbered from 0.
+
+    ``event``: of each part the index of the event that it stands for, ascending; an event without
+    parts stays as it is, one with parts has these instead. ``call``: their numbers in the book.
+    ``done``: rows (part that completes, part that posted). ``stands``: rows (event, part): where a
+    later event completes the request that the event left, it completes that part; a request of
+    an event that has parts, but no such row, is none any more.
+    """
+
+    event: Int64s
+    call: Int64s
+    done: Int64s = field(default_factory=_no_pairs)
+    stands: Int64s = field(default_factory=_no_pairs)
+
+
+def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
+    """Return a rank with parts in place of events.
+
+    Of several parts the first has the work and the counters before the event, the last that is a
+    message or a completion (none to MPI_PROC_NULL) has its time. A completion of requests that
+    are several messages now completes all of these.
+    """
+    if not len(parts.event):
+        return rt
+    place = _Places.of(len(rt.call), parts.event)
+    call = np.asarray(rt.call, dtype=np.int64)[place.source]
+    call[place.part] = parts.call
+    done, cancelled, touched = _requests(rt, parts, place)
+    _completions(call, done, touched, rt, place, book)
+    start, elapsed = _times(rt, place, call, book)
+    threads = rt.threads
+    if threads is not None:
+        threads = replace(threads, event=place.first[threads.event])
+    return replace(
+        rt,
+        call=call.astype(np.int32),
+        start_ns=start,
+        elapsed_ns=elapsed,
+        work=place.at_first(rt.work),
+        counters=place.at_first(rt.counters) if len(rt.counters) else rt.counters,
+        gap=None if rt.gap is None else place.at_first(rt.gap),
+        ordinal=None if rt.ordinal is None else rt.ordinal[place.source],
+        thread=None if rt.thread is None else rt.thread[place.source],
+        threads=threads,
+        done=done,
+        cancelled=cancelled,
+    )
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where events go: ``first`` and ``last`` of each event, ``source``: event of each place,
+    ``part``: place of each part, ``has``: which events have parts."""
+
+    first: Int64s
+    last: Int64s
+    source: Int64s
+    part: Int64s
+    has: NDArray[np.bool_]
+
+    @staticmethod
+    def of(events: int, of_part: Int64s) -> _Places:
+        count = np.bincount(of_part, minlength=events)
+        size = np.maximum(count, 1)
+        first = np.cumsum(size) - size
+        begins = np.cumsum(count) - count
+        part = first[of_part] + np.arange(len(of_part)) - begins[of_part]
+        source = np.repeat(np.arange(events), size)
+        return _Places(first, first + size - 1, source, part, count > 0)
+
+    def at_first(self, values: NDArray[np.int64]) -> Int64s:
+        out = np.zeros((len(self.source), *values.shape[1:]), dtype=np.int64)
+        out[self.first] = values
+        return out
+
+
+def _requests(
+    rt: RankTrace, parts: Parts, place: _Places
+) -> tuple[Int64s, NDArray[np.bool_], Int64s]:
+    """Return completions and which are cancelled, and the events that complete parts of others."""
+    own = place.part[parts.done] if len(parts.done) else _no_pairs()
+    if not len(rt.done):
+        return own, np.zeros(len(own), dtype=bool), own[:0, 0]
+    posting = rt.done[:, 1]
+    changed = place.has[posting]
+    order = np.argsort(parts.stands[:, 0], kind="stable")
+    of, part = parts.stands[order].T
+    low, high = np.searchsorted(of, posting), np.searchsorted(of, posting, side="right")
+    number = np.where(changed, high - low, 1)
+    row = np.repeat(np.arange(len(posting)), number)
+    turn = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
+    at = place.first[posting[row]]
+    several = changed[row]
+    at[several] = place.part[part[(low[row] + turn)[several]]]
+    pairs = np.stack([place.last[rt.done[row, 0]], at], axis=1)
+    touched = np.unique(rt.done[changed, 0])
+    cancelled = np.concatenate([np.zeros(len(own), dtype=bool), rt.cancelled[row]])
+    return np.concatenate([own, pairs]), cancelled, touched
+
+
+def _completions(
+    call: Int64s, done: Int64s, touched: Int64s, rt: RankTrace, place: _Places, book: CallBook
+) -> None:
+    """Give completions of parts the name and the number of requests that they have now."""
+    if not len(touched):
+        return
+    before = np.bincount(rt.done[:, 0], minlength=len(rt.call))
+    now = np.bincount(done[:, 0], minlength=len(call))
+    at = place.last[touched]
+    more = now[at] - before[touched]
+    keys, inverse = np.unique(np.stack([call[at], more], axis=1), axis=0, return_inverse=True)
+    found = [book.number(_of_many(book.calls[int(number)], int(k))) for number, k in keys]
+    call[at] = np.array(found, dtype=np.int64)[inverse.reshape(-1)]
+
+
+def _of_many(call: Call, more: int) -> Call:
+    number = call.bytes + more
+    return replace(call, op=_OF_MANY.get(call.op, call.op), bytes=number, count=number)
+
+
+def _times(rt: RankTrace, place: _Places, call: Int64s, book: CallBook) -> tuple[Int64s, Int64s]:
+    """Return when the parts begin and how long they take."""
+    null = nulls(book.calls)[call]
+    place_of = np.where(null, -1, np.arange(len(call)))
+    carrier = np.maximum.reduceat(place_of, place.first) if len(place.first) else place_of
+    carrier = np.where(carrier >= 0, carrier, place.last)
+    elapsed = np.zeros(len(call), dtype=np.int64)
+    elapsed[carrier] = rt.elapsed_ns
+    start = np.asarray(rt.start_ns, dtype=np.int64)[place.source]
+    behind = np.arange(len(call)) > carrier[place.source]
+    start[behind] += np.asarray(rt.elapsed_ns)[place.source[behind]]
+    return start, elapsed
+
+
+def nulls(calls: Sequence[Call]) -> NDArray[np.bool_]:
+    """Return which calls are messages to or from MPI_PROC_NULL."""
+    messages = (ops.SEND, ops.RECV)
+    return np.array(
+        [call.peer == PROC_NULL and ops.kind_of(call.op) in messages for call in calls], dtype=bool
+    )
