@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from p3s.characterize.completions import WAITS
 from p3s.errors import P3SError
 from p3s.text import processes
+from p3s.trace.ops import HALVES, called, of_one_call
+from p3s.trace.parts import OF_MANY
 from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
 
 if TYPE_CHECKING:
@@ -53,10 +55,37 @@ def load_phases(study: Study) -> dict[str, Any]:
 
 
 def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
-    """Return the calls of all phases, in the order of the program."""
-    return [
-        row for row in _walk(phases["tree"], -1, 0, -1, phases, [0]) if isinstance(row, KnownCall)
-    ]
+    """Return the calls of all phases, in the order of the program, as the program makes them."""
+    rows = list(_walk(phases["tree"], -1, 0, -1, phases, [0]))
+    calls = [row for row in rows if isinstance(row, KnownCall)]
+    if all(called(call.op) == call.op or call.op in HALVES for call in calls):
+        return calls
+    return list(_as_called(calls, [row for row in rows if isinstance(row, Row)]))
+
+
+def _as_called(calls: Sequence[KnownCall], loops: Sequence[Row]) -> Iterator[KnownCall]:
+    """Yield calls that are read as messages where the first of these is, outside of the loops
+    that only go from message to message."""
+    inside: dict[int, set[bool]] = {}
+    for call in calls:
+        inside.setdefault(call.loop, set()).add(of_one_call(call.op))
+    seen = set()
+    for call in calls:
+        found = call
+        if inside[call.loop] == {True}:
+            row = loops[call.loop]
+            found = replace(call, loop=row.parent, place=row.place)
+        for op in _names(call.op):
+            if (call.site, op) not in seen:
+                seen.add((call.site, op))
+                yield replace(found, op=op)
+
+
+def _names(op: str) -> tuple[str, ...]:
+    """Return what the program calls; a wait for one request may be for several messages."""
+    one = {many: one for one, many in OF_MANY.items()}.get(op)
+    own = op if op in HALVES else called(op)
+    return (own,) if one is None else (own, one)
 
 
 def _check(data: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from p3s.characterize.fold import Edge, Loop, fold
 from p3s.characterize.parse import Nest, Parsed, nest_of, parse
 from p3s.characterize.refine import refine
 from p3s.characterize.tables import PointTable
-from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of, place_of
+from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
 
 #: Loops that are part of the phase around them.
 PARTNERS, REQUESTS = "partners", "requests"
@@ -143,6 +143,9 @@ def _walks(
             out[k] = REQUESTS
             continue
         p2p = [v for v in loop.own_nodes() if kind_of(nodes[v][1]) != COMPLETION]
+        if p2p and not inner and all(of_one_call(nodes[v][1]) for v in loop.own_nodes()):
+            out[k] = PARTNERS
+            continue
         # At few ranks several partners are one: the largest count decides.
         largest = max((n for n, _ in loop.turns), default=0)
         mine = [m for m in loop.turns if m[0] == largest]

@@ -25,6 +25,9 @@ SENDRECV_RECV = "MPI_Sendrecv_recv"
 #: Receive half of MPI_Isendrecv and MPI_Isendrecv_replace; their one request is the receive's.
 ISENDRECV_RECV = "MPI_Isendrecv_recv"
 
+#: Events of their own, in the capture too: the second of one call.
+HALVES = frozenset({SENDRECV_RECV, ISENDRECV_RECV})
+
 #: Their request is counted at the receive half.
 HALF_OF_ONE = frozenset({"MPI_Isendrecv", "MPI_Isendrecv_replace"})
 
@@ -95,6 +98,10 @@ for _name in "allgather allgatherv alltoall alltoallv alltoallw".split():
     )
     _declare_parts(f"Ineighbor_{_name}", {"recv": "MPI_Irecv", "send": "MPI_Isend"})
     _declare_parts(f"Neighbor_{_name}_init", {"recv": "MPI_Recv_init", "send": "MPI_Send_init"})
+for _name in ("Pready", "Pready_range", "Pready_list"):
+    _declare_parts(_name, {"send": "MPI_Isend"})
+_declare_parts("Psend_init", {"send": "MPI_Send_init"})
+_declare_parts("Precv_init", {"recv": "MPI_Recv_init"})
 _CALLED |= {SENDRECV_RECV: "MPI_Sendrecv", ISENDRECV_RECV: "MPI_Isendrecv"}
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
 _declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
@@ -195,6 +202,11 @@ def parts_like(op: str) -> frozenset[str]:
 def called(op: str) -> str:
     """Return the function that the program calls: MPI_Sendrecv of MPI_Sendrecv_recv."""
     return _CALLED.get(op, op)
+
+
+def of_one_call(op: str) -> bool:
+    """Tell whether one call has several such parts: one after the other they are no loop."""
+    return op in _LIKE and op != "MPI_Pready_send"
 
 
 def place_of(op: str) -> str:

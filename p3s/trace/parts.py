@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 #: A completion of one request, where what it completes is several messages.
-_OF_MANY = {
+OF_MANY = {
     "MPI_Wait": "MPI_Waitall",
     "MPI_Test": "MPI_Testall",
     "MPI_Waitany": "MPI_Waitsome",
@@ -166,7 +166,7 @@ def _completions(
 
 def _of_many(call: Call, more: int) -> Call:
     number = call.bytes + more
-    return replace(call, op=_OF_MANY.get(call.op, call.op), bytes=number, count=number)
+    return replace(call, op=OF_MANY.get(call.op, call.op), bytes=number, count=number)
 
 
 def _times(rt: RankTrace, place: _Places, call: Int64s, book: CallBook) -> tuple[Int64s, Int64s]:

@@ -8,13 +8,13 @@ capture keeps the calls as the program makes them; runs are read this way for ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from p3s.trace import neighbours, ops
+from p3s.trace import neighbours, ops, partitions
 from p3s.trace.parts import CallBook, Parts, replaced
 from p3s.trace.types import RankTrace, RunTrace
 
@@ -28,7 +28,10 @@ class Known:
 
     A field for each such family, filled by its ``learn`` rank by rank. Communicators and windows
     of different captures have different numbers: fields name them by members and ordinals.
+    ``partitions``: into how many parts messages of a way are cut by those that send them.
     """
+
+    partitions: dict[partitions.Way, set[int]] = field(default_factory=dict)
 
 
 def _nothing(op: str) -> bool:
@@ -54,7 +57,15 @@ class Family:
     learn: Callable[[RunTrace, Known], None] = _no_lesson
 
 
-FAMILIES = (Family(neighbours.takes, lambda run, rt, book, _: neighbours.parts(run, rt, book)),)
+FAMILIES = (
+    Family(neighbours.takes, lambda run, rt, book, known: neighbours.parts(run, rt, book)),
+    Family(
+        partitions.takes,
+        lambda run, rt, book, known: partitions.parts(run, rt, book, known.partitions),
+        partitions.asks,
+        lambda run, known: partitions.learn(run, known.partitions),
+    ),
+)
 
 
 class Messages:
@@ -74,7 +85,7 @@ class Messages:
         run = read_file(path, completions=False)
         if not any(_taken(call.op) for call in run.calls):
             return run
-        if any(ops.leaves_request(call.op) for call in run.calls if _taken(call.op)):
+        if any(_leaves_request(call.op) for call in run.calls if _taken(call.op)):
             run = read_file(path)
         return as_messages(run, self._gathered(run))
 
@@ -107,6 +118,10 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
         if any(family.takes(call.op) for call in run.calls):
             run = _rewritten(run, family, known)
     return run
+
+
+def _leaves_request(op: str) -> bool:
+    return ops.leaves_request(op) or ops.kind_of(op) == ops.PARTITIONED
 
 
 def _taken(op: str) -> bool:

@@ -16,6 +16,8 @@ struct p3s_request {
     struct p3s_request *next;   /* younger one of the same handle; in the free list */
     struct p3s_comm *comm;      /* where a wildcard's source is translated, else NULL */
     bool wildcard, persistent, active, cancelling;
+    int partitions, place;      /* of a partitioned one: how many, which of those that are known */
+    uint32_t *ready;            /* number of the NUMBERS of each partition's MPI_Pready */
     struct p3s_call call;       /* of a persistent one */
 };
 
@@ -77,9 +79,33 @@ static struct queue *queue_for(uint64_t handle)
     return q;
 }
 
+/* Which numbers of partitioned requests are taken: used again, so that calls repeat themselves. */
+static struct { bool *taken; int length; } places;
+
+static int new_place(void)
+{
+    int at = 0;
+    while (at < places.length && places.taken[at])
+        at++;
+    if (at == places.length) {
+        int more = 2 * places.length + 16;
+        bool *grown = realloc(places.taken, (size_t)more);
+        if (!grown)
+            return 0;
+        memset(grown + places.length, 0, (size_t)(more - places.length));
+        places.taken = grown;
+        places.length = more;
+    }
+    places.taken[at] = true;
+    return at;
+}
+
 static void release(struct p3s_request *r)
 {
     p3s_release(r->comm);
+    if (r->partitions && r->place < places.length)
+        places.taken[r->place] = false;
+    free(r->ready);
     r->next = spare;
     spare = r;
 }
@@ -227,6 +253,70 @@ void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int ro
         if (c)
             c->refs++;
     }
+    p3s_let_go();
+}
+
+void p3s_partitioned(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int partitions,
+                     int64_t count, MPI_Datatype type, uint64_t request)
+{
+    p3s_persistent(h, comm, peer, tag, P3S_NO_RANK, partitions * count, type, request);
+    p3s_hold();
+    struct p3s_request *r = find(request);
+    if (r && r->persistent && partitions > 0) {
+        r->place = new_place();
+        r->partitions = partitions;
+        r->call.numbers = p3s_numbers((int64_t[2]){partitions, r->place}, 2);
+    }
+    p3s_let_go();
+}
+
+/* The list of an MPI_Pready: the request's number and the partitions. */
+static uint32_t ready_list(struct p3s_request *r, int n, int first, const int *list)
+{
+    int64_t small[16], *values = n < 16 ? small : malloc(sizeof *values * (size_t)(n + 1));
+    if (!values)
+        return 0;
+    values[0] = r->place;
+    for (int i = 0; i < n; i++)
+        values[i + 1] = list ? list[i] : first + i;
+    uint32_t number = p3s_numbers(values, n + 1);
+    if (values != small)
+        free(values);
+    return number;
+}
+
+/* Numbers of one partition are asked for again and again. */
+static uint32_t ready_one(struct p3s_request *r, int partition)
+{
+    if (partition < 0 || partition >= r->partitions)
+        return 0;
+    if (!r->ready)
+        r->ready = calloc((size_t)r->partitions, sizeof *r->ready);
+    if (!r->ready)
+        return 0;
+    if (!r->ready[partition])
+        r->ready[partition] = ready_list(r, 1, partition, NULL);
+    return r->ready[partition];
+}
+
+void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int *list)
+{
+    uint32_t site = p3s_site(h->ra, h->fa);
+    p3s_hold();
+    struct p3s_request *r = find(request);
+    struct p3s_call call = p3s_call_of(h->op, site, P3S_NONE, P3S_NONE, P3S_NONE);
+    if (r && r->partitions && n >= 0) {
+        call = r->call;
+        call.op = h->op;
+        call.site = site;
+        call.depth = p3s_self.site_depth;
+        call.thread = p3s_self.number;
+        call.team = p3s_call_team();
+        call.bytes = call.bytes / r->partitions * n;
+        call.count = call.count / r->partitions * n;
+        call.numbers = n == 1 ? ready_one(r, list ? *list : first) : ready_list(r, n, first, list);
+    }
+    p3s_put(h, &call);
     p3s_let_go();
 }
 

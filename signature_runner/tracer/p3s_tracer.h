@@ -282,6 +282,10 @@ void p3s_mrecv(struct p3s_here *h, const struct p3s_message *m, int64_t count,
 
 void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int root,
                     int64_t count, MPI_Datatype type, uint64_t request);
+/* A persistent message of equal parts, and parts of it that may leave: a list, or n from first on. */
+void p3s_partitioned(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int partitions,
+                     int64_t count, MPI_Datatype type, uint64_t request);
+void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int *list);
 void p3s_start(struct p3s_here *h, int n, const MPI_Request *requests);
 void p3s_posted(uint64_t request);      /* a new request: forget what its handle once meant */
 void p3s_request_free(uint64_t request, bool nested);

@@ -74,15 +74,18 @@ def _point_to_point() -> None:
         "buf count type dest sendtag source recvtag comm request",
         halves.format(sent="count, type", received="count, type"),
     )
-    parts = "p3s_persistent(&h, comm, {peer}, tag, P3S_NO_RANK, (int64_t)partitions * count, type,"
-    parts += " P3S_HANDLE(*request));"
+    parts = "p3s_partitioned(&h, comm, {peer}, tag, partitions, count, type, P3S_HANDLE(*request));"
     for name, peer in (("Psend_init", "dest"), ("Precv_init", "source")):
         CALLS[name] = Wrapper(
             f"buf partitions count type {peer} tag comm info request", parts.format(peer=peer)
         )
-    CALLS["Pready"] = Wrapper("partition request", "p3s_nowhere(&h);")
-    CALLS["Pready_range"] = Wrapper("low high request", "p3s_nowhere(&h);")
-    CALLS["Pready_list"] = Wrapper("length list request", "p3s_nowhere(&h);")
+    ready = "p3s_ready(&h, P3S_HANDLE(request), {which});"
+    for name, args, which in (
+        ("Pready", "partition request", "1, partition, NULL"),
+        ("Pready_range", "low high request", "high - low + 1, low, NULL"),
+        ("Pready_list", "length list request", "length, 0, list"),
+    ):
+        CALLS[name] = Wrapper(args, ready.format(which=which))
 
 
 def _probes() -> None:
