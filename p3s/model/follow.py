@@ -17,7 +17,16 @@ from p3s.model.grid.guards import Guard
 from p3s.model.law_types import CountLaw
 from p3s.model.sizes.observed import Observed
 from p3s.model.types import Item
-from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request, like
+from p3s.trace.ops import (
+    COLLECTIVE,
+    COMPLETION,
+    HALF_OF_ONE,
+    RECV,
+    SEND,
+    leaves_request,
+    like,
+    unwaited,
+)
 
 #: Largest denominator of completions per request.
 _MOST = 64
@@ -115,6 +124,7 @@ def _posts(item: Item) -> bool:
     return leaves_request(item.op) or (
         item.kind in (SEND, RECV)
         and item.op not in HALF_OF_ONE
+        and not unwaited(item.op)
         and like(item.op).startswith(("MPI_I", "MPI_Send_init", "MPI_Recv_init"))
     )
 

@@ -14,7 +14,7 @@ from p3s.program.collectives.rules import Library
 from p3s.program.scaled import COLLECTIVE, SEND, ScaledTrace
 from p3s.simulate.steps import SENDS
 from p3s.topology.units import Ints
-from p3s.trace.ops import blocking_of
+from p3s.trace.ops import blocking_of, leaves_request
 
 #: Messages of collectives that are worked out again and again are kept for so many calls.
 _MOST_KEPT = 256
@@ -108,8 +108,7 @@ def _collectives(
     rows = rows[trace.is_kind(COLLECTIVE)[rows]]
     for call in _calls(trace, rows):
         name = trace.ops[int(trace.op[call.rows[0]])]
-        plain = blocking_of(name)
-        key = plain.removeprefix("MPI_").lower()
+        key = blocking_of(name).removeprefix("MPI_").lower()
         members = trace.members.get(call.comm, np.zeros(0, dtype=np.int64))
         times = int(trace.repeat[call.rows].min())
         if key not in COLLECTIVES or not _complete(trace, call.rows, members):
@@ -119,7 +118,7 @@ def _collectives(
         sizes = trace.bytes[call.rows][np.argsort(trace.rank[call.rows])]
         sizes = sizes[np.argsort(np.argsort(members))]
         source, dest, nbytes = messages.of(
-            key, sizes, int(root[0]) if len(root) else 0, members, plain == name
+            key, sizes, int(root[0]) if len(root) else 0, members, not leaves_request(name)
         )
         yield traffic(trace.n, source, dest, nbytes, times)
 

@@ -14,11 +14,11 @@ from p3s.program.calls import PLAIN, Block, RankProgram, Rows, Tags, assemble, p
 from p3s.program.collectives.rules import Library
 from p3s.program.order.assemble import Rows as TraceRows
 from p3s.program.order.assemble import links
-from p3s.program.order.completions import EVENTS, Sample, preferences
+from p3s.program.order.completions import Sample, preferences
 from p3s.program.order.cut import Part
 from p3s.program.order.pairs import row_channels
 from p3s.program.order.reasons import REASON_TEXT, Reason, reasons_of
-from p3s.program.order.sequence import Kind, calls_of, kinds_in_order, request_kinds
+from p3s.program.order.sequence import Kind, calls_of, kinds_in_order, sample_of
 from p3s.program.scaled import RECV, SEND, Bools, Ints, ScaledTrace, read_order, read_scaled
 from p3s.program.whole_collectives import Collectives
 from p3s.simulate.steps import Op
@@ -118,7 +118,6 @@ class WholeRun:
 
     def _first_pass(self) -> None:
         trace, calls = self.trace, self.calls
-        of_request = request_kinds(calls)
         samples: list[Sample] = []
         total = 0
         for kind in kinds_in_order(trace, self.order, calls):
@@ -126,10 +125,7 @@ class WholeRun:
             if self._kinds is not None:
                 self._kinds = [*self._kinds, kind] if total <= _KEPT_EVENTS else None
             self.collectives.learn(kind)
-            row = kind.row[:EVENTS] + int(kind.first[0])
-            samples.append(
-                Sample(of_request[row], kind.wants[:EVENTS], trace.slot[row], trace.op[row])
-            )
+            samples.append(sample_of(trace, kind, calls))
         found = preferences(samples)
         prefer = np.zeros(trace.rows, dtype=np.int64)
         for slot, what in found.items():

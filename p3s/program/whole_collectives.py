@@ -22,7 +22,7 @@ from p3s.program.order.reasons import Reason
 from p3s.program.order.sequence import Kind
 from p3s.program.scaled import COLLECTIVE, Bools, Ints, ScaledTrace
 from p3s.simulate.steps import Op
-from p3s.trace.ops import blocking_of
+from p3s.trace.ops import blocking_of, leaves_request
 
 #: Messages that one call may become.
 MOST_RECORDS = 4_000_000
@@ -333,7 +333,8 @@ class Collectives:
         world = p == trace.n and bool((members == np.arange(p)).all())
         if p < 2:
             return _Plan(_nothing(p))
-        if blocking_of(call) == call and self.keep(call, world):
+        blocking = not leaves_request(call)
+        if blocking and self.keep(call, world):
             return _Plan(None)
         if name not in COLLECTIVES:
             return self._left(call, "no algorithm is known")
@@ -346,7 +347,6 @@ class Collectives:
         sizes = np.full(p, int(trace.bytes[row]))
         if COLLECTIVES[name].varying:
             sizes = self._sizes(row, comm, sizes)
-        blocking = blocking_of(call) == call
         node = self.node_of[members]
         key = (
             name,

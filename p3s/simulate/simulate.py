@@ -14,6 +14,7 @@ from p3s.simulate.collectives import Instances, instances, rough_costs
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Floats, Ints, Steps
 from p3s.simulate.switch_links import routes
+from p3s.trace.ops import is_answer
 
 _INTS = ctypes.c_void_p
 #: struct live of state.h; the state is in the upper bits of the owner.
@@ -183,6 +184,28 @@ def _run(
     return times, live["owner"]
 
 
+def _asked_for(
+    steps: Steps, node_of: Ints, network: Network, distance: Ints | None, extra_ns: Floats | None
+) -> Floats | None:
+    """Return ``extra_ns`` with the way of the request that the target of a one-sided call answers.
+
+    That is the latency: of a message without bytes.
+    """
+    names = [number for number, name in enumerate(steps.calls) if is_answer(name)]
+    asked = np.flatnonzero(np.isin(steps.call, names) & (steps.peer >= 0))
+    if not len(asked) or not network.paths:
+        return extra_ns
+    here, there = node_of[steps.rank[asked]], node_of[steps.peer[asked]]
+    far = np.asarray(here != there, dtype=np.int64)
+    if distance is not None:
+        far = np.asarray(distance)[here, there]
+    values, which = np.unique(far, return_inverse=True)
+    latency = [network.path(int(value)).transfer.at(0.0) for value in values]
+    out = np.zeros(len(steps)) if extra_ns is None else extra_ns.copy()
+    out[asked] += np.array(latency)[which.reshape(-1)]
+    return out
+
+
 class _Input(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes", "instances")),
@@ -302,6 +325,7 @@ def _inputs(
         if len(extra_ns) != len(steps) or not np.isfinite(extra_ns).all():
             raise P3SError(f"simulation: extra_ns is not a time for each of {len(steps)} steps")
         call_ns = np.maximum(call_ns + extra_ns[calls.call_step], 0.0)
+    extra_ns = _asked_for(steps, np.asarray(node_of), network, distance, extra_ns)
     scalars = [network.post, network.burst, network.sender_buffer]
     floats(scalars, "post, burst or sender_buffer")
     if not network.rate > 0:

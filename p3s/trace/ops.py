@@ -85,7 +85,8 @@ _declare(
     " Comm_split_type Comm_create Comm_create_group Comm_create_from_group Comm_free"
     " Comm_disconnect"
     " Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent"
-    " Intercomm_create Intercomm_create_from_groups Intercomm_merge",
+    " Intercomm_create Intercomm_create_from_groups Intercomm_merge"
+    " Win_create Win_allocate Win_allocate_shared Win_create_dynamic Win_free",
 )
 _declare_collectives(
     NEIGHBOR,
@@ -102,6 +103,42 @@ for _name in ("Pready", "Pready_range", "Pready_list"):
     _declare_parts(_name, {"send": "MPI_Isend"})
 _declare_parts("Psend_init", {"send": "MPI_Send_init"})
 _declare_parts("Precv_init", {"recv": "MPI_Recv_init"})
+#: One-sided operations: whether data go to the target, and whether they come from it.
+ONE_SIDED = {
+    **dict.fromkeys("Put Accumulate Rput Raccumulate".split(), (True, False)),
+    **dict.fromkeys("Get Rget".split(), (False, True)),
+    **dict.fromkeys(
+        "Get_accumulate Rget_accumulate Fetch_and_op Compare_and_swap".split(), (True, True)
+    ),
+}
+#: Those that leave a request.
+REQUEST_BASED = frozenset("MPI_" + name for name in ONE_SIDED if name.startswith("R"))
+for _name, (_to, _from) in ONE_SIDED.items():
+    if _to:
+        _declare_parts(
+            _name,
+            {
+                "send": "MPI_Bsend" if _from else "MPI_Isend",
+                "target_recv": "MPI_Irecv",
+                "passive_recv": "MPI_Irecv",
+            },
+        )
+    if _from:
+        _declare_parts(_name, {"recv": "MPI_Irecv", "target_send": "MPI_Issend"})
+for _name in (
+    "fence post start complete wait test lock lock_all unlock unlock_all flush flush_all"
+    " flush_local flush_local_all sync".split()
+):
+    _declare_parts(f"Win_{_name}", {"wait": "MPI_Waitall"})
+for _name in "lock unlock unlock_all flush flush_all".split():
+    _declare_parts(f"Win_{_name}", {"recv": "MPI_Recv", "target_send": "MPI_Issend"})
+for _name in "fence wait test".split():
+    _declare_parts(f"Win_{_name}", {"target_wait": "MPI_Waitall"})
+for _name in "start wait test".split():
+    _declare_parts(f"Win_{_name}", {"recv": "MPI_Recv"})
+for _name in "post complete".split():
+    _declare_parts(f"Win_{_name}", {"send": "MPI_Bsend"})
+_declare_parts("Win_fence", {"barrier": "MPI_Barrier"})
 _CALLED |= {SENDRECV_RECV: "MPI_Sendrecv", ISENDRECV_RECV: "MPI_Isendrecv"}
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
 _declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
@@ -113,11 +150,8 @@ ROOTED = frozenset(
     if blocking.removeprefix("MPI_") in "Bcast Reduce Gather Gatherv Scatter Scatterv".split()
 )
 
-_RMA = frozenset(
-    "MPI_" + name
-    for name in "Put Get Accumulate Get_accumulate Fetch_and_op Compare_and_swap"
-    " Rput Rget Raccumulate Rget_accumulate".split()
-)
+#: Queues of requests: a completion completes the oldest of its own one.
+ORDINARY, OF_ORIGIN, OF_TARGET = range(3)
 
 
 def kind_of(op: str) -> str:
@@ -125,7 +159,7 @@ def kind_of(op: str) -> str:
     kind = _KINDS.get(op)
     if kind is not None:
         return kind
-    if op in _RMA or op.startswith("MPI_Win_"):
+    if op.removeprefix("MPI_") in ONE_SIDED or op.startswith("MPI_Win_"):
         return RMA
     return IO if op.startswith(("MPI_File_", POSIX)) else OTHER
 
@@ -178,7 +212,7 @@ def blocking_of(op: str) -> str:
 
     Of a persistent one (MPI_Allreduce_init) too; any other name is returned as it is.
     """
-    return _BLOCKING.get(op, op)
+    return _BLOCKING.get(op, like(op) if kind_of(op) == COLLECTIVE else op)
 
 
 def leaves_request(op: str) -> bool:
@@ -197,6 +231,30 @@ def like(op: str) -> str:
 def parts_like(op: str) -> frozenset[str]:
     """Return the parts of calls that do what a call does."""
     return frozenset(part for part, other in _LIKE.items() if other == op)
+
+
+def queue_of(op: str) -> int:
+    """Return which requests a call leaves or completes: ORDINARY, OF_ORIGIN or OF_TARGET.
+
+    What one-sided operations leave is completed by the synchronisation of their window alone.
+    """
+    own = called(op)
+    if own == op or own in REQUEST_BASED or kind_of(own) != RMA:
+        return ORDINARY
+    return OF_TARGET if op.endswith(("_target_recv", "_target_wait")) else OF_ORIGIN
+
+
+def is_answer(op: str) -> bool:
+    """Tell whether a call is the target's, that answers without a call of its own."""
+    return op.endswith("_target_send")
+
+
+def unwaited(op: str) -> bool:
+    """Tell whether nobody waits for the request of a part of a one-sided call.
+
+    The target's half, where the origin alone synchronises, and what it answers.
+    """
+    return is_answer(op) or op.endswith("_passive_recv")
 
 
 def called(op: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.trace import ops
-from p3s.trace.types import PROC_NULL, Call, RankTrace
+from p3s.trace.types import PROC_NULL, Call, RankTrace, Site
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,13 +27,23 @@ OF_MANY = {
 
 @dataclass
 class CallBook:
-    """The calls of a run, which grow by those that are put in the place of others."""
+    """The calls and sites of a run, which grow by those that are put in the place of others."""
 
     calls: list[Call]
+    sites: list[Site] = field(default_factory=list)
     _number: dict[Call, int] = field(default_factory=dict)
+    _site: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._number = {call: number for number, call in enumerate(self.calls)}
+        self._site = {site.key: number for number, site in enumerate(self.sites)}
+
+    def site(self, site: Site) -> int:
+        """Return the number of a place in the program, a new one if the run has none like it."""
+        if site.key not in self._site:
+            self._site[site.key] = len(self.sites)
+            self.sites.append(site)
+        return self._site[site.key]
 
     def number(self, call: Call) -> int:
         """Return the number of a call, a new one if there is none like it."""
@@ -47,6 +57,10 @@ def _no_pairs() -> Int64s:
     return np.empty((0, 2), dtype=np.int64)
 
 
+def _none_late() -> NDArray[np.bool_]:
+    return np.empty(0, dtype=bool)
+
+
 @dataclass(frozen=True)
 class Parts:
     """What stands in place of some events of a rank; parts are numbered from 0.
@@ -55,13 +69,15 @@ class Parts:
     parts stays as it is, one with parts has these instead. ``call``: their numbers in the book.
     ``done``: rows (part that completes, part that posted). ``stands``: rows (event, part): where a
     later event completes the request that the event left, it completes that part; a request of
-    an event that has parts, but no such row, is none any more.
+    an event that has parts, but no such row, is none any more. ``late``: parts behind the event's
+    own, which take nothing of its time; none where it is empty.
     """
 
     event: Int64s
     call: Int64s
     done: Int64s = field(default_factory=_no_pairs)
     stands: Int64s = field(default_factory=_no_pairs)
+    late: NDArray[np.bool_] = field(default_factory=_none_late)
 
 
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
@@ -78,7 +94,8 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     call[place.part] = parts.call
     done, cancelled, touched = _requests(rt, parts, place)
     _completions(call, done, touched, rt, place, book)
-    start, elapsed = _times(rt, place, call, book)
+    late = place.part[np.flatnonzero(parts.late)]
+    start, elapsed = _times(rt, place, call, book, late)
     threads = rt.threads
     if threads is not None:
         threads = replace(threads, event=place.first[threads.event])
@@ -169,9 +186,12 @@ def _of_many(call: Call, more: int) -> Call:
     return replace(call, op=OF_MANY.get(call.op, call.op), bytes=number, count=number)
 
 
-def _times(rt: RankTrace, place: _Places, call: Int64s, book: CallBook) -> tuple[Int64s, Int64s]:
+def _times(
+    rt: RankTrace, place: _Places, call: Int64s, book: CallBook, late: Int64s
+) -> tuple[Int64s, Int64s]:
     """Return when the parts begin and how long they take."""
     null = nulls(book.calls)[call]
+    null[late] = True
     place_of = np.where(null, -1, np.arange(len(call)))
     carrier = np.maximum.reduceat(place_of, place.first) if len(place.first) else place_of
     carrier = np.where(carrier >= 0, carrier, place.last)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from p3s.trace import neighbours, ops, partitions
+from p3s.trace import neighbours, one_sided, ops, partitions
+from p3s.trace.arrivals import Accesses
 from p3s.trace.parts import CallBook, Parts, replaced
 from p3s.trace.types import RankTrace, RunTrace
 
@@ -29,9 +30,11 @@ class Known:
     A field for each such family, filled by its ``learn`` rank by rank. Communicators and windows
     of different captures have different numbers: fields name them by members and ordinals.
     ``partitions``: into how many parts messages of a way are cut by those that send them.
+    ``accesses``: what the ranks do to each other's windows.
     """
 
     partitions: dict[partitions.Way, set[int]] = field(default_factory=dict)
+    accesses: Accesses = field(default_factory=Accesses)
 
 
 def _nothing(op: str) -> bool:
@@ -64,6 +67,12 @@ FAMILIES = (
         lambda run, rt, book, known: partitions.parts(run, rt, book, known.partitions),
         partitions.asks,
         lambda run, known: partitions.learn(run, known.partitions),
+    ),
+    Family(
+        one_sided.asks,
+        lambda run, rt, book, known: one_sided.parts(run, rt, book, known.accesses),
+        one_sided.asks,
+        lambda run, known: one_sided.learn(run, known.accesses),
     ),
 )
 
@@ -121,7 +130,8 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
 
 
 def _leaves_request(op: str) -> bool:
-    return ops.leaves_request(op) or ops.kind_of(op) == ops.PARTITIONED
+    partitioned = ops.kind_of(op) == ops.PARTITIONED
+    return ops.leaves_request(op) or partitioned or op in ops.REQUEST_BASED
 
 
 def _taken(op: str) -> bool:
@@ -129,7 +139,7 @@ def _taken(op: str) -> bool:
 
 
 def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
-    book = CallBook(list(run.calls))
+    book = CallBook(list(run.calls), list(run.sites))
     ranks = _Ranks(run, family, known, book)
     used = ranks.used()
     keep = np.flatnonzero(used[: len(book.calls)])
@@ -140,7 +150,8 @@ def _rewritten(run: RunTrace, family: Family, known: Known) -> RunTrace:
     for call, count in zip(calls, used[keep].tolist(), strict=True):
         if not ops.is_modelled(call.op):
             unmodelled[call.op] = unmodelled.get(call.op, 0) + count
-    return replace(run, calls=calls, ranks=ranks, unmodelled=unmodelled)
+    sites = tuple(book.sites)
+    return replace(run, calls=calls, ranks=ranks, unmodelled=unmodelled, sites=sites)
 
 
 class _Ranks(Sequence[RankTrace]):

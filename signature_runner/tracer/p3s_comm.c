@@ -28,7 +28,7 @@ static void take_pending(const int *members, int count, const char **op, int *pa
     }
 }
 
-static void translate(MPI_Group group, int n, int *world)
+void p3s_world_ranks(MPI_Group group, int n, int *world)
 {
     int *own = calloc((size_t)n + 1, sizeof(int));
     for (int i = 0; i < n && own; i++)
@@ -76,11 +76,11 @@ static int *world_ranks(MPI_Comm comm, int size, int remote)
     if (!members)
         return NULL;
     PMPI_Comm_group(comm, &group);
-    translate(group, size, members);
+    p3s_world_ranks(group, size, members);
     PMPI_Group_free(&group);
     if (remote) {
         PMPI_Comm_remote_group(comm, &group);
-        translate(group, remote, members + size);
+        p3s_world_ranks(group, remote, members + size);
         PMPI_Group_free(&group);
     }
     return members;

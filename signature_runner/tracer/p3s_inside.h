@@ -55,6 +55,7 @@ struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent);
 struct p3s_comm *p3s_known(MPI_Comm comm);
 void p3s_release(struct p3s_comm *c);
 int p3s_world_of(const struct p3s_comm *c, int rank);
+void p3s_world_ranks(MPI_Group group, int n, int *world);
 int p3s_id_of(MPI_Comm comm);
 /* Bytes of a datatype, and of the basic elements it is made of (1 if there are several kinds). */
 void p3s_type_info(MPI_Datatype type, int64_t *size, uint32_t *element);

@@ -107,18 +107,69 @@ void p3s_not_closed(int kind, uint64_t handle, struct p3s_opened *o)
     p3s_let_go();
 }
 
-void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
-            MPI_Datatype type)
+static struct p3s_call call_on(struct p3s_here *h, int kind, uint64_t handle, uint32_t site,
+                               int peer)
 {
-    uint32_t site = p3s_site(h->ra, h->fa);
-    p3s_hold();
     struct p3s_opened *o = p3s_map_get(map_of(kind), handle);
     struct p3s_comm *c = o ? o->comm : NULL;
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE,
                                        peer == P3S_NO_RANK ? P3S_NONE : p3s_world_of(c, peer),
                                        MPI_ANY_TAG);
-    p3s_set_bytes(&call, count, type);
     call.window = o ? o->id : P3S_NONE;
+    return call;
+}
+
+void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
+            MPI_Datatype type)
+{
+    uint32_t site = p3s_site(h->ra, h->fa);
+    p3s_hold();
+    struct p3s_call call = call_on(h, kind, handle, site, peer);
+    p3s_set_bytes(&call, count, type);
     p3s_put(h, &call);
     p3s_let_go();
+}
+
+/* ---- synchronisation of windows: what the program asserts, and the group -------------------- */
+
+static int bits_of(int assert)
+{
+    int bits = (assert & MPI_MODE_NOCHECK ? P3S_NOCHECK : 0) |
+               (assert & MPI_MODE_NOSTORE ? P3S_NOSTORE : 0) |
+               (assert & MPI_MODE_NOPUT ? P3S_NOPUT : 0) |
+               (assert & MPI_MODE_NOPRECEDE ? P3S_NOPRECEDE : 0) |
+               (assert & MPI_MODE_NOSUCCEED ? P3S_NOSUCCEED : 0);
+    return bits ? bits : P3S_NONE;
+}
+
+void p3s_sync(struct p3s_here *h, uint64_t handle, int peer, int assert)
+{
+    uint32_t site = p3s_site(h->ra, h->fa);
+    p3s_hold();
+    struct p3s_call call = call_on(h, P3S_WINDOW, handle, site, peer);
+    call.tag = bits_of(assert);
+    p3s_put(h, &call);
+    p3s_let_go();
+}
+
+void p3s_sync_group(struct p3s_here *h, uint64_t handle, MPI_Group group, int assert)
+{
+    uint32_t site = p3s_site(h->ra, h->fa);
+    int count = 0;
+    if (PMPI_Group_size(group, &count) != MPI_SUCCESS)
+        count = 0;
+    int *ranks = malloc(sizeof *ranks * (size_t)(count + 1));
+    int64_t *list = malloc(sizeof *list * (size_t)(count + 1));
+    count = ranks && list ? count : 0;
+    p3s_world_ranks(group, count, ranks);
+    for (int i = 0; i < count; i++)
+        list[i] = ranks[i];
+    p3s_hold();
+    struct p3s_call call = call_on(h, P3S_WINDOW, handle, site, P3S_NO_RANK);
+    call.tag = bits_of(assert);
+    call.numbers = count ? p3s_numbers(list, count) : 0;
+    p3s_put(h, &call);
+    p3s_let_go();
+    free(ranks);
+    free(list);
 }

@@ -90,6 +90,11 @@ void p3s_file_closed(uint64_t handle);
 void p3s_file_moved(struct p3s_here *h, MPI_File file, int how, int64_t offset, int64_t count,
                     MPI_Datatype type);
 
+/* Synchronisation of a window: what the program asserts is the event's tag, in these bits. */
+enum { P3S_NOCHECK = 1, P3S_NOSTORE = 2, P3S_NOPUT = 4, P3S_NOPRECEDE = 8, P3S_NOSUCCEED = 16 };
+void p3s_sync(struct p3s_here *h, uint64_t handle, int peer, int assert);
+void p3s_sync_group(struct p3s_here *h, uint64_t handle, MPI_Group group, int assert);
+
 /* ---- communicators without a parent, or not usable yet ---------------------------------------- */
 
 void p3s_comm_idup(struct p3s_here *h, MPI_Comm parent);

@@ -16,6 +16,10 @@ def _on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
     return f"p3s_on(&h, {where}, {peer}, {moved});"
 
 
+def _asserting(peer: str) -> str:
+    return f"p3s_sync(&h, P3S_HANDLE(win), {peer}, assert);"
+
+
 def _closed(name: str, kind: str) -> Wrapper:
     return Wrapper(
         name,
@@ -60,13 +64,16 @@ def _windows() -> dict[str, Wrapper]:
         }.items()
     }
     out["Win_free"] = _closed("win", "P3S_WINDOW")
+    for name in ("Win_fence", "Win_lock_all"):
+        out[name] = Wrapper("assert win", _asserting(_NOBODY))
+    for name in ("Win_start", "Win_post"):
+        out[name] = Wrapper(
+            "group assert win", "p3s_sync_group(&h, P3S_HANDLE(win), group, assert);"
+        )
+    out["Win_lock"] = Wrapper("type target assert win", _asserting("target"))
     for name, args in {
-        "Win_fence": "assert win",
-        "Win_start": "group assert win",
         "Win_complete": "win",
-        "Win_post": "group assert win",
         "Win_wait": "win",
-        "Win_lock_all": "assert win",
         "Win_unlock_all": "win",
         "Win_flush_all": "win",
         "Win_flush_local_all": "win",
@@ -74,7 +81,6 @@ def _windows() -> dict[str, Wrapper]:
     }.items():
         out[name] = Wrapper(args, _on(_WINDOW))
     for name, args in {
-        "Win_lock": "type target assert win",
         "Win_unlock": "target win",
         "Win_flush": "target win",
         "Win_flush_local": "target win",

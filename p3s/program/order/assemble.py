@@ -249,8 +249,10 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
     receives = {int(o) for o in RECEIVES}
     ops, number = op.copy(), np.zeros(len(events), dtype=np.int64)
     many, done = np.zeros(len(events), dtype=np.int64), []
-    open_ = Outstanding()
+    queue = rows.calls.queue[first + kind.row[events]].tolist()
+    queues = {each: Outstanding() for each in set(queue)}
     for i, (event, what) in enumerate(zip(events.tolist(), op.tolist(), strict=True)):
+        open_ = queues[queue[i]]
         if posts[i]:
             send = place.get(half.get(event, -1))
             open_.post(i, (i,) if send is None else (send, i), what in receives)

@@ -14,6 +14,7 @@ from p3s.trace.ops import (
     leaves_request,
     like,
     parts_like,
+    unwaited,
 )
 
 #: A started persistent operation carries the name of the call that made it.
@@ -81,7 +82,8 @@ def step_name(call: str) -> str:
 def requests_of(call: str) -> int:
     """Return how many requests a call leaves for completions to count: 0 or 1.
 
-    The one request of MPI_Isendrecv is that of its receive half.
+    The one request of MPI_Isendrecv is that of its receive half; nobody waits for what a process
+    does for a one-sided call of another that synchronises alone.
     """
     if call in AT_ONCE or leaves_file_request(call):
         return 1
@@ -95,4 +97,4 @@ def requests_of(call: str) -> int:
         Op.START_RECV,
         Op.ICOLLECTIVE,
     )
-    return int(leaves and call not in HALF_OF_ONE)
+    return int(leaves and call not in HALF_OF_ONE and not unwaited(call))

@@ -14,10 +14,10 @@ from p3s.model.order.unfold import Unfolder
 from p3s.program.order.calls import MANY, op_of, requests_of
 from p3s.program.order.completions import EVENTS, Sample, preferences, wanted
 from p3s.program.order.links import first_in_first_out
-from p3s.program.scaled import COMPLETION, Ints, ScaledTrace
+from p3s.program.scaled import COMPLETION, Bools, Ints, ScaledTrace
 from p3s.simulate.steps import RECEIVES as RECEIVE_OPS
 from p3s.simulate.steps import WAITS, Op
-from p3s.trace.ops import HALF_OF_ONE
+from p3s.trace.ops import HALF_OF_ONE, queue_of
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Calls:
 
     ``many``: 1 where the number of requests completed is an average. ``half``: 1 for the send half
     of MPI_Isendrecv. ``prefer``: ANY, SENDS or RECEIVES, what a completion completes first.
+    ``queue``: requests of which queue (p3s.trace.ops.queue_of) a row leaves or completes.
     """
 
     op: Ints
@@ -60,6 +61,7 @@ class Calls:
     many: Ints
     half: Ints
     prefer: Ints
+    queue: Ints
 
 
 def calls_of(trace: ScaledTrace) -> Calls:
@@ -69,7 +71,9 @@ def calls_of(trace: ScaledTrace) -> Calls:
     posts = np.asarray([requests_of(name) for name in trace.ops] or [0], dtype=np.int64)[trace.op]
     many = trace.is_op(*MANY)
     completes = trace.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
-    wants = np.where(completes, np.where(many, np.maximum(trace.bytes, 1), 1), 0)
+    queue = np.asarray([queue_of(name) for name in trace.ops] or [0], dtype=np.int64)[trace.op]
+    several = np.where(queue > 0, trace.bytes, np.maximum(trace.bytes, 1))
+    wants = np.where(completes, np.where(many, several, 1), 0)
     return Calls(
         op,
         posts,
@@ -77,31 +81,32 @@ def calls_of(trace: ScaledTrace) -> Calls:
         (completes & many).astype(np.int64),
         trace.is_op(*HALF_OF_ONE).astype(np.int64),
         np.zeros(len(op), dtype=np.int64),
+        queue,
     )
 
 
-def request_kinds(calls: Calls) -> Ints:
+def sample_of(trace: ScaledTrace, kind: Kind, calls: Calls) -> Sample:
+    """Return the beginning of what a kind of ranks does; requests of other queues are none."""
+    row = kind.row[:EVENTS] + int(kind.first[0])
+    wants = np.where(calls.queue[row] == 0, kind.wants[:EVENTS], 0)
+    return Sample(_request_kinds(calls)[row], wants, trace.slot[row], trace.op[row])
+
+
+def _request_kinds(calls: Calls) -> Ints:
     """Return what request each row leaves behind: 1 a send's, 2 a receive's, 3 a collective's."""
     kind = np.where(
         np.isin(calls.op, [int(o) for o in RECEIVE_OPS]),
         2,
         np.where(calls.op == Op.ICOLLECTIVE, 3, 1),
     )
-    return np.asarray(kind * (calls.posts > 0))
+    return np.asarray(kind * ((calls.posts > 0) & (calls.queue == 0)))
 
 
 def with_preferences(
     trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls
 ) -> tuple[list[Kind], Calls]:
     """Find out which completions complete sends only, or receives only (see completions)."""
-    kind_of_request = request_kinds(calls)
-    samples = []
-    for kind in kinds:
-        row = kind.row[:EVENTS] + int(kind.first[0])
-        samples.append(
-            Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row], trace.op[row])
-        )
-    found = preferences(samples)
+    found = preferences([sample_of(trace, kind, calls) for kind in kinds])
     if not found:
         return list(kinds), calls
     prefer = np.zeros(len(calls.op), dtype=np.int64)
@@ -179,8 +184,7 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
         for phase in np.unique(trace.phase[a:b]).tolist():
             mine = np.flatnonzero((trace.phase[a:b] == phase) & (trace.repeat[a:b] > 0))
             wants = calls.wants[a:b][mine]
-            begin, end = first_in_first_out(calls.posts[a:b][mine], wants)
-            early = (wants > 0) & (begin == end)
+            early = _early(calls.posts[a:b][mine], wants, calls.queue[a:b][mine])
             order += [mine[~early], mine[early]]
             events[phase] = np.arange(at, at + len(mine))
             at += len(mine)
@@ -200,6 +204,16 @@ def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dic
             ),
             events,
         )
+
+
+def _early(posts: Ints, wants: Ints, queue: Ints) -> Bools:
+    """Return which completions come before anything is outstanding in their queue."""
+    early = np.zeros(len(posts), dtype=bool)
+    for each in np.unique(queue).tolist():
+        own = np.flatnonzero(queue == each)
+        begin, end = first_in_first_out(posts[own], wants[own])
+        early[own] = (wants[own] > 0) & (begin == end)
+    return early
 
 
 def _alike(calls: Calls, first: Ints, rows: int) -> list[Ints]:
@@ -224,21 +238,27 @@ def _kind(
 ) -> Kind:
     """Return a kind with its requests; ends: events where what is outstanding is forgotten."""
     mine = slice(int(first[0]), int(first[0]) + rows)
-    posts, wants, half = (column[mine][row] for column in (calls.posts, calls.wants, calls.half))
+    posts, wants, half, queue = (
+        column[mine][row] for column in (calls.posts, calls.wants, calls.half, calls.queue)
+    )
     begin, end = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.int64)
-    wants = wants.copy()
-    a = 0
-    for b in ends:
-        before = int(posts[:a].sum())
-        wants[a:b] = wanted(posts[a:b], wants[a:b], calls.many[mine][row[a:b]])
-        x, y = first_in_first_out(posts[a:b], wants[a:b])
-        begin[a:b], end[a:b] = x + before, y + before
-        a = b
-    posted = np.flatnonzero(posts)
-    halves = np.full(len(posted), -1, dtype=np.int64)
-    behind = posted > 0
-    behind[behind] = half[posted[behind] - 1] > 0
-    halves[behind] = posted[behind] - 1
+    wants, posted = wants.copy(), [np.zeros(0, dtype=np.int64)]
+    for each in np.unique(queue).tolist():
+        own = queue == each
+        first_request, a = sum(map(len, posted)), 0
+        posted.append(np.flatnonzero((posts > 0) & own))
+        for b in ends:
+            at = a + np.flatnonzero(own[a:b])
+            before = first_request + int(posts[:a][own[:a]].sum())
+            wants[at] = wanted(posts[at], wants[at], calls.many[mine][row[at]])
+            x, y = first_in_first_out(posts[at], wants[at])
+            begin[at], end[at] = x + before, y + before
+            a = b
+    by_queue = np.concatenate(posted)
+    halves = np.full(len(by_queue), -1, dtype=np.int64)
+    behind = by_queue > 0
+    behind[behind] = half[by_queue[behind] - 1] > 0
+    halves[behind] = by_queue[behind] - 1
     op = calls.op[mine][row]
     some = bool(np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any())
-    return Kind(ranks, first, rows, row, turns, path, begin, end, posted, halves, wants, some)
+    return Kind(ranks, first, rows, row, turns, path, begin, end, by_queue, halves, wants, some)

@@ -1,0 +1,24 @@
+/* A matrix in slabs is transposed: each rank gets its part from all others, between fences. */
+#include "grid.h"
+
+int main(int argc, char **argv)
+{
+    MPI_Win win;
+    MPI_Init(&argc, &argv);
+    grid(0);
+    int rows = 480 / p + 1, part = rows * rows;
+    double *mine = calloc((size_t)part * p, sizeof *mine), *got = calloc((size_t)part * p, sizeof *got);
+    MPI_Win_create(mine, (MPI_Aint)part * p * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+    for (int step = 0; step < 6; step++) {
+        compute(20000 / p);
+        for (int k = 1; k < p; k++) {
+            int from = (me + k) % p;
+            MPI_Get(got + (size_t)from * part, part, MPI_DOUBLE, from, (MPI_Aint)me * part, part, MPI_DOUBLE, win);
+        }
+        MPI_Win_fence(step == 5 ? MPI_MODE_NOSUCCEED : 0, win);
+    }
+    MPI_Win_free(&win);
+    MPI_Finalize();
+    return 0;
+}
