@@ -53,6 +53,8 @@ Known limits:
 - Processes that the program starts (MPI_Comm_spawn) are not recorded. To the others they have no
   world rank (-1); what is done on a communicator with such members is recorded only.
 - A program that uses sessions alone and never calls MPI_Init is refused: it leaves no capture.
+- Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
+  windows are not seen ([one-sided.md](one-sided.md)).
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
 - What reaches the MPI library past preloaded libraries is not seen: a program linked statically,
   and a plugin loaded with RTLD_DEEPBIND.
@@ -149,6 +151,8 @@ def _recorded(name: str, kind: str, row: Wrapper) -> str:
         parts += ", root"
     elif kind == ops.RMA and ", target, " in row.after:
         parts += ", target"
+    elif kind == ops.RMA and "group" in row.args.split():
+        parts += ", the ranks of the group"
     elif name.startswith("Comm_idup"):
         parts += ", the new communicator at its first use"
     elif kind in (ops.COMM, ops.PROCESS) and "made" in row.args.split():
@@ -166,7 +170,9 @@ def _fate(name: str, kind: str, row: Wrapper) -> str:
         return "as what it starts"
     if _recorded(name, kind, row) == "no event":
         return COUNTED if polls else LOOKED_AT
-    if kind not in ops.MODELLED:
+    if kind == ops.RMA:
+        fate = f"{REPLAYED} as messages"
+    elif kind not in ops.MODELLED:
         fate = RECORDED
     elif kind == ops.COLLECTIVE:
         twin = ops.blocking_of(op)
@@ -179,6 +185,8 @@ def _fate(name: str, kind: str, row: Wrapper) -> str:
 
 
 def _section(name: str, kind: str) -> str:
+    if name.startswith("Win_"):
+        return _SECTION_OF_KIND[ops.RMA]
     if kind in _SECTION_OF_KIND:
         return _SECTION_OF_KIND[kind]
     if name in ("Start", "Startall"):
