@@ -112,7 +112,17 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
         threads=threads,
         done=done,
         cancelled=cancelled,
+        accesses=_accesses(rt, place),
     )
+
+
+def _accesses(rt: RankTrace, place: _Places) -> Int64s | None:
+    """Return the accesses to files with their events' new numbers; ordinals are kept."""
+    if rt.accesses is None or rt.ordinal is not None or not len(rt.accesses):
+        return rt.accesses
+    found = rt.accesses.copy()
+    found[:, 0] = place.first[found[:, 0]]
+    return found
 
 
 @dataclass(frozen=True)
