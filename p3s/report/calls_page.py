@@ -54,8 +54,8 @@ Known limits:
   world rank (-1); what is done on a communicator with such members is recorded only.
 - A program that uses sessions alone and never calls MPI_Init is refused: it leaves no capture.
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
-- What reaches the MPI library past preloaded libraries is not seen: a program linked statically,
-  and a plugin loaded with RTLD_DEEPBIND.
+- What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
+  RTLD_DEEPBIND, and a program linked statically without the tracer's archive ([static.md](static.md)).
 """
 
 _COLLECTIVE_BYTES = {
