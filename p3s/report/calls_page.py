@@ -55,7 +55,7 @@ Known limits:
 - A program that uses sessions alone and never calls MPI_Init is refused: it leaves no capture.
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
 - What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
-  RTLD_DEEPBIND, and a program linked statically without the tracer's archive ([static.md](static.md)).
+  RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
 """
 
 _COLLECTIVE_BYTES = {
