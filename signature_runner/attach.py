@@ -20,6 +20,7 @@ from p3s.host import compiling, mpi
 from p3s.host.command import origin_of
 from p3s.host.cores import cores
 from p3s.signature_runner import build
+from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.claim import claim, this_launch
 from p3s.signature_runner.place import Place, launcher_above, place
 from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
@@ -69,11 +70,10 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
     shared = bool(here.local_size and here.local_size > cores())
     if shared:
         env = {**SHARING, **env}
-    if not here.rank and mpi.library_of(path) is None and mpi.is_static(path):
+    if not here.rank and _untraceable(path):
         # Not refused: it may be a tool that holds the name and starts the program.
         print(
-            f"p3s: warning: {path} has MPI linked statically and will not be traced; link it with"
-            " the shared MPI library",
+            f"p3s: warning: {path} has MPI linked statically and will not be traced; {relink()}",
             file=sys.stderr,
         )
     if not here.rank:
@@ -89,6 +89,10 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         os.execve(path, list(program), {**env, "LD_PRELOAD": loaded})
     except OSError as error:
         raise P3SError(f"{path}: cannot be started: {error.strerror}") from error
+
+
+def _untraceable(path: str) -> bool:
+    return mpi.library_of(path) is None and mpi.is_static(path) and not has_tracer(path)
 
 
 def _find(word: str) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"
 _COUNTER = "p3s_count.c"  # a plugin of qemu, not part of the tracer
-_FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden", "-std=gnu11", "-w")
+FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden", "-std=gnu11", "-w")
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,31 @@ def _sources() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in source_paths()}
 
 
+def compile_objects(
+    mpicc: str, texts: dict[str, bytes], work: str, flags: Sequence[str]
+) -> list[str]:
+    """Return the object files in ``work`` that the C files of ``texts`` (by name) compile to.
+
+    Errors: P3SError with the compiler's message.
+    """
+    for name, text in texts.items():
+        Path(work, name).write_bytes(text)
+    objects = []
+    for name in texts:
+        if not name.endswith(".c"):
+            continue
+        output = os.path.join(work, name[:-2] + ".o")
+        run_tool(
+            [mpicc, *flags, "-I", work, "-c", os.path.join(work, name), "-o", output],
+            "compile the tracer",
+        )
+        objects.append(output)
+    return objects
+
+
 def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
-        for name, text in texts.items():
-            Path(work, name).write_bytes(text)
-        objects = []
-        for name in texts:
-            if not name.endswith(".c"):
-                continue
-            output = os.path.join(work, name[:-2] + ".o")
-            run_tool(
-                [mpicc, *_FLAGS, "-I", work, "-c", os.path.join(work, name), "-o", output],
-                "compile the tracer",
-            )
-            objects.append(output)
+        objects = compile_objects(mpicc, texts, work, FLAGS)
         # Linked without libmpi: the tracer calls whatever MPI library the program brings, and
         # does not pull one into shells and helpers that run under the same preload.
         library = os.path.join(work, target.name)
@@ -62,6 +74,19 @@ def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
         )
         os.chmod(library, 0o700)
         os.replace(library, target)
+
+
+def tracer_sources(mpicc: str) -> tuple[dict[str, bytes], str]:
+    """Return the tracer's C files by name, generated ones too, and the preprocessed mpi.h.
+
+    Errors: P3SError when the compiler finds no mpi.h.
+    """
+    text = mpi.preprocess(mpicc, "#include <mpi.h>\n")
+    if text is None:
+        raise P3SError(f"{mpicc} cannot read mpi.h; run `p3s doctor`")
+    header, wrappers = generate.generate(text)
+    made = {"p3s_generated.h": header.encode(), "wrappers.c": wrappers.encode()}
+    return {**_sources(), **made}, text
 
 
 def ensure_tracer(
@@ -88,12 +113,8 @@ def ensure_tracer(
                 " install its development package or put its bin directory on PATH"
             )
         raise P3SError("no mpicc found; install an MPI (for example `pip install mpich`)")
-    text = mpi.preprocess(install.mpicc, "#include <mpi.h>\n")
-    if text is None:
-        raise P3SError(f"{install.mpicc} cannot read mpi.h; run `p3s doctor`")
-    header, wrappers = generate.generate(text)
-    texts = {**_sources(), "p3s_generated.h": header.encode(), "wrappers.c": wrappers.encode()}
-    digest = hashlib.sha256(" ".join(_FLAGS).encode())
+    texts, text = tracer_sources(install.mpicc)
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
     for name in sorted(texts):
         digest.update(name.encode() + b"\0" + texts[name] + b"\0")
     digest.update(text.encode())

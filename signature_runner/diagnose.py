@@ -21,6 +21,7 @@ from p3s.host.mpi import (
     owner_of,
     remedy_for,
 )
+from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.deaths import first_of
 from p3s.signature_runner.output import (
     OUTPUTS,
@@ -478,8 +479,8 @@ def _nothing(run_dir: Path, command: Command) -> str:
         return f"{shown}: nothing was captured{warning}"
     program = executable(command.program[0])
     if program and library_of(program) is None and _is_elf(program):
-        if is_static(program):
-            why = "it has MPI linked statically; link it with the shared MPI library"
+        if is_static(program) and not has_tracer(program):
+            why = f"it has MPI linked statically; {relink()}"
         else:
             why = "it is not linked to an MPI library; is it the right program?"
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from p3s.errors import P3SError
 from p3s.host import command, mpi
 from p3s.signature_runner import launch
+from p3s.signature_runner.archive import has_tracer, relink
 from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
 
 _RANKS = 2
@@ -69,8 +70,10 @@ def _program(path: str, parsed: command.Command) -> Iterator[Check]:
 
 def _without_library(path: str, parsed: command.Command) -> Iterator[Check]:
     if mpi.is_static(path):
-        fix = "link it with the shared MPI library (the mpicc default), without -static"
-        yield Check("program", FAIL, f"{path}: has MPI linked statically, cannot be traced", fix)
+        if has_tracer(path):
+            yield Check("program", OK, f"{path}: has MPI and the tracer linked statically")
+            return
+        yield Check("program", FAIL, f"{path}: has MPI linked statically, not traced", relink())
         return
     python = mpi.library_of_python(path)
     if python is None:

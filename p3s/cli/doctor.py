@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from p3s.cli.common import JSON_OPTION, WithLauncher, emit_json, header, launcher_words, out, say
+from p3s.errors import UsageError
 from p3s.text import one_line
 
 __all__ = ["EPILOG", "WithLauncher", "doctor"]
@@ -15,16 +18,33 @@ EPILOG = """Words after -- are a launcher command: then only its program is chec
 Example:
   p3s doctor
   p3s doctor -- mpiexec -n {np} ./program input
+  p3s doctor --tracer-archive tracer --mpicc mpicc
 Next:
   p3s characterize -n 2,4,8,16 -o study -- mpiexec -n {np} ./program input"""
 
 
-def doctor(ctx: typer.Context, json_: bool = JSON_OPTION) -> int:
+def doctor(
+    ctx: typer.Context,
+    tracer_archive: Path | None = typer.Option(
+        None,
+        "--tracer-archive",
+        metavar="DIRECTORY",
+        help="Only write the tracer's archive, for a program with MPI linked statically.",
+    ),
+    mpicc: str | None = typer.Option(
+        None, metavar="MPICC", help="The program's compiler, for --tracer-archive."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
     """Say what this machine has for tracing and replay, what is missing, what to do about it.
 
     Traces small programs at 2 ranks and counts their events. With a launcher command, it starts
     that program at 2 ranks for some seconds instead.
     """
+    if tracer_archive is not None:
+        return _archive(tracer_archive, mpicc, json_)
+    if mpicc is not None:
+        raise UsageError("--mpicc is for --tracer-archive only; p3s doctor finds every MPI on PATH")
     from p3s.signature_runner.doctor import checks
 
     found = list(checks(launcher_words(ctx)))
@@ -54,4 +74,27 @@ def doctor(ctx: typer.Context, json_: bool = JSON_OPTION) -> int:
     if failed:
         say(f"{len(failed)} of {len(found)} checks failed: {failed[0].name}")
         return 1
+    return 0
+
+
+def _archive(folder: Path, mpicc: str | None, as_json: bool) -> int:
+    """Write the archive, and say how a program is linked with it."""
+    from p3s.signature_runner.archive import write_archive
+
+    made = write_archive(folder, mpicc)
+    if as_json:
+        emit_json(
+            {
+                **header("doctor"),
+                "archive": str(made.archive),
+                "options": str(made.options),
+                "mpi": f"{made.install.family} {made.install.version}",
+                "mpicc": made.install.mpicc,
+            }
+        )
+        return 0
+    out(f"{made.archive}, for {made.install.family} {made.install.version}")
+    out(f"Link the program once more, with @{made.options} before its MPI library:")
+    out(f"  {made.install.mpicc} ... -o program @{made.options}")
+    out("Then trace it as any other program.")
     return 0

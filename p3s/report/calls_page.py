@@ -56,8 +56,8 @@ Known limits:
 - Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
   windows are not seen ([one-sided.md](one-sided.md)).
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
-- What reaches the MPI library past preloaded libraries is not seen: a program linked statically,
-  and a plugin loaded with RTLD_DEEPBIND.
+- What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
+  RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
 """
 
 _COLLECTIVE_BYTES = {

@@ -86,7 +86,7 @@ def _exported(name: str, declared: str, body: str) -> str:
     for prefix, outer in (("MPI", "true"), ("PMPI", "false")):
         passed = f"{outer}, P3S_RA, P3S_FA" + (f", {plain}" if plain else "")
         text += (
-            f'P3S_EXPORT int p3s_{prefix}_{name}({declared}) __asm__("{prefix}_{name}");\n'
+            f'P3S_EXPORT int p3s_{prefix}_{name}({declared}) P3S_NAME("{prefix}_{name}");\n'
             f"int p3s_{prefix}_{name}({declared}) {{ return p3s_do_{name}({passed}); }}\n"
         )
     return text
@@ -167,7 +167,7 @@ def _special() -> Iterator[str]:
     for prefix, real in (("MPI", "p3s_next"), ("PMPI", "p3s_real")):
         yield (
             f"P3S_EXPORT int p3s_{prefix}_Pcontrol(const int level, ...)"
-            f' __asm__("{prefix}_Pcontrol");\n'
+            f' P3S_NAME("{prefix}_Pcontrol");\n'
             f"int p3s_{prefix}_Pcontrol(const int level, ...)\n{{\n"
             "    if (!p3s_real.Pcontrol) p3s_late(P3S_RA);\n"
             "    if (!p3s_nested(P3S_FA)) p3s_pcontrol(level);\n"
@@ -204,6 +204,12 @@ def _guard(name: str, parameters: list[Parameter]) -> str:
     )
 
 
+def _linked(prefix: str, name: str, wrapped: bool) -> str:
+    """Return the declaration of a real function, which the linker renames if it is wrapped."""
+    real = f"__real_{prefix}_{name}" if wrapped else f"{prefix}_{name}"
+    return f'extern const char p3s_linked_{prefix}_{name} __asm__("{real}");'
+
+
 def generate(header: str) -> tuple[str, str]:
     """Return (p3s_generated.h, wrappers.c) for one preprocessed mpi.h."""
     known = prototypes(header)
@@ -216,6 +222,7 @@ def generate(header: str) -> tuple[str, str]:
         if "MPI_" + name in known and "PMPI_" + name in known and name not in functions
     ]
     functions += guards
+    wrapped = set(functions)
     functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
     functions = list(dict.fromkeys(functions))
     ops = ["Init", "Finalize", "Abort", *table.HALVES]
@@ -234,7 +241,7 @@ def generate(header: str) -> tuple[str, str]:
         *(f"    __typeof__(&PMPI_{name}) {name};" for name in functions),
         "};",
         "extern struct p3s_real p3s_real, p3s_next;",
-        "struct p3s_real_name { const char *name; size_t offset; };",
+        "struct p3s_real_name { const char *name; size_t offset; const void *inner, *outer; };",
         "extern const struct p3s_real_name p3s_real_names[];",
         *(f"#define P3S_HAVE_{name} 1" for name in functions),
         *(f"#define PMPI_{name} p3s_real.{name}" for name in functions),
@@ -248,9 +255,18 @@ def generate(header: str) -> tuple[str, str]:
         *(f'    "MPI_{op}",' for op in ops),
         *(f'    "POSIX_{name}",' for name in table.POSIX),
         "};",
+        "#ifdef P3S_ARCHIVE",
+        *(_linked(p, name, name in wrapped) for name in functions for p in ("MPI", "PMPI")),
+        "#define P3S_LINKED(name) &p3s_linked_PMPI_##name, &p3s_linked_MPI_##name",
+        "#else",
+        "#define P3S_LINKED(name) NULL, NULL",
+        "#endif",
         "const struct p3s_real_name p3s_real_names[] = {",
-        *(f'    {{"PMPI_{name}", offsetof(struct p3s_real, {name})}},' for name in functions),
-        "    {NULL, 0}",
+        *(
+            f'    {{"PMPI_{name}", offsetof(struct p3s_real, {name}), P3S_LINKED({name})}},'
+            for name in functions
+        ),
+        "    {NULL, 0, NULL, NULL}",
         "};",
         *_special(),
         *(_wrapper(name, op, row, known["MPI_" + name]) for name, op, row in jobs),

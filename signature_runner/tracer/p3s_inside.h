@@ -19,6 +19,9 @@ extern uintptr_t p3s_mpi_base;          /* load address of the MPI library */
 /* What a call of this function from ra would have reached without the tracer. */
 void *p3s_behind(const char *name, void *ra);
 
+/* Says to P3S that a program has the tracer inside. */
+#define P3S_ARCHIVE_MARK "P3S tracer in this program"
+
 /* ---- clocks --------------------------------------------------------------------------------- */
 
 extern int p3s_work_source;

@@ -141,12 +141,23 @@ static void *begin(void *entry)
 typedef int (*creator)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 /* What the MPI library makes, inside its calls or in threads of its own, is not the program's. */
-P3S_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                              void *(*run)(void *), void *argument)
+P3S_EXPORT int p3s_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*run)(void *), void *argument) P3S_NAME("pthread_create");
+#ifdef P3S_ARCHIVE
+int p3s_real_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)
+    __asm__("__real_pthread_create");
+#endif
+
+int p3s_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+               void *argument)
 {
+#ifdef P3S_ARCHIVE
+    static const creator real = p3s_real_create;
+#else
     static creator real;
     if (!real)
         real = (creator)dlsym(RTLD_NEXT, "pthread_create");
+#endif
     struct p3s_pooled *p = off ? NULL : calloc(1, sizeof *p);
     if (!p)
         return real(thread, attributes, run, argument);

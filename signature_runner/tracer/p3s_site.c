@@ -123,8 +123,8 @@ static int own_module(struct dl_phdr_info *info, size_t size, void *argument)
 
 static void find_own(void)
 {
-#ifndef P3S_INSIDE_PROGRAM      /* linked into the program, whose frames are its own */
-    dl_iterate_phdr(own_module, NULL);
+#if !defined(P3S_INSIDE_PROGRAM) && !defined(P3S_ARCHIVE)
+    dl_iterate_phdr(own_module, NULL);  /* else linked into the program, whose frames are its own */
 #endif
 }
 
@@ -256,10 +256,24 @@ static bool language_layer(const struct place *p)
     return inside_mpi(p);
 }
 
+/* Where frames of the C library below main begin, if it is in the program itself. */
+static int below_main(const struct places *p, int n)
+{
+#ifdef P3S_ARCHIVE
+    extern int main();
+    for (int i = 0; i < n; i++)
+        if (_Unwind_FindEnclosingFunction((void *)(p->ip[i] - 1)) == (void *)main)
+            return i + 1;
+#else
+    (void)p;
+#endif
+    return n;
+}
+
 /* Which of the kept frames make the site: *from up to the returned end. */
 static int trim(const struct places *p, int n, bool leaf, uintptr_t interpreter, int *from)
 {
-    int end = n;
+    int end = below_main(p, n);
     if (leaf) {
         for (end = 0; end < n && p->place[end].base != interpreter; end++) {
         }

@@ -16,6 +16,13 @@
 #include "p3s_generated.h"
 
 #define P3S_EXPORT __attribute__((visibility("default")))
+/* Under which name a function takes the place of another one. In an archive that is linked into a
+ * program it is the linker's (--wrap), which leaves the real one reachable. */
+#ifdef P3S_ARCHIVE
+#define P3S_NAME(symbol) __asm__("__wrap_" symbol)
+#else
+#define P3S_NAME(symbol) __asm__(symbol)
+#endif
 #define P3S_RA __builtin_return_address(0)
 #define P3S_FA __builtin_frame_address(0)
 /* MPI handles are int in one family and pointers in the other; both become 64-bit keys. */

@@ -91,8 +91,9 @@ def mpis() -> dict[str, Installed]:
 
     ``chosen``, ``openmpi4``, ``mpich4``, ``mpich4-on-wheel``, ``openmpi5``, ``mpich5``: numbers 4
     are Debian's, numbers 5 the wheels of the virtual environments that P3S_TEST_OPENMPI5 and
-    P3S_TEST_MPICH5 name. ``mpich4-on-wheel`` compiles with Debian's MPICH and runs on the MPICH
-    beside this Python, which has the same binary interface.
+    P3S_TEST_MPICH5 name; wheels have no Fortran, an MPI built by hand may be named instead.
+    ``mpich4-on-wheel`` compiles with Debian's MPICH and runs on the MPICH beside this Python, which
+    has the same binary interface.
     """
     found = {tested.name: tested for tested in _own()}
     own, which = the_mpi(), shutil.which
@@ -111,9 +112,9 @@ def mpis() -> dict[str, Installed]:
         venv = os.environ.get(f"P3S_TEST_{name.upper()}")
         if venv:
             bin = Path(venv).absolute() / "bin"
-            found[name] = Installed(
-                name, str(bin / "mpicc"), None, str(bin / "mpiexec"), str(bin / "python")
-            )
+            mpicc = str(bin / "mpicc")
+            mpifort, python = _beside(mpicc, "mpifort"), _beside(mpicc, "python")
+            found[name] = Installed(name, mpicc, mpifort, str(bin / "mpiexec"), python)
     return found
 
 

@@ -23,6 +23,13 @@ COMPLETIONS = tuple(
     )
     for k, name in enumerate(("mpif", "mpi", "f08"))
 )
+#: Every family of calls from each Fortran binding.
+FAMILIES = tuple(
+    Program(
+        f"families-{name}", "families.F90", flags=(f"-DBINDING={k}", "-fallow-argument-mismatch")
+    )
+    for k, name in enumerate(("mpif", "mpi", "f08"))
+)
 PROGRAMS = (
     Program("blocking", "blocking.c"),
     Program("waits", "waits.c", counts_vary=True),
@@ -76,6 +83,7 @@ PROGRAMS = (
     Program("f08-sections", "f08_sections.f90"),
     Program("f08-persistent", "f08_persistent.f90"),
     *COMPLETIONS,
+    *FAMILIES,
     Program("py-buffers", "buffers.py"),
     Program("py-pickled", "pickled.py"),
     Program("py-task-farm", "task_farm.py", counts_vary=True),

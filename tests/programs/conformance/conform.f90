@@ -4,7 +4,7 @@ module conform
   implicit none
   private
   public :: did, done, poll, say, say_int, say_real, finish, label
-  integer, parameter :: max_ops = 100, max_lines = 2000
+  integer, parameter :: max_ops = 256, max_lines = 2000
   character(len=40) :: ops(max_ops)
   integer(kind=8) :: events(max_ops) = 0, bytes_of(max_ops) = 0
   character(len=200) :: lines(max_lines)
