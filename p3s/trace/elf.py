@@ -232,7 +232,7 @@ class Binary:
         )
 
     def _slots(self) -> dict[int, str]:
-        """Return the names of the functions whose addresses the dynamic linker fills in, by place."""
+        """Return the names of functions whose addresses the dynamic linker fills in, by place."""
         slots: dict[int, str] = {}
         for name in (".rela.plt", ".rela.dyn"):
             section = self._elf.get_section_by_name(name)
