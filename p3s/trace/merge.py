@@ -96,7 +96,7 @@ class Tables:
         table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, _COLUMNS)
         names, numbers = list(self.ops), list(self.numbers)
         return tuple(
-            Call(names[row[_OP]], *row[_SITE:_NUMBERS], numbers=numbers[row[_NUMBERS]])
+            Call(*(names[row[_OP]], *row[_SITE:_NUMBERS], numbers[row[_NUMBERS]]))
             for row in table[used[: len(table)]].tolist()
         )
 
