@@ -139,6 +139,7 @@ class _Walk:
             _pairs(self._done),
             _pairs(self._stands),
             np.array(self._late, dtype=bool),
+            single=True,
         )
 
     def _take(self, at: int, call: Call) -> None:

@@ -70,7 +70,8 @@ class Parts:
     ``done``: rows (part that completes, part that posted). ``stands``: rows (event, part): where a
     later event completes the request that the event left, it completes that part; a request of
     an event that has parts, but no such row, is none any more. ``late``: parts behind the event's
-    own, which take nothing of its time; none where it is empty.
+    own, which take nothing of its time; none where it is empty. ``single``: a request is one part at
+    most, so that what completes it stays what it is.
     """
 
     event: Int64s
@@ -78,6 +79,7 @@ class Parts:
     done: Int64s = field(default_factory=_no_pairs)
     stands: Int64s = field(default_factory=_no_pairs)
     late: NDArray[np.bool_] = field(default_factory=_none_late)
+    single: bool = False
 
 
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
@@ -93,7 +95,8 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     call = np.asarray(rt.call, dtype=np.int64)[place.source]
     call[place.part] = parts.call
     done, cancelled, touched = _requests(rt, parts, place)
-    _completions(call, done, touched, rt, place, book)
+    if not parts.single:
+        _completions(call, done, touched, rt, place, book)
     late = place.part[np.flatnonzero(parts.late)]
     start, elapsed = _times(rt, place, call, book, late)
     threads = rt.threads

@@ -82,10 +82,12 @@ PROGRAMS = (
     Program("f08-collectives", "f08_collectives.f90"),
     Program("f08-sections", "f08_sections.f90"),
     Program("f08-persistent", "f08_persistent.f90"),
+    Program("f08-rma", "f08_rma.f90", least_ranks=2),
     *COMPLETIONS,
     *FAMILIES,
     Program("py-buffers", "buffers.py"),
     Program("py-pickled", "pickled.py"),
+    Program("py-windows", "windows.py", least_ranks=2),
     Program("py-task-farm", "task_farm.py", counts_vary=True),
 )
 
