@@ -294,13 +294,14 @@ def check_sites(trace: RunTrace) -> None:
 
 
 def captured(trace: RunTrace, rank: int) -> dict[str, tuple[int, int]]:
-    """Return what the trace has of a rank: op -> (events, bytes)."""
+    """Return what the trace has of a rank's MPI calls: op -> (events, bytes)."""
     events: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     for number in trace.ranks[rank].call.tolist():
         call = trace.calls[number]
-        events[call.op] += 1
-        moved[call.op] += call.bytes
+        if call.op.startswith("MPI_"):
+            events[call.op] += 1
+            moved[call.op] += call.bytes
     return {op: (events[op], moved[op]) for op in events}
 
 
