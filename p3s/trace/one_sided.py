@@ -132,7 +132,7 @@ class _Walk:
             chosen = np.array([takes(c.op) or c.op in _SYNCHRONISES for c in calls])
             number = np.asarray(self.rt.call)
             for at in np.flatnonzero(chosen[number]).tolist():
-                self._take(at, calls[int(number[at])])
+                self._take(at, number)
         return Parts(
             np.array(self._event, dtype=np.int64),
             np.array(self._call, dtype=np.int64),
@@ -142,8 +142,9 @@ class _Walk:
             single=True,
         )
 
-    def _take(self, at: int, call: Call) -> None:
-        self._at, self._here = at, call
+    def _take(self, at: int, number: NDArray[np.int32]) -> None:
+        self._at, self._here = at, self.run.calls[int(number[at])]
+        call = self._here
         before = len(self._event)
         what = call.op.removeprefix("MPI_")
         if what in ops.ONE_SIDED and call.window in self._windows:
@@ -154,7 +155,10 @@ class _Walk:
             self._joined[call.comm] += 1
             if call.op in _MAKES:
                 self._make()
-            self._let_in(before)
+            if not self._locks_all_next(number, at):
+                self._let_in(before, call.comm)
+        elif call.op == "MPI_Win_lock_all":
+            self._let_in(before, None)
 
     def _make(self) -> None:
         comm, op = self._here.comm, self._here.op
@@ -327,12 +331,24 @@ class _Walk:
 
     # ---- the target's half --------------------------------------------------------------------
 
-    def _let_in(self, before: int) -> None:
-        """Add what may come from now on, behind what the event itself stands for."""
+    def _locks_all_next(self, number: NDArray[np.int32], at: int) -> bool:
+        """Tell whether MPI_Win_lock_all follows: it begins the steps of many programs.
+
+        What may come is put behind it, where it comes in each of these steps.
+        """
+        return at + 1 < len(number) and (
+            self.run.calls[int(number[at + 1])].op == "MPI_Win_lock_all"
+        )
+
+    def _let_in(self, before: int, comm: int | None) -> None:
+        """Add what may come from now on, behind what the event itself stands for.
+
+        comm: of the collective that has been joined, None: any window's.
+        """
         if self.arrivals is None:
             return
         for w in self._windows.values():
-            if self._here.comm not in w.around:
+            if comm is not None and comm not in w.around:
                 continue
             came = self.arrivals.of_interval(w.key, self._interval(w))
             if came and len(self._event) == before:

@@ -70,8 +70,8 @@ class Parts:
     ``done``: rows (part that completes, part that posted). ``stands``: rows (event, part): where a
     later event completes the request that the event left, it completes that part; a request of
     an event that has parts, but no such row, is none any more. ``late``: parts behind the event's
-    own, which take nothing of its time; none where it is empty. ``single``: a request is one part at
-    most, so that what completes it stays what it is.
+    own, which take nothing of its time; none where it is empty. ``single``: a request is one part
+    at most, so that what completes it stays what it is.
     """
 
     event: Int64s

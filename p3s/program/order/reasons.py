@@ -11,6 +11,7 @@ import numpy as np
 from p3s.program.order.calls import PROBES, op_of
 from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, Ints, ScaledTrace
 from p3s.simulate.steps import LeftOut
+from p3s.trace.ops import ORDINARY, queue_of
 
 
 class Reason(IntEnum):
@@ -28,6 +29,7 @@ class Reason(IntEnum):
     PROBE = 9
     NOT_SEEN = 10
     FILE = 11
+    NOTHING = 12
 
 
 REASON_TEXT = {
@@ -41,6 +43,7 @@ REASON_TEXT = {
     Reason.SET_UP: "the start and the end of the program are not replayed",
     Reason.PROBE: "the receive behind it does its waiting",
     Reason.FILE: "the time of files is told apart from that of messages",
+    Reason.NOTHING: "nothing is under way that it would wait for",
     Reason.NOT_SEEN: "it occurs only in iterations of its loop that are not replayed",
 }
 #: Why a message is left out that the model sends, or receives, without anybody on the other side.
@@ -82,6 +85,8 @@ def reasons_of(trace: ScaledTrace) -> Ints:
     reason[files] = Reason.FILE
     reason[files & trace.is_op(*known) & (trace.comm >= 0)] = Reason.EXECUTED
     reason[trace.is_op(*PROBES)] = Reason.PROBE
+    windows = trace.is_op(*(op for op in trace.ops if queue_of(op) != ORDINARY))
+    reason[windows & trace.is_kind(COMPLETION) & (trace.bytes == 0)] = Reason.NOTHING
     reason[trace.is_op(*_SET_UP)] = Reason.SET_UP
     reason[~trace.known] = Reason.UNKNOWN_VERDICT
     return reason
