@@ -47,8 +47,9 @@ The two halves of MPI_Sendrecv and of MPI_Isendrecv are two events; the receive 
 under the name of the call that made it.
 
 A neighbourhood collective is one event, and so are MPI_Start and MPI_Pready of a partitioned
-message. Where a run is read for its signature they become messages ([neighbours.md](neighbours.md)): the
-equations, the replay and the prediction have `MPI_Neighbor_alltoall_send` and the like.
+message. Where a run is read for its signature they become messages
+([neighbours.md](neighbours.md)): the equations, the replay and the prediction have
+`MPI_Neighbor_alltoall_send` and the like.
 
 Known limits:
 
