@@ -16,7 +16,7 @@ from p3s.characterize.parse import trips, turns_with
 from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.trace.ops import COMPLETION, called
+from p3s.trace.ops import COMPLETION, named
 
 SCHEMA = "p3s.phases"
 VERSION = 1
@@ -125,7 +125,7 @@ def _depth(s: Structure, loop: int) -> int:
 def _name(s: Structure, loop: int, calls: list[int]) -> str:
     if loop == 0:
         return "outside loops"
-    ops = list(dict.fromkeys(called(s.nodes[v][1]).removeprefix("MPI_") for v in calls))
+    ops = list(dict.fromkeys(named(s.nodes[v][1]).removeprefix("MPI_") for v in calls))
     ops = [op for op in ops if not op.endswith("_recv")]
     more = "+..." if len(ops) > _MAX_OPS_IN_NAME else ""
     return "+".join(ops[:_MAX_OPS_IN_NAME]) + more or "nest"

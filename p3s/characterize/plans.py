@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize.completions import WAITS
 from p3s.errors import P3SError
 from p3s.text import processes
-from p3s.trace.ops import HALVES, called, of_one_call
+from p3s.trace.ops import named, of_one_call
 from p3s.trace.parts import OF_MANY
 from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
 
@@ -58,7 +58,7 @@ def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
     """Return the calls of all phases, in the order of the program, as the program makes them."""
     rows = list(_walk(phases["tree"], -1, 0, -1, phases, [0]))
     calls = [row for row in rows if isinstance(row, KnownCall)]
-    if all(called(call.op) == call.op or call.op in HALVES for call in calls):
+    if all(named(call.op) == call.op for call in calls):
         return calls
     return list(_as_called(calls, [row for row in rows if isinstance(row, Row)]))
 
@@ -84,8 +84,7 @@ def _as_called(calls: Sequence[KnownCall], loops: Sequence[Row]) -> Iterator[Kno
 def _names(op: str) -> tuple[str, ...]:
     """Return what the program calls; a wait for one request may be for several messages."""
     one = {many: one for one, many in OF_MANY.items()}.get(op)
-    own = op if op in HALVES else called(op)
-    return (own,) if one is None else (own, one)
+    return (named(op),) if one is None else (named(op), one)
 
 
 def _check(data: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from p3s.model.partners.communicators import same_communicator
 from p3s.model.partners.irregular import sampled
 from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.model.types import Item, Phase, PhaseWork
-from p3s.trace.ops import COMPLETION, RECV, SEND, called, is_on_comm, kind_of
+from p3s.trace.ops import COMPLETION, RECV, SEND, is_on_comm, kind_of, named
 
 #: Where the communicator is not said: MPI_COMM_WORLD.
 WORLD = World(ordinal=0)
@@ -305,7 +305,7 @@ def phases_of(
 
 def _name(items: Sequence[Item]) -> str:
     """Return a name of a loop: its calls."""
-    ops = list(dict.fromkeys(called(item.op).removeprefix("MPI_") for item in items))
+    ops = list(dict.fromkeys(named(item.op).removeprefix("MPI_") for item in items))
     ops = [o for o in ops if o != "Sendrecv_recv"]
     return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
 

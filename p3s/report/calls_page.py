@@ -46,6 +46,11 @@ The two halves of MPI_Sendrecv and of MPI_Isendrecv are two events; the receive 
 `MPI_Sendrecv_recv` or `MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start,
 under the name of the call that made it.
 
+A neighbourhood collective is one event, and so are MPI_Start and MPI_Pready of a partitioned
+message. Where a run is read for its signature they become messages
+([neighbours.md](neighbours.md)): the equations, the replay and the prediction have
+`MPI_Neighbor_alltoall_send` and the like.
+
 Known limits:
 
 - MPICH (4.0 to 5.0) does not tell from whom an MPI_Isendrecv from MPI_ANY_SOURCE has received.
@@ -110,6 +115,13 @@ _STARTING = (
 )
 
 
+#: Calls that are read as messages (p3s.trace.rewrite), and as which.
+_AS_MESSAGES = {
+    ops.RMA: " as messages",
+    ops.NEIGHBOR: " as messages between neighbours",
+    ops.PARTITIONED: " as messages of its partitions",
+}
+
 #: What a request or a datatype is gone by; listed after the calls that make an event.
 _LAST = ("Cancel", "Request_free", "Type_free")
 
@@ -123,8 +135,9 @@ def _bytes(name: str, kind: str, row: Wrapper) -> str:
         return _COLLECTIVE_BYTES.get(blocking, "count x type size")
     if kind == ops.NEIGHBOR:
         return "what this rank sends, to all its neighbours together"
-    if kind == ops.PARTITIONED and name.endswith("_init"):
-        return "partitions x count x type size"
+    if kind == ops.PARTITIONED:
+        ready = "count x type size of the partitions that are ready"
+        return "partitions x count x type size" if name.endswith("_init") else ready
     if kind == ops.COMPLETION:
         return "1" if "probe" in name.lower() else "number of requests completed"
     moved = re.search(r"p3s_on\(&h, \w+, P3S_HANDLE\(\w+\), \w+, (\w+), (\w+)\)", row.after)
@@ -143,7 +156,7 @@ def _recorded(name: str, kind: str, row: Wrapper) -> str:
     if not row.after.replace("p3s_poll", "").count("p3s_"):
         return "no event"
     parts = "two events" if "sendrecv" in name.lower() else "event"
-    if kind in (ops.SEND, ops.RECV) or (kind == ops.PARTITIONED and name.endswith("_init")):
+    if kind in (ops.SEND, ops.RECV, ops.PARTITIONED):
         parts += ", partner, tag"
     elif kind == ops.COMPLETION and "probe" in name.lower():
         parts += ", partner and tag of the message"
@@ -170,8 +183,8 @@ def _fate(name: str, kind: str, row: Wrapper) -> str:
         return "as what it starts"
     if _recorded(name, kind, row) == "no event":
         return COUNTED if polls else LOOKED_AT
-    if kind == ops.RMA:
-        fate = f"{REPLAYED} as messages"
+    if kind in _AS_MESSAGES:
+        fate = REPLAYED + _AS_MESSAGES[kind]
     elif kind not in ops.MODELLED:
         fate = RECORDED
     elif kind == ops.COLLECTIVE:

@@ -262,9 +262,15 @@ def called(op: str) -> str:
     return _CALLED.get(op, op)
 
 
+def named(op: str) -> str:
+    """Return the name by which a phase is called: that of the function, but of halves their own."""
+    return op if op in HALVES else called(op)
+
+
 def of_one_call(op: str) -> bool:
-    """Tell whether one call has several such parts: one after the other they are no loop."""
-    return op in _LIKE and op != "MPI_Pready_send"
+    """Tell whether a call is several such messages: one after the other they are no loop."""
+    several = kind_of(called(op)) in (NEIGHBOR, PARTITIONED)
+    return op in _LIKE and several and op != "MPI_Pready_send"
 
 
 def place_of(op: str) -> str:

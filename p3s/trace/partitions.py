@@ -46,10 +46,17 @@ def asks(op: str) -> bool:
 
 def learn(run: RunTrace, known: dict[Way, set[int]]) -> None:
     """Add into how many parts the ranks of a run cut what they send."""
+    if not any(call.op == _SEND for call in run.calls):
+        return
     for rank in getattr(run.ranks, "present", range(len(run.ranks))):
-        for call in run.calls:
-            if call.op == _SEND and len(call.numbers) == 2 and call.comm >= 0:
-                known.setdefault(_way(run, call, rank), set()).add(call.numbers[0])
+        _learn_of(run, run.ranks[rank], known)
+
+
+def _learn_of(run: RunTrace, rt: RankTrace, known: dict[Way, set[int]]) -> None:
+    for number in np.unique(rt.call).tolist():
+        call = run.calls[number]
+        if call.op == _SEND and len(call.numbers) == 2 and call.comm >= 0:
+            known.setdefault(_way(run, call, rt.rank), set()).add(call.numbers[0])
 
 
 def _way(run: RunTrace, call: Call, rank: int) -> Way:
@@ -74,7 +81,7 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Mapping[Way, set[
     tell no partitions, stay as they are.
     """
     mine: dict[Way, set[int]] = {}
-    learn(run, mine)
+    _learn_of(run, rt, mine)
     laid = _Laid(run, rt.rank, book, {**known, **mine})
     call = np.asarray(rt.call)
     wanted = np.array([takes(c.op) and bool(c.numbers) for c in run.calls], dtype=bool)
@@ -127,10 +134,10 @@ class _Laid:
 
     def _receive(self, event: int, call: Call) -> None:
         if call.peer < 0:
-            self._put(event, replace(_message(call, 1, 1), op=f"{_RECV}_recv"), event)
+            self._put(event, replace(_message(call, 1), op=f"{_RECV}_recv"), event)
             return
         cuts = self._cuts(call, call.numbers[0])
-        part = replace(_message(call, 1, cuts), op=f"{_RECV}_recv")
+        part = replace(_message(call, cuts), op=f"{_RECV}_recv")
         for _ in range(cuts):
             self._put(event, part, event)
 
@@ -144,7 +151,7 @@ class _Laid:
         cuts = self._cuts(whole, partitions)
         number = len(ready) if cuts > 1 or partitions == 1 else int(started.waiting == 0)
         part = replace(
-            _message(whole, 1, cuts), op=f"{call.op}_send", site=call.site, depth=call.depth
+            _message(whole, cuts), op=f"{call.op}_send", site=call.site, depth=call.depth
         )
         part = replace(part, team=call.team)
         for _ in range(number):
@@ -153,14 +160,13 @@ class _Laid:
             self._put(event, _null(part))
 
 
-def _message(call: Call, number: int, cuts: int) -> Call:
-    """Return a number of the messages that a request is cut into, as one."""
+def _message(call: Call, cuts: int) -> Call:
+    """Return one of the messages that a request is cut into."""
     tag = FIRST_TAG + call.tag if call.tag >= 0 else call.tag
-    nbytes, count = (whole * number // cuts for whole in (call.bytes, call.count))
-    return replace(call, bytes=nbytes, count=count, tag=tag, numbers=())
+    return replace(call, bytes=call.bytes // cuts, count=call.count // cuts, tag=tag, numbers=())
 
 
 def _null(call: Call) -> Call:
     """Return a call that has its place in the order and moves nothing."""
     op = call.op if call.op.endswith("_send") else f"{call.op}_send"
-    return replace(_message(call, 0, 1), op=op, peer=PROC_NULL)
+    return replace(call, op=op, peer=PROC_NULL, bytes=0, count=0, numbers=())

@@ -1,0 +1,205 @@
+"""Calls that are read as messages: what stands in the place of which event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s.characterize.plans import calls_of
+from p3s.trace import ops
+from p3s.trace.neighbours import FIRST_TAG
+from p3s.trace.partitions import FIRST_TAG as PARTITION_TAG
+from p3s.trace.rewrite import FAMILIES, Known, as_messages
+from p3s.trace.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
+
+WORLD = Comm((0, 1, 2, 3), "MPI_COMM_WORLD", -1, None, None, 0)
+GRID = Comm((0, 1, 2, 3), "MPI_Cart_create", 0, (2, 2), (True, False), 1)
+
+
+def call(op: str, nbytes: int = 0, numbers: tuple[int, ...] = (), **more: int) -> Call:
+    """A call on the second communicator."""
+    known = {"site": 0, "comm": 1, "peer": -1, "elem_bytes": 8, "tag": -1, "root": -1, **more}
+    return Call("MPI_" + op, bytes=nbytes, count=nbytes // 8, numbers=numbers, **known)
+
+
+def run_of(
+    calls: list[Call],
+    around: Neighbours | None = None,
+    done: tuple[tuple[int, int], ...] = (),
+    comm: Comm = GRID,
+    rank: int = 0,
+) -> RunTrace:
+    """A run of rank 0 that makes the calls one after the other: 100 ns each, work 10, 11, ..."""
+    number = len(calls)
+    rt = RankTrace(
+        rank,
+        True,
+        np.arange(number, dtype=np.int32),
+        np.arange(number) * 1000,
+        np.full(number, 100),
+        np.arange(number) + 10,
+        done=np.array(done, dtype=np.int64).reshape(-1, 2),
+        cancelled=np.zeros(len(done), dtype=bool),
+        neighbours={} if around is None else {1: around},
+    )
+    empty = replace(rt, call=rt.call[:0])
+    ranks = [rt if each == rank else replace(empty, rank=each) for each in range(rank + 1)]
+    return RunTrace(4, Path("run"), tuple(calls), (WORLD, comm), (Site("0" * 16, ("f",)),), ranks)
+
+
+def events(run: RunTrace, rank: int = 0) -> list[tuple[str, int, int, int]]:
+    """(name, partner, bytes, tag) of all events of a rank."""
+    found = [run.calls[number] for number in run.ranks[rank].call.tolist()]
+    return [(c.op.removeprefix("MPI_"), c.peer, c.bytes, c.tag) for c in found]
+
+
+def test_a_blocking_call_posts_and_waits() -> None:
+    around = Neighbours((2, 2, PROC_NULL, 1), (2, 2, PROC_NULL, 1))
+    sizes = (8, 16, 0, 32, 16, 8, 0, 24)
+    first, tag = call("Neighbor_alltoallv", 56, sizes), FIRST_TAG
+    run = as_messages(run_of([first, call("Finalize")], around), Known())
+    name = "Neighbor_alltoallv"
+    assert events(run) == [
+        (f"{name}_recv", 2, 16, tag + 1),
+        (f"{name}_recv", 2, 8, tag),
+        (f"{name}_recv", PROC_NULL, 0, tag + 3),
+        (f"{name}_recv", 1, 24, tag + 2),
+        (f"{name}_send", 2, 8, tag),
+        (f"{name}_send", 2, 16, tag + 1),
+        (f"{name}_send", PROC_NULL, 0, tag + 2),
+        (f"{name}_send", 1, 32, tag + 3),
+        (f"{name}_wait", -1, 8, -1),
+        ("Finalize", -1, 0, -1),
+    ]
+    rt = run.ranks[0]
+    assert rt.work.tolist() == [10, *[0] * 8, 11]
+    assert rt.elapsed_ns.tolist() == [*[0] * 8, 100, 100]
+    assert rt.start_ns.tolist() == [*[0] * 9, 1000]
+    assert rt.done.tolist() == [[8, post] for post in range(8)]
+    assert not run.unmodelled
+
+
+def test_a_wait_completes_all_messages_of_a_call() -> None:
+    around = Neighbours((1, 3), (3,))
+    calls = [call("Ineighbor_allgather", 16, (8, 8)), call("Irecv", 8, peer=3, tag=1)]
+    calls += [call("Waitall", 2, comm=-1), call("Wait", 1, comm=-1)]
+    graph = replace(GRID, op="MPI_Dist_graph_create", dims=None, periods=None)
+    run = as_messages(run_of(calls, around, ((2, 0), (2, 1)), graph), Known())
+    names = [name for name, *_ in events(run)]
+    assert names == [*["Ineighbor_allgather_recv"], *["Ineighbor_allgather_send"] * 2, "Irecv",
+                     "Waitall", "Wait"]  # fmt: skip
+    assert events(run)[4][2] == 4 and events(run)[5][2] == 1
+    assert sorted(run.ranks[0].done.tolist()) == [[4, 0], [4, 1], [4, 2], [4, 3]]
+    assert run.ranks[0].elapsed_ns.tolist() == [0, 0, 100, 100, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("Wait", "Waitall"), ("Test", "Testall"), ("Waitany", "Waitsome"), ("Testany", "Testsome")],
+)
+def test_a_completion_of_one_request_becomes_one_of_many(before: str, after: str) -> None:
+    around = Neighbours((1,), (1,))
+    calls = [call("Neighbor_alltoall_init", 8, (8, 8)), call(before, 1, comm=-1)]
+    run = as_messages(run_of(calls, around, ((1, 0),)), Known())
+    assert events(run)[-1][::2] == (after, 2)
+    assert [ops.like("MPI_" + name) for name, *_ in events(run)[:2]] == [
+        "MPI_Recv_init",
+        "MPI_Send_init",
+    ]
+
+
+def test_a_rank_without_neighbours_keeps_the_place_of_its_call() -> None:
+    run = as_messages(run_of([call("Neighbor_alltoall", 0, (8, 8))], Neighbours((), ())), Known())
+    assert [(name, peer) for name, peer, *_ in events(run)] == [
+        ("Neighbor_alltoall_send", PROC_NULL),
+        ("Neighbor_alltoall_wait", -1),
+    ]
+
+
+def test_calls_of_older_captures_stay_as_they_are() -> None:
+    calls = [call("Neighbor_alltoall", 16), call("Pready"), call("Psend_init", 16, peer=1, tag=0)]
+    run = as_messages(run_of(calls), Known())
+    assert [name for name, *_ in events(run)] == ["Neighbor_alltoall", "Pready", "Psend_init"]
+    assert sum(run.unmodelled.values()) == 3
+
+
+def partitioned(counts: tuple[int, ...]) -> RunTrace:
+    """Rank 0 sends 64 bytes in so many partitions, with one request after the other."""
+    calls, done = [], []
+    for partitions in counts:
+        started = len(calls)
+        calls.append(call("Psend_init", 64, (partitions, 0), peer=1, tag=5))
+        for k in range(partitions):
+            calls.append(call("Pready", 64 // partitions, (0, k), peer=1, tag=5))
+        done.append((len(calls), started))
+        calls.append(call("Wait", 1, comm=-1))
+    return run_of(calls, done=tuple(done))
+
+
+def learned(run: RunTrace) -> Known:
+    """What all ranks of a run tell."""
+    known = Known()
+    for family in FAMILIES:
+        family.learn(run, known)
+    return known
+
+
+def test_a_partition_leaves_when_it_is_ready() -> None:
+    run = as_messages(partitioned((4,)), Known())
+    tag = PARTITION_TAG + 5
+    assert events(run) == [
+        ("Psend_init_send", PROC_NULL, 0, 5),
+        *[("Pready_send", 1, 16, tag)] * 4,
+        ("Waitall", -1, 4, -1),
+    ]
+    assert run.ranks[0].work.tolist() == [10, 11, 12, 13, 14, 15]
+    assert sorted(run.ranks[0].done.tolist()) == [[5, 1], [5, 2], [5, 3], [5, 4]]
+
+
+@pytest.mark.parametrize(("counts", "cuts"), [((4,), 4), ((8, 8), 8), ((2, 4), 1)])
+def test_a_receiver_has_as_many_receives_as_the_sender_has_partitions(
+    counts: tuple[int, ...], cuts: int
+) -> None:
+    known = learned(partitioned(counts))
+    calls = [call("Precv_init", 64, (2, 0), peer=0, tag=5), call("Wait", 1, comm=-1)]
+    run = as_messages(run_of(calls, done=((1, 0),), rank=1), known)
+    each = ("Precv_init_recv", 0, 64 // cuts, PARTITION_TAG + 5)
+    assert events(run, 1)[:-1] == [each] * cuts
+    assert events(run, 1)[-1][::2] == ("Waitall", cuts)
+
+
+def test_partitions_whose_receives_are_not_known_leave_together() -> None:
+    run = as_messages(partitioned((2, 4)), Known())
+    sent = [(name, size) for name, peer, size, _ in events(run) if peer == 1]
+    assert sent == [("Pready_send", 64), ("Pready_send", 64)]
+    assert [e[2] for e in events(run) if e[0] == "Waitall"] == [1, 1]
+
+
+def test_a_plan_has_the_calls_that_the_program_makes() -> None:
+    def leaf(op: str) -> dict[str, str]:
+        return {"site": "a1", "op": "MPI_" + op}
+
+    def loop(number: int, *body: object) -> dict[str, object]:
+        return {"loop": number, "walk": number > 1, "body": list(body)}
+
+    name = "Neighbor_alltoall"
+    tree = loop(
+        0,
+        loop(
+            1,
+            loop(2, leaf(f"{name}_recv")),
+            loop(3, leaf(f"{name}_send")),
+            leaf(f"{name}_wait"),
+            {"site": "b2", "op": "MPI_Waitall"},
+        ),
+    )
+    phases = {"tree": tree, "phases": [{"phase": 0, "loop": 0}, {"phase": 1, "loop": 1}]}
+    found = [(c.site, c.op, c.loop, c.phase) for c in calls_of(phases)]
+    assert found == [
+        ("a1", "MPI_Neighbor_alltoall", 1, 1),
+        ("b2", "MPI_Waitall", 1, 1),
+        ("b2", "MPI_Wait", 1, 1),
+    ]
