@@ -113,9 +113,9 @@ def launcher_family(launcher: str) -> str | None:
     return None
 
 
-def _compilers() -> Iterator[str]:
+def _compilers(near: Sequence[str]) -> Iterator[str]:
     beside = Path(sys.executable).parent
-    folders = [str(beside), *os.environ.get("PATH", "").split(os.pathsep)]
+    folders = [str(beside), *os.environ.get("PATH", "").split(os.pathsep), *near]
     for folder in dict.fromkeys(folders):
         for name in ("mpicc", "mpicc.openmpi", "mpicc.mpich"):
             path = os.path.join(folder, name)
@@ -123,12 +123,13 @@ def _compilers() -> Iterator[str]:
                 yield path
 
 
-def find_mpi() -> list[MpiInstall]:
-    """Return the MPI installations beside this Python and on PATH, those usable everywhere first.
+def find_mpi(near: Sequence[str] = ()) -> list[MpiInstall]:
+    """Return the MPI installations beside this Python, on PATH and in the folders ``near``.
 
-    Errors: none; an MPI whose compiler wrapper does not work is left out.
+    Those usable everywhere come first. Errors: none; an MPI whose compiler wrapper does not work is
+    left out.
     """
-    return list(_find(tuple(_compilers())))
+    return list(_find(tuple(_compilers(near))))
 
 
 @functools.cache
@@ -237,7 +238,6 @@ def mpi_for(
     that is not of one MPI (srun, one that P3S does not know) Python says what mpi4py loads, and
     a script follows ``likely``, a family, if it is given.
     """
-    installs = find_mpi()
     library = library_of(program) if program else None
     launcher_path = shutil.which(launcher) or launcher if launcher else None
     family = library[0] if library else None
@@ -248,6 +248,9 @@ def mpi_for(
         family = library[0] if library else likely
     folder = os.path.dirname(launcher_path or "")
     prefix = str(Path(library[1]).parent.parent) if library and library[1] else ""
+
+    # An MPI need not be on PATH to be used: its compiler is beside its launcher and its library.
+    installs = find_mpi([path for path in (folder, prefix and f"{prefix}/bin") if path])
 
     def closeness(install: MpiInstall) -> tuple[int, int, int]:
         own = str(Path(install.mpicc).parent.parent)

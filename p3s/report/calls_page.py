@@ -57,7 +57,9 @@ Known limits:
   Such a receive keeps MPI_ANY_SOURCE as its partner.
 - Processes that the program starts (MPI_Comm_spawn) are not recorded. To the others they have no
   world rank (-1); what is done on a communicator with such members is recorded only.
-- A program that uses sessions alone and never calls MPI_Init is refused: it leaves no capture.
+- In a program that uses sessions and never calls MPI_Init, the process set `mpi://WORLD` is
+  MPI_COMM_WORLD, and so is one communicator at a time that has all its processes in their order. What
+  comes after the last session has ended is not recorded.
 - Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
   windows are not seen ([one-sided.md](one-sided.md)).
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
@@ -109,7 +111,14 @@ _SECTION_OF_KIND = {
 _STARTING = (
     ("Init", "event, the first of a rank", "0", MODELLED),
     ("Init_thread", "event `MPI_Init`", "0", MODELLED),
+    ("Session_init", "event `MPI_Init`, if nothing began before; else none", "0", MODELLED),
     ("Finalize", "event, the last of a rank", "0", MODELLED),
+    (
+        "Session_finalize",
+        "event `MPI_Finalize`, if it ends the last session and MPI_Init was not called; else none",
+        "0",
+        MODELLED,
+    ),
     ("Abort", "its code, in the header of the capture", "", LOOKED_AT),
     ("Pcontrol", "switches the recording off (0) and on", "", LOOKED_AT),
 )

@@ -124,6 +124,39 @@ def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> s
     return _exported(name, declared, "\n".join(line for line in lines if line) + "\n")
 
 
+def _sessions() -> Iterator[str]:
+    """Yield the wrappers of the beginning and the end of a session."""
+    yield _exported(
+        "Session_init",
+        "MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session",
+        "    struct p3s_here h;\n"
+        "    bool begun = p3s_active;\n"
+        "    int rc, how = P3S_FORWARD;\n"
+        "    bool inside = begun && p3s_enter(&h, P3S_OP_Init, ra, fa);\n"
+        "    if (!begun && (how = p3s_init_enter(&h, ra, fa, &rc)) == P3S_REFUSE) return rc;\n"
+        "    rc = (outer ? p3s_next.Session_init : p3s_real.Session_init)(info, errhandler,"
+        " session);\n"
+        "    if (inside) { p3s_return(&h); p3s_leave(&h); }\n"
+        "    if (how == P3S_RECORD) p3s_session_first(&h, rc, session);\n"
+        "    else if (inside && rc == MPI_SUCCESS) p3s_session_opened(*session);\n"
+        "    return rc;\n",
+    )
+    yield _exported(
+        "Session_finalize",
+        "MPI_Session *session",
+        "    struct p3s_here h;\n"
+        "    bool inside = p3s_enter(&h, P3S_OP_Finalize, ra, fa);\n"
+        "    if (inside && p3s_session_closing(*session)) {\n"
+        "        p3s_finalize(&h);\n"
+        "        p3s_leave(&h);\n"
+        "        inside = false;\n"
+        "    }\n"
+        "    int rc = (outer ? p3s_next.Session_finalize : p3s_real.Session_finalize)(session);\n"
+        "    if (inside) { p3s_return(&h); p3s_leave(&h); }\n"
+        "    return rc;\n",
+    )
+
+
 def _special() -> Iterator[str]:
     for name, declared, plain in (
         ("Init", "int *argc, char ***argv", "argc, argv"),
@@ -215,6 +248,8 @@ def generate(header: str) -> tuple[str, str]:
     known = prototypes(header)
     jobs = _jobs(known)
     special = ["Init", "Init_thread", "Finalize", "Abort", "Pcontrol"]
+    sessions = ["Session_init", "Session_finalize"] if "MPI_Session_init" in known else []
+    special += sessions
     functions = special + [name for name, _, _ in jobs]
     guards = [
         name
@@ -269,6 +304,7 @@ def generate(header: str) -> tuple[str, str]:
         "    {NULL, 0, NULL, NULL}",
         "};",
         *_special(),
+        *(_sessions() if sessions else ()),
         *(_wrapper(name, op, row, known["MPI_" + name]) for name, op, row in jobs),
         *(_guard(name, known["MPI_" + name]) for name in guards),
     ]

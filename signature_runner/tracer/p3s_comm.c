@@ -109,12 +109,14 @@ static int *members_of(MPI_Comm comm, int *count)
     return members;
 }
 
+static struct p3s_comm *as_world(MPI_Comm comm);
+
 /* The record of a communicator, made at its first use. Needs p3s_lock. */
 struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
 {
     struct p3s_comm *c = p3s_map_get(&comms, P3S_HANDLE(comm));
     int size, remote, *members;
-    if (c)
+    if (c || (comm == p3s_mpi.comm_world && (c = as_world(comm))))
         return c;
     c = calloc(1, sizeof *c);
     if (!c) {
@@ -153,6 +155,59 @@ struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
 struct p3s_comm *p3s_known(MPI_Comm comm)
 {
     return p3s_comm_of(comm, NULL, P3S_NONE);
+}
+
+/* ---- sessions ------------------------------------------------------------------------------- */
+
+static struct p3s_comm *session_world;  /* NULL where MPI_COMM_WORLD was there first */
+static bool stands_for_world;           /* a communicator of the program does */
+
+void p3s_comm_of_sessions(const struct p3s_world *world)
+{
+    static const char name[] = "MPI_COMM_WORLD";
+    struct p3s_comm *c = calloc(1, sizeof *c);
+    int *members = malloc(sizeof(int) * (size_t)(world->size + 1));
+    int32_t head[6] = {next_comm_id, P3S_NONE, 0, world->size, 0, sizeof name - 1};
+    int32_t *tail = malloc(sizeof(int32_t) * (size_t)world->size + sizeof name);
+    for (int i = 0; members && tail && i < world->size; i++)
+        tail[i] = members[i] = i;
+    p3s_hold();
+    if (!c || !members || !tail) {
+        p3s_stop("no memory for the trace", ENOMEM);
+    } else {
+        memcpy(tail + world->size, name, sizeof name - 1);
+        *c = (struct p3s_comm){.id = next_comm_id++, .size = world->size, .me = world->rank,
+                               .refs = 1, .world = members};
+        p3s_define(P3S_REC_COMM, head, sizeof head, tail,
+                   sizeof(int32_t) * (size_t)world->size + sizeof name - 1);
+        session_world = c;
+    }
+    p3s_let_go();
+    free(tail);
+}
+
+int p3s_world_id(void)
+{
+    return session_world ? session_world->id : p3s_id_of(p3s_mpi.comm_world);
+}
+
+/* One communicator at a time of all processes in their order is the world, as MPI_COMM_WORLD is in
+ * other programs. Needs p3s_lock. */
+static struct p3s_comm *as_world(MPI_Comm comm)
+{
+    int size = 0, remote = 0;
+    if (!session_world || (stands_for_world && comm != p3s_mpi.comm_world))
+        return NULL;
+    sizes_of(comm, &size, &remote);
+    int *members = remote || size != session_world->size ? NULL : world_ranks(comm, size, 0);
+    bool same = members && !memcmp(members, session_world->world, sizeof(int) * (size_t)size);
+    free(members);
+    if (!same)
+        return NULL;
+    stands_for_world = true;
+    session_world->refs++;
+    p3s_map_put(&comms, P3S_HANDLE(comm), session_world);
+    return session_world;
 }
 
 void p3s_release(struct p3s_comm *c)
@@ -213,7 +268,8 @@ static int made_now(struct p3s_here *h, MPI_Comm made, int parent)
 {
     p3s_hold();
     p3s_release(p3s_map_take(&comms, P3S_HANDLE(made)));
-    struct p3s_comm *c = p3s_comm_of(made, p3s_op_names[h->op], parent);
+    struct p3s_comm *c = parent == P3S_NONE ? as_world(made) : NULL;
+    c = c ? c : p3s_comm_of(made, p3s_op_names[h->op], parent);
     int id = c ? c->id : P3S_NONE;
     p3s_let_go();
     return id;
@@ -279,6 +335,7 @@ struct p3s_comm *p3s_comm_forget(MPI_Comm comm)
 static void drop(struct p3s_comm *c)
 {
     p3s_hold();
+    stands_for_world = stands_for_world && c != session_world;
     if (c)
         p3s_neighbours_forget(c->id);
     p3s_release(c);

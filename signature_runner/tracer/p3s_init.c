@@ -4,6 +4,7 @@
 #include "p3s_team.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ uintptr_t p3s_mpi_base;
 int p3s_threaded;
 
 static bool resolved_mpi;
+static bool ended;              /* recording is over */
 static uint32_t next_thread;
 static pthread_key_t thread_key;
 
@@ -180,16 +182,13 @@ static void library_version(char *into, size_t bytes)
     snprintf(into, bytes, "%s", text);
 }
 
-static bool open_store(const char *directory, int64_t now_ns)
+static bool open_store(const char *directory, const struct p3s_world *world, int64_t now_ns)
 {
-    struct p3s_header facts = {.init_monotonic_ns = now_ns};
+    struct p3s_header facts = {.init_monotonic_ns = now_ns, .rank = world->rank,
+                               .size = world->size};
     const char *limit = getenv("P3S_LIMIT"), *run = getenv("P3S_RUN_ID");
     const char *launched = getenv("P3S_LAUNCHED");
     int level = MPI_THREAD_SINGLE;
-    if (PMPI_Comm_rank(p3s_mpi.comm_world, &facts.rank) != MPI_SUCCESS ||
-        PMPI_Comm_size(p3s_mpi.comm_world, &facts.size) != MPI_SUCCESS ||
-        PMPI_Comm_group(p3s_mpi.comm_world, &p3s_world_group) != MPI_SUCCESS)
-        return false;
     facts.init_realtime_ns = p3s_clock_ns(CLOCK_REALTIME);
     facts.limit_bytes = limit ? strtoull(limit, NULL, 10) : 0;
     facts.run = run && *run ? p3s_hash_text(0, run, 0) : 0;
@@ -201,7 +200,9 @@ static bool open_store(const char *directory, int64_t now_ns)
 #endif
     library_version(facts.mpi_version, sizeof facts.mpi_version);
     p3s_clock_choose(directory, &facts);
-    p3s_threaded = PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
+    /* A session has a level of its own, and another one may follow with a higher one. */
+    p3s_threaded = world->sessions || PMPI_Query_thread(&level) != MPI_SUCCESS ||
+                   level == MPI_THREAD_MULTIPLE;
     p3s_world_rank = facts.rank;
     return p3s_store_open(directory, &facts);
 }
@@ -222,13 +223,15 @@ static void begin_thread(struct p3s_thread *t)
     }
 }
 
-void p3s_init_done(struct p3s_here *h, int rc)
+bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
 {
     const char *directory = getenv("P3S_TRACE_DIR");
     struct p3s_thread *t = &p3s_self;
-    h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
-    if (rc == MPI_SUCCESS && directory && *directory && !p3s_header &&
-        !p3s_spawned() && open_store(directory, h->t1_ns)) {
+    bool wanted = world && directory && *directory && !p3s_header;
+    if (wanted && ended)
+        p3s_warn("MPI begins a second time, which is not recorded", EBUSY);
+    wanted = wanted && !ended && open_store(directory, world, h->t1_ns);
+    if (wanted) {
         p3s_epoch_ns = h->t1_ns;
         pthread_key_create(&thread_key, thread_end);
         pthread_atfork(NULL, NULL, in_child);
@@ -237,7 +240,9 @@ void p3s_init_done(struct p3s_here *h, int rc)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
         p3s_io_begin();
         p3s_active = 1;
-        p3s_plain(h, p3s_mpi.comm_world);
+        if (world->sessions)
+            p3s_comm_of_sessions(world);
+        p3s_simple(h, p3s_world_id(), 0);
         p3s_memory_begin();
         if (p3s_teams)
             p3s_team_forget();
@@ -246,6 +251,20 @@ void p3s_init_done(struct p3s_here *h, int rc)
     t->carried_work = 0;
     t->left_ns = h->t1_ns;
     t->work_at_return = p3s_header ? p3s_work_now() : 0;
+    return wanted;
+}
+
+void p3s_init_done(struct p3s_here *h, int rc)
+{
+    struct p3s_world world = {0};
+    h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+    if (rc == MPI_SUCCESS)
+        p3s_session_world_model();
+    bool there = rc == MPI_SUCCESS && !p3s_header && !p3s_spawned() &&
+                 PMPI_Comm_rank(p3s_mpi.comm_world, &world.rank) == MPI_SUCCESS &&
+                 PMPI_Comm_size(p3s_mpi.comm_world, &world.size) == MPI_SUCCESS &&
+                 PMPI_Comm_group(p3s_mpi.comm_world, &p3s_world_group) == MPI_SUCCESS;
+    p3s_begin(h, there ? &world : NULL);
 }
 
 void p3s_late(void *ra)
@@ -347,11 +366,12 @@ void p3s_leave(struct p3s_here *h)
 
 void p3s_finalize(struct p3s_here *h)
 {
-    p3s_plain(h, p3s_mpi.comm_world);
+    p3s_simple(h, p3s_world_id(), 0);
     p3s_hold();
     p3s_memory_end();
     p3s_store_close();
     p3s_active = 0;
+    ended = true;
     p3s_let_go();
     PMPI_Group_free(&p3s_world_group);
 }

@@ -15,6 +15,12 @@ struct p3s_comm {
 extern MPI_Group p3s_world_group;
 extern int p3s_world_rank;
 
+/* What MPI_Init or a session says of the world; its group is p3s_world_group. */
+struct p3s_world { int rank, size; bool sessions; };
+/* Begins to record with the call h, unless there is no world or nothing is to be recorded. */
+bool p3s_begin(struct p3s_here *h, const struct p3s_world *world);
+void p3s_session_world_model(void);     /* MPI_Init was called */
+
 extern uintptr_t p3s_mpi_base;          /* load address of the MPI library */
 /* What a call of this function from ra would have reached without the tracer. */
 void *p3s_behind(const char *name, void *ra);
@@ -56,6 +62,9 @@ static inline int64_t p3s_work_now(void)
  * excepted */
 struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent);
 struct p3s_comm *p3s_known(MPI_Comm comm);
+/* The world of a program without MPI_COMM_WORLD. */
+void p3s_comm_of_sessions(const struct p3s_world *world);
+int p3s_world_id(void);
 void p3s_release(struct p3s_comm *c);
 int p3s_world_of(const struct p3s_comm *c, int rank);
 void p3s_world_ranks(MPI_Group group, int n, int *world);

@@ -263,6 +263,12 @@ enum { P3S_RECORD, P3S_FORWARD, P3S_REFUSE };
 int p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc);
 void p3s_init_done(struct p3s_here *h, int rc);
 void p3s_finalize(struct p3s_here *h);
+#ifdef P3S_HAVE_Session_init
+/* Sessions: the first is an MPI_Init, the end of the last an MPI_Finalize (p3s_session.c). */
+void p3s_session_first(struct p3s_here *h, int rc, const MPI_Session *session);
+void p3s_session_opened(MPI_Session session);
+bool p3s_session_closing(MPI_Session session);  /* is it the last? */
+#endif
 void p3s_aborting(int code, void *ra);
 
 void p3s_plain(struct p3s_here *h, MPI_Comm comm);

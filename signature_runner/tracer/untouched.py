@@ -54,9 +54,9 @@ Info_get_nthkey Info_get_string Info_get_valuelen Info_set
 """),
     "Sessions": names("""
 Session_attach_buffer Session_call_errhandler Session_create_errhandler Session_detach_buffer
-Session_finalize Session_flush_buffer Session_get_errhandler Session_get_info
+Session_flush_buffer Session_get_errhandler Session_get_info
 Session_get_nth_pset Session_get_num_psets Session_get_pset_info Session_iflush_buffer
-Session_init Session_set_errhandler Session_set_info
+Session_set_errhandler Session_set_info
 """),
     "Buffers": names("""
 Buffer_attach Buffer_detach Buffer_flush Buffer_iflush Comm_attach_buffer Comm_detach_buffer

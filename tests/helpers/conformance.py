@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -125,7 +126,7 @@ class Program:
     ``exit_code`` is what it ends with everywhere; ``least_ranks`` what it needs; ``counts_vary``
     that the number of its calls depends on timing (MPI_Waitsome, a task farm); ``library`` is a
     source that becomes a shared library beside it, linked if ``linked``; one in Fortran makes the
-    calls.
+    calls; ``needs`` an MPI function that not every MPI has.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Program:
     counts_vary: bool = False
     library: str = ""
     linked: bool = False
+    needs: str = ""
 
     @property
     def language(self) -> str:
@@ -154,11 +156,25 @@ def missing(program: Program, tested: Installed) -> str:
     """Return why a program cannot be run with an MPI, empty if it can."""
     if tested.mpiexec is None:
         return f"{tested.name}: no mpiexec"
+    if program.needs and not _has(tested, program.needs):
+        return f"{tested.name}: no {program.needs}"
     if program.language == "python":
         return "" if tested.python else f"{tested.name}: no mpi4py for it"
     if compiler(program, tested) is None:
         return f"{tested.name}: no {'mpifort' if program.language == 'fortran' else 'mpicc'}"
     return ""
+
+
+@functools.cache
+def _functions(mpicc: str) -> str:
+    return mpi.preprocess(mpicc, "#include <mpi.h>\n") or ""
+
+
+def _has(tested: Installed, function: str) -> bool:
+    """Tell whether an MPI's mpi.h declares a function."""
+    if tested.mpicc is None:
+        return False
+    return re.search(rf"\b{function}\s*\(", _functions(tested.mpicc)) is not None
 
 
 def _compile(command: list[str], folder: Path) -> None:
@@ -299,7 +315,7 @@ def captured(trace: RunTrace, rank: int) -> dict[str, tuple[int, int]]:
     moved: Counter[str] = Counter()
     for number in trace.ranks[rank].call.tolist():
         call = trace.calls[number]
-        if call.op.startswith("MPI_"):
+        if call.op.startswith("MPI_"):  # its output goes into a file, too
             events[call.op] += 1
             moved[call.op] += call.bytes
     return {op: (events[op], moved[op]) for op in events}

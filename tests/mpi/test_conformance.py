@@ -74,6 +74,9 @@ PROGRAMS = (
         "fortran-plugin", "plugin_host.c", library="plugin_fortran.f90", flags=("-Wl,--as-needed",)
     ),
     Program("forks", "forks.c"),
+    Program("sessions", "sessions.c", needs="MPI_Session_init"),
+    Program("sessions-and-init", "sessions.c", args=("init",), needs="MPI_Session_init"),
+    Program("f08-sessions", "f08_sessions.f90", needs="MPI_Session_init"),
     Program("mpif-p2p", "mpif_p2p.f"),
     Program("mpif-collectives", "mpif_collectives.f", flags=("-fallow-argument-mismatch",)),
     Program("use-mpi", "use_mpi.f90"),
@@ -88,6 +91,7 @@ PROGRAMS = (
     Program("py-buffers", "buffers.py"),
     Program("py-pickled", "pickled.py"),
     Program("py-windows", "windows.py", least_ranks=2),
+    Program("py-sessions", "sessions.py", needs="MPI_Session_init"),
     Program("py-task-farm", "task_farm.py", counts_vary=True),
 )
 

@@ -124,8 +124,8 @@ static inline void begin(void)
     start_counting();
 }
 
-/* Writes everything down, then finalizes: the bytes of a completion call are not compared. */
-static inline void end(void)
+/* Writes everything down: the bytes of a completion call are not compared. */
+static inline void write_down(void)
 {
     char name[64];
     count("MPI_Finalize", 0);
@@ -146,5 +146,10 @@ static inline void end(void)
     fclose(file);
     printf("rank %d of %d: %lx\n", me, p, checksum(said, said_bytes) & 0xffffffff);
     fflush(stdout);
+}
+
+static inline void end(void)
+{
+    write_down();
     MPI_Finalize();
 }
