@@ -115,7 +115,9 @@ MODELLED = [
 ]
 
 
-@pytest.mark.parametrize(("library", "program"), MODELLED, ids=lambda case: getattr(case, "id", ""))
+@pytest.mark.parametrize(
+    ("library", "program"), [pytest.param(*each, id=each[1].id) for each in MODELLED]
+)
 def test_messages_of_a_library_follow_laws(
     library: Library, program: Program, tmp_path: Path
 ) -> None:
