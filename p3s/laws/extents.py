@@ -66,6 +66,27 @@ def dims_nested(n: int, ndims: int) -> tuple[int, ...]:
 
 
 @cache
+def dims_rounded(n: int, lengths: tuple[float, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return extents that cut a domain into blocks of about equal sides, each the largest divisor
+    of what is left up to the nearest whole number.
+
+    lengths: of the domain's dimensions; order: the dimensions as they are chosen. Of the last two
+    the longer one has the larger extent. So does PETSc's DMDA (DMSetUp_DA_2D, DMSetUp_DA_3D).
+    """
+    dims, rest = [1] * len(lengths), n
+    for k, d in enumerate(order[:-1]):
+        left = [lengths[e] for e in order[k:]]
+        share = (rest * math.prod(lengths[d] / e for e in left)) ** (1 / len(left))
+        dims[d] = next(e for e in range(max(int(share + 0.5), 1), 0, -1) if rest % e == 0)
+        rest //= dims[d]
+    dims[order[-1]] = rest
+    a, b = order[-2:]
+    if lengths[a] > lengths[b] and dims[a] < dims[b]:
+        dims[a], dims[b] = dims[b], dims[a]
+    return tuple(dims)
+
+
+@cache
 def factorisations(n: int, ndims: int) -> tuple[tuple[int, ...], ...]:
     """Return all extents of ``n`` ranks in ``ndims`` dimensions, in ascending order."""
     if ndims == 1:

@@ -39,7 +39,7 @@ def joined_places(sites: Iterable[Sequence[str]], places: Places) -> str:
         place = paths[0].place
         others = len({path.place for path in paths}) - 1
         place += f" and {others} more" if others else ""
-    return " < ".join([place, *_common_end([[p.at.name, *p.callers()] for p in paths])])
+    return " < ".join([place, *_common_end([[path.at, *path.around()] for path in paths])])
 
 
 def lines_of(wheres: Sequence[Where]) -> str:
@@ -51,13 +51,16 @@ def lines_of(wheres: Sequence[Where]) -> str:
     return f"{first}-{max(lines)}"
 
 
-def _common_end(paths: Sequence[Sequence[str]]) -> list[str]:
-    """Return what all paths end with, without the beginning of the first of them."""
+def _common_end(paths: Sequence[Sequence[Where]]) -> list[str]:
+    """Return what all paths end with, lines of one function together, without the beginning of
+    the first of them."""
     found: list[str] = []
-    for names in zip(*(reversed(path) for path in paths), strict=False):
-        if len(set(names)) > 1 or len(found) == len(paths[0]) - 1:
+    for wheres in zip(*(reversed(path) for path in paths), strict=False):
+        names = {where.name for where in wheres}
+        name = names.pop() if len(names) == 1 else lines_of(wheres)
+        if not name or len(found) == len(paths[0]) - 1:
             break
-        found.insert(0, names[0])
+        found.insert(0, name)
     return found
 
 

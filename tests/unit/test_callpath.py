@@ -197,3 +197,8 @@ def test_calls_of_a_library_share_what_called_it() -> None:
     assert joined_places(sites, places) == "VecTDot+0x10 and 2 more < KSPSolve < step app.c:28"
     assert joined_places(sites[::-1], places) == "KSPSolve and 2 more < step app.c:28"
     assert call_place(sites[0], places) == ("VecTDot+0x10", "KSPSolve < step app.c:28")
+
+
+def test_calls_from_several_lines_of_a_function_have_all_of_them() -> None:
+    sites, places = _sites([DOT, calling("solve", 28), MAIN], [DOT, calling("solve", 30), MAIN])
+    assert joined_places(sites, places) == "VecTDot+0x10 < solve < step app.c:28-30"

@@ -7,6 +7,7 @@ import pytest
 from corpus import table
 from grid_programs import split_by
 
+from p3s.laws.extents import dims_rounded
 from p3s.model.grid.choose import choose_grid
 from p3s.model.grid.grids import (
     Balanced,
@@ -65,6 +66,20 @@ def test_extents_by_nested_divisors():
     assert dims_nested(36, 3) == (3, 3, 4)
     assert dims_nested(64, 3) == (4, 4, 4)
     assert dims_nested(7, 2) == (1, 7)
+
+
+def test_extents_by_rounded_roots():
+    found = {n: dims_rounded(n, (1.0, 1.0, 1.0), (1, 2, 0)) for n in (12, 32, 64, 108, 256, 7)}
+    assert found == {
+        12: (3, 2, 2),
+        32: (4, 2, 4),
+        64: (4, 4, 4),
+        108: (9, 4, 3),
+        256: (8, 4, 8),
+        7: (7, 1, 1),
+    }
+    assert dims_rounded(8, (10.0, 40.0), (1, 0)) == (2, 4)
+    assert dims_rounded(12, (40.0, 10.0), (1, 0)) == (6, 2)
 
 
 def test_families_have_names_and_survive_as_data():

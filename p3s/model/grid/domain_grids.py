@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p3s.laws.extents import divisors, factorisations, prime_factors
+from p3s.laws.extents import dims_rounded, divisors, factorisations, prime_factors
 from p3s.model.grid.at import GridAt
 from p3s.model.grid.grids import GridRule, Several
 from p3s.model.grid.nodes import Node
@@ -139,6 +139,23 @@ class PastRatio(OfDomain, kind="past_ratio"):
     def named_as(self) -> str:
         how = ("first divisor past", "last divisor before", "divisor nearest to")
         return f"{how[self.extent]} the ratio"
+
+
+@dataclass(frozen=True)
+class RoundedShares(OfDomain, kind="rounded_shares"):
+    """The largest divisors up to the rounded extents that would make blocks with equal sides."""
+
+    @classmethod
+    def for_domain(cls, domain: Sequence[int]) -> Iterator[OfDomain]:
+        if len(domain) in _DIMENSIONS:
+            yield cls(len(domain), domain=tuple(domain))
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        order = (*range(1, self.ndims), 0)
+        return dims_rounded(n, tuple(map(float, self.domain)), order)
+
+    def named_as(self) -> str:
+        return "divisors up to the rounded shares of equal sides"
 
 
 def domains(typed: Collection[int]) -> list[tuple[int, ...]]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from p3s.laws.extents import dims_balanced, dims_greedy, dims_nested
+from p3s.laws.extents import dims_balanced, dims_greedy, dims_nested, dims_rounded
 from p3s.model.grid.grid_rule import (
     LAYOUTS,
     PARTS,
@@ -183,6 +183,27 @@ class NestedUp(Nested, kind="nested_up"):
 
     turned = True
     named_as = "largest divisor below the root, descending"
+
+
+@dataclass(frozen=True)
+class Rounded(Several, kind="rounded"):
+    """Of what is left, the largest divisor up to the rounded root.
+
+    order: the dimensions as they are chosen.
+    """
+
+    least = 3
+
+    @classmethod
+    def proposed(cls, ndims: int) -> Iterator[GridRule]:
+        if ndims == cls.least:
+            yield cls(ndims, (1, 2, 0))
+
+    def extents(self, n: int) -> tuple[int, ...] | None:
+        return dims_rounded(n, (1.0,) * self.ndims, self.order)
+
+    def how(self) -> str:
+        return f"largest divisor up to the rounded root, dimension {self.order[0]} first"
 
 
 @dataclass(frozen=True)

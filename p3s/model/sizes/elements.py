@@ -75,10 +75,18 @@ def _without_idle(obs: Observations) -> Observations:
     for u in moving(obs):
         rest = [obs.env[v] for v in ("t", "s") if v in obs.env and v != u]
         ranks = Axis(sym("n"), sym("r"), obs.env["n"], obs.env["r"])
-        if decides(obs, [ranks], rest):
+        if decides(obs, [ranks], rest) or (
+            "q0" in obs.env and decides(obs, _partner(obs), rest)  # the sender's own sizes
+        ):
             env = {**obs.env, u: np.zeros(len(obs.value), dtype=np.int64)}
             obs = Observations(env, obs.value, obs.ndims, obs.across, obs.whole)
     return obs
+
+
+def _partner(obs: Observations) -> list[Axis]:
+    """Return the axes of the partner's place."""
+    names = [(sym(f"p{d}"), sym(f"q{d}")) for d in range(obs.ndims)]
+    return [Axis(p, q, obs.env[str(p[1])], obs.env[str(q[1])]) for p, q in names]
 
 
 def _fit(obs: Observations, pool: ExtentPool) -> FittedSize | None:
@@ -157,7 +165,10 @@ class _Fit:
         self.axes: list[Axis] = [a for a in plain_axes(obs) if a.varies()]
         #: along these, a single block may give the sizes
         self.single = [a for a in self.axes if decides(obs, [a])]
-        self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
+        named = [a for a in self.axes if a.c[0] == "sym"]
+        self.plain = [a for a in named if a.c[1][0] in "cr"]
+        #: a rank that receives blocks of all others has blocks of the sizes that they have
+        self.theirs = [a for a in named if a.c[1][0] == "q"]
         self.kinds = pool.kinds()
         self.cuts = [k for k in self.kinds if k not in PADDED]
         self.common = [k for k in self.kinds if k not in RARE]
@@ -211,14 +222,19 @@ class _Fit:
         return self.done([best_extent(found, self.pool)], [axis], kind, factor, ghost)
 
     def pairs(self, size: int) -> list[tuple[Axis, ...]]:
-        """Return sets of different grid dimensions along which blocks may be multiplied."""
-        return [
-            u
-            for u in combinations(self.plain, size)
-            if len({a.name for a in u}) == size
-            and "n" not in {a.name for a in u}
-            and decides(self.obs, u)
-        ]
+        """Return sets of different grid dimensions along which blocks may be multiplied: the rank's
+        own coordinates, the partner's where these do not tell the sizes."""
+        for axes in (self.plain, self.theirs):
+            found = [
+                u
+                for u in combinations(axes, size)
+                if len({a.name for a in u}) == size
+                and "n" not in {a.name for a in u}
+                and decides(self.obs, u)
+            ]
+            if found:
+                return found
+        return []
 
     def typed(self) -> FittedSize | None:
         """Nothing in even sizes tells 4 * 60/p from 240/p; a 60 that the user typed does."""
