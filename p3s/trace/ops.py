@@ -72,6 +72,8 @@ _declare(
     " Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent"
     " Intercomm_create Intercomm_create_from_groups Intercomm_merge",
 )
+_BLOCKING["MPI_Comm_idup"] = "MPI_Comm_dup"
+_BLOCKING["MPI_Comm_idup_with_info"] = "MPI_Comm_dup_with_info"
 _declare_collectives(
     NEIGHBOR,
     "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
@@ -79,6 +81,17 @@ _declare_collectives(
 )
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
 _declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
+
+#: Calls that make a communicator.
+MAKES_COMM = frozenset(
+    name
+    for name, kind in _KINDS.items()
+    if kind == COMM and name not in ("MPI_Comm_free", "MPI_Comm_disconnect")
+)
+#: Called by a part of the communicator only, or without one that all its callers share.
+NOT_BY_ALL = frozenset(
+    {"MPI_Comm_create_group", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"}
+)
 
 #: Collectives with a root.
 ROOTED = frozenset(
