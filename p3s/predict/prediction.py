@@ -16,7 +16,7 @@ from p3s.errors import P3SError
 from p3s.model.compare import read_comparison
 from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.types import Model
-from p3s.predict import below, curve_doubts, doubts, notes, outside
+from p3s.predict import below, curve_doubts, doubts, notes, outside, start
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import TYPICAL
@@ -119,7 +119,13 @@ def predict(
         allowed=allowed,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
-    result = replace(result, notes=(*result.notes, *filter(None, [unused])))
+    around = start.start_and_end(study, wanted)
+    result = replace(
+        result,
+        notes=(*result.notes, *filter(None, [unused])),
+        not_modelled=(*start.sentences(around, result.counts), *result.not_modelled),
+        start_and_end=around,
+    )
     write_json(study.prediction_path, as_file(result))
     return result
 
