@@ -150,6 +150,7 @@ def run(
     progress: Say | None = None,
 ) -> dict[str, Any]:
     """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
+    from p3s.program.creation import usual
     from p3s.replay.costs.evaluate import evaluate, simulated
     from p3s.replay.costs.result import write_result
     from p3s.replay.launch.store import ResultStore
@@ -177,7 +178,14 @@ def run(
         say=say,
     )
     say("simulating")
-    simulation = simulated(trace, plan, first.results, work_scale=scale, rough=ready.rough)
+    simulation = simulated(
+        trace,
+        plan,
+        first.results,
+        work_scale=scale,
+        rough=ready.rough,
+        own=usual(ready.library.family),
+    )
     timed: tuple[Program, ...] = ()
     second = Ran({}, (), 0.0)
     if share:

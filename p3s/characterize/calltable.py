@@ -26,11 +26,6 @@ LOCAL, SEND, RECV, POSTED_RECV, COLLECTIVE, POSTED_COLLECTIVE = range(6)
 _POSTED_RECVS = frozenset({"MPI_Irecv", "MPI_Recv_init", "MPI_Imrecv", ops.ISENDRECV_RECV})
 _MATCHED_RECVS = frozenset({"MPI_Mrecv", "MPI_Imrecv"})
 _MATCHED_PROBES = frozenset({"MPI_Mprobe", "MPI_Improbe"})
-_POSTED_COMMS = frozenset({"MPI_Comm_idup", "MPI_Comm_idup_with_info"})
-#: Called by a part of the communicator only, or without one that all its callers share.
-_NOT_BY_ALL = frozenset(
-    {"MPI_Comm_create_group", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"}
-)
 
 
 def role_of(op: str) -> int:
@@ -46,9 +41,8 @@ def role_of(op: str) -> int:
         return POSTED_RECV if ops.like(op) in _POSTED_RECVS else RECV
     if kind == ops.IO and ops.is_file_collective(op):
         return POSTED_COLLECTIVE if ops.leaves_file_request(op) else COLLECTIVE
-    if kind in (ops.COLLECTIVE, ops.NEIGHBOR, ops.COMM) and op not in _NOT_BY_ALL:
-        posted = ops.leaves_request(op) or op in _POSTED_COMMS
-        return POSTED_COLLECTIVE if posted else COLLECTIVE
+    if kind in (ops.COLLECTIVE, ops.NEIGHBOR, ops.COMM) and op not in ops.NOT_BY_ALL:
+        return POSTED_COLLECTIVE if ops.leaves_request(op) else COLLECTIVE
     return LOCAL
 
 

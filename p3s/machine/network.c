@@ -28,6 +28,8 @@ enum { MOST = 4 << 20, SIZES = 56, KEEP = 4096, WINDOW = 8 << 20, FEW = 2, MANY 
 
 /* What is taken for a line: this share off, in the middle between sizes that are further apart. */
 #define STRAIGHT 0.08
+/* Communicators that are made and freed to time that. */
+#define CREATIONS 500
 enum { NEAR = 64 };
 
 struct samples { int n, seen; double value[KEEP]; };
@@ -320,6 +322,27 @@ static void measure(double budget_ns)
     }
 }
 
+/* What a rank does by itself to make and to free a communicator, in ns: least, median. */
+static void creating(void)
+{
+    static struct samples dup, split, release;
+    MPI_Comm made;
+    for (int i = 0; i < 2 * CREATIONS; i++) {
+        double begin = now();
+        if (i % 2)
+            MPI_Comm_split(MPI_COMM_SELF, 0, 0, &made);
+        else
+            MPI_Comm_dup(MPI_COMM_SELF, &made);
+        double end = now();
+        MPI_Comm_free(&made);
+        keep(i % 2 ? &split : &dup, end - begin);
+        keep(&release, now() - end);
+    }
+    printf("create dup %.1f %.1f\n", at(&dup, 0), at(&dup, 0.5));
+    printf("create split %.1f %.1f\n", at(&split, 0), at(&split, 0.5));
+    printf("create free %.1f %.1f\n", at(&release, 0), at(&release, 0.5));
+}
+
 int main(int argc, char **argv)
 {
     int size, length;
@@ -338,8 +361,10 @@ int main(int argc, char **argv)
     memset(buffer, 1, bytes);
     MPI_Get_processor_name(name, &length);
     MPI_Gather(name, sizeof name, MPI_CHAR, names, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
-    if (rank == 0)
+    if (rank == 0) {
         measure(atof(argv[1]));
+        creating();
+    }
     else
         serve();
     int core = sched_getcpu(), cores[2];

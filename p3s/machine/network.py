@@ -150,6 +150,8 @@ def parsed(text: str) -> dict[str, Any]:
                 found[f"{words[0]}_bytes"] = int(words[1])
             elif words[:1] == ["post"] and len(words) == 3:
                 found["post_ns"], found["post_median_ns"] = float(words[1]), float(words[2])
+            elif words[:1] == ["create"] and len(words) == 4:
+                found.setdefault("create", {})[words[1]] = [float(words[2]), float(words[3])]
             elif words[:1] == ["size"] and len(words) == len(_COLUMNS) + 1:
                 rows.append([float(word) for word in words[1:]])
     except ValueError as error:

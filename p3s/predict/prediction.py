@@ -16,7 +16,7 @@ from p3s.errors import P3SError
 from p3s.model.compare import read_comparison
 from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.types import Model
-from p3s.predict import below, curve_doubts, doubts, notes, outside
+from p3s.predict import below, curve_doubts, doubts, notes, outside, queues, start
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import TYPICAL
@@ -95,6 +95,9 @@ def predict(
         say=say,
         done=done,
     )
+    queue = queues.learned(study)
+    if queue is not None:
+        found, ranges = queues.in_place(found, queue, study, machine, setting)
     choice = choose(found, estimator)
     runs = {
         n: run
@@ -119,7 +122,15 @@ def predict(
         allowed=allowed,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
-    result = replace(result, notes=(*result.notes, *filter(None, [unused])))
+    if queue is not None:
+        result = queues.told(result, queue, ranges.get(choice.name, {}), model.holdout)
+    around = start.start_and_end(study, wanted)
+    result = replace(
+        result,
+        notes=(*result.notes, *filter(None, [unused])),
+        not_modelled=(*start.sentences(around, result.counts), *result.not_modelled),
+        start_and_end=around,
+    )
     write_json(study.prediction_path, as_file(result))
     return result
 

@@ -24,6 +24,7 @@ CODES: dict[str, str] = {
     "same-work": "processes do not share the work",
     "wide": "the interval is too wide to rely upon the time",
     "holdout-missed": "the model missed messages or weights where it was checked",
+    "depends-on-timing": "what differs between runs depends on their timing",
     "holdout-work": "computation was far off where the model was checked",
     "not-held-out": "the model could not be checked",
     "validate-missed": "the model missed messages or weights in a validation",

@@ -214,13 +214,27 @@ class Limit:
     text: str
 
 
+@dataclass(frozen=True)
+class StartAndEnd:
+    """What a launch takes beyond the run at one count: launcher, MPI_Init, MPI_Finalize; in s.
+
+    measured: at a traced count; low_s, high_s are then those of its repeats.
+    """
+
+    n: int
+    time_s: float
+    low_s: float
+    high_s: float
+    measured: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
     """Run time, speedup and efficiency at several process counts, and how sure they are.
 
     counts: ascending; baseline_n: count that speedups relate to; knee: the smallest from which the
     efficiency stays below knee_efficiency; machine: how the computation was moved, in predictions
-    for another machine.
+    for another machine. start_and_end: what is no part of the times, where launches were timed.
     """
 
     counts: tuple[Count, ...]
@@ -244,6 +258,7 @@ class Prediction:
     not_modelled: tuple[str, ...]
     notes: tuple[str, ...]
     machine: Mapping[str, Any] | None = None
+    start_and_end: tuple[StartAndEnd, ...] = ()
 
     @property
     def base(self) -> Count:

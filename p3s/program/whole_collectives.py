@@ -20,7 +20,7 @@ from p3s.program.collectives.rules import Library
 from p3s.program.collectives.writer import Schedule
 from p3s.program.order.reasons import Reason
 from p3s.program.order.sequence import Kind
-from p3s.program.scaled import COLLECTIVE, Bools, Ints, ScaledTrace
+from p3s.program.scaled import COLLECTIVE, COMM, Bools, Ints, ScaledTrace
 from p3s.simulate.steps import Op
 from p3s.trace.ops import blocking_of, leaves_request
 
@@ -50,7 +50,8 @@ class Collectives:
     ) -> None:
         self.trace, self.library, self.keep, self.first_tag = trace, library, keep, first_tag
         self.node_of = node_of
-        self.mine = trace.is_kind(COLLECTIVE) & (reason == Reason.EXECUTED) & (trace.repeat > 0)
+        called = trace.is_kind(COLLECTIVE) | trace.is_kind(COMM)
+        self.mine = called & (reason == Reason.EXECUTED) & (trace.repeat > 0)
         rows = np.flatnonzero(self.mine)
         self.comms = np.unique(trace.comm[rows])
         self.members = {c: trace.members.get(c, NONE) for c in self.comms.tolist()}

@@ -88,6 +88,8 @@ _declare(
     " Intercomm_create Intercomm_create_from_groups Intercomm_merge"
     " Win_create Win_allocate Win_allocate_shared Win_create_dynamic Win_free",
 )
+_BLOCKING["MPI_Comm_idup"] = "MPI_Comm_dup"
+_BLOCKING["MPI_Comm_idup_with_info"] = "MPI_Comm_dup_with_info"
 _declare_collectives(
     NEIGHBOR,
     "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
@@ -142,6 +144,17 @@ _declare_parts("Win_fence", {"barrier": "MPI_Barrier"})
 _CALLED |= {SENDRECV_RECV: "MPI_Sendrecv", ISENDRECV_RECV: "MPI_Isendrecv"}
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
 _declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
+
+#: Calls that make a communicator.
+MAKES_COMM = frozenset(
+    name
+    for name, kind in _KINDS.items()
+    if kind == COMM and name not in ("MPI_Comm_free", "MPI_Comm_disconnect")
+)
+#: Called by a part of the communicator only, or without one that all its callers share.
+NOT_BY_ALL = frozenset(
+    {"MPI_Comm_create_group", "MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups"}
+)
 
 #: Collectives with a root.
 ROOTED = frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,18 @@ class PhaseTimes:
     transfer: Floats
     software: Floats
     work: Floats
+
+
+def with_creations(times: PhaseTimes, own: Floats) -> PhaseTimes:
+    """Return times with what ranks do by themselves to make communicators: (3, ranks, phases)."""
+    least, usual, most = own
+    return replace(
+        times,
+        comm=times.comm + usual,
+        low=times.low + least,
+        high=times.high + most,
+        software=times.software + usual,
+    )
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.program.creation import OwnPart, creation_ns
 from p3s.program.order.reasons import unmatched
 from p3s.program.scaled import ScaledTrace
 from p3s.replay.costs.calls import CallCost, call_costs, interpolated
-from p3s.replay.costs.estimate import PhaseTimes, Places, phase_times, places, work_of
+from p3s.replay.costs.estimate import (
+    PhaseTimes,
+    Places,
+    phase_times,
+    places,
+    with_creations,
+    work_of,
+)
 from p3s.replay.costs.network import Costs, network_of
 from p3s.replay.costs.result import (
     ESTIMATOR,
@@ -77,10 +85,12 @@ def simulated(
     work_scale: float = 1.0,
     rough: Network | None = None,
     simulate: Any = None,
+    own: OwnPart | None = None,
 ) -> Simulation:
     """Return costs from the results of ``plan.programs`` and the simulation fed with them.
 
-    ``rough``: costs of what nothing was measured of.
+    ``rough``: costs of what nothing was measured of. ``own``: what making a communicator takes a
+    rank by itself.
     """
     programs_by, whole_by = (Anyway(), Anyway()) if simulate is None else (simulate, simulate)
     costs = network_of(
@@ -106,6 +116,7 @@ def simulated(
         work_of(trace, phases),
         costs.work,
     )
+    times = times if own is None else with_creations(times, creation_ns(trace, phases, own))
     between = nothing_known(plan.topology) if costs.trunks is None else costs.trunks.notes
     notes = (*between, *dict.fromkeys(getattr(whole_by, "notes", ())))
     return Simulation(costs, times, where, begin, notes)

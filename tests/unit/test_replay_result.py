@@ -14,6 +14,7 @@ from steps_builder import Builder
 from test_replay_network import PAUSE, network
 
 from p3s.artefacts import read_json
+from p3s.program.order.reasons import REASON_TEXT, Reason
 from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from p3s.replay.costs.estimate import places
 from p3s.replay.costs.evaluate import evaluate, simulated
@@ -161,12 +162,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         iterations=(),
         topology=flat(),
         left_out=(
-            LeftOut(
-                "MPI_Comm_split",
-                "communicators are not constructed in the replay",
-                2.0,
-                np.zeros(0),
-            ),
+            LeftOut("MPI_Comm_free", REASON_TEXT[Reason.CONSTRUCTOR], 2.0, np.zeros(0)),
             LeftOut("MPI_Send", "its tag is not known", 3.0, np.zeros(0)),
         ),
     )
@@ -200,7 +196,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     assert content["representative"] and content["why_not_representative"] is None
     assert content["measured_share"] == pytest.approx(2 / 3)
     assert {entry["op"] for entry in content["unmeasured"]} == {"message", "MPI_Send"}
-    assert content["left_out"] == [{"op": "MPI_Comm_split", "events": 2.0}]
+    assert content["left_out"] == [{"op": "MPI_Comm_free", "events": 2.0}]
     assert content["phases"][0]["phase"] == 3 and content["phases"][0]["comm_ns_mean"] > 0
     write_result(tmp_path / "np000002.json", content, table)
     again = read_json(tmp_path / "np000002.json", "p3s.replay", REPLAY_VERSION)

@@ -160,6 +160,8 @@ def communication(
 
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
+    from p3s.program.creation import measured
+
     found = _load(machine_path(study, machine))
     costs = networks(found)
     hosts = tuple(map(str, (found.network or {}).get("hosts", ())))
@@ -178,6 +180,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
         hosts=hosts,
         queues=math.isfinite(costs[0].rate),
         why_not=why,
+        own=measured(found.network or {}),
     )
 
 
@@ -211,7 +214,29 @@ def placed(
     costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
     said += [*setting.said_of(ready.trace.n), *links, *messages.ends]
     found = told(messages.name, study, ready, costs, setting, said, say, ends)
-    return replace(found, why_not=messages.why_not)
+    return replace(with_own_part(found, ready, messages, ends), why_not=messages.why_not)
+
+
+def with_own_part(
+    found: Communication, ready: Prepared, messages: Messages, ends: bool
+) -> Communication:
+    """Return communication with what ranks do by themselves when they make communicators."""
+    from p3s.program.creation import creation_ns, usual
+
+    own = messages.own or usual(messages.library.family)
+    parts = creation_ns(ready.trace, found.phases, own) / _NS_PER_S
+    low, typical, high = parts if ends else (parts[1],) * 3
+    if not typical.any():
+        return found
+    where = "measured" if own.measured else "usual figures"
+    return replace(
+        found,
+        comm=found.comm + typical,
+        low=found.low + low,
+        high=found.high + high,
+        software=found.software + typical,
+        notes=(*found.notes, f"what a rank does itself to make a communicator: {where}"),
+    )
 
 
 def joined_by(

@@ -11,6 +11,7 @@ from p3s.simulate.steps import Ints
 
 if TYPE_CHECKING:
     from p3s.program.collectives.rules import Library
+    from p3s.program.creation import OwnPart
 
 #: Typical costs, the least and the largest.
 Costs = tuple[Network, Network, Network]
@@ -30,7 +31,8 @@ class Messages:
     of nodes; ``distance``: between nodes, where no topology is given. ``levels``: whether these
     costs know of switches. ``said``, ``of_runs``, ``ends``: notes, in this order. ``hosts``: where
     costs were measured. ``queues``: links of nodes have queues. ``why_not``: why times do not tell
-    how fast a program is, "" if they do.
+    how fast a program is, "" if they do. ``own``: what making a communicator takes a rank by
+    itself, where that was measured.
     """
 
     name: str
@@ -46,3 +48,4 @@ class Messages:
     hosts: tuple[str, ...] = ()
     queues: bool = True
     why_not: str = ""
+    own: OwnPart | None = None

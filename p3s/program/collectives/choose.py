@@ -9,14 +9,14 @@ collectives.nodes. MPICH 4 and 5: maint/tuning/coll/mpir/generic.json (the same 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.program.collectives import exchanges, nodes, reductions, rooted
+from p3s.program.collectives import creation, exchanges, nodes, reductions, rooted
 from p3s.program.collectives import nonblocking as nb
 from p3s.program.collectives.job import Job, power_below, shares, whole
-from p3s.program.collectives.registry import COLLECTIVES
+from p3s.program.collectives.registry import COLLECTIVES, CREATIONS
 from p3s.program.collectives.rules import MPICH, Library
 from p3s.program.collectives.tuned import TUNED, tuned
 from p3s.program.collectives.writer import Schedule, Writer
@@ -24,7 +24,7 @@ from p3s.simulate.steps import Ints
 
 KNOMIAL_RADIX = 4
 #: The files of algorithms.
-FILES = (exchanges, rooted, reductions, nb)
+FILES = (exchanges, rooted, reductions, nb, creation)
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ def choose(library: Library, call: str, at: Ints, element: int, blocking: bool =
             and (rule.bytes_below is None or size < rule.bytes_below)
         ):
             return Choice(rule.algorithm, rule.segment)
+    if call in CREATIONS:
+        return Choice("mask" if library.family == MPICH else "agree")
     if library.family == MPICH:
         name = _mpich(call, p, int(at[-1]), size, element)
         return Choice(name if blocking else nb.mpich(call, p, int(at[-1]), size, name))
@@ -121,6 +123,8 @@ def element_of(call: str, library: Library, nbytes: int) -> int:
     """
     if call == "bcast" and library.family == MPICH:
         return 1
+    if call in CREATIONS:
+        return 4  # they agree on numbers of the library's own
     return next(e for e in (8, 4, 2, 1) if nbytes % e == 0)
 
 
@@ -137,7 +141,7 @@ class Setting:
 def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
     """Write a collective with the algorithm that the library chooses."""
     p = len(at) - 1
-    if p < 2 or (int(at[-1]) == 0 and call != "barrier"):
+    if p < 2 or (int(at[-1]) == 0 and not COLLECTIVES[call].silent):
         return
     if (
         setting.nodes is not None
@@ -147,7 +151,10 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
         return
 
     def perform(inner: Writer, name: str, inner_at: Ints, inner_root: int) -> None:
-        write(inner, setting, name.lower(), inner_at, inner_root)
+        call, posted = name.lower(), name.lower().removeprefix("i")
+        same = call in COLLECTIVES
+        how = setting if same else replace(setting, blocking=False)
+        write(inner, how, call if same else posted, inner_at, inner_root)
 
     chosen = choose(setting.library, call, at, setting.element, setting.blocking)
     job = Job(p, root, at, setting.element, chosen.segment, KNOMIAL_RADIX, perform)

@@ -24,7 +24,7 @@ class Job:
     bytes of a segment, 0 if the messages are not cut; ``pieces``: or cut into so many, all but
     the last of the same size. ``radix``: of a k-nomial tree.
     ``perform(writer, call, at, root)`` writes another collective with the algorithm that the
-    library would choose for it.
+    library would choose for it ("iallreduce": for its nonblocking twin).
     """
 
     p: int

@@ -19,7 +19,8 @@ class Collective:
     """A collective call and its algorithms by name.
 
     blocks: its vector is one block for each member; varying: members may have different sizes;
-    shared: its vector is divided evenly among the members.
+    shared: its vector is divided evenly among the members; silent: its messages carry nothing of
+    the program's.
     """
 
     name: str
@@ -27,14 +28,32 @@ class Collective:
     varying: bool = False
     shared: bool = False
     rooted: bool = False
+    silent: bool = False
     algorithms: dict[str, Algorithm] = field(default_factory=dict)
 
+
+#: Calls in which the members of a communicator agree on a new one, or on leaving it.
+CREATIONS = (
+    "comm_dup",
+    "comm_dup_with_info",
+    "comm_split",
+    "comm_split_type",
+    "comm_create",
+    "comm_disconnect",
+    "cart_create",
+    "cart_sub",
+    "graph_create",
+    "dist_graph_create",
+    "dist_graph_create_adjacent",
+    "intercomm_create",
+    "intercomm_merge",
+)
 
 #: All calls by name.
 COLLECTIVES = {
     call.name: call
     for call in (
-        Collective("barrier"),
+        Collective("barrier", silent=True),
         Collective("bcast", rooted=True),
         Collective("reduce", rooted=True),
         Collective("allreduce"),
@@ -51,6 +70,7 @@ COLLECTIVES = {
         Collective("reduce_scatter_block", shared=True),
         Collective("scan"),
         Collective("exscan"),
+        *(Collective(name, silent=True) for name in CREATIONS),
     )
 }
 

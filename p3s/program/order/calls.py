@@ -7,6 +7,8 @@ from p3s.trace.ops import COLLECTIVE as COLLECTIVE_KIND
 from p3s.trace.ops import (
     HALF_OF_ONE,
     ISENDRECV_RECV,
+    MAKES_COMM,
+    NOT_BY_ALL,
     SENDRECV_RECV,
     is_file_collective,
     kind_of,
@@ -59,12 +61,14 @@ MANY = frozenset({"MPI_Waitall", "MPI_Testall", "MPI_Waitsome", "MPI_Testsome"})
 AT_ONCE = frozenset({"MPI_Ibsend", "MPI_Bsend_init"})
 #: Calls that look for a message without receiving it.
 PROBES = frozenset({"MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe"})
+#: Calls in which all members of a communicator agree on a new one, or on leaving it.
+AGREEING = MAKES_COMM - NOT_BY_ALL | {"MPI_Comm_disconnect"}
 
 
 def op_of(call: str) -> Op | None:
     """Return the step that an MPI call is, None if the replay has none for it."""
     found = _OPS.get(like(call))
-    if found is None and kind_of(call) == COLLECTIVE_KIND:
+    if found is None and (kind_of(call) == COLLECTIVE_KIND or call in AGREEING):
         return Op.ICOLLECTIVE if leaves_request(call) else Op.COLLECTIVE
     if is_file_collective(call) and not leaves_file_request(call):
         return Op.COLLECTIVE

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.program.order.calls import PROBES, op_of
+from p3s.program.order.calls import AGREEING, PROBES, op_of
 from p3s.program.scaled import COLLECTIVE, COMM, COMPLETION, IO, RECV, SEND, Ints, ScaledTrace
 from p3s.simulate.steps import LeftOut
 from p3s.trace.ops import ORDINARY, queue_of
@@ -38,7 +38,7 @@ REASON_TEXT = {
     Reason.NO_TAG: "its tag is not known, and its partner has no call left that meets it",
     Reason.NO_PARTNER: "no call of the partner in the same stretch of the program matches it",
     Reason.NO_REQUEST: "no executed request is outstanding where it completes one",
-    Reason.CONSTRUCTOR: "communicators are not constructed in the replay",
+    Reason.CONSTRUCTOR: "it is not known which ranks it waits for, or it waits for none",
     Reason.NOT_REPLAYED: "the replay does not know this call",
     Reason.SET_UP: "the start and the end of the program are not replayed",
     Reason.PROBE: "the receive behind it does its waiting",
@@ -80,7 +80,8 @@ def reasons_of(trace: ScaledTrace) -> Ints:
     reason[calls & trace.is_op(*known)] = Reason.EXECUTED
     messages &= reason == Reason.EXECUTED
     reason[messages & (trace.peer < 0)] = Reason.NO_PEER
-    reason[trace.is_kind(COMM)] = Reason.CONSTRUCTOR
+    made = trace.is_kind(COMM)
+    reason[made] = np.where(trace.is_op(*AGREEING)[made], Reason.EXECUTED, Reason.CONSTRUCTOR)
     files = trace.is_kind(IO)
     reason[files] = Reason.FILE
     reason[files & trace.is_op(*known) & (trace.comm >= 0)] = Reason.EXECUTED

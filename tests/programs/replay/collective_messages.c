@@ -178,6 +178,29 @@ static void call(const char *name, long bytes, int root) {
     free(in), free(out), free(counts), free(at);
 }
 
+/* Calls that make a communicator of the world, or leave one. */
+static void make(const char *name) {
+    MPI_Comm w = MPI_COMM_WORLD, made = MPI_COMM_NULL;
+    int period = 1, edge = rank;
+    MPI_Group all;
+    MPI_Comm_group(w, &all);
+    if (!strcmp(name, "comm_dup")) MPI_Comm_dup(w, &made);
+    if (!strcmp(name, "comm_split")) MPI_Comm_split(w, rank % 2, rank, &made);
+    if (!strcmp(name, "comm_split_type"))
+        MPI_Comm_split_type(w, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made);
+    if (!strcmp(name, "comm_create")) MPI_Comm_create(w, all, &made);
+    if (!strcmp(name, "cart_create")) MPI_Cart_create(w, 1, &size, &period, 0, &made);
+    if (!strcmp(name, "dist_graph_create_adjacent"))
+        MPI_Dist_graph_create_adjacent(w, 1, &edge, &edge, 1, &edge, &edge, MPI_INFO_NULL, 0, &made);
+    if (!strcmp(name, "graph_create")) {
+        int ends[64] = {0};
+        MPI_Graph_create(w, size, ends, ends, 0, &made);
+    }
+    noting = 0;
+    if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+    MPI_Group_free(&all);
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -193,7 +216,7 @@ int main(int argc, char **argv) {
     interpose();
     while (fscanf(list, "%63s %ld %d", name, &bytes, &root) == 3) {
         noting = 1;
-        call(name, bytes, root);
+        call(name, bytes, root), make(name);
         noting = 0;
         fprintf(told, "\n");
     }

@@ -1,0 +1,163 @@
+"""Laws of a queue of tasks over the process count: how many there are, how long, how served.
+
+Totals are laws; which worker did how many is not, it depends on timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from p3s.master_worker.queue import Floats, Queue, Range, drawn
+from p3s.master_worker.recognise import Served
+
+#: Correlation of the k-th tasks of two runs from which on they are the same tasks.
+_SAME = 0.9
+#: Mean tasks of different counts that differ by no more are the same.
+_ALIKE = 0.10
+
+
+@dataclass(frozen=True)
+class TaskQueue:
+    """A program's queue as its traced runs show it.
+
+    ``servers``: their ranks, the same at every count. ``numbers``: tasks by count. ``exact``:
+    (constant, per worker) of the law of their number, None where it is none. ``tasks``: of each
+    run, seconds in the order in which they were handed out, ``counts``: of these runs.
+    ``fixed``: the k-th task is the same one in every run. ``slope``: power of n with which the mean
+    task goes, 0 where it stays. ``service``, ``spread``: of the server for one request, in s.
+    ``asked``, ``told``: bytes of a message to the server, and from it. ``shares``: least and
+    most tasks of a worker, by count.
+    """
+
+    servers: tuple[int, ...]
+    numbers: Mapping[int, int]
+    exact: tuple[int, int] | None
+    tasks: tuple[Floats, ...]
+    counts: tuple[int, ...]
+    fixed: bool
+    slope: float
+    service: float
+    spread: float
+    asked: float
+    told: float
+    shares: Mapping[int, tuple[int, int]]
+
+    def workers(self, n: int) -> int:
+        """Return how many of n processes do tasks."""
+        return n - len(self.servers)
+
+    def number(self, n: int) -> tuple[float, float, float]:
+        """Return the tasks at n processes: the least, the usual, and the most."""
+        if n in self.numbers:
+            return (float(self.numbers[n]),) * 3
+        if self.exact is not None:
+            constant, each = self.exact
+            return (float(constant + each * self.workers(n)),) * 3
+        seen = list(self.numbers.values())
+        return float(min(seen)), float(np.median(seen)), float(max(seen))
+
+    def scale(self, n: int) -> float:
+        """Return by how much a task at n is longer than at the largest traced count."""
+        return float((n / max(self.counts)) ** self.slope)
+
+
+def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | None:
+    """Return the queue of a program from the servers of its runs, by count; None: it has none.
+
+    Every run has to have the same servers, and all that are not servers have to be workers.
+    """
+    flat = [(n, found) for n, several in sorted(runs.items()) for found in several]
+    ranks = {tuple(one.server for one in found) for _, found in flat}
+    if len(ranks) != 1 or not (servers := ranks.pop()):
+        return None
+    if any(sum(len(one.workers) for one in found) != n - len(servers) for n, found in flat):
+        return None
+    tasks = tuple(np.concatenate([one.tasks for one in found]) for _, found in flat)
+    counts = tuple(n for n, _ in flat)
+    every = [one for _, found in flat for one in found]
+    service = np.concatenate([one.service for one in every])
+    numbers = {n: len(each) for n, each in zip(counts, tasks, strict=True)}
+    shares = {n: np.concatenate([one.shares for one in found]) for n, found in flat}
+    return TaskQueue(
+        servers,
+        numbers,
+        _exact(numbers, len(servers)),
+        tasks,
+        counts,
+        len(servers) == 1 and _fixed(tasks),
+        _slope(counts, tasks),
+        float(np.mean(service)),
+        float(np.std(service)),
+        float(np.mean([one.asked for one in every])),
+        float(np.mean([one.told for one in every])),
+        {n: (int(each.min()), int(each.max())) for n, each in shares.items()},
+    )
+
+
+def _exact(numbers: Mapping[int, int], servers: int) -> tuple[int, int] | None:
+    """Return (constant, per worker) of a law that all counts obey; two counts tell a constant."""
+    points = sorted((n - servers, number) for n, number in numbers.items())
+    if len({number for _, number in points}) == 1:
+        return points[0][1], 0
+    if len(points) < 3:
+        return None
+    (first, low), (last, high) = points[0], points[-1]
+    each, rest = divmod(high - low, last - first)
+    fits = not rest and all(number == low + each * (k - first) for k, number in points)
+    return (low - each * first, each) if fits else None
+
+
+def _fixed(tasks: Sequence[Floats]) -> bool:
+    """Tell whether the k-th task is the same one in every run: equal numbers, alike in length."""
+    if len(tasks) < 2 or len({len(each) for each in tasks}) != 1:
+        return False
+    return all(
+        float(np.std(a)) > 0 and float(np.std(b)) > 0 and float(np.corrcoef(a, b)[0, 1]) >= _SAME
+        for a, b in combinations(tasks, 2)
+    )
+
+
+def _slope(counts: Sequence[int], tasks: Sequence[Floats]) -> float:
+    """Return the power of n with which mean tasks go; 0 where they are alike or two counts differ
+    by chance."""
+    means = np.array([float(each.mean()) for each in tasks])
+    if len(set(counts)) < 2 or not (means > 0).all():
+        return 0.0
+    if means.max() <= (1.0 + _ALIKE) * means.min():
+        return 0.0
+    return float(np.polyfit(np.log(np.array(counts, dtype=float)), np.log(means), 1)[0])
+
+
+def time_of(found: TaskQueue, n: int, way: float, software: float, draws: int = 24) -> Range:
+    """Return the time of the queue at n processes, in s, with a 90 % interval.
+
+    ``way``: seconds of a message between two ranks; ``software``: of the server's calls for a
+    request. The ends hold the numbers of tasks that were seen where they have no law, and mean
+    tasks that go on as they went, or stay as at the largest traced count.
+    """
+    queue = Queue(found.service + software, way, found.spread, len(found.servers))
+    middle = _drawn(found, queue, n, found.number(n)[1], found.scale(n), draws)
+    ends = [middle]
+    for number in sorted(set(found.number(n))):
+        for scale in sorted({1.0, found.scale(n)}):
+            ends.append(_drawn(found, queue, n, number, scale, draws))
+    low, high = min(end.low for end in ends), max(end.high for end in ends)
+    return Range(middle.seconds, low, high, middle.busy, middle.working)
+
+
+def _drawn(
+    found: TaskQueue, queue: Queue, n: int, number: float, scale: float, draws: int
+) -> Range:
+    # Lengths of other counts go with n; each run's are brought to what they would be at n.
+    last = max(found.counts)
+    samples = [
+        each * scale * (last / count) ** found.slope
+        for count, each in zip(found.counts, found.tasks, strict=True)
+    ]
+    return drawn(
+        queue, samples, round(number), found.workers(n), fixed=found.fixed, draws=draws, seed=n
+    )

@@ -1,0 +1,229 @@
+"""Programs that hand out tasks to whoever asks: their times by a queue, not by a fixed schedule.
+
+What the traces show of such a program - which worker did which task, and how many - depends on
+timing. The time of the loop that hands them out is that of p3s.master_worker's queue at the count
+that is asked for; it takes the place of what the simulation of the traced schedule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.master_worker.queue import Queue, Range, most_workers
+from p3s.master_worker.tasks import TaskQueue, queue_of, time_of
+from p3s.predict.estimated import TYPICAL
+from p3s.predict.times import PhaseTimes
+from p3s.text import figures, percent, processes, seconds
+
+if TYPE_CHECKING:
+    from p3s.model.comparison import HoldOut
+    from p3s.predict.estimates import Estimate, Estimates
+    from p3s.predict.estimators.settings import Setting
+    from p3s.predict.reasons import Reason
+    from p3s.predict.types import Prediction
+    from p3s.simulate.network import Network
+    from p3s.study import Study
+
+_NS = 1e9
+
+
+def learned(study: Study) -> TaskQueue | None:
+    """Return the queue of tasks of a study's program; None where it has none."""
+    from p3s.master_worker.recognise import of_path
+
+    runs = {}
+    for n in study.counts():
+        records = [run for run in study.timed_runs(n) or study.runs(n) if run.status == "complete"]
+        if records:
+            found = [of_path(record.path) for record in records]
+            if not all(found):
+                return None
+            runs[n] = found
+    return queue_of(runs) if runs else None
+
+
+def network_for(
+    study: Study, name: str, n: int, machine: Path | None, setting: Setting | None
+) -> Network:
+    """Return the costs of messages that an estimator rests on."""
+    from p3s.predict.estimators.machine import measured_messages, why_not
+    from p3s.predict.estimators.settings import Setting as Choices
+    from p3s.predict.estimators.typical import published_messages
+    from p3s.simulate.network import Network
+
+    if name in ("simulation", "thesis") and study.replay_path(n).exists():
+        return Network.from_json(study.replay(n)["simulated_with"])
+    chosen = setting or Choices()
+    if name == TYPICAL or why_not(study, machine):
+        messages = published_messages(study, chosen)
+    else:
+        messages = measured_messages(study, machine, chosen)
+    return messages.on(max(-(-n // messages.cores), 1))[0]
+
+
+def message_times(found: TaskQueue, network: Network) -> tuple[float, float]:
+    """Return the time of one message on its way, and of the server's calls for a request, in s."""
+    path = network.path(max(network.paths) if len(network.paths) > 1 else 0)
+    way = (path.transfer.at(found.asked) + path.transfer.at(found.told)) / 2
+    software = path.receive.at(found.asked) + path.send.at(found.told)
+    return float(way) / _NS, float(software) / _NS
+
+
+def with_queue(
+    times: PhaseTimes, found: TaskQueue, study: Study, network: Network
+) -> tuple[PhaseTimes, Range]:
+    """Return times in which the ranks of the queue take as long as that does, and how long.
+
+    Workers compute their even share of all tasks; what is left of the queue's time is
+    communication, waiting but for the messages themselves.
+    """
+    n = times.n
+    way, software = message_times(found, network)
+    long = time_of(found, n, way, software)
+    columns = _phases(times, found, study)
+    compute, comm = times.compute.copy(), times.comm.copy()
+    low, high = times.comm_low.copy(), times.comm_high.copy()
+    waiting = np.zeros_like(comm) if times.waiting is None else np.array(times.waiting)
+    busy = np.full(n, long.working * long.seconds)
+    busy[list(found.servers)] = long.busy * long.seconds
+    at = np.arange(n), columns
+    was = comm[at].copy()
+    compute[at] = busy
+    comm[at] = np.maximum(long.seconds - busy, 0.0)
+    low[at], high[at] = (np.maximum(end - busy, 0.0) for end in (long.low, long.high))
+    waiting[at] += comm[at] - was
+    changed = replace(
+        times,
+        compute=compute,
+        comm=comm,
+        comm_low=np.minimum(low, comm),
+        comm_high=np.maximum(high, comm),
+        waiting=None if times.waiting is None else np.maximum(waiting, 0.0),
+        work_rel_half_width=_without(times.work_rel_half_width, columns),
+        phases=[_sure(phase, i in set(columns.tolist())) for i, phase in enumerate(times.phases)],
+    )
+    return changed, long
+
+
+def in_place(
+    found: Estimates, queue: TaskQueue, study: Study, machine: Path | None, setting: Setting | None
+) -> tuple[dict[int, dict[str, Estimate]], dict[str, dict[int, Range]]]:
+    """Return estimates with the queue's time in place of the traced schedule's, and its times.
+
+    By estimator and count: each has its own costs of messages.
+    """
+    ranges: dict[str, dict[int, Range]] = {}
+    changed: dict[int, dict[str, Estimate]] = {}
+    for n, by_name in found.items():
+        changed[n] = dict(by_name)
+        for name, made in by_name.items():
+            if isinstance(made, PhaseTimes) and queue.workers(n) > 0:
+                network = network_for(study, name, n, machine, setting)
+                changed[n][name], long = with_queue(made, queue, study, network)
+                ranges.setdefault(name, {})[n] = long
+    return changed, ranges
+
+
+def told(
+    made: Prediction, queue: TaskQueue, ranges: Mapping[int, Range], holdout: HoldOut | None
+) -> Prediction:
+    """Return a prediction that says what of it is a queue's, and what depends on timing."""
+    counts = [row.n for row in made.counts]
+    return replace(
+        made,
+        notes=(*sentences(queue, ranges, counts), *made.notes),
+        reasons=tuple(_by_timing(reason, queue, holdout) for reason in made.reasons),
+    )
+
+
+def _by_timing(reason: Reason, queue: TaskQueue, holdout: HoldOut | None) -> Reason:
+    """Return what a hold-out missed as something to be minded where that may be the dealing."""
+    there = None if holdout is None else holdout.comparison
+    if reason.code != "holdout-missed" or there is None or holdout is None:
+        return reason
+    pair = there.p2p_triples
+    messages = max(pair.true, pair.predicted) - pair.equal
+    phases = there.weights.phases - there.weights.exact
+    same = there.collectives.equal == max(there.collectives.true, there.collectives.predicted)
+    if not (same and missed_by_timing(queue, holdout.n, messages, phases)):
+        return reason
+    return replace(
+        reason,
+        code="depends-on-timing",
+        text="which worker does how many tasks depends on timing: what the model misses at "
+        f"{holdout.without} may all be that",
+        untrustworthy=False,
+    )
+
+
+def _without(width: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return widths of work laws, none where the queue's interval stands for it."""
+    found = width.copy()
+    found[np.unique(columns)] = 0.0
+    return found
+
+
+def _sure(phase: dict, queued: bool) -> dict:  # type: ignore[type-arg]
+    gone = ("no_trend", "compute_low", "compute_high", "work_error")
+    return {key: value for key, value in phase.items() if not queued or key not in gone}
+
+
+def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> np.ndarray:
+    """Return for every rank the column of the phase in which it takes part in the queue.
+
+    That in which it receives most: servers and workers each as a group.
+    """
+    from p3s.program.scaled import RECV, read_scaled
+
+    trace = read_scaled(study.scaled_dir(times.n))
+    number = [int(phase["phase"]) for phase in times.phases]
+    serves = np.isin(trace.rank, found.servers)
+    column = np.zeros(times.n, dtype=np.int64)
+    for group in (serves, ~serves):
+        rows = np.flatnonzero(group & trace.is_kind(RECV))
+        totals = {p: float(trace.repeat[rows][trace.phase[rows] == p].sum()) for p in number}
+        best = number.index(max(totals, key=lambda p: totals[p]))
+        column[np.unique(trace.rank[group])] = best
+    return column
+
+
+def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[int]) -> list[str]:
+    """Say what was recognised, what depends on timing, and where the server is the limit."""
+    n = max(counts)
+    least, most = found.shares[max(found.shares)]
+    servers = " and ".join(str(rank) for rank in found.servers)
+    law = (
+        f"{found.number(n)[1]:,.0f} tasks at {processes(n)}"
+        if found.exact is not None
+        else f"tasks without a law of their number ({found.number(n)[0]:,.0f} to "
+        f"{found.number(n)[2]:,.0f} were seen)"
+    )
+    mean = float(np.mean([each.mean() for each in found.tasks]))
+    said = [
+        f"a queue of tasks: rank {servers} hands them out to whoever asks; {law}, "
+        f"{seconds(mean)} each in the mean, {seconds(found.service)} at the server; a queue model "
+        "takes the place of the traced schedule",
+        f"depends on timing: which worker does which task, and how many ({least} to {most} of a "
+        f"worker at {processes(max(found.shares))})",
+    ]
+    if n in ranges:
+        limit = most_workers(Queue(found.service, 0.0, servers=len(found.servers)), mean)
+        said.append(
+            f"the server is busy for {percent(ranges[n].busy)} of the time at {processes(n)}; "
+            f"it can keep about {figures(limit)} workers busy"
+        )
+    return said
+
+
+def missed_by_timing(found: TaskQueue, n: int, messages: int, phases: int) -> bool:
+    """Tell whether what a model misses at a count may all be how the tasks were dealt.
+
+    ``messages``: that differ, ``phases``: whose weights do: no more than the queue has.
+    """
+    tasks = found.number(n)[2] + found.workers(n)
+    return messages <= 2 * tasks and phases <= 2
