@@ -29,7 +29,13 @@ ESTIMATOR = (
 #: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
 SETUP_REASONS = tuple(
     REASON_TEXT[reason]
-    for reason in (Reason.CONSTRUCTOR, Reason.NOT_REPLAYED, Reason.SET_UP, Reason.PROBE)
+    for reason in (
+        Reason.CONSTRUCTOR,
+        Reason.NOT_REPLAYED,
+        Reason.SET_UP,
+        Reason.PROBE,
+        Reason.FILE,
+    )
 )
 
 
