@@ -57,6 +57,7 @@ _BIND = (
 class Recording:
     """How work is measured, which performance counters are read, and bytes per rank (0: all).
 
+    ``posix_io``: calls of the C library on files are recorded.
     ``threads``: of each process, 0: as the program has them. With a ``plan``, events of phases that
     were seen often enough are only counted; ``stop``: the program is ended when that is so for all
     relevant phases.
@@ -69,6 +70,7 @@ class Recording:
     stop: bool = False
     threads: int = 0
     affinity: str = CLOSE
+    posix_io: bool = True
 
     def environment(self, run_dir: Path) -> dict[str, str]:
         """Return what the tracer reads from the environment of a rank."""
@@ -77,6 +79,7 @@ class Recording:
             "P3S_WORK": self.work,
             "P3S_COUNTERS": ",".join(self.counters),
             "P3S_LIMIT": str(self.limit_bytes),
+            **({} if self.posix_io else {"P3S_POSIX_IO": "0"}),
             **({"P3S_SIGNATURE": str(run_dir / PLAN_NAME)} if self.plan else {}),
         }
 
@@ -86,12 +89,15 @@ class Recording:
             "work": self.work,
             "counters": list(self.counters),
             "limit_bytes": self.limit_bytes,
+            **({} if self.posix_io else {"posix_io": False}),
             **({"signature": asdict(self.plan.enough), "stop": self.stop} if self.plan else {}),
         }
 
 
-def recording(work: str = AUTO, counters: str = "", limit: str = "") -> Recording:
-    """Return what the options --work, --counters and --limit ask for.
+def recording(
+    work: str = AUTO, counters: str = "", limit: str = "", *, posix_io: bool = True
+) -> Recording:
+    """Return what the options --work, --counters, --limit and --no-posix-io ask for.
 
     Errors: UsageError that names the option.
     """
@@ -106,7 +112,7 @@ def recording(work: str = AUTO, counters: str = "", limit: str = "") -> Recordin
             )
     if len(names) > _MAX_COUNTERS:
         raise UsageError(f"--counters {counters}: {len(names)} are too many, at most 6 fit")
-    return Recording(work, names, _size(limit))
+    return Recording(work, names, _size(limit), posix_io=posix_io)
 
 
 def _size(text: str) -> int:

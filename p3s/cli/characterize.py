@@ -21,7 +21,16 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import DIMS
 from p3s.cli.params import VALUES
-from p3s.cli.recording import AFFINITY, COUNTERS, LIMIT, OVERSUBSCRIBE, THREADS, TIMES, WORK
+from p3s.cli.recording import (
+    AFFINITY,
+    COUNTERS,
+    LIMIT,
+    OVERSUBSCRIBE,
+    POSIX_IO,
+    THREADS,
+    TIMES,
+    WORK,
+)
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 from p3s.cli.small_runs import FAR, UP_TO
 from p3s.errors import UsageError
@@ -67,6 +76,7 @@ def characterize(
     times: bool = TIMES,
     counters: str = COUNTERS,
     limit: str = LIMIT,
+    posix_io: bool = POSIX_IO,
     param: list[str] = VALUES,
     threads: str = THREADS,
     affinity: str = AFFINITY,
@@ -109,7 +119,7 @@ def characterize(
     words = list(command or [])
     check_template(words)
     extents = parse_dims(dims, words)
-    asked = recording(work, counters, limit)
+    asked = recording(work, counters, limit, posix_io=posix_io)
     processes = parse_asked(counts).counts if counts else ()
     param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes, context)
     if not signature:

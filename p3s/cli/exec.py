@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.recording import COUNTERS, LIMIT, WORK
+from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, WORK
 from p3s.errors import P3SError
 
 EPILOG = """\b
@@ -26,6 +26,7 @@ def exec_(
     work: str = WORK,
     counters: str = COUNTERS,
     limit: str = LIMIT,
+    posix_io: bool = POSIX_IO,
 ) -> int:
     """Run the program traced, as one rank of a launcher that is already running.
 
@@ -36,7 +37,8 @@ def exec_(
     from p3s.signature_runner.recording import recording
 
     try:
-        execute(list(program or []), run_dir, recording(work, counters, limit))
+        asked = recording(work, counters, limit, posix_io=posix_io)
+        execute(list(program or []), run_dir, asked)
     except P3SError as err:
         # All ranks fail alike: one line, not one per rank.
         if first_to_say(str(err)):

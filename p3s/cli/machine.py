@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.cli import learn
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
 from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.machine.filesystem import FileSystem
 
 EPILOG = """\b
 Example:
@@ -90,12 +95,29 @@ def measure(
     oversubscribe: bool = typer.Option(
         False, "--oversubscribe", help="With --openmp: teams of up to twice the hardware threads."
     ),
+    io: Path | None = typer.Option(
+        None,
+        "--io",
+        show_default=False,
+        metavar="DIR",
+        help="Measure files in this directory, too.",
+    ),
+    io_ranks: str = typer.Option(
+        "",
+        "--io-ranks",
+        show_default=False,
+        metavar="COUNTS",
+        help="With --io: processes that write at once [default: 1, 2, 4, ... up to the cores].",
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure kernels on one core and on all, and messages between two ranks.
 
     With --openmp: what parallel regions, loops, barriers, tasks cost by threads, the bandwidth of
     teams, latencies of memory.
+
+    With --io: opening, writing, syncing and reading files, one of each process and one of all, with
+    the C library and MPI, alone and together. The files of one process take 8 MiB.
 
     Exit code 3 when the network was asked for and could not be measured.
     """
@@ -107,6 +129,7 @@ def measure(
     if oversubscribe and not openmp:
         raise UsageError("--oversubscribe is about teams of threads; add --openmp")
     _check_output(output)
+    writers = _writers(io, io_ranks)
     with progress(len(PARTS) - (not openmp)) as bar:
         machine = run(
             quick=quick,
@@ -117,6 +140,8 @@ def measure(
             on_step=bar.start,
             on_done=bar.done,
         )
+    if io is not None:
+        machine = replace(machine, files=_files(io, words, writers, quick))
     machine.save(output)
     if json_:
         emit_json(machine.to_json())
@@ -129,6 +154,27 @@ def measure(
         say(f"p3s: computation was measured, the network was not: {machine.network_missing}")
         return 3
     return 0
+
+
+def _writers(io: Path | None, text: str) -> list[int]:
+    from p3s.host.cores import cores
+
+    if io is None:
+        if text:
+            raise UsageError("--io-ranks is about files; add --io DIR")
+        return []
+    if not io.is_dir() or not os.access(io, os.W_OK):
+        raise UsageError(f"--io {io}: no directory that can be written; name one")
+    if text:
+        return parse_counts(text)
+    return sorted({1, 2, *(1 << k for k in range(1, 8) if 1 << k <= cores())})
+
+
+def _files(io: Path, words: list[str], writers: list[int], quick: bool) -> FileSystem:
+    from p3s.machine.filesystem import measure_files
+
+    say(f"measuring files in {io} with {', '.join(map(str, writers))} processes")
+    return measure_files(io, words or None, writers, 8 << 20, 3 if quick else 9)
 
 
 def _check_output(output: Path) -> None:

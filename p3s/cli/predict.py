@@ -23,6 +23,7 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
+from p3s.cli.files import IO, file_system, keep_file_system
 from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
@@ -96,6 +97,7 @@ def predict(
     topology: str = TOPOLOGY,
     placement: Path | None = PLACEMENT,
     no_replay: bool = NO_REPLAY,
+    io: str = IO,
     only: bool = ONLY,
     allow: list[str] = ALLOW,
     json_: bool = JSON_OPTION,
@@ -143,6 +145,9 @@ def predict(
             f"{study_dir}: no study here; give the launcher command to trace first: "
             f"p3s predict {study_dir} -n {counts} -- mpiexec -n {{np}} PROGRAM"
         )
+    if io and (weak or threads or machine is not None):
+        raise UsageError("--io: not with --weak, --threads, --machine; measure it into the file")
+    system = file_system(io)
     extents = parse_dims(dims, words) if words else {}
     plan = _plan(study_dir, words, traced, extents) if words else None
     check_request(study_dir, wanted, request, machine, base)
@@ -163,6 +168,7 @@ def predict(
             keep_dims(
                 outermost(Study.open(study_dir)), parse_dims(dims, Study.open(study_dir).command())
             )
+        keep_file_system(Study.open(study_dir), io, system)
         study, result = predicted(
             Study.open(study_dir),
             wanted,

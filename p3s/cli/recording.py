@@ -39,6 +39,9 @@ AFFINITY = typer.Option(
 OVERSUBSCRIBE = typer.Option(
     False, "--oversubscribe", help="Allow more threads of a process than there are cores."
 )
+POSIX_IO = typer.Option(
+    True, "--posix-io/--no-posix-io", help="Record reads and writes of the C library, too."
+)
 LIMIT = typer.Option(
     "", "--limit", metavar="SIZE", help="Bytes per rank, as 64M; then calls are only counted."
 )

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from p3s.artefacts import read_json, write_json
-from p3s.errors import Damaged
+from p3s.errors import Damaged, P3SError
+from p3s.machine.filesystem import FileSystem
+from p3s.machine.filesystem import checked as checked_files
 from p3s.machine.teams import OpenMP, checked
 from p3s.serialise import ShapeError, from_data, to_data
 
@@ -85,8 +87,9 @@ class Machine:
     name: for people, the host's. facts: what the machine says of itself (p3s.machine.facts).
     settings: how it was measured. core: cost by kernel. curves: by kernel, one core alone. loaded:
     the same with ``loaded_processes`` cores busy at once, empty with one core. network: messages
-    between two ranks, None with ``network_missing`` saying why. openmp: teams of threads, None
-    where they were not asked for. disturbed: what speaks against the measurement, sentences.
+    between two ranks, None with ``network_missing`` saying why. openmp: teams of threads, files: a
+    file system, both None where they were not asked for. disturbed: what speaks against the
+    measurement, sentences.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Machine:
     network_missing: str = ""
     disturbed: tuple[str, ...] = ()
     openmp: OpenMP | None = None
+    files: FileSystem | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of a machine file."""
@@ -122,6 +126,7 @@ class Machine:
             "network": None if self.network is None else dict(self.network),
             "network_missing": self.network_missing,
             "openmp": to_data(self.openmp),
+            **({} if self.files is None else {"files": to_data(self.files)}),
             "disturbed": list(self.disturbed),
         }
 
@@ -141,6 +146,7 @@ class Machine:
         try:
             loaded = _mapping(data, "loaded")
             network, openmp = data["network"], data.get("openmp")
+            files = data.get("files")
             machine = cls(
                 name=str(data["name"]),
                 created=str(data["created"]),
@@ -155,6 +161,7 @@ class Machine:
                 network_missing=str(data.get("network_missing", "")),
                 disturbed=tuple(str(text) for text in data.get("disturbed", [])),
                 openmp=None if openmp is None else checked(from_data(OpenMP, openmp)),
+                files=None if files is None else checked_files(from_data(FileSystem, files)),
             )
             absent = [name for name in CORE_KERNELS if name not in machine.core]
             absent += [name for name in CURVE_KERNELS if name not in machine.curves]
@@ -167,6 +174,21 @@ class Machine:
                 "p3s machine measure -o FILE"
             ) from error
         return machine
+
+
+def files_of(path: Path) -> FileSystem:
+    """Return the file system in a file of its own or in a machine file; P3SError where neither."""
+    try:
+        return FileSystem.load(path)
+    except Damaged:
+        raise
+    except P3SError:
+        found = Machine.load(path).files
+    if found is None:
+        raise P3SError(
+            f"{path}: says nothing of files; measure them: p3s machine measure --io DIR -o {path}"
+        )
+    return found
 
 
 def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
+
+if TYPE_CHECKING:
+    from p3s.host.mpi import MpiInstall
 
 #: What starting two ranks may take beyond the measuring itself.
 _START_S = 90.0
@@ -31,8 +34,33 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
 
     Errors: P3SError when there is no launcher, no compiler of its MPI, or the run fails.
     """
-    from p3s.host import command, mpi
     from p3s.machine.build import built
+
+    words, install = launcher_of(launcher)
+    program = built("network.c", install.mpicc)
+    argv = [word.replace("{np}", "2") for word in words]
+    text = run_ranks(
+        [*argv, str(program.path), str(int(budget_s * 1e9))],
+        _START_S + 10 * budget_s,
+        "two ranks",
+        2,
+    )
+    found = parsed(text)
+    return {
+        "mpi": f"{install.family} {install.version}",
+        "launcher": words,
+        "compiler_version": program.version,
+        **found,
+        "ranges": ranges(found),
+    }
+
+
+def launcher_of(launcher: Sequence[str] | None) -> tuple[list[str], MpiInstall]:
+    """Return the words of a launcher, and the MPI that its ranks are compiled with.
+
+    Errors: P3SError when there is no launcher, or no compiler of its MPI.
+    """
+    from p3s.host import command, mpi
 
     words = list(launcher or _default())
     place = next(
@@ -45,17 +73,7 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
         raise P3SError(
             f"{words[place]}: no mpicc of this launcher's MPI found; put its bin directory on PATH"
         )
-    program = built("network.c", install.mpicc)
-    argv = [word.replace("{np}", "2") for word in words]
-    text = _run([*argv, str(program.path), str(int(budget_s * 1e9))], _START_S + 10 * budget_s)
-    found = parsed(text)
-    return {
-        "mpi": f"{install.family} {install.version}",
-        "launcher": words,
-        "compiler_version": program.version,
-        **found,
-        "ranges": ranges(found),
-    }
+    return words, install
 
 
 def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
@@ -83,11 +101,12 @@ def _default() -> list[str]:
     return [found[0], "-n", "{np}"]
 
 
-def _run(argv: list[str], timeout_s: float) -> str:
+def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> str:
+    """Return what ranks printed; P3SError, which says who they are, when they fail or hang."""
     from p3s.host.cores import cores
 
     defaults = {}
-    if cores() < 2:
+    if cores() < processes:
         defaults["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
         defaults["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
     if os.getuid() == 0:
@@ -110,14 +129,14 @@ def _run(argv: list[str], timeout_s: float) -> str:
     try:
         text, complaints = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise P3SError(f"{argv[0]}: two ranks did not end within {timeout_s:.0f} s") from error
+        raise P3SError(f"{argv[0]}: {who} did not end within {timeout_s:.0f} s") from error
     finally:
         if process.poll() is None:
             _end(process)
     if process.returncode != 0:
         lines = [line.strip() for line in complaints.splitlines() if line.strip(" -=*")]
         raise P3SError(
-            f"{argv[0]}: two ranks ended with exit code {process.returncode}: "
+            f"{argv[0]}: {who} ended with exit code {process.returncode}: "
             f"{(lines or ['no message'])[0][:160]}"
         )
     return text

@@ -269,7 +269,10 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
 
 def scaled_is_missing(study: Study, n: int) -> bool:
     """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
-    return is_stale(study.scaled_path(n), [study.model_path, study.compute_path])
+    from p3s.files.stage import inputs_of_study
+
+    inputs = [study.model_path, study.compute_path, *inputs_of_study(study.root)]
+    return is_stale(study.scaled_path(n), inputs)
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress) -> None:

@@ -1,4 +1,4 @@
-"""The interval of a run time from its parts: work, cost, replay, choice of model, residual."""
+"""The interval of a run time from its parts: work, cost, replay, files, model, residual."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: Low and high end as multiples of the value: low <= 1 <= high.
 Factors = tuple[float, float]
 #: Parts that are known of one estimate alone, and all of them.
-OWN = ("work", "cost", "replay")
+OWN = ("work", "cost", "replay", "files")
 PARTS = (*OWN, "model", "residual")
 
 HOW = (
@@ -80,6 +80,8 @@ def own_parts(
             if part is not None:
                 seen.add(name)
                 ends[name][:, column] = part
+    io = np.zeros_like(compute) if times.io is None else times.io[ranks, columns][:, : len(slots)]
+    comm, comm_low, comm_high = comm + io, comm_low + io, comm_high + io
     value = total(compute + comm, times.estimator)
     found: dict[str, Factors | None] = dict.fromkeys(OWN)
     for name in ("work", "cost"):
@@ -92,6 +94,11 @@ def own_parts(
             total(compute + comm_low, times.estimator),
             total(compute + comm_high, times.estimator),
         )
+    if io.any():
+        low, high = (
+            total(compute + comm + (end - 1.0) * io, times.estimator) for end in times.io_ends()
+        )
+        found["files"] = factors(value, low, high)
     return found
 
 
@@ -115,12 +122,12 @@ def model_part(times: PhaseTimes, others: Mapping[str, object]) -> Factors | Non
     from p3s.predict.estimated import TYPICAL
     from p3s.predict.times import PhaseTimes
 
-    value = total(times.compute + times.comm, times.estimator)
+    value = total(times.own + times.comm, times.estimator)
     if value <= 0.0 or times.n == 1:
         return None
     found = []
     if times.estimator == "thesis":
-        found.append(total(times.compute + times.comm, ""))
+        found.append(total(times.own + times.comm, ""))
     for name, other in others.items():
         if not isinstance(other, PhaseTimes) or name == times.estimator:
             continue
@@ -129,8 +136,8 @@ def model_part(times: PhaseTimes, others: Mapping[str, object]) -> Factors | Non
         if TYPICAL in (name, times.estimator):  # another network is no other opinion
             continue
         if name == "thesis" and times.waiting is not None:
-            waited = other.compute + other.comm + np.nan_to_num(times.waiting)
+            waited = other.own + other.comm + np.nan_to_num(times.waiting)
             found.append(total(waited, times.estimator))
         else:
-            found.append(total(other.compute + other.comm, name))
+            found.append(total(other.own + other.comm, name))
     return factors(value, min(found), max(found)) if found else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from p3s.predict.types import Because, Count, Limit, PhaseAt, part_s
 from p3s.text import processes
 
-PARTS: tuple[Because, ...] = ("compute", "transfer", "waiting", "software")
+PARTS: tuple[Because, ...] = ("compute", "io", "transfer", "waiting", "software")
 #: Phases with less than this share of the lost core time are not named.
 LEAST_SHARE = 0.001
 
@@ -17,6 +17,7 @@ LEAST_SHARE = 0.001
 Point = tuple[int, Mapping[int, PhaseAt]]
 _WORDS = {
     "compute": "computation that does not shrink with the number of processes",
+    "io": "files",
     "transfer": "transfer of messages",
     "waiting": "waiting for other ranks",
     "software": "the calls themselves",
@@ -87,7 +88,7 @@ class _Base:
 def _because(base: _Base, last: Point, key: int) -> Because:
     parts = {part: base.lost(last, key, part) for part in PARTS}
     phase = last[1][key]
-    if all(part_s(phase, part) is None for part in PARTS[1:]):
+    if all(part_s(phase, part) is None for part in PARTS[2:]):
         # an estimator that does not tell the parts of communication apart
         parts["transfer"] = base.lost(last, key, "comm")
     return max(PARTS, key=lambda part: parts[part])

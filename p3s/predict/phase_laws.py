@@ -8,6 +8,8 @@ from dataclasses import replace
 from p3s.predict.types import Count, Law, PhaseAt, PhaseLaw, part_s
 
 PARTS = ("time", "compute", "transfer", "waiting", "software")
+#: Of phases that use files this too.
+FILES = "io"
 #: A law that misses a count by more than this is none.
 WORST_MISS = 0.25
 #: Phases with less than this share of the time at every count get no laws.
@@ -32,8 +34,14 @@ def phase_laws(rows: Sequence[Count]) -> tuple[PhaseLaw, ...]:
             phase is not None and phase.time_s >= LEAST_SHARE * row.model_s
             for row, (_, phase) in zip(rows, mine, strict=True)
         )
-        found.append(PhaseLaw(number, name, {part: _law(part, mine, large) for part in PARTS}))
+        found.append(
+            PhaseLaw(number, name, {part: _law(part, mine, large) for part in _parts(mine)})
+        )
     return tuple(found)
+
+
+def _parts(mine: Sequence[tuple[int, PhaseAt | None]]) -> tuple[str, ...]:
+    return (*PARTS, FILES) if any(phase and phase.io_s for _, phase in mine) else PARTS
 
 
 def _names(rows: Sequence[Count]) -> dict[int, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Parts of the communication that not every estimator tells apart.
 COMM_PARTS = ("waiting", "transfer", "software")
-_SUMMED = ("compute", "comm", *COMM_PARTS)
+_SUMMED = ("compute", "io", "comm", *COMM_PARTS)
 _NOTHING: dict[str, None] = dict.fromkeys(f"{part}_s" for part in _SUMMED)
 _SECONDS_PER_HOUR = 3600.0
 #: Ranks whose times differ by less than this share need equally long.
@@ -140,7 +140,7 @@ def slowest_rank(times: PhaseTimes) -> int:
     """Return the rank that needs longest in all; of those within 0.1 % of it, the busiest."""
     import numpy as np
 
-    whole = (times.compute + times.comm).sum(axis=1)
+    whole = (times.own + times.comm).sum(axis=1)
     late = np.flatnonzero(whole >= (1.0 - _SAME) * whole.max())
     return int(late[np.argmax(times.compute[late].sum(axis=1))])
 
@@ -156,12 +156,13 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
     every = None if times.estimator == "thesis" else slowest_rank(times)
     for slot, phase in enumerate(times.phases):
         compute, comm = times.compute[:, slot], times.comm[:, slot]
-        slowest = int(np.argmax(compute + comm)) if every is None else every
+        slowest = int(np.argmax(times.own[:, slot] + comm)) if every is None else every
         seconds, talked = float(compute[slowest]), float(comm[slowest])
         ends = times.interval_of(slot)
         own = own_parts(times, slowest, slot) if ends_too else None
         low, high = combine(own.values()) if own is not None else (None, None)
-        time = seconds + talked
+        filed = 0.0 if times.io is None else float(times.io[slowest, slot])
+        time = seconds + talked + filed
         rows.append(
             PhaseAt(
                 phase=phase["phase"],
@@ -180,6 +181,7 @@ def phases_of(times: PhaseTimes, ends_too: bool = True) -> tuple[PhaseAt, ...]:
                 waiting_s=_part(times, times.waiting, slowest, slot),
                 transfer_s=_part(times, times.transfer, slowest, slot),
                 software_s=_part(times, times.software, slowest, slot),
+                io_s=filed,
                 **_reach(phase),
             )
         )

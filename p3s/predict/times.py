@@ -39,6 +39,8 @@ class PhaseTimes:
     apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
     where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
     ``followed``: how far it could follow the model.
+    ``io``: seconds in files, shape as ``compute``, None where no call uses any; the ends of its sum
+    are in the head.
     ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
     """
 
@@ -58,6 +60,21 @@ class PhaseTimes:
     approximated: tuple[str, ...] = ()
     followed: Followed = Followed()
     root_calls: FloatArray | None = None
+    io: FloatArray | None = None
+
+    @property
+    def own(self) -> FloatArray:
+        """Computation and files: what a rank does by itself."""
+        return self.compute if self.io is None else self.compute + self.io
+
+    def io_ends(self) -> tuple[float, float]:
+        """Return the ends of the time in files as multiples of it."""
+        uses = [use for use in self.head.get("files") or [] if isinstance(use, dict)]
+        whole, low, high = (
+            sum(float(use.get(key) or 0.0) for use in uses)
+            for key in ("seconds", "low_s", "high_s")
+        )
+        return (min(low / whole, 1.0), max(high / whole, 1.0)) if whole > 0 else (1.0, 1.0)
 
     def interval_of(self, slot: int) -> tuple[float, float] | None:
         """Return the ends of a phase's 90 % interval as multiples of its computation.
@@ -168,13 +185,20 @@ def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatA
     compute.json, it is the work. Shape (n, phases). What comes before the end of MPI_Init is left
     out. Streams the parts, so that memory does not grow with the number of rows.
     """
-    return _sums(scaled_dir, n, slot_of, None)[0]
+    return _sums(scaled_dir, n, slot_of, None).compute
 
 
-def _sums(
-    scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return seconds per rank and phase, and the calls of the parts of the root phase.
+@dataclass(frozen=True)
+class _Sums:
+    """Seconds per rank and phase; calls of the parts of the root phase, (ranks, 3)."""
+
+    compute: FloatArray
+    calls: FloatArray
+    io: FloatArray | None
+
+
+def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) -> _Sums:
+    """Return seconds per rank and phase, in files too, and the calls of parts of the root phase.
 
     With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
     those that communicate, shape (n, 3).
@@ -186,7 +210,8 @@ def _sums(
 
     start_up, talking = pa.array(INIT_OPS), pa.array(_TALKING)
     width = max(len(slot_of), 1)
-    total, calls = np.zeros(n * width), np.zeros(n * 3)
+    total, calls, files = np.zeros(n * width), np.zeros(n * 3), np.zeros(n * width)
+    any_files = False
     parts = sorted(scaled_dir.glob("*.parquet"))
     if not parts:
         raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
@@ -194,7 +219,9 @@ def _sums(
         try:
             with pq.ParquetFile(part) as file:
                 once = "compute_ns" if "compute_ns" in file.schema_arrow.names else "work"
-                columns = ["rank", "phase", "op", "repeat", once]
+                spent = "io_ns" in file.schema_arrow.names
+                any_files |= spent
+                columns = ["rank", "phase", "op", "repeat", once, *(["io_ns"] if spent else [])]
                 columns += [] if ends is None else ["slot", "kind"]
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                     where = _positions(batch, part, n, slot_of)
@@ -219,10 +246,17 @@ def _sums(
                             rank * 3 + place, weights=times * made, minlength=n * 3
                         )
                     total += np.bincount(where, weights=cost, minlength=n * width)
+                    if spent:
+                        each = batch.column("io_ns").to_numpy(zero_copy_only=False)
+                        files += np.bincount(where, weights=each * times, minlength=n * width)
         except (pa.ArrowException, OSError, KeyError) as err:
             why = " ".join(str(err).split())[:120]
             raise P3SError(f"{part}: damaged ({why}); run p3s scale again") from err
-    return total.reshape(n, width) / _NS_PER_S, calls.reshape(n, 3)
+    return _Sums(
+        total.reshape(n, width) / _NS_PER_S,
+        calls.reshape(n, 3),
+        files.reshape(n, width) / _NS_PER_S if any_files else None,
+    )
 
 
 def computation(study: Study, n: int) -> PhaseTimes:
@@ -242,20 +276,21 @@ def computation(study: Study, n: int) -> PhaseTimes:
     if ends is not None:
         phases = ends.divided(phases)
     slot_of = {phase["phase"]: slot for slot, phase in enumerate(phases)}
-    compute, calls = _sums(scaled_dir, n, slot_of, ends)
-    nothing = np.zeros_like(compute)
+    sums = _sums(scaled_dir, n, slot_of, ends)
+    nothing = np.zeros_like(sums.compute)
     widths = [phase.get("work_rel_half_width") for phase in phases]
     return PhaseTimes(
         n,
         phases,
-        compute,
+        sums.compute,
         nothing,
         nothing,
         nothing,
         np.array([float(w) if isinstance(w, (int, float)) else np.nan for w in widths] or [0.0]),
         head,
         why_not="",
-        root_calls=None if ends is None else calls,
+        root_calls=None if ends is None else sums.calls,
+        io=sums.io,
     )
 
 

@@ -19,7 +19,7 @@ TimeFrom = Literal["measured", "model", "computation"]
 #: What of a run is compared with the model.
 Compared = Literal["run time", "computation"]
 #: Which part of a phase's time grows most.
-Because = Literal["compute", "transfer", "waiting", "software"]
+Because = Literal["compute", "io", "transfer", "waiting", "software"]
 #: Coefficient, numerator and denominator of the power of n, power of log2 n.
 Term = tuple[float, int, int, int]
 
@@ -30,9 +30,10 @@ class PhaseAt:
     """One phase at one process count, over the whole run: seconds of one rank.
 
     phase: its number, -1 and -2 for the start and the end of the program; weight: how often it
-    occurs; waiting_s, transfer_s, software_s: parts of comm_s, None where not told apart; crm_i_s,
-    crm_c_s: computation by the thesis's power laws. x: work per iteration; covered: what was
-    measured of that; outside: how far x is outside of it, a ratio of at least 1; below: x is less.
+    occurs; io_s: in files; waiting_s, transfer_s, software_s: parts of comm_s, None where not told
+    apart; crm_i_s, crm_c_s: computation by the thesis's power laws. x: work per iteration; covered:
+    what was measured of that; outside: how far x is outside of it, a ratio of at least 1; below: x
+    is less.
     """
 
     phase: int
@@ -51,6 +52,7 @@ class PhaseAt:
     waiting_s: float | None
     transfer_s: float | None
     software_s: float | None
+    io_s: float = 0.0
     x: tuple[float, float] | None = None
     covered: tuple[float, float] | None = field(
         default=None, metadata={"always": lambda phase: phase.x is not None}
@@ -75,6 +77,7 @@ class Estimate:
     waiting_s: float | None
     transfer_s: float | None
     software_s: float | None
+    io_s: float | None = 0.0
     why_not: str
     notes: tuple[str, ...]
 
@@ -88,6 +91,7 @@ class IntervalParts:
     replay: Factors | None
     model: Factors | None
     residual: Factors | None
+    files: Factors | None = None
 
     def known(self) -> dict[str, Factors]:
         """Return the parts that enter, by name."""
@@ -99,10 +103,11 @@ class IntervalParts:
 class Count:
     """One process count: time, its interval and speedup, and the phases that it is made of.
 
-    time_s: measured where that tells how fast the program is, else by the model; work_s:
-    computation of the busiest rank; representative: whether the measured run, or else the model,
-    tells; contradicts: the run contradicts those of others; below_traced: the computation does not
-    go on from that of the traced counts; setting: parameters of the input there (weak scaling).
+    time_s: measured where that tells how fast the program is, else by the model; io_s: in files;
+    work_s: computation of the busiest rank; representative: whether the measured run, or else the
+    model, tells; contradicts: the run contradicts those of others; below_traced: the computation
+    does not go on from that of the traced counts; setting: parameters of the input there (weak
+    scaling).
     """
 
     n: int
@@ -118,6 +123,7 @@ class Count:
     waiting_s: float | None
     transfer_s: float | None
     software_s: float | None
+    io_s: float = 0.0
     work_s: float
     measured: bool
     measured_s: float | None
@@ -280,6 +286,6 @@ class Prediction:
 
 
 def part_s(of: Count | PhaseAt | Estimate, part: str) -> float | None:
-    """Return seconds of a part: time, compute, comm, waiting, transfer, software."""
+    """Return seconds of a part: time, compute, io, comm, waiting, transfer, software."""
     value: float | None = getattr(of, f"{part}_s")
     return value

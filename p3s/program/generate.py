@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from p3s.costs.apply import Costs, PhaseSums, Timed
 from p3s.costs.stage import load as load_compute
 from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
+from p3s.files.stage import FileSums, files_of_study
+from p3s.files.times import FileTimes
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
@@ -53,10 +56,12 @@ def write_scaled(
     evaluator = Evaluator(model, n)
     laws = compute if compute is not None else load_compute(study.root)
     costs = Costs(laws, model) if laws is not None else None
+    files = files_of_study(study.root, model)
     target = scaled_dir(study.scaled_dir(n), ranks)
     staged = study.stage_run(target)
     try:
         head = _Head(model, evaluator, costs)
+        uses = FileSums(files, model) if files is not None else None
         parts = (
             np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART))
             if wanted is not None
@@ -72,7 +77,10 @@ def write_scaled(
             )
             timed = costs.of(evaluator.grid, found) if costs is not None else None
             once = compute_ns(model, rows, timed) if timed is not None else None
-            _write_part(model, rows, once, staged / f"part-{k:05d}.parquet")
+            at_files = files.times(model, rows, n) if files is not None else None
+            if uses is not None and at_files is not None:
+                uses.add(rows, at_files)
+            _write_part(model, rows, once, at_files, staged / f"part-{k:05d}.parquet")
             head.add(rows, found, timed)
         write_json(
             staged / "comms.json",
@@ -80,6 +88,8 @@ def write_scaled(
         )
         write_json(staged / "order.json", _order(model, evaluator))
         out = head.of(n, None) if wanted is None else head.of(len(wanted), _ranges(wanted))
+        if uses is not None:
+            out = replace(out, files=uses.uses(), files_from=uses.source)
         write_json(staged / "scaled.json", as_file(out))
         study.commit_run(staged, target)
     finally:
@@ -144,8 +154,13 @@ def _rules(model: Model) -> np.ndarray:
     return np.cumsum([0, *(len(it.slots) for it in model.items)])
 
 
-def _write_part(model: Model, rows: ScaledRows, once: np.ndarray | None, path: Path) -> None:
-    """Write the rows of some ranks; once: time before one call of each, None if not known."""
+def _write_part(
+    model: Model, rows: ScaledRows, once: np.ndarray | None, files: FileTimes | None, path: Path
+) -> None:
+    """Write the rows of some ranks; once: time before one call of each, None if not known.
+
+    files: what each takes in files, None where no call uses any.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -186,6 +201,7 @@ def _write_part(model: Model, rows: ScaledRows, once: np.ndarray | None, path: P
             "stage": pa.array(rows.stage, pa.int32()),
             "turn": pa.array(rows.turn, pa.int32()),
             **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
+            **({} if files is None else {"io_ns": pa.array(files.ns, pa.float64())}),
         }
     )
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class ScaledTrace:
 
     ``op`` and ``kind`` number the names in ``ops`` and ``kinds``. ``work`` is the computation
     before one occurrence, in ns: column compute_ns, or in older traces work, taken as time.
+    ``files``: ns that one occurrence takes in files, empty where no call uses any.
     ``known`` is False where the model has no law.
     ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
     number of its iterations, ``names`` to its name. ``slot``, ``stage``, ``turn``: the rule of
@@ -71,11 +72,17 @@ class ScaledTrace:
     turn: Ints = field(default_factory=_none)
     place: Ints = field(default_factory=_none)
     names: Mapping[int, str] = field(default_factory=dict)
+    files: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.rank)
+
+    @property
+    def before(self) -> Floats:
+        """Time before one occurrence in ns: computation, and what the call takes in files."""
+        return self.work + self.files if len(self.files) else self.work
 
     def is_kind(self, kind: str) -> Bools:
         """Return which rows are of this kind."""
@@ -105,7 +112,8 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     try:
         once = time_column(parts)
         rule = _rule_columns(parts)
-        names = [*INT_COLUMNS, *rule, once, "op", "kind", "verdict"]
+        spent = _file_column(parts)
+        names = [*INT_COLUMNS, *rule, once, *spent, "op", "kind", "verdict"]
         tables = [pq.read_table(part, columns=names) for part in parts]
         table = pa.concat_tables(tables, promote_options="permissive")
         table = table.select(names).unify_dictionaries()
@@ -114,6 +122,7 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
             for name in (*INT_COLUMNS, *rule)
         }
         work = table.column(once).to_numpy().astype(np.float64)
+        files = [table.column(name).to_numpy().astype(np.float64) for name in spent]
         op, ops = _codes(table.column("op"))
         kind, kinds = _codes(table.column("kind"))
         verdict, verdicts = _codes(table.column("verdict"))
@@ -126,6 +135,8 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     trace = build(
         n, columns, work, op, ops, kind, kinds, ~np.isin(verdict, unknown), members, weights, phases
     )
+    if files:
+        trace = replace(trace, files=files[0][trace.place])
     _check(scaled_dir, trace)
     return trace
 
@@ -159,6 +170,13 @@ def time_column(parts: Sequence[Path]) -> str:
         if all("compute_ns" in pq.read_schema(part).names for part in parts)
         else "work"
     )
+
+
+def _file_column(parts: Sequence[Path]) -> list[str]:
+    """Return the column with the time of one occurrence in files; none where no call uses any."""
+    import pyarrow.parquet as pq
+
+    return ["io_ns"] if all("io_ns" in pq.read_schema(part).names for part in parts) else []
 
 
 def _rule_columns(parts: Sequence[Path]) -> list[str]:
@@ -261,6 +279,8 @@ def _check(scaled_dir: Path, trace: ScaledTrace) -> None:
         problem = f"a peer is not in 0..{n - 1}"
     elif trace.rows and (trace.bytes.min() < 0 or trace.repeat.min() < 0):
         problem = "bytes or repeat is negative"
+    elif not np.isfinite(trace.files).all() or (trace.files < 0).any():
+        problem = "the time of files is negative or no number"
     elif not np.isfinite(trace.work).all() or (trace.work < 0).any():
         problem = "work is negative or no number"
     else:

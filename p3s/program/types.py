@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from p3s.costs.types import PhaseTime
+from p3s.files.stage import FileUseAt
 from p3s.model.types import NotModelled, Share, Tracing
 from p3s.serialise import to_data
 
@@ -78,7 +79,8 @@ class ScaledHead:
     """A scaled trace without its rows.
 
     extrapolation: times the largest traced count; share: by verdict, of the rows; traced_share: of
-    the largest traced run. ranks: (first, last) of those that the rows are of, None for all.
+    the largest traced run. files: what call sites do to files, and whose costs that has. ranks:
+    (first, last) of those that the rows are of, None for all.
     """
 
     n: int
@@ -99,3 +101,5 @@ class ScaledHead:
     unknown: tuple[UnknownCall, ...]
     emptied: tuple[Emptied, ...] = ()
     ranks: tuple[tuple[int, int], ...] | None = None
+    files: tuple[FileUseAt, ...] = ()
+    files_from: str = ""

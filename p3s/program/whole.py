@@ -65,7 +65,7 @@ class WholeRun:
         self.n = self.trace.n
         self.calls = calls_of(self.trace)
         self.reason = reasons_of(self.trace)
-        self.work = np.where(self.trace.is_op(*_INIT), 0.0, self.trace.work)
+        self.work = np.where(self.trace.is_op(*_INIT), 0.0, self.trace.before)
         self._match()
         self._kinds: list[Kind] | None = []
         node_of = np.arange(self.n, dtype=np.int64) if node_of is None else node_of

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from p3s.program.order.calls import op_of
-from p3s.signature_runner.tracer.table import CALLS
+from p3s.signature_runner.tracer.table import CALLS, POSIX
 from p3s.signature_runner.tracer.untouched import UNTOUCHED
 from p3s.signature_runner.tracer.wrapper import Wrapper
 from p3s.trace import ops
 
 REPLAYED = "modelled, replayed"
 MODELLED = "modelled"
+TIMED = "modelled, timed by the file system"
 RECORDED = "recorded only"
 COUNTED = "counted"
 LOOKED_AT = "looked at"
@@ -31,6 +32,8 @@ A call has one of these fates:
 
 - **modelled, replayed**: recorded, described by equations, and its cost is measured in a replay.
 - **modelled**: recorded and described by equations; its cost is not measured.
+- **modelled, timed by the file system**: recorded and described by equations; its time is that of a
+  file system ([io.md](io.md)), and no part of a replay.
 - **recorded only**: recorded with its bytes and its partner. There are no equations for it. Every
   report names it: "seen, not modelled", with its share of the events and of the time.
 - **counted**: a look that found nothing is counted, not recorded.
@@ -63,8 +66,18 @@ Known limits:
 - Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
   windows are not seen ([one-sided.md](one-sided.md)).
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
+<<<<<<< HEAD
 - What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
   RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
+=======
+- Reads and writes through a mapping (mmap), the system's own calls (io_uring, aio) and formatted
+  reading (fscanf, fgets) are no events; nor are those of threads that make no MPI call, of parallel
+  regions and of signal handlers, those on descriptors 0 to 2, pipes, sockets, /dev, /proc and /sys,
+  and reading of code (.py, .pyc, .so).
+- Where a shared file pointer stands is not known, and so not which bytes it reads or writes.
+- What reaches the MPI library past preloaded libraries is not seen: a program linked statically,
+  and a plugin loaded with RTLD_DEEPBIND.
+>>>>>>> c6b58709 (Time in files is predicted apart from computation and messages)
 """
 
 _COLLECTIVE_BYTES = {
@@ -94,6 +107,7 @@ _SECTIONS = (
     "Other worlds",
     "One-sided communication",
     "Files",
+    "Files of the C library",
 )
 _SECTION_OF_KIND = {
     ops.SEND: "Point-to-point",
@@ -149,6 +163,8 @@ def _bytes(name: str, kind: str, row: Wrapper) -> str:
         return "partitions x count x type size" if name.endswith("_init") else ready
     if kind == ops.COMPLETION:
         return "1" if "probe" in name.lower() else "number of requests completed"
+    if "p3s_file_moved" in row.after:
+        return "count x type size"
     moved = re.search(r"p3s_on\(&h, \w+, P3S_HANDLE\(\w+\), \w+, (\w+), (\w+)\)", row.after)
     if moved is None or moved[1] == "0":
         return "0"
@@ -196,6 +212,8 @@ def _fate(name: str, kind: str, row: Wrapper) -> str:
         fate = REPLAYED + _AS_MESSAGES[kind]
     elif kind not in ops.MODELLED:
         fate = RECORDED
+    elif kind == ops.IO:
+        fate = TIMED
     elif kind == ops.COLLECTIVE:
         twin = ops.blocking_of(op)
         fate = REPLAYED + ("" if twin == op else f" as {twin}")
@@ -223,6 +241,11 @@ def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def _posix_bytes(name: str) -> str:
+    """Return how many bytes an event of a call of the C library says."""
+    return "what they return" if "read" in name or "write" in name or "print" in name else "0"
+
+
 def page() -> str:
     """Return the page as Markdown."""
     found: dict[str, list[tuple[str, ...]]] = {title: [] for title in _SECTIONS}
@@ -237,6 +260,10 @@ def page() -> str:
             size = "as said when it was made"
         found[_section(name, kind)].append(("MPI_" + name, recorded, size, _fate(name, kind, row)))
     found["Probes and completion"] += [("MPI_" + name, "no event", "", LOOKED_AT) for name in _LAST]
+    found["Files of the C library"] = [
+        ("POSIX_" + name, "an event of a run of adjacent calls", _posix_bytes(name), TIMED)
+        for name in POSIX
+    ]
     lines = [_HEAD]
     for title, rows in found.items():
         lines += [f"## {title}", "", *_table(rows), ""]

@@ -21,9 +21,10 @@ DRAWN, LAWS = 9, 60
 #: Counts with a bar.
 MAX_BARS = 24
 #: Parts of the time in the order of a stack; ``comm`` is communication that is not split.
-KINDS = ("compute", "software", "transfer", "waiting", "comm")
+KINDS = ("compute", "io", "software", "transfer", "waiting", "comm")
 KIND_NAMES = {
     "compute": "computation",
+    "io": "files",
     "software": "MPI software",
     "transfer": "transfer",
     "waiting": "waiting",
@@ -156,9 +157,10 @@ def kinds_of(row: Count | PhaseAt) -> dict[str, float]:
     known = {kind: part_s(row, kind) for kind in ("software", "transfer", "waiting")}
     parts = {
         "compute": row.compute_s,
+        **({"io": row.io_s} if row.io_s else {}),
         **{kind: value for kind, value in known.items() if value is not None},
     }
-    rest = row.comm_s - sum(value for kind, value in parts.items() if kind != "compute")
+    rest = row.comm_s - sum(value for kind, value in parts.items() if kind not in ("compute", "io"))
     if rest > 1e-6 * (row.compute_s + row.comm_s):
         parts["comm"] = rest
     return {kind: parts[kind] for kind in KINDS if kind in parts}
@@ -216,7 +218,7 @@ def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
         mine = [each.get(str(phase.phase)) for each in by_key]
         parts = {
             kind: [None if each is None else part_s(each, kind) for each in mine]
-            for kind in ("compute", "comm", "transfer", "waiting", "software")
+            for kind in ("compute", "io", "comm", "transfer", "waiting", "software")
         }
         split = any(
             value is not None
@@ -237,7 +239,7 @@ def phase_curves(prediction: Prediction) -> list[PhaseCurves]:
     return curves
 
 
-LAW_PARTS = ("time", "compute", "transfer", "waiting", "software")
+LAW_PARTS = ("time", "compute", "io", "transfer", "waiting", "software")
 
 
 def law_rows(prediction: Prediction) -> tuple[list[LawRow], str]:

@@ -30,12 +30,24 @@ MAX_COUNTS = 60
 PARTS = ("transfer", "waiting", "software")
 
 
+def uses_files(prediction: Prediction) -> bool:
+    """Tell whether the program spends time in files."""
+    return any(row.io_s for row in prediction.counts)
+
+
+def counts_head(prediction: Prediction) -> list[str]:
+    """Return the head of count_rows."""
+    more = ["files"] if uses_files(prediction) else []
+    return [*COUNTS_HEAD[:-1], *more, COUNTS_HEAD[-1]]
+
+
 def count_rows(prediction: Prediction) -> list[list[str]]:
     """Return the table of counts.
 
     A measured time that is not representative is in brackets, a predicted one has an asterisk.
     """
     table = []
+    files = uses_files(prediction)
     for row in prediction.counts:
         time = seconds(row.time_s) + ("*" if row.doubtful else " ")
         table.append(
@@ -47,6 +59,7 @@ def count_rows(prediction: Prediction) -> list[list[str]]:
                 percent(row.efficiency),
                 seconds(row.compute_s),
                 seconds(row.comm_s),
+                *([seconds(row.io_s)] if files else []),
                 _measured(row),
             ]
         )
@@ -103,7 +116,7 @@ class CountTable:
 
 def count_table(prediction: Prediction) -> CountTable:
     """Return all that is known of each count; parts of the communication only where known."""
-    found = prediction.counts
+    found, files = prediction.counts, uses_files(prediction)
     parts = [part for part in PARTS if any(part_s(row, part) is not None for row in found)]
     measured = any(row.measured for row in found)
     head = [
@@ -116,6 +129,7 @@ def count_table(prediction: Prediction) -> CountTable:
         "compute",
         "MPI",
         *parts,
+        *(["files"] if files else []),
         "core-h",
         *(["measured"] if measured else []),
     ]
@@ -136,6 +150,7 @@ def count_table(prediction: Prediction) -> CountTable:
             seconds(row.compute_s),
             seconds(row.comm_s),
             *(seconds(part_s(row, part)) for part in parts),
+            *([seconds(row.io_s)] if files else []),
             core_hours(row.cost_core_h),
             *([_measured(row)] if measured else []),
         ]

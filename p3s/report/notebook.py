@@ -11,7 +11,7 @@ from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
-from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
+from p3s.report.counts import count_rows, counts_head, thinned
 from p3s.report.places import places_of
 from p3s.report.verdict import figure_sentences, reasons_of, warning_of
 from p3s.study import Study
@@ -48,7 +48,7 @@ def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = No
     said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
-    head = "".join(f"<th>{escape(name)}</th>" for name in COUNTS_HEAD)
+    head = "".join(f"<th>{escape(name)}</th>" for name in counts_head(prediction))
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(cell.strip())}</td>' for cell in row)}</tr>" for row in shown
     )

@@ -8,7 +8,7 @@ from textwrap import wrap
 from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
-from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
+from p3s.report.counts import count_rows, counts_head, thinned
 from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
 from p3s.report.values import lines
@@ -36,7 +36,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
-    parts = [*_verdict(prediction, places), "", *aligned([COUNTS_HEAD, *shown])]
+    parts = [*_verdict(prediction, places), "", *aligned([counts_head(prediction), *shown])]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     if any(row.measured and not row.representative for row in rows):

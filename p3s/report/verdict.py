@@ -16,6 +16,7 @@ from p3s.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, s
 WIDTH = 100
 _BECAUSE = {
     "compute": "computation that does not shrink",
+    "io": "files",
     "transfer": "data on its way",
     "waiting": "waiting for each other",
     "software": "MPI software",
@@ -112,7 +113,8 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
     whole = sum(phase.time_s for phase in phases)
     if phases and whole > 0:
         top = phases[0]
-        kind = "communication" if top.comm_s > top.compute_s else "computation"
+        parts = {"computation": top.compute_s, "communication": top.comm_s, "files": top.io_s}
+        kind = max(parts, key=lambda part: parts[part])
         said.append(
             f"Phase {_named(top, places)} takes most of the time at {last.n} "
             f"({percent(top.time_s / whole)}, mostly {kind})."

@@ -35,6 +35,7 @@ SETUP_REASONS = tuple(
         Reason.SET_UP,
         Reason.PROBE,
         Reason.NOTHING,
+        Reason.FILE,
     )
 )
 

@@ -42,7 +42,7 @@ class Timed:
 
 def seconds_of(times: PhaseTimes) -> float:
     """Return the run time."""
-    return total(times.compute + times.comm, times.estimator)
+    return total(times.own + times.comm, times.estimator)
 
 
 def by_simulation(times: PhaseTimes) -> Timed:
@@ -52,7 +52,7 @@ def by_simulation(times: PhaseTimes) -> Timed:
         for each in phases_of(times, ends_too=False)
     )
     low, high = (
-        total(times.compute + comm, times.estimator) for comm in (times.comm_low, times.comm_high)
+        total(times.own + comm, times.estimator) for comm in (times.comm_low, times.comm_high)
     )
     middle = seconds_of(times)
     return Timed(middle, *widened(middle, low, high), phases)

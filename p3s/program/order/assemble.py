@@ -379,7 +379,7 @@ def _steps(
     # Computation goes to the next step of the rank; after the last one it is a step of its own.
     rank_of = np.repeat(np.arange(len(flat.ranks)), np.diff(flat.start))
     away = np.asarray([name in ("MPI_Init", "MPI_Init_thread") for name in calls] + [False])
-    work = np.where(away[trace.op[row]], 0.0, trace.work[row])
+    work = np.where(away[trace.op[row]], 0.0, trace.before[row])
     where = np.flatnonzero(kept)
     following = np.searchsorted(where, np.arange(total))
     last = following == len(where)

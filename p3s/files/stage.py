@@ -1,0 +1,141 @@
+"""The time of files in a scaled trace: from a study's runs, and the file system it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.files.places import FilePlace, places_of
+from p3s.files.times import FileTimes, file_times
+from p3s.machine import filesystem, machinefile
+from p3s.machine.filesystem import FileSystem
+from p3s.model.evaluate import ScaledRows
+from p3s.model.types import Model
+
+
+@dataclass(frozen=True)
+class FilesOf:
+    """What a study knows of its program's files; ``system``: None where the runs alone tell."""
+
+    places: Mapping[tuple[str, str], FilePlace]
+    system: FileSystem | None
+
+    def times(self, model: Model, rows: ScaledRows, n: int) -> FileTimes:
+        """Return what the rows of ``n`` processes take in files."""
+        return file_times(model, rows, n, self.places, self.system)
+
+
+def files_of_study(root: Path, model: Model) -> FilesOf | None:
+    """Return what is known of a study's files, None where its runs use none."""
+    places = places_of(_home(root), model)
+    return FilesOf(places, system_of(root)) if places else None
+
+
+def system_of(root: Path) -> FileSystem | None:
+    """Return the file system to predict for: that of files.json, else that of machine.json."""
+    own = root / filesystem.NAME
+    if own.exists():
+        found = FileSystem.load(own)
+        return found if found.rates else None
+    measured = root / machinefile.NAME
+    if not measured.exists():
+        return None
+    try:
+        return machinefile.Machine.load(measured).files
+    except P3SError:
+        return None  # who asks for its computation or messages is told
+
+
+def inputs_of_study(root: Path) -> list[Path]:
+    """Return the files that the time of files rests on, beside the model."""
+    return [path for path in (root / filesystem.NAME, root / machinefile.NAME) if path.exists()]
+
+
+def _home(root: Path) -> Path:
+    """Return the study whose runs they are: that for another machine lies in on/ of it."""
+    return root.parent.parent if root.absolute().parent.name == "on" else root
+
+
+@dataclass(frozen=True)
+class FileUseAt:
+    """What a call site does to files at one count, for people and for reports.
+
+    ``nbytes``, ``calls``: of all processes in the run; ``seconds``: of the process that takes
+    longest, with its ends.
+    """
+
+    op: str
+    site: str
+    what: str
+    way: str
+    files: str
+    pattern: str
+    follows: float
+    processes: int
+    nbytes: float
+    calls: float
+    seconds: float
+    low_s: float
+    high_s: float
+
+
+class FileSums:
+    """Sums over the rows of a scaled trace, part by part."""
+
+    def __init__(self, known: FilesOf, model: Model) -> None:
+        self._known, self._model = known, model
+        self._most = np.zeros((len(model.items), 3))
+        self._bytes, self._events, self._ranks = np.zeros((3, len(model.items)))
+
+    def add(self, rows: ScaledRows, times: FileTimes) -> None:
+        """Take in the rows of some ranks."""
+        if not len(rows.rank):
+            return
+        items, repeat = len(self._model.items), rows.repeat.astype(np.float64)
+        key = (rows.rank - rows.rank.min()).astype(np.int64) * items + rows.item
+        size = (int(key.max()) // items + 1) * items
+        for k, each in enumerate((times.ns, times.low_ns, times.high_ns)):
+            sums = np.bincount(key, weights=each * repeat, minlength=size).reshape(-1, items)
+            self._most[:, k] = np.maximum(self._most[:, k], sums.max(axis=0) / 1e9)
+        self._bytes += np.bincount(rows.item, weights=rows.nbytes * repeat, minlength=items)
+        self._events += np.bincount(rows.item, weights=repeat, minlength=items)
+        self._ranks += np.bincount(np.unique(key) % items, minlength=items)
+
+    def uses(self) -> tuple[FileUseAt, ...]:
+        """Return what each call site does, those that take longest first."""
+        found = []
+        for i, item in enumerate(self._model.items):
+            place = self._known.places.get((item.site, item.op))
+            if place is None or not self._events[i]:
+                continue
+            seconds, low, high = (float(x) for x in self._most[i])
+            found.append(
+                FileUseAt(
+                    place.op,
+                    place.site,
+                    place.what,
+                    place.way,
+                    place.ranks_per_file,
+                    place.pattern,
+                    place.follows,
+                    int(self._ranks[i]),
+                    float(self._bytes[i]),
+                    float(self._events[i] * place.calls()),
+                    seconds,
+                    low,
+                    high,
+                )
+            )
+        return tuple(sorted(found, key=lambda use: -use.seconds))
+
+    @property
+    def source(self) -> str:
+        """Whose costs they are, as a part of a sentence."""
+        system = self._known.system
+        if system is None:
+            return "the traced runs' own times"
+        return f"{system.name} in {system.directory}" if system.directory else system.name
