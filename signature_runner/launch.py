@@ -30,14 +30,7 @@ OnOutput = Callable[[str, str], None]
 _GRACE_S = 5.0
 _SRUN_GRACE_S = 30.0  # killed, it would leave its job behind on the nodes
 _MARK = "P3S_RUN_ID"
-_OWN = (
-    "P3S_TRACE_DIR",
-    "P3S_WORK",
-    "P3S_COUNTERS",
-    "P3S_LIMIT",
-    "P3S_SIGNATURE",
-    "P3S_POSIX_IO",
-)
+_OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT", "P3S_SIGNATURE", "P3S_POSIX_IO")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 

@@ -51,6 +51,7 @@ def at(traced: Mapping[int, Sequence[float]], n: int) -> StartAndEnd:
         middle = mine[len(mine) // 2]
         return StartAndEnd(n, middle, mine[0], mine[-1], measured=True)
     points = sorted((count, min(values)) for count, values in traced.items())
+    laws: list[tuple[Callable[[float], float], float]]
     if len(points) == 1:  # it may not grow at all, or in proportion
         (count, time), *_ = points
         laws = [(lambda _: time, 1.0), (lambda n: time * n / count, 1.0)]

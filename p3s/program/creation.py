@@ -41,7 +41,11 @@ def usual(family: str) -> OwnPart:
     The usual ones are medians on a core of 2.6 GHz, the ends a third and three times of that.
     """
     dup, split, free = (650.0, 770.0, 60.0) if family == MPICH else (2700.0, 2900.0, 800.0)
-    return OwnPart(*((ns / 3, ns, 3 * ns) for ns in (dup, split, free)))
+    return OwnPart(_around(dup), _around(split), _around(free))
+
+
+def _around(ns: float) -> tuple[float, float, float]:
+    return (ns / 3, ns, 3 * ns)
 
 
 def measured(network: Mapping[str, Any]) -> OwnPart | None:
@@ -56,7 +60,7 @@ def measured(network: Mapping[str, Any]) -> OwnPart | None:
     for name in ("dup", "split", "free"):
         low, median = (float(ns) for ns in found[name])
         parts.append((low, median, 2 * median - low))
-    return OwnPart(*parts, measured=True)
+    return OwnPart(parts[0], parts[1], parts[2], measured=True)
 
 
 def creation_ns(trace: ScaledTrace, phases: Sequence[int], own: OwnPart) -> Floats:

@@ -203,9 +203,11 @@ def build(
     """Put columns in the order of rank, phase and index; those of RULE_COLUMNS may be absent."""
     order = np.lexsort((columns["index"], columns["phase"], columns["rank"]))
     zeros = np.zeros(len(order), dtype=np.int64)
+    ints: dict[str, Any] = {name: columns[name][order] for name in INT_COLUMNS}
+    rules: dict[str, Any] = {name: columns.get(name, zeros)[order] for name in RULE_COLUMNS}
     return ScaledTrace(
         n=n,
-        **{name: columns[name][order] for name in INT_COLUMNS},
+        **ints,
         work=work[order],
         known=known[order],
         op=op[order],
@@ -214,7 +216,7 @@ def build(
         kinds=kinds,
         members=members,
         weights=weights,
-        **{name: columns.get(name, zeros)[order] for name in RULE_COLUMNS},
+        **rules,
         place=order,
         names=names or {},
     )

@@ -61,8 +61,8 @@ Known limits:
 - Processes that the program starts (MPI_Comm_spawn) are not recorded. To the others they have no
   world rank (-1); what is done on a communicator with such members is recorded only.
 - In a program that uses sessions and never calls MPI_Init, the process set `mpi://WORLD` is
-  MPI_COMM_WORLD, and so is one communicator at a time that has all its processes in their order. What
-  comes after the last session has ended is not recorded.
+  MPI_COMM_WORLD, and so is one communicator at a time that has all its processes in their order.
+  What comes after the last session has ended is not recorded.
 - Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
   windows are not seen ([one-sided.md](one-sided.md)).
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
