@@ -13,10 +13,12 @@ int main(int argc, char **argv)
         compute(2000);
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, left, 0, win);
         MPI_Accumulate(mine, 300, MPI_DOUBLE, left, 0, 300, MPI_DOUBLE, MPI_SUM, win);
+        sends(left, 2400), receives((me + 1) % p, 2400);
         MPI_Win_unlock(left, win);
         double own = step;
         MPI_Allreduce(&own, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }
+    tell();
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

@@ -20,10 +20,15 @@ int main(int argc, char **argv)
             MPI_Put(mine, nx, MPI_DOUBLE, south, 2 * most, nx, MPI_DOUBLE, win);
         if (north != MPI_PROC_NULL)
             MPI_Put(mine, nx, MPI_DOUBLE, north, 3 * most, nx, MPI_DOUBLE, win);
+        for (int k = 0; k < 4; k++) {
+            int other[4] = {west, east, south, north}, size = 8 * (k < 2 ? ny : nx);
+            sends(other[k], size), receives(other[k], size);
+        }
         compute((long)nx * ny / 64);
         MPI_Win_fence(0, win);
         compute((long)nx * ny / 64);
     }
+    tell();
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

@@ -25,12 +25,15 @@ int main(int argc, char **argv)
         MPI_Win_start(near, 0, win);
         for (int k = 0; k < 4; k++)
             MPI_Get(halo + k * 1024, size[k], MPI_DOUBLE, to[k], 0, size[k], MPI_DOUBLE, win);
+        for (int k = 0; k < 4; k++)
+            sends(to[k], 8 * size[k]), receives(to[k], 8 * size[k]);
         MPI_Win_complete(win);
         MPI_Win_wait(win);
         compute((long)nx * ny / 64);
     }
     MPI_Group_free(&all);
     MPI_Group_free(&near);
+    tell();
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

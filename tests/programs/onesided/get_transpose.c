@@ -15,10 +15,12 @@ int main(int argc, char **argv)
         compute(20000 / p);
         for (int k = 1; k < p; k++) {
             int from = (me + k) % p, part = mine_rows * block(480, p, from);
+            receives(from, 8 * part), sends(from, 8 * part);
             MPI_Get(got, part, MPI_DOUBLE, from, 0, part, MPI_DOUBLE, win);
         }
         MPI_Win_fence(step == 5 ? MPI_MODE_NOSUCCEED : 0, win);
     }
+    tell();
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

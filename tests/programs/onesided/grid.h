@@ -1,8 +1,6 @@
-/* What the programs share: an open or periodic 2-D grid, its neighbours, a little computation. */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* What the programs share: an open or periodic 2-D grid, its neighbours, a little computation. They
+ * count the messages with data that their calls stand for, on both sides. */
+#include "../neighbours/tally.h"
 
 static int me, p, dims[2], at[2], west, east, south, north;
 static volatile double sink;

@@ -1,4 +1,4 @@
-/* A periodic 2-D grid: neighbours let each other in and put their borders, in a loop over them. */
+/* An open 2-D grid: neighbours let each other in and put their borders, in a loop over them. */
 #include "grid.h"
 
 int main(int argc, char **argv)
@@ -22,12 +22,15 @@ int main(int argc, char **argv)
         for (int k = 0; k < 4; k++)
             if (to[k] != MPI_PROC_NULL)
                 MPI_Put(mine, size[k], MPI_DOUBLE, to[k], k * 1024, size[k], MPI_DOUBLE, win);
+        for (int k = 0; k < 4; k++)
+            sends(to[k], 8 * size[k]), receives(to[k], 8 * size[k]);
         MPI_Win_complete(win);
         compute((long)nx * ny / 64);
         MPI_Win_wait(win);
     }
     MPI_Group_free(&all);
     MPI_Group_free(&near);
+    tell();
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;

@@ -16,12 +16,17 @@ int main(int argc, char **argv)
         MPI_Rput(mine, ny, MPI_DOUBLE, east, 2048, ny, MPI_DOUBLE, win, &requests[1]);
         MPI_Rput(mine, nx, MPI_DOUBLE, south, 4096, nx, MPI_DOUBLE, win, &requests[2]);
         MPI_Rput(mine, nx, MPI_DOUBLE, north, 6144, nx, MPI_DOUBLE, win, &requests[3]);
+        for (int k = 0; k < 4; k++) {
+            int other[4] = {west, east, south, north}, size = 8 * (k < 2 ? ny : nx);
+            sends(other[k], size), receives(other[k], size);
+        }
         compute((long)nx * ny / 64);
         MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
         MPI_Win_flush_all(win);
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_Win_unlock_all(win);
+    tell();
     MPI_Win_free(&win);
     MPI_Finalize();
     return 0;
