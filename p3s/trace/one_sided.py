@@ -285,9 +285,7 @@ class _Walk:
         w.locked.add(target)
         checked = self._here.tag > 0 and self._here.tag & _NOCHECK
         asked = not checked and target not in (PROC_NULL, self.rt.rank)
-        if asked:
-            self._answered(w, target)
-        self._unless(asked)
+        self._wait("wait", [self._answered(w, target)] if asked else ())
 
     def _lock_all(self, w: _Window) -> None:
         w.locked_all = True
@@ -311,20 +309,18 @@ class _Walk:
 
     def _flushed(self, w: _Window, targets: Sequence[int]) -> None:
         posted = w.completed(targets)
-        due = [target for target in targets if target in w.due]
-        if posted or not due:
-            self._wait("wait", posted)
-        for target in due:
+        for target in [target for target in targets if target in w.due]:
             del w.due[target]
-            self._answered(w, target)
+            posted.append(self._answered(w, target))
+        self._wait("wait", posted)
 
     def _nothing(self, w: _Window) -> None:
         self._unless(None)
 
-    def _answered(self, w: _Window, target: int) -> None:
-        """Wait for an answer that the target gives without a call of its own."""
-        self._part("recv", target, ANSWER)
+    def _answered(self, w: _Window, target: int) -> int:
+        """Add the receive of an answer that the target gives without a call of its own."""
         self._access(w, target, PASSIVE)
+        return self._part("recv", target, ANSWER)
 
     def _group(self) -> tuple[int, ...]:
         return tuple(rank for rank in self._here.numbers if rank >= 0)

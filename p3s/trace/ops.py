@@ -133,7 +133,7 @@ for _name in (
 ):
     _declare_parts(f"Win_{_name}", {"wait": "MPI_Waitall"})
 for _name in "lock unlock unlock_all flush flush_all".split():
-    _declare_parts(f"Win_{_name}", {"recv": "MPI_Recv", "target_send": "MPI_Issend"})
+    _declare_parts(f"Win_{_name}", {"recv": "MPI_Irecv", "target_send": "MPI_Issend"})
 for _name in "fence wait test".split():
     _declare_parts(f"Win_{_name}", {"target_wait": "MPI_Waitall"})
 for _name in "start wait test".split():
