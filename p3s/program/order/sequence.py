@@ -78,7 +78,7 @@ def calls_of(trace: ScaledTrace) -> Calls:
         op,
         posts,
         wants,
-        (completes & many).astype(np.int64),
+        (many & (wants > 0)).astype(np.int64),
         trace.is_op(*HALF_OF_ONE).astype(np.int64),
         np.zeros(len(op), dtype=np.int64),
         queue,
