@@ -50,8 +50,9 @@ def matrix(
     from p3s.characterize.matrix import communication_matrix
     from p3s.report.matrix import render
     from p3s.report.pictures import write_matrix_png
+    from p3s.trace.rewrite import whole_as_messages
 
-    run = _run_at(path, count)
+    run = whole_as_messages(_run_at(path, count))
     found = communication_matrix(run)
     if png is not None:
         write_matrix_png(found, what, png)

@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.trace import ops
 from p3s.trace.parts import CallBook, Parts
-from p3s.trace.types import PROC_NULL, Call, Neighbours, RankTrace, RunTrace
+from p3s.trace.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,8 +50,7 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
         around = rt.neighbours.get(call.comm)
         sizes = _sizes(call, around) if takes(call.op) and around is not None else None
         if around is not None and sizes is not None:
-            grid = run.comms[call.comm].dims is not None
-            made[number] = _calls(call, around, sizes, grid, book)
+            made[number] = _calls(call, _exchange(around, sizes, run.comms[call.comm]), book)
     size = np.zeros(len(run.calls), dtype=np.int64)
     for number, calls in made.items():
         size[number] = len(calls)
@@ -59,20 +58,41 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
 
 
 _Bytes = tuple[Sequence[int], Sequence[int]]
+#: Part of the call (recv, send), partner, bytes, tag.
+_Message = tuple[str, int, int, int]
 
 
-def _calls(call: Call, around: Neighbours, sizes: _Bytes, grid: bool, book: CallBook) -> list[int]:
-    """Return the numbers of the calls in place of one: receives, sends, the wait of a blocking."""
+def _exchange(around: Neighbours, sizes: _Bytes, comm: Comm) -> list[_Message]:
+    """Return the receives, then the sends of a rank.
+
+    The order that MPI_Dist_graph_create gives neighbours is the library's and differs from run to
+    run: there they are in the order of ranks.
+    """
     sent, received = sizes
-    messages = [
-        _message(call, "recv", rank, size, _tag(slot ^ 1, grid))
+    grid = comm.dims is not None
+    into = [
+        ("recv", rank, size, _tag(slot ^ 1, grid))
         for slot, (rank, size) in enumerate(zip(around.sources, received, strict=True))
-    ] + [
-        _message(call, "send", rank, size, _tag(slot, grid))
+    ]
+    out = [
+        ("send", rank, size, _tag(slot, grid))
         for slot, (rank, size) in enumerate(zip(around.destinations, sent, strict=True))
     ]
+    if comm.op == "MPI_Dist_graph_create":
+        into.sort(key=_rank_of)
+        out.sort(key=_rank_of)
+    return into + out
+
+
+def _rank_of(message: _Message) -> int:
+    return message[1]
+
+
+def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int]:
+    """Return the numbers of the calls in place of one: the messages, the wait of a blocking one."""
+    messages = [_message(call, *message) for message in exchange]
     if not messages:  # a rank without neighbours: the call has its place and its time
-        messages = [_message(call, "send", PROC_NULL, 0, _tag(0, grid))]
+        messages = [_message(call, "send", PROC_NULL, 0, FIRST_TAG)]
     found = [book.number(message) for message in messages]
     if not ops.leaves_request(call.op):
         wait = replace(

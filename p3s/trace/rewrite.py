@@ -129,6 +129,15 @@ def as_messages(run: RunTrace, known: Known) -> RunTrace:
     return run
 
 
+def whole_as_messages(run: RunTrace) -> RunTrace:
+    """Return a run that was read as a whole (read_run) with messages in place of calls."""
+    known = Known()
+    for family in FAMILIES:
+        if any(family.asks(call.op) for call in run.calls):
+            family.learn(run, known)
+    return as_messages(run, known)
+
+
 def _leaves_request(op: str) -> bool:
     partitioned = ops.kind_of(op) == ops.PARTITIONED
     return ops.leaves_request(op) or partitioned or op in ops.REQUEST_BASED

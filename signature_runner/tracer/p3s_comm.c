@@ -213,6 +213,7 @@ static struct p3s_comm *as_world(MPI_Comm comm)
 void p3s_release(struct p3s_comm *c)
 {
     if (c && --c->refs == 0) {
+        p3s_neighbours_free(c->around);
         free(c->world);
         free(c);
     }
@@ -336,8 +337,6 @@ static void drop(struct p3s_comm *c)
 {
     p3s_hold();
     stands_for_world = stands_for_world && c != session_world;
-    if (c)
-        p3s_neighbours_forget(c->id);
     p3s_release(c);
     p3s_let_go();
 }

@@ -10,6 +10,7 @@ struct p3s_comm {
     int id, size, me, refs;
     bool inter;
     int *world;                 /* world rank of each peer (of the remote group if inter) */
+    struct p3s_neighbours *around;      /* of its topology; NULL until it is asked for */
 };
 
 extern MPI_Group p3s_world_group;
@@ -69,6 +70,7 @@ void p3s_release(struct p3s_comm *c);
 int p3s_world_of(const struct p3s_comm *c, int rank);
 void p3s_world_ranks(MPI_Group group, int n, int *world);
 int p3s_id_of(MPI_Comm comm);
+extern int64_t p3s_types_freed;         /* how many: handles may mean other types since */
 /* Bytes of a datatype, and of the basic elements it is made of (1 if there are several kinds). */
 void p3s_type_info(MPI_Datatype type, int64_t *size, uint32_t *element);
 

@@ -55,7 +55,6 @@ uint32_t p3s_numbers(const int64_t *values, int length)
 
 /* ---- neighbours ------------------------------------------------------------------------------ */
 
-static struct p3s_map neighbours;       /* by the id of the communicator, which is never reused */
 static struct p3s_neighbours nobody;
 
 /* Ranks in the communicator, in the order of the slots. */
@@ -91,82 +90,73 @@ static int *ranks_of(MPI_Comm comm, struct p3s_neighbours *n)
 }
 
 /* Needs p3s_lock. */
-static void ask(MPI_Comm comm, const struct p3s_comm *c, struct p3s_neighbours *n)
+static struct p3s_neighbours *ask(MPI_Comm comm, const struct p3s_comm *c)
 {
+    struct p3s_neighbours *n = calloc(1, sizeof *n);
+    if (!n)
+        return NULL;
     int *ranks = ranks_of(comm, n), slots = n->in + n->out;
+    size_t longest = 2 * (size_t)slots + 5;
     n->there = malloc((size_t)slots + 1);
-    n->list = calloc(2 * ((size_t)slots + 2), sizeof *n->list);
-    if (!c || !ranks || !n->there || !n->list) {
+    n->list = calloc(5 * longest, sizeof *n->list);
+    if (!ranks || !n->there || !n->list) {
         free(n->there);
         free(n->list);
         free(ranks);
         *n = (struct p3s_neighbours){0};
-        return;
+        return n;
     }
-    n->last = n->list + slots + 2;
+    for (int i = 0; i < 4; i++)
+        n->last[i].list = n->list + (size_t)(i + 1) * longest;
     for (int i = 0; i < slots; i++) {
         n->there[i] = ranks[i] != MPI_PROC_NULL;
+        n->receivers += i < n->out && n->there[i];
         ranks[i] = p3s_world_of(c, ranks[i]);
     }
     int32_t head[3] = {c->id, n->out, n->in};
     p3s_define(P3S_REC_NEIGHBOURS, head, sizeof head, ranks, sizeof *ranks * (size_t)slots);
     free(ranks);
+    return n;
 }
 
 struct p3s_neighbours *p3s_neighbours(MPI_Comm comm)
 {
     p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
-    uint64_t key = c ? (uint64_t)c->id + 1 : 0;
-    struct p3s_neighbours *n = p3s_map_get(&neighbours, key);
-    if (!n && (n = calloc(1, sizeof *n))) {
-        ask(comm, c, n);
-        p3s_map_put(&neighbours, key, n);
-    }
+    if (c && !c->around)
+        c->around = ask(comm, c);
     p3s_let_go();
-    return n ? n : &nobody;
+    return c && c->around ? c->around : &nobody;
 }
 
-/* Needs p3s_lock. */
-void p3s_neighbours_forget(int comm_id)
+void p3s_neighbours_free(struct p3s_neighbours *n)
 {
-    struct p3s_neighbours *n = p3s_map_take(&neighbours, (uint64_t)comm_id + 1);
     if (n) {
         free(n->there);
-        free(n->list < n->last ? n->list : n->last);
+        free(n->list);
     }
     free(n);
 }
 
-int p3s_out_count(const struct p3s_neighbours *n)
+/* What was computed for the same arguments the last time; NULL: it is to be computed, into *to.
+ * A type that was freed may have given its handle to another. */
+static bool known(struct p3s_neighbours *n, int kind, int length, struct p3s_sizes **to)
 {
-    int number = 0;
-    for (int i = 0; i < n->out; i++)
-        number += n->there[i];
-    return number;
+    struct p3s_sizes *last = *to = &n->last[kind];
+    n->list[length++] = p3s_types_freed;
+    size_t bytes = sizeof *n->list * (size_t)length;
+    if (last->length == length && !memcmp(n->list, last->list, bytes))
+        return true;
+    memcpy(last->list, n->list, bytes);
+    last->length = length;
+    return false;
 }
 
-/* The list is complete: its number, that of the call before if that had the same. */
-static void take(struct p3s_here *h, struct p3s_neighbours *n, int length)
-{
-    if (!n->list)
-        return;
-    if (!n->number || length != n->length ||
-        memcmp(n->list, n->last, sizeof *n->list * (size_t)length)) {
-        int64_t *old = n->last;
-        n->number = p3s_numbers(n->list, length);
-        n->length = length;
-        n->last = n->list;
-        n->list = old;
-    }
-    h->numbers = n->number;
-}
-
-static int64_t bytes_of(MPI_Datatype type)
+static int64_t bytes_of(uint64_t type)
 {
     int64_t size;
     uint32_t element;
-    p3s_type_info(type, &size, &element);
+    p3s_type_info((MPI_Datatype)(uintptr_t)type, &size, &element);
     return size;
 }
 
@@ -176,61 +166,100 @@ static void scale(struct p3s_neighbours *n, int first, int slot, int length, int
         n->list[first + i] *= n->there[slot + i] ? size : 0;
 }
 
-void p3s_sizes_same(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
-                    MPI_Datatype sendtype, int64_t received, MPI_Datatype recvtype)
+int64_t p3s_sizes_same(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
+                       MPI_Datatype sendtype, int64_t received, MPI_Datatype recvtype)
 {
+    struct p3s_sizes *last;
     if (!n->list)
-        return;
+        return 0;
     p3s_hold();
-    n->list[0] = sent * bytes_of(sendtype);
-    n->list[1] = received * bytes_of(recvtype);
-    take(h, n, 2);
+    int64_t arguments[4] = {sent, received, (int64_t)P3S_HANDLE(sendtype),
+                            (int64_t)P3S_HANDLE(recvtype)};
+    memcpy(n->list, arguments, sizeof arguments);
+    if (!known(n, 0, 4, &last)) {
+        n->list[0] *= bytes_of(P3S_HANDLE(sendtype));
+        n->list[1] *= bytes_of(P3S_HANDLE(recvtype));
+        last->number = p3s_numbers(n->list, 2);
+        last->sent = sent * n->receivers;
+    }
+    h->numbers = last->number;
     p3s_let_go();
+    return last->sent;
 }
 
-void p3s_sizes_gathered(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
-                        MPI_Datatype sendtype, MPI_Datatype recvtype)
+int64_t p3s_sizes_gathered(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
+                           MPI_Datatype sendtype, MPI_Datatype recvtype)
 {
+    struct p3s_sizes *last;
     if (!n->list)
-        return;
+        return 0;
     p3s_hold();
-    n->list[0] = sent * bytes_of(sendtype);
-    scale(n, 1, n->out, n->in, bytes_of(recvtype));
-    take(h, n, 1 + n->in);
+    n->list[0] = sent;
+    n->list[n->in + 1] = (int64_t)P3S_HANDLE(sendtype);
+    n->list[n->in + 2] = (int64_t)P3S_HANDLE(recvtype);
+    if (!known(n, 1, n->in + 3, &last)) {
+        n->list[0] *= bytes_of(P3S_HANDLE(sendtype));
+        scale(n, 1, n->out, n->in, bytes_of(P3S_HANDLE(recvtype)));
+        last->number = p3s_numbers(n->list, 1 + n->in);
+        last->sent = sent * n->receivers;
+    }
+    h->numbers = last->number;
     p3s_let_go();
+    return last->sent;
 }
 
-void p3s_sizes_each(struct p3s_here *h, struct p3s_neighbours *n, MPI_Datatype sendtype,
-                    MPI_Datatype recvtype)
+int64_t p3s_sizes_each(struct p3s_here *h, struct p3s_neighbours *n, MPI_Datatype sendtype,
+                       MPI_Datatype recvtype)
 {
+    struct p3s_sizes *last;
+    int slots = n->out + n->in;
+    if (!n->list)
+        return 0;
     p3s_hold();
-    n->sent = 0;
-    for (int i = 0; i < n->out; i++)
-        n->sent += n->there[i] ? n->list[i] : 0;
-    scale(n, 0, 0, n->out, bytes_of(sendtype));
-    scale(n, n->out, n->out, n->in, bytes_of(recvtype));
-    take(h, n, n->out + n->in);
+    n->list[slots] = (int64_t)P3S_HANDLE(sendtype);
+    n->list[slots + 1] = (int64_t)P3S_HANDLE(recvtype);
+    if (!known(n, 2, slots + 2, &last)) {
+        last->sent = 0;
+        for (int i = 0; i < n->out; i++)
+            last->sent += n->there[i] ? n->list[i] : 0;
+        scale(n, 0, 0, n->out, bytes_of(P3S_HANDLE(sendtype)));
+        scale(n, n->out, n->out, n->in, bytes_of(P3S_HANDLE(recvtype)));
+        last->number = p3s_numbers(n->list, slots);
+    }
+    h->numbers = last->number;
     p3s_let_go();
+    return last->sent;
 }
 
 struct p3s_moved p3s_sizes_typed(struct p3s_here *h, struct p3s_neighbours *n,
                                  const MPI_Datatype *sendtypes, const MPI_Datatype *recvtypes)
 {
-    struct p3s_moved moved = {0, p3s_mpi.type_null};
+    struct p3s_sizes *last;
+    int slots = n->out + n->in;
+    if (!n->list)
+        return (struct p3s_moved){0, p3s_mpi.type_null};
     p3s_hold();
-    for (int i = n->out + n->in - 1; i >= 0; i--) {
+    for (int i = 0; i < slots; i++) {
+        /* Of what moves nothing the type means nothing. */
+        bool moves = n->there[i] && n->list[i];
         MPI_Datatype type = i < n->out ? sendtypes[i] : recvtypes[i - n->out];
-        if (!n->there[i] || !n->list[i]) {      /* then the type means nothing */
-            n->list[i] = 0;
-            continue;
-        }
-        n->list[i] *= bytes_of(type);
-        if (i < n->out) {
-            moved.bytes += n->list[i];
-            moved.type = type;
-        }
+        n->list[i] = moves ? n->list[i] : 0;
+        n->list[slots + i] = moves ? (int64_t)P3S_HANDLE(type) : 0;
     }
-    take(h, n, n->out + n->in);
+    if (!known(n, 3, 2 * slots, &last)) {
+        last->moved = (struct p3s_moved){0, p3s_mpi.type_null};
+        for (int i = slots - 1; i >= 0; i--) {
+            if (!n->list[i])
+                continue;
+            n->list[i] *= bytes_of((uint64_t)n->list[slots + i]);
+            if (i < n->out) {
+                last->moved.bytes += n->list[i];
+                last->moved.type = sendtypes[i];
+            }
+        }
+        last->number = p3s_numbers(n->list, slots);
+    }
+    h->numbers = last->number;
     p3s_let_go();
-    return moved;
+    return last->moved;
 }

@@ -17,6 +17,7 @@ struct p3s_request {
     struct p3s_comm *comm;      /* where a wildcard's source is translated, else NULL */
     bool wildcard, persistent, active, cancelling;
     int partitions, place;      /* of a partitioned one: how many, which of those that are known */
+    int64_t part_bytes, part_count;
     uint32_t *ready;            /* number of the NUMBERS of each partition's MPI_Pready */
     struct p3s_call call;       /* of a persistent one */
 };
@@ -265,6 +266,8 @@ void p3s_partitioned(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int p
     if (r && r->persistent && partitions > 0) {
         r->place = new_place();
         r->partitions = partitions;
+        r->part_bytes = r->call.bytes / partitions;
+        r->part_count = r->call.count / partitions;
         r->call.numbers = p3s_numbers((int64_t[2]){partitions, r->place}, 2);
     }
     p3s_let_go();
@@ -304,7 +307,7 @@ void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int
     uint32_t site = p3s_site(h->ra, h->fa);
     p3s_hold();
     struct p3s_request *r = find(request);
-    struct p3s_call call = p3s_call_of(h->op, site, P3S_NONE, P3S_NONE, P3S_NONE);
+    struct p3s_call call;
     if (r && r->partitions && n >= 0) {
         call = r->call;
         call.op = h->op;
@@ -312,9 +315,11 @@ void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int
         call.depth = p3s_self.site_depth;
         call.thread = p3s_self.number;
         call.team = p3s_call_team();
-        call.bytes = call.bytes / r->partitions * n;
-        call.count = call.count / r->partitions * n;
+        call.bytes = r->part_bytes * n;
+        call.count = r->part_count * n;
         call.numbers = n == 1 ? ready_one(r, list ? *list : first) : ready_list(r, n, first, list);
+    } else {
+        call = p3s_call_of(h->op, site, P3S_NONE, P3S_NONE, P3S_NONE);
     }
     p3s_put(h, &call);
     p3s_let_go();

@@ -6,6 +6,8 @@
 /* What was asked lately; emptied of a type when that is freed. Needs p3s_lock. */
 static struct { uint64_t key; int64_t size; uint32_t element; bool used; } seen[256];
 
+int64_t p3s_types_freed;
+
 static size_t place_of(MPI_Datatype type)
 {
     return p3s_mix(P3S_HANDLE(type)) % (sizeof seen / sizeof *seen);
@@ -94,6 +96,7 @@ void p3s_type_free(MPI_Datatype type)
     /* Also inside another call, in a delete callback, where the lock may be held: nobody uses the
      * type any more, and to forget another one by mistake does no harm. */
     size_t at = place_of(type);
+    __atomic_fetch_add(&p3s_types_freed, 1, __ATOMIC_RELAXED);
     if (__atomic_load_n(&seen[at].key, __ATOMIC_RELAXED) == P3S_HANDLE(type))
         __atomic_store_n(&seen[at].used, false, __ATOMIC_RELAXED);
 }

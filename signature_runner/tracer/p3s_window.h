@@ -34,20 +34,26 @@ uint32_t p3s_numbers(const int64_t *list, int length);
 
 /* ---- neighbours: whom a process exchanges with, by the topology of its communicator ---------- */
 
-/* Slots of the arrays of a call: first those it sends to, then those it receives from. Where there
- * is nobody, beyond the edge of the grid, there is false. The lists have one entry more than slots.
+/* What calls of one kind said the last time: their arguments (list), and what follows from them;
  * sent: elements sent to all together. */
-struct p3s_neighbours {
-    int out, in;
-    bool *there;
-    int64_t *list, *last;       /* bytes of a call, and of the one before it */
-    int length;                 /* of the last one */
-    uint32_t number;            /* of the last one */
+struct p3s_sizes {
+    int64_t *list;
+    int length;
+    uint32_t number;            /* of its NUMBERS */
     int64_t sent;
+    struct p3s_moved moved;
+};
+
+/* Slots of the arrays of a call: first those it sends to, then those it receives from. Where there
+ * is nobody, beyond the edge of the grid, there is false; receivers: how many are sent to. */
+struct p3s_neighbours {
+    int out, in, receivers;
+    bool *there;
+    int64_t *list;              /* arguments of a call */
+    struct p3s_sizes last[4];
 };
 struct p3s_neighbours *p3s_neighbours(MPI_Comm comm);
-void p3s_neighbours_forget(int comm_id);
-int p3s_out_count(const struct p3s_neighbours *n);
+void p3s_neighbours_free(struct p3s_neighbours *n);
 
 /* The counts of some slots, from place first of the list on. */
 #define P3S_COUNTS(n, first, length, counts)                                                     \
@@ -56,13 +62,14 @@ int p3s_out_count(const struct p3s_neighbours *n);
             (n)->list[(first) + i_] = (counts)[i_];                                              \
     } while (0)
 /* What the call's numbers are: bytes to each and from each; to each, and from every single one;
- * to and from every single one, all of one type, or each of its own. */
-void p3s_sizes_same(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
-                    MPI_Datatype sendtype, int64_t received, MPI_Datatype recvtype);
-void p3s_sizes_gathered(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
-                        MPI_Datatype sendtype, MPI_Datatype recvtype);
-void p3s_sizes_each(struct p3s_here *h, struct p3s_neighbours *n, MPI_Datatype sendtype,
-                    MPI_Datatype recvtype);
+ * to and from every single one, all of one type, or each of its own. They return what is sent, in
+ * elements or bytes. */
+int64_t p3s_sizes_same(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
+                       MPI_Datatype sendtype, int64_t received, MPI_Datatype recvtype);
+int64_t p3s_sizes_gathered(struct p3s_here *h, struct p3s_neighbours *n, int64_t sent,
+                           MPI_Datatype sendtype, MPI_Datatype recvtype);
+int64_t p3s_sizes_each(struct p3s_here *h, struct p3s_neighbours *n, MPI_Datatype sendtype,
+                       MPI_Datatype recvtype);
 struct p3s_moved p3s_sizes_typed(struct p3s_here *h, struct p3s_neighbours *n,
                                  const MPI_Datatype *sendtypes, const MPI_Datatype *recvtypes);
 

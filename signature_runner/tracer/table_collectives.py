@@ -86,23 +86,23 @@ def _neighbours() -> dict[str, tuple[str, str]]:
     Beyond the edge of a grid that is not periodic there is nobody; nothing is sent there.
     """
     begin = "struct p3s_neighbours *n = p3s_neighbours(comm);"
-    same = "p3s_sizes_same(&h, n, sendcount, sendtype, recvcount, recvtype);"
-    one_for_all = _plain("", "p3s_out_count(n) * (int64_t)sendcount", "sendtype")
-    every = f"{begin} {same} {one_for_all}"
+    same = "p3s_sizes_same(&h, n, sendcount, sendtype, recvcount, recvtype)"
+    every = f"{begin} int64_t sent = {same}; {_plain('', 'sent', 'sendtype')}"
     return {
         "Neighbor_allgather": (f"{_GATHER} comm", every),
         "Neighbor_alltoall": (f"{_GATHER} comm", every),
         "Neighbor_allgatherv": (
             f"{_GATHERV} comm",
             f"{begin} P3S_COUNTS(n, 1, n->in, recvcounts);"
-            f" p3s_sizes_gathered(&h, n, sendcount, sendtype, recvtype); {one_for_all}",
+            " int64_t sent = p3s_sizes_gathered(&h, n, sendcount, sendtype, recvtype);"
+            f" {_plain('', 'sent', 'sendtype')}",
         ),
         "Neighbor_alltoallv": (
             f"{_ALLTOALLV} comm",
             f"{begin} P3S_COUNTS(n, 0, n->out, sendcounts);"
             " P3S_COUNTS(n, n->out, n->in, recvcounts);"
-            " p3s_sizes_each(&h, n, sendtype, recvtype);"
-            f" {_plain('', 'n->sent', 'sendtype')}",
+            " int64_t sent = p3s_sizes_each(&h, n, sendtype, recvtype);"
+            f" {_plain('', 'sent', 'sendtype')}",
         ),
         "Neighbor_alltoallw": (
             f"{_ALLTOALLW} comm",

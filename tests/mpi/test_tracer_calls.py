@@ -40,7 +40,8 @@ def test_events_are_those_the_program_counted(
     assert run.np == np
     for rank in run.ranks:
         events, polls = expected(tmp_path, rank.rank)
-        assert recorded(run, rank.rank) == events
+        own = [line for line in recorded(run, rank.rank) if not line.startswith("POSIX_")]
+        assert own == events
         assert rank.failed_polls == polls
         assert rank.complete
 

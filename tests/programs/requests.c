@@ -265,11 +265,11 @@ static void partitioned(void)
         MPI_Start(&out);
         send_ev("MPI_Psend_init", right, 96, 8, 9);
         MPI_Pready(0, out);
-        ev("MPI_Pready", -1, 0, 1, -1, -1, -1);
+        send_ev("MPI_Pready", right, 24, 8, 9);
         MPI_Pready_range(1, 1, out);
-        ev("MPI_Pready_range", -1, 0, 1, -1, -1, -1);
+        send_ev("MPI_Pready_range", right, 24, 8, 9);
         MPI_Pready_list(2, both, out);
-        ev("MPI_Pready_list", -1, 0, 1, -1, -1, -1);
+        send_ev("MPI_Pready_list", right, 48, 8, 9);
         wait_for(&out);
         for (MPI_Parrived(in, 1, &flag); !flag; MPI_Parrived(in, 1, &flag))
             failed_polls++;

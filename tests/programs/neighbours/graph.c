@@ -5,7 +5,7 @@ enum { STEPS = 5 };
 
 int main(int argc, char **argv)
 {
-    int n, me, counts[3], where[3] = {0, 2048, 4096};
+    int n, me, counts[3], where[3] = {0, 5760, 11520};
     MPI_Comm graph;
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
@@ -18,16 +18,14 @@ int main(int argc, char **argv)
         edges[3 * r + 2] = (r + n / 2) % n;
     }
     MPI_Graph_create(MPI_COMM_WORLD, n, index, edges, 0, &graph);
-    static double a[1024], b[6144];
+    static double a[5760], b[17280];
     for (int k = 0; k < 3; k++)
         counts[k] = 5760 / n;
     for (int i = 0; i < STEPS; i++) {
         work(a, 40000);
-        MPI_Neighbor_allgatherv(a, 5760 / n > 1024 ? 1024 : 5760 / n, MPI_FLOAT, b,
-                                (5760 / n > 1024 ? (int[3]){1024, 1024, 1024} : counts), where,
-                                MPI_FLOAT, graph);
+        MPI_Neighbor_allgatherv(a, counts[0], MPI_FLOAT, b, counts, where, MPI_FLOAT, graph);
         for (int k = 0; k < 3; k++) {
-            long bytes = 4L * (5760 / n > 1024 ? 1024 : 5760 / n);
+            long bytes = 4L * counts[k];
             sends(edges[3 * me + k], bytes), receives(edges[3 * me + k], bytes);
         }
     }

@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     MPI_Allreduce_init(a, b, 16, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &sum);
-    MPI_Bcast_init(a, 720 / n, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &all);
+    MPI_Bcast_init(a, 1000 / n, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &all);
     for (int i = 0; i < STEPS; i++) {
         MPI_Start(&all);
         work(b, 100000);
