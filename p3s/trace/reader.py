@@ -14,7 +14,7 @@ from p3s.trace.capture import NAME, Capture, read_capture, read_header
 from p3s.trace.chunks import Header
 from p3s.trace.files import FileName
 from p3s.trace.merge import Tables, event_calls
-from p3s.trace.types import Neighbours, RankTrace, RunTrace
+from p3s.trace.types import ANY_SOURCE, Neighbours, RankTrace, RunTrace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,7 +128,15 @@ def _rank_trace(
         capture.team_threads,
         files,
         capture.accesses,
+        anybody=_from_anybody(capture),
     )
+
+
+def _from_anybody(capture: Capture) -> Int64s:
+    """Return which events of a rank are receives or probes from MPI_ANY_SOURCE."""
+    at, there = capture.events.index_of(capture.resolved[:, 0])
+    peer = capture.calls["peer"][capture.events.call[at]]
+    return at[there & (peer == ANY_SOURCE)]
 
 
 def _threads(capture: Capture) -> NDArray[np.int32] | None:

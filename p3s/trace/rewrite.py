@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from p3s.trace import neighbours, one_sided, ops, partitions
+from p3s.trace import anybody, neighbours, one_sided, ops, partitions
 from p3s.trace.arrivals import Accesses
 from p3s.trace.parts import CallBook, Parts, replaced
 from p3s.trace.types import RankTrace, RunTrace
@@ -77,6 +77,10 @@ FAMILIES = (
 )
 
 
+#: Not of FAMILIES: what it takes is there or not in a run whatever its calls are named.
+_ANYBODY = Family(anybody.takes, lambda run, rt, book, known: anybody.parts(run, rt, book))
+
+
 class Messages:
     """Reads the ranks of a run, one file at a time, with messages in place of calls.
 
@@ -92,11 +96,15 @@ class Messages:
         from p3s.trace.reader import read_file
 
         run = read_file(path, completions=False)
-        if not any(_taken(call.op) for call in run.calls):
+        from_anybody = anybody.there(run)
+        taken = any(_taken(call.op) for call in run.calls)
+        if not (from_anybody or taken):
             return run
-        if any(_leaves_request(call.op) for call in run.calls if _taken(call.op)):
+        if from_anybody or any(_leaves_request(call.op) for call in run.calls if _taken(call.op)):
             run = read_file(path)
-        return as_messages(run, self._gathered(run))
+        if from_anybody:
+            run = _rewritten(run, _ANYBODY, Known())
+        return as_messages(run, self._gathered(run)) if taken else run
 
     def _gathered(self, run: RunTrace) -> Known:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""

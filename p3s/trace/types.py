@@ -112,6 +112,12 @@ def _no_pairs() -> Int64s:
     return np.empty((0, 2), dtype=np.int64)
 
 
+def _no_events() -> Int64s:
+    import numpy as np
+
+    return np.empty(0, dtype=np.int64)
+
+
 def _no_flags() -> Bools:
     import numpy as np
 
@@ -145,6 +151,7 @@ class RankTrace:
     ``resident_bytes``: memory that the rank filled between MPI_Init and MPI_Finalize, at most;
     ``preempted``: how often it lost its core to another process meanwhile; 0: not known.
     ``neighbours``: by index of RunTrace.comms, of communicators with neighbourhood collectives.
+    ``anybody`` (int64): events that are receives or probes from MPI_ANY_SOURCE.
     """
 
     rank: int
@@ -175,6 +182,7 @@ class RankTrace:
     files: dict[int, FileName] = field(default_factory=dict)
     accesses: Int64s | None = None
     neighbours: Mapping[int, Neighbours] = field(default_factory=dict)
+    anybody: Int64s = field(default_factory=_no_events)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -249,18 +250,24 @@ def _goes_round(
 
 
 def _keys(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> Iterator[Walk]:
-    """Yield ways in which a walk may be ordered, the simplest first."""
+    """Yield ways in which a walk may be ordered, the simplest first.
+
+    An order of partners says what comes first of two items that no rank has come to both of; an
+    order of items that nothing shows does not.
+    """
     yield Walk("stage")
     yield Walk("turn")
-    order = _rule_order(evidence)
-    yield Walk("rules", order=order)
-    yield Walk("rules", order=order, then="stage")
-    yield Walk("peer", sign=1)
-    yield Walk("peer", sign=-1)
+    order, shown = _rule_order(evidence)
+    by_rules = [Walk("rules", order=order), Walk("rules", order=order, then="stage")]
+    by_peer = [Walk("peer", sign=1), Walk("peer", sign=-1)]
+    yield from [*by_rules, *by_peer] if shown else [*by_peer, *by_rules]
 
 
-def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> tuple[tuple[int, ...], ...]:
-    """Return the items of a walk in the order in which most ranks come to them."""
+def _rule_order(
+    evidence: Sequence[Mapping[tuple[Cell, int], int]],
+) -> tuple[tuple[tuple[int, ...], ...], bool]:
+    """Return the items of a walk in the order in which most ranks come to them, and whether some
+    rank has come to both of any two that follow one another in it."""
     same: dict[int, int] = {}
 
     def root(i: int) -> int:
@@ -282,7 +289,9 @@ def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> tuple[tup
     members: dict[int, list[int]] = {}
     for i in sorted(same):
         members.setdefault(root(i), []).append(i)
-    return tuple(tuple(members[i]) for i in least_backward(sorted(members), weight))
+    found = least_backward(sorted(members), weight)
+    shown = all((i, j) in weight or (j, i) in weight for i, j in pairwise(found))
+    return tuple(tuple(members[i]) for i in found), shown
 
 
 def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
