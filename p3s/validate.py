@@ -39,11 +39,26 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Dealt:
+    """Tasks that a server handed out in a run to whoever asked, and how many the model says.
+
+    least, most: of a worker, which depends on timing; same: whether the totals are equal and all
+    else that differs may be how the tasks were dealt.
+    """
+
+    tasks: int
+    predicted: float
+    least: int
+    most: int
+    same: bool
+
+
+@dataclass(frozen=True)
 class Validation:
     """A model beside a run that it was not made from, as in validate/npNNNNNN.json.
 
     counts, model_crc: of the model; verdicts: of its calls at the run's count; run_time: of the
-    run and of the prediction; reasons: what speaks against the model.
+    run and of the prediction; reasons: what speaks against the model; dealt: where it is a queue.
     """
 
     counts: tuple[int, ...]
@@ -52,6 +67,12 @@ class Validation:
     verdicts: tuple[Kept, ...]
     run_time: Mapping[str, Any]
     reasons: tuple[Reason, ...]
+    dealt: Dealt | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether the run is as the model says, but for what depends on timing."""
+        return self.compared.all_equal or (self.dealt is not None and self.dealt.same)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as it is written."""
@@ -67,6 +88,7 @@ class Validation:
             "verdicts": to_data(self.verdicts),
             "run_time": dict(self.run_time),
             "reasons": to_data(self.reasons),
+            **({} if self.dealt is None else {"dealt": to_data(self.dealt)}),
         }
 
 
@@ -78,11 +100,9 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     from p3s.artefacts import crc_of
     from p3s.characterize.clones import read_alike
     from p3s.characterize.tables import table_of
-    from p3s.commands import Commands
     from p3s.errors import P3SError
     from p3s.model.compare import compare
     from p3s.model.stage import load
-    from p3s.predict.doubts import of_validation
     from p3s.study import Study, write_json
     from p3s.trace import run_files
 
@@ -105,16 +125,46 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
     compared = compare(model, table, _moved(study, n))
+    dealt, reasons = _dealt(study, Path(run_dir), compared)
     result = Validation(
         model.counts,
         crc_of(study.model_path),
         compared,
         _verdicts(model, compared),
         run_time(study, Path(run_dir), n),
-        tuple(of_validation(compared, Commands(study))),
+        reasons,
+        dealt,
     )
     write_json(study.validate_path(n), result.to_json())
     return result
+
+
+def _dealt(
+    study: Study, run_dir: Path, compared: Comparison
+) -> tuple[Dealt | None, tuple[Reason, ...]]:
+    """Return the tasks of a queue, None where the program has none, and what speaks against the
+    model."""
+    from p3s.commands import Commands
+    from p3s.master_worker.recognise import of_path
+    from p3s.predict.doubts import of_validation
+    from p3s.predict.queues import by_timing, learned, missed_by_timing
+
+    reasons = tuple(of_validation(compared, Commands(study)))
+    queue = learned(study)
+    served = of_path(run_dir) if queue is not None else ()
+    if queue is None or not served:
+        return None, reasons
+    n = compared.n
+    tasks = sum(len(each.tasks) for each in served)
+    low, usual, high = queue.number(n)
+    same = low <= tasks <= high and missed_by_timing(queue, compared)
+    shares = [int(k) for each in served for k in each.shares]
+    if same:
+        reasons = tuple(
+            by_timing(reason, queue, [compared]) if reason.code == "validate-missed" else reason
+            for reason in reasons
+        )
+    return Dealt(tasks, usual, min(shares), max(shares), same), reasons
 
 
 def _moved(study: Study, n: int) -> dict[int, float]:

@@ -32,7 +32,7 @@ from p3s.text import plural, processes, table
 
 if TYPE_CHECKING:
     from p3s.model.comparison import Comparison, OrderAgreement
-    from p3s.validate import Validation
+    from p3s.validate import Dealt, Validation
 
 __all__ = ["EPILOG", "WithLauncher", "validate"]
 
@@ -96,11 +96,23 @@ def validate(
     else:
         out(_table(result.compared))
         out(_verdicts(result))
+        if result.dealt is not None:
+            out(_dealt(result.dealt))
         out("\n".join(_run_time(result, study)))
-    same = result.compared.all_equal
+    same = result.same
     if not same:
         say(f"np={n}: the run and the model differ; the table says where")
     return say_reasons(result.reasons, "model") or (0 if same else 3)
+
+
+def _dealt(dealt: Dealt) -> str:
+    """Return what is to be said of the tasks of a queue."""
+    same = "as predicted" if dealt.tasks == dealt.predicted else f"{dealt.predicted:,.0f} predicted"
+    return (
+        f"queue: {dealt.tasks:,} tasks, {same}; {dealt.least:,} to {dealt.most:,} of a worker. "
+        "Which worker does which depends on timing"
+        + (": what differs above is no miss" if dealt.same else "")
+    )
 
 
 def _command(study: Study, given: list[str], force: bool) -> list[str]:

@@ -104,6 +104,8 @@ def predict(
         for n in wanted
         if n in traced and not elsewhere and (run := measured(study, n)) is not None
     }
+    if queue is not None:
+        runs = {n: queues.even(run, queue) for n, run in runs.items()}
     result = compose(
         choice.times,
         runs,
@@ -123,7 +125,12 @@ def predict(
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
     if queue is not None:
-        result = queues.told(result, queue, ranges.get(choice.name, {}), model.holdout)
+        held = None if model.holdout is None else model.holdout.comparison
+        checked = {
+            "holdout-missed": [] if held is None else [held],
+            "validate-missed": _validations(study),
+        }
+        result = queues.told(result, queue, ranges.get(choice.name, {}), checked)
     around = start.start_and_end(study, wanted)
     result = replace(
         result,

@@ -7,6 +7,7 @@ that is asked for; it takes the place of what the simulation of the traced sched
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,15 @@ import numpy as np
 
 from p3s.master_worker.queue import Queue, Range, most_workers
 from p3s.master_worker.tasks import TaskQueue, queue_of, time_of
+from p3s.predict.curve_doubts import EFFICIENCY_LIMIT
 from p3s.predict.estimated import TYPICAL
+from p3s.predict.measured import Measured
 from p3s.predict.times import PhaseTimes
+from p3s.simulate.followed import Followed
 from p3s.text import figures, percent, processes, seconds
 
 if TYPE_CHECKING:
-    from p3s.model.comparison import HoldOut
+    from p3s.model.comparison import Comparison
     from p3s.predict.estimates import Estimate, Estimates
     from p3s.predict.estimators.settings import Setting
     from p3s.predict.reasons import Reason
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from p3s.study import Study
 
 _NS = 1e9
+#: Share of the messages from which on a queue is nearly all of a program's communication.
+_NEARLY_ALL = 0.95
 
 
 def learned(study: Study) -> TaskQueue | None:
@@ -85,7 +91,7 @@ def with_queue(
     n = times.n
     way, software = message_times(found, network)
     long = time_of(found, n, way, software)
-    columns = _phases(times, found, study)
+    columns, all_of_it = _phases(times, found, study)
     compute, comm = times.compute.copy(), times.comm.copy()
     low, high = times.comm_low.copy(), times.comm_high.copy()
     waiting = np.zeros_like(comm) if times.waiting is None else np.array(times.waiting)
@@ -106,6 +112,7 @@ def with_queue(
         waiting=None if times.waiting is None else np.maximum(waiting, 0.0),
         work_rel_half_width=_without(times.work_rel_half_width, columns),
         phases=[_sure(phase, i in set(columns.tolist())) for i, phase in enumerate(times.phases)],
+        followed=Followed() if all_of_it else times.followed,
     )
     return changed, long
 
@@ -130,35 +137,66 @@ def in_place(
 
 
 def told(
-    made: Prediction, queue: TaskQueue, ranges: Mapping[int, Range], holdout: HoldOut | None
+    made: Prediction,
+    queue: TaskQueue,
+    ranges: Mapping[int, Range],
+    checked: Mapping[str, Sequence[Comparison]],
 ) -> Prediction:
-    """Return a prediction that says what of it is a queue's, and what depends on timing."""
+    """Return a prediction that says what of it is a queue's, and what depends on timing.
+
+    ``checked``: comparisons with runs by the code of the reason that they may be.
+    """
     counts = [row.n for row in made.counts]
     return replace(
         made,
         notes=(*sentences(queue, ranges, counts), *made.notes),
-        reasons=tuple(_by_timing(reason, queue, holdout) for reason in made.reasons),
+        reasons=tuple(
+            _by_workers(by_timing(reason, queue, checked.get(reason.code, ())), queue, made)
+            for reason in made.reasons
+        ),
     )
 
 
-def _by_timing(reason: Reason, queue: TaskQueue, holdout: HoldOut | None) -> Reason:
-    """Return what a hold-out missed as something to be minded where that may be the dealing."""
-    there = None if holdout is None else holdout.comparison
-    if reason.code != "holdout-missed" or there is None or holdout is None:
-        return reason
-    pair = there.p2p_triples
-    messages = max(pair.true, pair.predicted) - pair.equal
-    phases = there.weights.phases - there.weights.exact
-    same = there.collectives.equal == max(there.collectives.true, there.collectives.predicted)
-    if not (same and missed_by_timing(queue, holdout.n, messages, phases)):
+def by_timing(reason: Reason, queue: TaskQueue, checked: Sequence[Comparison]) -> Reason:
+    """Return what comparisons missed as something to be minded where that may be the dealing."""
+    if not checked or not all(missed_by_timing(queue, each) for each in checked):
         return reason
     return replace(
         reason,
         code="depends-on-timing",
         text="which worker does how many tasks depends on timing: what the model misses at "
-        f"{holdout.without} may all be that",
+        f"{processes([each.n for each in checked])} may all be that",
+        advice="",
         untrustworthy=False,
     )
+
+
+def even(run: Measured, queue: TaskQueue) -> Measured:
+    """Return a traced run whose busiest rank is one with an even share of what it computed.
+
+    Which worker was the busiest depends on timing: totals are what can be compared.
+    """
+    workers = queue.workers(run.np)
+    if workers < 1 or not run.totals_s:
+        return run
+    served = (queue.number(run.np)[1] + workers) * queue.service
+    busiest = max((statistics.median(run.totals_s) - served) / workers, served)
+    return replace(run, work_s=min(run.work_s, busiest))
+
+
+def _by_workers(reason: Reason, queue: TaskQueue, made: Prediction) -> Reason:
+    """Return an efficiency above one as something to be minded where servers, which do no tasks,
+    are a smaller part of more processes."""
+    if reason.code != "superlinear":
+        return reason
+    base = queue.workers(made.baseline_n) / made.baseline_n
+    if any(
+        row.efficiency > EFFICIENCY_LIMIT * queue.workers(row.n) / row.n / base
+        for row in made.counts
+    ):
+        return reason
+    text = "efficiencies are above 100 %: servers do no tasks, and are a smaller part of more ranks"
+    return replace(reason, text=text, advice="", untrustworthy=False)
 
 
 def _without(width: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -169,14 +207,15 @@ def _without(width: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _sure(phase: dict, queued: bool) -> dict:  # type: ignore[type-arg]
-    gone = ("no_trend", "compute_low", "compute_high", "work_error")
+    gone = ("no_trend", "compute_low", "compute_high", "work_error", "x", "covered", "outside")
     return {key: value for key, value in phase.items() if not queued or key not in gone}
 
 
-def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> np.ndarray:
+def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> tuple[np.ndarray, bool]:
     """Return for every rank the column of the phase in which it takes part in the queue.
 
-    That in which it receives most: servers and workers each as a group.
+    That in which it receives most: servers and workers each as a group. Also whether these phases
+    hold nearly all messages, so that nothing of what the simulation could not follow is left.
     """
     from p3s.program.scaled import RECV, read_scaled
 
@@ -189,7 +228,10 @@ def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> np.ndarray:
         totals = {p: float(trace.repeat[rows][trace.phase[rows] == p].sum()) for p in number}
         best = number.index(max(totals, key=lambda p: totals[p]))
         column[np.unique(trace.rank[group])] = best
-    return column
+    receives = trace.is_kind(RECV)
+    inside = receives & (trace.phase == np.array(number)[column][trace.rank])
+    share = trace.repeat[inside].sum() / max(trace.repeat[receives].sum(), 1)
+    return column, bool(share >= _NEARLY_ALL)
 
 
 def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[int]) -> list[str]:
@@ -220,10 +262,14 @@ def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[in
     return said
 
 
-def missed_by_timing(found: TaskQueue, n: int, messages: int, phases: int) -> bool:
-    """Tell whether what a model misses at a count may all be how the tasks were dealt.
+def missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
+    """Tell whether what a model misses of a run may all be how the tasks were dealt.
 
-    ``messages``: that differ, ``phases``: whose weights do: no more than the queue has.
+    No more messages differ than the queue has, no more phases than servers and workers have, and
+    all collectives are equal.
     """
+    pair, n = compared.p2p_triples, compared.n
+    messages = max(pair.true, pair.predicted) - pair.equal
     tasks = found.number(n)[2] + found.workers(n)
-    return messages <= 2 * tasks and phases <= 2
+    off = compared.weights.phases - compared.weights.exact
+    return compared.collectives.all_equal and messages <= 2 * tasks and off <= 2
