@@ -7,7 +7,7 @@ from typing import Any
 
 from p3s.characterize.tables import PointTable
 from p3s.text import plural, processes
-from p3s.trace.ops import kind_of
+from p3s.trace.ops import PROCESS, kind_of
 
 
 def unmodelled_calls(tables: Sequence[PointTable]) -> list[dict[str, Any]]:
@@ -45,10 +45,12 @@ def _of_one(t: PointTable) -> dict[str, dict[str, Any]]:
 
 def sentence(row: Mapping[str, Any]) -> str:
     """Return one row of :func:`unmodelled_calls` as a line for people."""
+    others = "; what the other processes do is not recorded" if row["kind"] == PROCESS else ""
     return (
         f"seen, not modelled: {row['op']} {plural(int(row['events']), 'event')} at"
         f" {processes(int(row['np']))} ({100 * float(row['share_of_events']):.1f} % of the events,"
         f" {100 * float(row['share_of_time']):.1f} % of the time)"
+        f"{others}"
     )
 
 

@@ -73,6 +73,13 @@ _declare(
     COMPLETION,
     "Wait Waitall Waitany Waitsome Test Testall Testany Testsome Probe Iprobe Mprobe Improbe",
 )
+#: They wait for what was sent from a buffer, and complete no request.
+_FLUSHES = (
+    "Buffer_detach Buffer_flush Comm_detach_buffer Comm_flush_buffer Session_detach_buffer"
+    " Session_flush_buffer"
+)
+_declare(COMPLETION, _FLUSHES)
+_LIKE |= dict.fromkeys(("MPI_" + name for name in _FLUSHES.split()), "MPI_Waitall")
 _declare_collectives(
     COLLECTIVE,
     "Barrier Bcast Reduce Allreduce Gather Gatherv Scatter Scatterv"

@@ -177,6 +177,16 @@ def _completions() -> None:
         many_end,
         passed,
     )
+    # Waits for the messages that were sent from a buffer; their requests, if any, are not these.
+    for name, args in {
+        "Buffer_detach": "buffer size",
+        "Buffer_flush": "",
+        "Comm_detach_buffer": "comm buffer size",
+        "Comm_flush_buffer": "comm",
+        "Session_detach_buffer": "session buffer size",
+        "Session_flush_buffer": "session",
+    }.items():
+        CALLS[name] = Wrapper(args, "p3s_completed(&h, 0);")
     # Looks without completing: no event, but not the program's work either.
     CALLS["Request_get_status"] = Wrapper("request flag status", "if (!*flag) p3s_poll(&h);")
     CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")

@@ -53,14 +53,13 @@ Info_create Info_create_env Info_delete Info_dup Info_free Info_get Info_get_nke
 Info_get_nthkey Info_get_string Info_get_valuelen Info_set
 """),
     "Sessions": names("""
-Session_attach_buffer Session_call_errhandler Session_create_errhandler Session_detach_buffer
-Session_flush_buffer Session_get_errhandler Session_get_info
+Session_attach_buffer Session_call_errhandler Session_create_errhandler
+Session_get_errhandler Session_get_info
 Session_get_nth_pset Session_get_num_psets Session_get_pset_info Session_iflush_buffer
 Session_set_errhandler Session_set_info
 """),
     "Buffers": names("""
-Buffer_attach Buffer_detach Buffer_flush Buffer_iflush Comm_attach_buffer Comm_detach_buffer
-Comm_flush_buffer Comm_iflush_buffer
+Buffer_attach Buffer_iflush Comm_attach_buffer Comm_iflush_buffer
 """),
     "Attributes and keys": names("""
 Attr_delete Attr_get Attr_put Comm_create_keyval Comm_delete_attr Comm_free_keyval

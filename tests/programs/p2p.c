@@ -49,6 +49,7 @@ static void blocking(void)
     send_ev("MPI_Recv", left, 4, 4, 11);
     check(y == left && s.MPI_TAG == 11, "Recv");
     MPI_Buffer_detach(&attached, &attached_bytes);
+    ev("MPI_Buffer_detach", -1, 0, 1, -1, -1, -1);
     free(attached);
 
     MPI_Irecv(&y, 1, MPI_INT, left, 12, MPI_COMM_WORLD, &r);

@@ -37,10 +37,10 @@ int main(void)
     for (int m = 0; m < 4; m++)
         for (int s = 0; s < 4; s++) {
             if (m == 2 && s == 3) /* an empty buffer: the earlier messages have left it */
-                MPI_Buffer_detach(&space, &attached), MPI_Buffer_attach(space, attached);
+                DONE(Buffer_detach, 0, &space, &attached), MPI_Buffer_attach(space, attached);
             one(modes[m], sizes[s], 10 * m + s);
         }
-    MPI_Buffer_detach(&space, &attached);
+    DONE(Buffer_detach, 0, &space, &attached);
     /* Blocking receives: the even ranks send first; the last rank of an odd ring sits out. */
     int even = p - p % 2, other = me ^ 1, values[3] = {me, me * me, 7};
     MPI_Status status;

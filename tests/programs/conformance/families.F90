@@ -88,6 +88,7 @@ subroutine messages()
 #else
   call MPI_Buffer_detach(space, got, ierr)
 #endif
+  call done('MPI_Buffer_detach', 0, ierr)
   call label('all of the buffer', got == size(space))
 
   ! Absolute addresses: two variables as one message from MPI_BOTTOM.

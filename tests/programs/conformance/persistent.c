@@ -76,7 +76,7 @@ int main(void)
         MPI_Request_free(&sends[i]);
     }
     DO(Comm_free, 0, &other);
-    MPI_Buffer_detach(&detached, &n);
+    DONE(Buffer_detach, 0, &detached, &n);
     end();
     return 0;
 }

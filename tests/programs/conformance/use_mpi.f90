@@ -106,6 +106,7 @@ program all_modes
   call MPI_Comm_free(row, ierr)
   call did('MPI_Comm_free', 0, ierr)
   call MPI_Buffer_detach(space, i, ierr)
+  call done('MPI_Buffer_detach', 0, ierr)
   call finish(me, np)
   call MPI_Finalize(ierr)
 end program

@@ -98,7 +98,7 @@ int main(void)
     }
     finish("Testsome", statuses);
     void *detached;
-    MPI_Buffer_detach(&detached, &n);
+    DONE(Buffer_detach, 0, &detached, &n);
     end();
     return 0;
 }
