@@ -66,18 +66,13 @@ Known limits:
 - Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
   windows are not seen ([one-sided.md](one-sided.md)).
 - Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
-<<<<<<< HEAD
-- What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
-  RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
-=======
 - Reads and writes through a mapping (mmap), the system's own calls (io_uring, aio) and formatted
   reading (fscanf, fgets) are no events; nor are those of threads that make no MPI call, of parallel
   regions and of signal handlers, those on descriptors 0 to 2, pipes, sockets, /dev, /proc and /sys,
   and reading of code (.py, .pyc, .so).
 - Where a shared file pointer stands is not known, and so not which bytes it reads or writes.
-- What reaches the MPI library past preloaded libraries is not seen: a program linked statically,
-  and a plugin loaded with RTLD_DEEPBIND.
->>>>>>> c6b58709 (Time in files is predicted apart from computation and messages)
+- What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
+  RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
 """
 
 _COLLECTIVE_BYTES = {
