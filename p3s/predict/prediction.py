@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
+from p3s.files.stage import FileUseAt
 from p3s.model.compare import read_comparison
 from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.types import Model
@@ -39,7 +40,7 @@ from p3s.predict.residual import (
 from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interval, with_parts
 from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Network, Prediction, Residual
-from p3s.serialise import to_data
+from p3s.serialise import from_data, to_data
 from p3s.study import PREDICTION_VERSION, Study, write_json
 from p3s.text import not_used
 from p3s.trace.other_calls import OtherCall
@@ -266,7 +267,14 @@ def compose(
         reasons=tuple(with_allowed(_once(reasons), allowed)),
         not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}))),
         notes=tuple(notes.notes(rows, times, replays, asked, share, ratio)),
+        files=_files(last.head),
+        files_from=str(last.head.get("files_from") or ""),
     )
+
+
+def _files(head: Mapping[str, Any]) -> tuple[FileUseAt, ...]:
+    """Return what call sites do to files, as scaled.json says it."""
+    return tuple(from_data(FileUseAt, use) for use in head.get("files") or [])
 
 
 def as_file(prediction: Prediction) -> dict[str, Any]:

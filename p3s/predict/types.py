@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from p3s.errors import P3SError
+from p3s.files.stage import FileUseAt
 from p3s.predict.intervals import PARTS, Factors
 from p3s.predict.reasons import Reason
 
@@ -239,7 +240,8 @@ class Prediction:
     """Run time, speedup and efficiency at several process counts, and how sure they are.
 
     counts: ascending; baseline_n: count that speedups relate to; knee: the smallest from which the
-    efficiency stays below knee_efficiency; machine: how the computation was moved, in predictions
+    efficiency stays below knee_efficiency; files: what call sites do to files at the largest count,
+    files_from: whose costs that has; machine: how the computation was moved, in predictions
     for another machine. start_and_end: what is no part of the times, where launches were timed.
     """
 
@@ -263,6 +265,8 @@ class Prediction:
     reasons: tuple[Reason, ...]
     not_modelled: tuple[str, ...]
     notes: tuple[str, ...]
+    files: tuple[FileUseAt, ...] = ()
+    files_from: str = ""
     machine: Mapping[str, Any] | None = None
     start_and_end: tuple[StartAndEnd, ...] = ()
 

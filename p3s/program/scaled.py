@@ -219,6 +219,7 @@ def build(
         **rules,
         place=order,
         names=names or {},
+        files=np.zeros(0),
     )
 
 

@@ -16,6 +16,7 @@ PARTS = {
     "work": "how much work each rank has",
     "cost": "what a unit of work costs",
     "replay": "what messages cost",
+    "files": "what files cost",
     "model": "how far the estimators are apart",
     "residual": "what was missed at the measured counts",
 }

@@ -9,6 +9,7 @@ from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
 from p3s.report.counts import count_rows, counts_head, thinned
+from p3s.report.files import files_of
 from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
 from p3s.report.values import lines
@@ -44,6 +45,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     if any(row.doubtful for row in rows):
         parts.append("*     rests on communication that is not representative")
     parts += ["", curve(points_of(prediction)), ""]
+    parts += _files(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
     parts += _residuals(prediction)
     parts += reason_lines(mind[:MAX_LINES])
@@ -63,6 +65,18 @@ def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[s
         "",
         *figure_sentences(prediction, places),
     ]
+
+
+def _files(prediction: Prediction) -> list[str]:
+    """Return the calls on files at the largest count, as lines of text."""
+    found = files_of(prediction)
+    if found is None:
+        return []
+    lines_ = [
+        f"files at {found.n} processes, as {found.source} say:",
+        *aligned([found.head, *found.rows]),
+    ]
+    return [*lines_, *([found.cut] if found.cut else []), ""]
 
 
 def _limits(prediction: Prediction, n: int, places: Mapping[str, str]) -> Iterator[str]:

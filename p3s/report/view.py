@@ -23,6 +23,7 @@ from p3s.report.costs import (
     stacks_of,
 )
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
+from p3s.report.files import FileTable, files_of
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
 from p3s.report.placing import PlacementView, placements_of
@@ -109,6 +110,7 @@ class View:
     equations: Equations
     instructions: str
     computation: str
+    files: FileTable | None
     gaps: list[str]
     facts: list[tuple[str, str]]
     commands: list[str]
@@ -166,6 +168,7 @@ def view_of(study: Study, prediction: Prediction) -> View:
         equations=equations,
         instructions=instructions_of(study, model),
         computation=computation_of(study, model, [row.n for row in rows]),
+        files=files_of(prediction),
         gaps=gaps_of(study, model, prediction, replays),
         facts=facts_of(study, study.manifest(), replays, prediction),
         commands=commands_of(study, prediction),

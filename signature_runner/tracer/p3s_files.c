@@ -19,7 +19,8 @@ void p3s_file_keys(const char *name, uint64_t keys[2])
 {
     char plain[4096];
     size_t n = 0;
-    for (const char *c = name; *c && n < sizeof plain - 1;) {
+    const char *slash = strrchr(name, '/');
+    for (const char *c = slash ? slash + 1 : name; *c && n < sizeof plain - 1;) {
         char *end;
         if (isdigit((unsigned char)*c) && strtol(c, &end, 10) == p3s_world_rank) {
             plain[n++] = '#';

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <unwind.h>
 
 /* As in p3s_init.c: within so little time nothing can have waited. */
 #define SHORT_NS 1000
@@ -56,6 +57,23 @@ static uintptr_t restorer(void)
 
 extern void *__libc_stack_end;
 
+static _Unwind_Reason_Code is_handler(struct _Unwind_Context *context, void *found)
+{
+    int interrupted = 0;
+    _Unwind_GetIPInfo(context, &interrupted);
+    *(bool *)found |= interrupted != 0;
+    return *(bool *)found ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+/* What was left on the stack by a handler that is done looks the same: so it is unwound, which
+ * allocates nothing but takes longer. */
+static bool unwound_to_handler(void)
+{
+    bool found = false;
+    _Unwind_Backtrace(is_handler, &found);
+    return found;
+}
+
 static bool in_handler(void *fa)
 {
     stack_t now;
@@ -69,7 +87,7 @@ static bool in_handler(void *fa)
     uintptr_t at = (uintptr_t)fa, end = top > at && top - at < MOST_STACK ? top : at;
     for (; at < end; at += sizeof at)
         if (*(const uintptr_t *)at == code)
-            return true;
+            return unwound_to_handler();
     return false;
 }
 

@@ -31,7 +31,7 @@ int p3s_next_window(void);
 /* Number of the window of a descriptor's file, -1 if it is none that is recorded. */
 int p3s_file_of(int fd);
 void p3s_file_forget(int fd);
-/* Hash of a file's name; and of the name with this rank's number in it taken out. */
+/* Hash of a file's path; and of its name with this rank's number in it taken out. */
 void p3s_file_keys(const char *name, uint64_t keys[2]);
 /* A record of a file: text is what is known of it, lines name=value. */
 void p3s_file_define(int window, uint32_t flags, const uint64_t keys[2], const char *text);

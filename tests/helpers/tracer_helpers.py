@@ -11,6 +11,7 @@ from paths import PROGRAMS
 
 from p3s.host import mpi
 from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.recording import Recording
 from p3s.trace import RunTrace, read_run
 
 TIMEOUT_S = 60.0
@@ -51,11 +52,20 @@ def compile_c(source: str | Path, target: Path, *flags: str) -> Path:
     return target
 
 
-def trace(program: list[str], np: int, run_dir: Path) -> RunTrace:
-    """Run a program traced and read its trace."""
+def trace(program: list[str], np: int, run_dir: Path, *, posix_io: bool = False) -> RunTrace:
+    """Run a program traced and read its trace.
+
+    Without ``posix_io`` what it writes down for the test, with the C library, is no event.
+    """
     install = the_mpi()
     assert install is not None and install.mpiexec is not None
-    run_traced([install.mpiexec, "-n", "{np}", *program], np, run_dir, timeout_s=TIMEOUT_S)
+    run_traced(
+        [install.mpiexec, "-n", "{np}", *program],
+        np,
+        run_dir,
+        timeout_s=TIMEOUT_S,
+        recording=Recording(posix_io=posix_io),
+    )
     return read_run(run_dir)
 
 
