@@ -136,7 +136,8 @@ def _from_anybody(capture: Capture) -> Int64s:
     """Return which events of a rank are receives or probes from MPI_ANY_SOURCE."""
     at, there = capture.events.index_of(capture.resolved[:, 0])
     peer = capture.calls["peer"][capture.events.call[at]]
-    return at[there & (peer == ANY_SOURCE)]
+    found: Int64s = at[there & (peer == ANY_SOURCE)]
+    return found
 
 
 def _threads(capture: Capture) -> NDArray[np.int32] | None:
