@@ -16,8 +16,8 @@ from p3s.signature_runner import build
 
 #: Files of a directory with the archive.
 ARCHIVE, OPTIONS = "libp3s-tracer.a", "p3s-link.txt"
-#: What stands for functions of shared libraries: OpenMP's runtime, Open MPI's Fortran, libc.
-_SHARED_ONLY = ("p3s_gomp.c", "p3s_fortran.c", "p3s_libc.c")
+#: What stands for functions of shared libraries: OpenMP's runtime, Open MPI's Fortran, libc, CUDA.
+_SHARED_ONLY = ("p3s_gomp.c", "p3s_fortran.c", "p3s_libc.c", "p3s_device.c")
 _FLAGS = (*build.FLAGS, "-DP3S_ARCHIVE")
 _EXPORTED = re.compile(r'P3S_NAME\("(\w+)"\)')
 #: P3S_ARCHIVE_MARK of tracer/p3s_inside.h.

@@ -60,6 +60,7 @@ def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np
 
 
 _RANKS = {-1: "-", -2: "any", -3: "null"}
+_BUFFERS = ("", "sent", "received", "both")
 
 
 def _call_text(call: Call) -> str:
@@ -69,6 +70,8 @@ def _call_text(call: Call) -> str:
     window = f" window={call.window}" if call.window >= 0 else ""
     depth = f" depth={call.depth}" if call.depth else ""
     team = f" team={call.team}" if call.team else ""
+    team += f" block={call.block}" if call.block else ""
+    team += f" device={_BUFFERS[call.memory & 3]}" if call.memory & 3 else ""
     return (
         f"{call.op} peer={peer} bytes={call.bytes} count={call.count} elem={call.elem_bytes}"
         f" tag={tag} root={root} comm={comm} site={call.site}{window}{depth}{team}"
@@ -319,6 +322,8 @@ class _CallColumns:
         ("depth", "int32"),
         ("window", "int32"),
         ("team", "int32"),
+        ("block", "int64"),
+        ("memory", "int32"),
     )
 
     def __init__(self, run: RunTrace) -> None:

@@ -78,9 +78,11 @@ CALL_FIELDS = [
     ("window", "<i4"),
     ("team", "<u4"),
     ("numbers", "<u4"),
+    ("block", "<u4"),
+    ("memory", "<u4"),
 ]
 #: Fields from the team on are left out where they are 0.
-CALL_PAYLOAD_BYTES, WHOLE_CALL_BYTES = 56, 64
+CALL_PAYLOAD_BYTES, WHOLE_CALL_BYTES = 56, 72
 #: Payload of a THREAD record: number, kind, calls_as, threads, CPU time; then the cores as text.
 THREAD_RECORD = struct.Struct("<IIiIq")
 RECORD_HEAD = struct.Struct("<II")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW, _TEAM = range(12)
-_NUMBERS = 12
-_COLUMNS = 13
+_BLOCK, _MEMORY, _NUMBERS = 12, 13, 14
+_COLUMNS = 15
 _WINDOW_KINDS = {1: "window", 2: "file", 3: "posix file"}
 
 
@@ -126,6 +126,8 @@ class Tables:
             (_COUNT, "count"),
             (_DEPTH, "depth"),
             (_TEAM, "team"),
+            (_BLOCK, "block"),
+            (_MEMORY, "memory"),
         ):
             rows[:, column] = calls[name]
         list_of = {

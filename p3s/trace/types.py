@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NO_RANK = -1
 ANY_SOURCE = -2
 PROC_NULL = -3
+#: Bits of Call.memory: the buffer that is sent from (or the only one), the one received into.
+DEVICE_SENT, DEVICE_RECEIVED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Call:
     datatype passed (MPI_Type_size = bytes / count), ``elem_bytes`` the size of the basic element;
     ``depth`` the iterations of recursion taken out of the site's stack; ``window`` indexes
     RunTrace.windows or is -1; ``team`` threads are in the innermost parallel region around the
-    call, 0 outside of any; ``numbers``: what else is said of it (docs/capture-format.md)."""
+    call, 0 outside of any; ``block``: bytes in a row of a datatype that is not contiguous, else 0;
+    ``memory``: which buffers are memory of a device (DEVICE_SENT, DEVICE_RECEIVED, 0 none);
+    ``numbers``: what else is said of it (docs/capture-format.md)."""
 
     op: str
     site: int
@@ -48,6 +52,8 @@ class Call:
     depth: int = 0
     window: int = -1
     team: int = 0
+    block: int = 0
+    memory: int = 0
     numbers: tuple[int, ...] = ()
 
 

@@ -92,6 +92,15 @@ def _exported(name: str, declared: str, body: str) -> str:
     return text
 
 
+def _buffers(names: list[str]) -> str:
+    """Return the text that looks where a call's buffers are, empty for one without."""
+    sent = next((name for name in ("buf", "sendbuf", "origin") if name in names), "NULL")
+    received = next((name for name in ("recvbuf", "result") if name in names), "NULL")
+    if sent == received == "NULL":
+        return ""
+    return f"    P3S_BUFFERS(&h, {sent}, {received});"
+
+
 def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> str:
     names = row.args.split()
     declared = ", ".join(p.named(n) for p, n in zip(parameters, names, strict=True)) or "void"
@@ -113,6 +122,7 @@ def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> s
     lines = [
         "    struct p3s_here h;",
         f"    if (!p3s_enter(&h, P3S_OP_{op}, ra, fa)) {{ {row.nested} return {real}({plain}); }}",
+        _buffers(names),
         f"    {row.before}" if row.before else "",
         f"    int rc = {real}({passed});",
         "    p3s_return(&h);",

@@ -20,6 +20,9 @@ void p3s_set_bytes(struct p3s_call *call, int64_t count, MPI_Datatype type)
     p3s_type_info(type, &size, &call->elem_bytes);
     call->bytes = count * size;
     call->count = count;
+    call->block = p3s_type_block(type);
+    if (call->block >= call->bytes)
+        call->block = 0;        /* one piece */
 }
 
 /* The first event of an MPI call carries its times; a second one follows it and carries none. */
@@ -30,6 +33,12 @@ uint64_t p3s_put(struct p3s_here *h, const struct p3s_call *call)
     if (call->site == P3S_INSIDE_MPI)
         return P3S_NO_EVENT;    /* the library's own doing */
     h->recorded = true;
+    struct p3s_call with_memory;
+    if (__builtin_expect(h->memory && !call->memory, 0)) {
+        with_memory = *call;
+        with_memory.memory = h->memory;
+        call = &with_memory;
+    }
     if (first && p3s_header->paused)
         __atomic_fetch_add(&p3s_header->paused_calls, 1, __ATOMIC_RELAXED);
     uint64_t event = p3s_put_event(call, (first ? h->t0_ns : h->t1_ns) - p3s_epoch_ns,

@@ -239,6 +239,7 @@ bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
         if (p3s_work_source != P3S_WORK_CPU)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
         p3s_io_begin();
+        p3s_device_look();
         p3s_active = 1;
         if (world->sessions)
             p3s_comm_of_sessions(world);
@@ -290,6 +291,7 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     h->op = op;
     h->recorded = false;
     h->numbers = 0;
+    h->memory = 0;
     if (!__atomic_load_n(&p3s_op_known[op], __ATOMIC_RELAXED)) {
         /* Named before the call: if the rank dies inside, the file says where. */
         p3s_hold();

@@ -250,6 +250,7 @@ void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int ro
             r->call.root = p3s_world_of(c, root);
         p3s_set_bytes(&r->call, count, type);
         r->call.numbers = h->numbers;
+        r->call.memory = h->memory;
         r->comm = c;
         if (c)
             c->refs++;

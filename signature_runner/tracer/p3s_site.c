@@ -350,6 +350,7 @@ static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t
     w->started = false;
     w->checkable = true;
     pthread_once(&own_once, find_own);
+    p3s_device_look();
     _Unwind_Backtrace(one_frame, w);
     if (!w->n) {
         w->ip[w->n++] = ra;

@@ -19,10 +19,10 @@
 #define HEADER_BYTES 4096
 #define LONGEST_ROW (10 * (5 + P3S_MAX_COUNTERS))
 
-/* The payload ends before the team where that and the numbers are 0. */
+/* The payload ends before the team where that and what follows are 0. */
 #define CALL_BYTES offsetof(struct p3s_call, team)
 _Static_assert(CALL_BYTES == 56, "CALL payload must stay 56 bytes");
-_Static_assert(sizeof(struct p3s_call) == 64, "no padding may be compared");
+_Static_assert(sizeof(struct p3s_call) == 72, "no padding may be compared");
 _Static_assert(offsetof(struct p3s_header, clock_cost_ns) == 40, "header layout");
 _Static_assert(offsetof(struct p3s_header, family) == 64, "header layout");
 _Static_assert(offsetof(struct p3s_header, counter_names) == 144, "header layout");
@@ -193,7 +193,7 @@ static void forget_calls(void);
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
-    uint64_t w[CALL_BYTES / 8], x = c->team | (uint64_t)c->numbers << 32;
+    uint64_t w[CALL_BYTES / 8], x = (c->team ^ c->block) | (uint64_t)(c->numbers ^ c->memory) << 32;
     memcpy(w, c, sizeof w);
     for (size_t i = 0; i < sizeof w / sizeof *w; i++)
         x = ((x << 23 | x >> 41) ^ w[i]) * 0x9e3779b97f4a7c15u;
@@ -220,6 +220,14 @@ static bool grow_calls(void)
     return true;
 }
 
+/* What the file has of it: up to the last number that is not 0. */
+static size_t bytes_of(const struct p3s_call *c)
+{
+    return c->block || c->memory ? sizeof *c
+         : c->numbers ? offsetof(struct p3s_call, block)
+         : c->team ? offsetof(struct p3s_call, numbers) : CALL_BYTES;
+}
+
 static int64_t call_number(const struct p3s_call *c)
 {
     if (calls_used == MOST_CALLS)
@@ -234,8 +242,7 @@ static int64_t call_number(const struct p3s_call *c)
             return calls[at].number_plus_1 - 1;
     if (!p3s_op_known[c->op])
         p3s_put_op(c->op);
-    if (!p3s_define(P3S_REC_CALL, c, c->numbers ? sizeof *c : CALL_BYTES + (c->team ? sizeof c->team : 0),
-                    NULL, 0))
+    if (!p3s_define(P3S_REC_CALL, c, bytes_of(c), NULL, 0))
         return -1;
     calls[at].call = *c;
     calls[at].number_plus_1 = call_count;

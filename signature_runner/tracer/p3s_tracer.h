@@ -95,6 +95,8 @@ struct p3s_call {               /* payload of a CALL record */
     uint32_t elem_bytes, thread, depth;
     int32_t window;
     uint32_t team, numbers;     /* in the file only if one of them, or what follows, is not 0 */
+    uint32_t block;             /* bytes in a row of a datatype that is not contiguous, else 0 */
+    uint32_t memory;            /* buffers in memory of a device: P3S_DEVICE_... */
 };
 
 /* What threads did between two MPI calls of one of them: a row of THREADS, in this order. */
@@ -229,9 +231,18 @@ struct p3s_here {
     uint32_t op;
     bool recorded;
     uint32_t numbers;           /* of the call's NUMBERS, 0 = none */
+    uint32_t memory;            /* of the call's buffers */
     int64_t clock, work, t0_ns, t1_ns; /* clock: the work clock on entry */
     uint64_t counter[P3S_MAX_COUNTERS];
 };
+
+/* Which of a call's buffers are memory of a device: the one it sends from (or has at all), the one
+ * it receives into. Asked only if a runtime of such devices is in the process (p3s_device.c). */
+enum { P3S_DEVICE_SENT = 1, P3S_DEVICE_RECEIVED = 2 };
+extern bool p3s_devices;
+uint32_t p3s_device_memory(const void *sent, const void *received);
+#define P3S_BUFFERS(h, sent, received)                                                           \
+    ((h)->memory = __builtin_expect(p3s_devices, 0) ? p3s_device_memory(sent, received) : 0)
 
 bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa);
 void p3s_late(void *ra);                /* looks the MPI library up before MPI_Init */

@@ -287,6 +287,6 @@ Group_free Group_size Group_translate_ranks Group_rank Group_from_session_pset T
 Cartdim_get Cart_get Cart_shift Graph_neighbors_count Dist_graph_neighbors_count
 File_get_position File_get_byte_offset File_get_info Info_free Info_get Type_get_extent
 Type_size_x Type_free Type_get_envelope
-Type_get_contents Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
+Type_get_extent_x Type_get_true_extent_x Type_get_contents Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
 Query_thread Get_library_version
 """)
