@@ -37,6 +37,7 @@ _PLAIN = (
     "counted_events",
     "unmodelled",
     "tracing",
+    "buffers",
     "problem",
     "sites",
     "time_unit",

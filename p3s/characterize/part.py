@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.characterize import clock, fileuse, segments, teams
+from p3s.characterize import buffers, clock, fileuse, segments, teams
 from p3s.characterize.completions import Completions, gathered
 from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
@@ -104,6 +104,7 @@ class Part:
     counted_events: int = 0
     unmodelled: dict[str, int] = field(default_factory=dict)
     tracing: Cost = field(default_factory=dict)
+    buffers: dict[str, int] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -198,10 +199,12 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     files = [fileuse.none()]
     present = getattr(run.ranks, "present", None)
     node_of_call: np.ndarray = calls.node.astype(np.int32)
+    marks = buffers.marks(run.calls)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
         add_rank(out.tracing, rt)
+        buffers.add_rank(out.buffers, marks, rt)
         if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
         rt = logical.once(teams.numbered(rt))
@@ -422,6 +425,7 @@ def join(parts: Iterable[Part]) -> Part:
         for name in ("inside", "events", "null_events", "failed_polls", "counted_events"):
             setattr(out, name, getattr(out, name) + getattr(part, name))
         add(out.tracing, part.tracing)
+        buffers.add(out.buffers, part.buffers)
         out.problem = out.problem or part.problem
     assert out is not None  # a run has files
     out.groups, out.nodes = list(groups), list(nodes)

@@ -111,6 +111,7 @@ def signature_json(t: PointTable) -> dict[str, Any]:
         "unmodelled": t.unmodelled,
         "not_modelled": unmodelled_calls([t]),
         "tracing": t.tracing,
+        "buffers": t.buffers,
         "accounting": found["accounting"][key],
         "phases": found["phases"],
         "tree": found["tree"],

@@ -130,6 +130,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         wall_ns=data["wall_ns"],
         work_unit=data["work_unit"],
         tracing=data.get("tracing", {}),
+        buffers=data.get("buffers", {}),
         sequences=sequences,
         segments=between,
         moved=tuple(data.get("moved", data["varying"])),

@@ -65,6 +65,7 @@ class PointTable:
     wall_ns: int | None
     work_unit: str = "cpu_ns"
     tracing: Cost = field(default_factory=dict)
+    buffers: dict[str, int] = field(default_factory=dict)
     sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
     turn: numpy.ndarray | None = None
     segments: numpy.ndarray = field(default_factory=none)
@@ -145,6 +146,7 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         wall_ns=min(walls) if walls else None,
         work_unit=units[0] if len(units) == 1 else CPU,
         tracing=dict(one.tracing),
+        buffers=dict(one.buffers),
         sequences=dict(one.sequences),
         segments=least([(part.segments, part.nodes) for part in parts]),
     )

@@ -232,9 +232,11 @@ def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _tracing(rows: list[dict[str, Any]]) -> list[str]:
+    from p3s.characterize import buffers
     from p3s.characterize.tracing import sentence
 
-    return sentence({str(row["np"]): row["tracing"] for row in rows})
+    where = buffers.sentences({str(row["np"]): row.get("buffers", {}) for row in rows})
+    return where + sentence({str(row["np"]): row["tracing"] for row in rows})
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

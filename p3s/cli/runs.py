@@ -345,6 +345,7 @@ def _trace_counts(
                 "signature": _summary(signature),
                 "not_modelled": signature.get("not_modelled", []),
                 "tracing": signature.get("tracing", {}),
+                "buffers": signature.get("buffers", {}),
             }
         )
     study.update()

@@ -46,7 +46,16 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.types import Item, Model, NotModelled, OtherGrid, Phase, ProcessGrid, Tracing
+from p3s.model.types import (
+    Buffers,
+    Item,
+    Model,
+    NotModelled,
+    OtherGrid,
+    Phase,
+    ProcessGrid,
+    Tracing,
+)
 from p3s.model.work.levels import without_total
 from p3s.model.work.segments import with_phase_work
 from p3s.serialise import from_data
@@ -101,6 +110,7 @@ def fit_model(
         work_unit=work_unit,
         work_units={str(t.np): t.work_unit for t in tables},
         tracing={str(t.np): _tracing(t) for t in tables},
+        buffers={str(t.np): Buffers(**t.buffers) for t in tables},
         sites={k: tuple(v) for t in tables for k, v in t.sites.items()},
         unmodelled_ops=unmodelled,
         not_modelled=tuple(from_data(NotModelled, row) for row in unmodelled_calls(tables)),

@@ -111,6 +111,7 @@ def bare(model: Model) -> Model:
         items=tuple(_bare_item(item) for item in model.items),
         phases=tuple(_bare_phase(phase) for phase in model.phases),
         tracing={},
+        buffers={},
         sites={},
         unmodelled_ops={},
         not_modelled=(),

@@ -451,6 +451,18 @@ class Tracing:
 
 
 @dataclass(frozen=True)
+class Buffers:
+    """Sends and collectives at one count, and of these: from or into device memory, with datatypes
+    that are not contiguous (scattered), each with their bytes."""
+
+    messages: int = 0
+    device: int = 0
+    device_bytes: int = 0
+    scattered: int = 0
+    scattered_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Derived:
     """The setting a model was made for without a run, and the settings it was made from.
 
@@ -493,6 +505,7 @@ class Model:
     derived: Derived | None = None
     without: tuple[int, ...] = ()
     level: WorkLevel | None = None
+    buffers: Mapping[str, Buffers] = field(default_factory=dict)
 
     @property
     def splits(self) -> dict[tuple[str, str], bool]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from p3s.characterize import tracing
+from p3s.characterize import buffers, tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.predict import outside
 from p3s.predict.types import Count
@@ -37,6 +37,7 @@ def notes(
         *outside.notes(asked),
         *_soft_rules(share),
         *sentences(head.get("not_modelled")),
+        *buffers.sentences(head.get("buffers") or {}),
         *tracing.sentence(head.get("tracing", {})),
         *filter(None, [mixed_clocks(units if isinstance(units, Mapping) else {})]),
     ]

@@ -311,6 +311,7 @@ class _Head:
             unmodelled_ops=model.unmodelled_ops,
             not_modelled=model.not_modelled,
             tracing=model.tracing,
+            buffers=model.buffers,
             phases=tuple(phases),
             share=share,
             traced_share=model.shares,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from p3s.costs.types import PhaseTime
 from p3s.files.stage import FileUseAt
-from p3s.model.types import NotModelled, Share, Tracing
+from p3s.model.types import Buffers, NotModelled, Share, Tracing
 from p3s.serialise import to_data
 
 
@@ -101,5 +101,6 @@ class ScaledHead:
     unknown: tuple[UnknownCall, ...]
     emptied: tuple[Emptied, ...] = ()
     ranks: tuple[tuple[int, int], ...] | None = None
+    buffers: Mapping[str, Buffers] = field(default_factory=dict)
     files: tuple[FileUseAt, ...] = ()
     files_from: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import wrap
 
-from p3s.characterize import tracing
+from p3s.characterize import buffers, tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.commands import NO_STUDY, Commands
 from p3s.model import growth, text
@@ -330,6 +330,7 @@ def notes(model: Model, places: Places) -> list[str]:
         found.append(visible(taken, 400))
     found += [f"run next: {next_text(each)}" for each in model.next]
     found += [visible(line, 400) for line in sentences(to_data(model.not_modelled))]
+    found += buffers.sentences(to_data(model.buffers))
     found += [visible(line, 400) for line in tracing.sentence(to_data(model.tracing))]
     return found
 

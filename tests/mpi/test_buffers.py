@@ -27,9 +27,7 @@ def test_memory_of_a_device(tmp_path: Path) -> None:
     library = compile_c(FOLDER / "cudart.c", tmp_path / "libcudart.so", "-shared", "-fPIC")
     program = compile_c(FOLDER / "device.c", tmp_path / "device", "-ldl")
     run = trace([str(program), str(library)], 2, tmp_path / "run")
-    marks = {
-        (call.op, call.tag): call.memory for call in run.calls if call.op != "MPI_Allreduce"
-    }
+    marks = {(call.op, call.tag): call.memory for call in run.calls if call.op != "MPI_Allreduce"}
     both = DEVICE_SENT | DEVICE_RECEIVED
     for tag, of_send, of_receive, of_exchange in (
         (1, 0, 0, 0),
