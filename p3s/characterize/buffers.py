@@ -54,7 +54,7 @@ def add(uses: Uses, other: Uses) -> None:
 
 
 def sentences(by_count: Mapping[str, Any]) -> list[str]:
-    """Return lines for people from count -> totals, of the largest count; none for usual buffers."""
+    """Return lines for people from count -> totals, of the largest count; none for usual ones."""
     if not by_count:
         return []
     np_ = max(by_count, key=int)
