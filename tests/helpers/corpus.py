@@ -108,6 +108,8 @@ def run(program: Program, n: int) -> Any:
                 elem_bytes=c[5],
                 tag=c[6],
                 root=c[7],
+                block=0,
+                memory=0,
             )
             for c in calls
         ],
