@@ -88,6 +88,12 @@ PROGRAMS = (
     Program("f08-rma", "f08_rma.f90", least_ranks=2),
     *COMPLETIONS,
     *FAMILIES,
+    Program(
+        "families-newer",
+        "families.F90",
+        flags=("-DBINDING=2", "-DNEWER", "-fallow-argument-mismatch"),
+        needs="MPI_Allreduce_init",
+    ),
     Program("py-buffers", "buffers.py"),
     Program("py-pickled", "pickled.py"),
     Program("py-windows", "windows.py", least_ranks=2),
@@ -103,6 +109,9 @@ QUICK = {
     ("chosen", "fortran"): (3,),
     ("chosen", "python"): (3,),
     ("openmpi4", "fortran"): (3,),
+    ("mpich4", "fortran"): (2,),
+    ("openmpi5", "c"): (3,),
+    ("openmpi5", "python"): (3,),
     ("mpich5", "c"): (3,),
     ("mpich5", "python"): (3,),
 }
