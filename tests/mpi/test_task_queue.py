@@ -20,7 +20,7 @@ TASKS = 60
 
 @pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A study of the program at 3 and 4 processes, and the words that run it."""
+    """A study of the program at 3 to 5 processes, and the words that run it."""
     install = the_mpi()
     if install is None or install.mpiexec is None:
         pytest.skip("no MPI that works with ranks sharing cores")
@@ -32,14 +32,14 @@ def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     )
     words = [str(install.mpiexec), "-n", "{np}", str(program), str(TASKS), "100", "500", "2"]
     study = folder / "study"
-    assert p3s(["characterize", "-n", "3,4", "-o", str(study), "--", *words]) == 0
+    assert p3s(["characterize", "-n", "3,4,5", "-o", str(study), "--", *words]) == 0
     p3s(["model", str(study)])
     return study, words
 
 
 def test_the_queue_is_recognised_with_its_totals(farm: tuple[Path, list[str]]) -> None:
     study = Study.open(farm[0])
-    for n in (3, 4):
+    for n in (3, 4, 5):
         (served,) = of_path(study.runs(n)[0].path)
         assert served.server == 0 and served.workers == tuple(range(1, n))
         assert len(served.tasks) == TASKS and served.shares.sum() == TASKS
@@ -54,7 +54,7 @@ def test_the_queue_is_recognised_with_its_totals(farm: tuple[Path, list[str]]) -
 
 def test_what_depends_on_timing_is_no_miss(farm: tuple[Path, list[str]], capsys) -> None:  # type: ignore[no-untyped-def]
     study, words = farm
-    p3s(["validate", str(study), "-n", "5", "--json", "--", *words])
+    p3s(["validate", str(study), "-n", "6", "--json", "--", *words])
     told = json.loads(capsys.readouterr().out)
     assert told["dealt"]["tasks"] == told["dealt"]["predicted"] == TASKS
     assert told["dealt"]["same"]
@@ -63,7 +63,7 @@ def test_what_depends_on_timing_is_no_miss(farm: tuple[Path, list[str]], capsys)
 
 def test_a_prediction_says_so(farm: tuple[Path, list[str]]) -> None:
     study, _ = farm
-    p3s(["predict", str(study), "-n", "3,4,16", "--no-replay"])
+    p3s(["predict", str(study), "-n", "3,4,5,16", "--no-replay"])
     made = json.loads(Study.open(study).prediction_path.read_text())
     row = next(row for row in made["counts"] if row["n"] == 16)
     # 60 tasks of 100 to 500 us on 15 workers: not less than their share
