@@ -9,7 +9,7 @@ value analysis of the same queue (Reiser and Lavenberg, J. ACM 27, 1980) for tas
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 
 import numpy as np
@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Requests that are followed one by one, at most; a longer run is this many and the rate after.
 MOST_REQUESTS = 200_000
+#: Draws, least and most, and how many requests they follow together.
+_DRAWS, _REQUESTS = (8, 48), 200_000
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def drawn(
     workers: int,
     *,
     fixed: bool,
-    draws: int = 24,
+    error: float = 0.0,
     seed: int = 0,
 ) -> Range:
     """Return the time of a run of ``number`` tasks, from tasks as they were measured in runs.
@@ -153,8 +155,9 @@ def drawn(
     ``tasks``: seconds of each run, in the order in which they were handed out. ``fixed``: the k-th
     task is the same one in every run: those of one run are taken after the other, as they are.
     Otherwise they are drawn: a sample of a run's tasks stands for it, so that what few tasks say of
-    many is in the interval.
+    many is in the interval. ``error``: standard error of the mean service, relative.
     """
+    draws = int(np.clip(_REQUESTS // max(number, 1), *_DRAWS))
     rng = np.random.default_rng(seed)
     found = []
     for i in range(draws):
@@ -162,7 +165,8 @@ def drawn(
         if not fixed or len(one) != number:
             pool = rng.choice(one, len(one))
             one = rng.choice(pool, number)
-        found.append(run(queue, one, workers, rng))
+        service = queue.service * max(1.0 + error * float(rng.standard_normal()), 0.0)
+        found.append(run(replace(queue, service=service), one, workers, rng))
     seconds = np.array([each.seconds for each in found])
     low, middle, high = np.quantile(seconds, (0.05, 0.5, 0.95))
     return Range(

@@ -138,12 +138,17 @@ def _served(run: RunTrace, rank: RankTrace, mine: _Columns) -> Served | None:
         if len(replies):
             answers.append(int(replies[-1]))
             whom.append(int(source))
-            service.append(float(done[min(end, len(mine.work) - 1) + 1] - done[at + 1]))
+            # Up to the next look; behind the last answer the server does something else.
+            until = end if end < len(mine.work) else int(replies[-1])
+            service.append(float(done[until + 1] - done[at + 1]))
     workers = tuple(sorted(set(whom)))
     heard = len(requests)
     if len(workers) < _FEWEST_WORKERS or len(answers) < max(_ANSWERED * heard, _FEWEST):
         return None
-    tasks, of = _tasks(run, rank.rank, whom, workers)
+    # What was sent before anybody asked are tasks, too.
+    before = mine.peer[np.flatnonzero(mine.send[: requests[0]])].tolist() if heard else []
+    first = dict.fromkeys(peer for peer in before if peer in workers)
+    tasks, of = _tasks(run, rank.rank, [*first, *whom], workers)
     if len(tasks) < _FEWEST:
         return None
     return Served(

@@ -16,8 +16,9 @@ from p3s.master_worker.recognise import Served
 
 #: Correlation of the k-th tasks of two runs from which on they are the same tasks.
 _SAME = 0.9
-#: Mean tasks of different counts that differ by no more are the same.
-_ALIKE = 0.10
+#: Mean tasks of different counts that differ by no more are the same; and those whose trend is
+#: not above so many of its standard errors, by the spread of the tasks.
+_ALIKE, _BEYOND_CHANCE = 0.10, 3.0
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,10 @@ class TaskQueue:
     ``servers``: their ranks, the same at every count. ``numbers``: tasks by count. ``exact``:
     (constant, per worker) of the law of their number, None where it is none. ``tasks``: of each
     run, seconds in the order in which they were handed out, ``counts``: of these runs.
-    ``fixed``: the k-th task is the same one in every run. ``slope``: power of n with which the mean
-    task goes, 0 where it stays. ``service``, ``spread``: of the server for one request, in s.
+    ``fixed``: the k-th task is the same one in every run. ``slope``: power of the number
+    of workers with which the mean task goes, 0 where it stays; ``misfit``: by which part that
+    misses a mean at most. ``service``, ``spread``: of the server for one request, in s, of
+    ``served`` requests.
     ``asked``, ``told``: bytes of a message to the server, and from it. ``shares``: least and
     most tasks of a worker, by count.
     """
@@ -40,8 +43,10 @@ class TaskQueue:
     counts: tuple[int, ...]
     fixed: bool
     slope: float
+    misfit: float
     service: float
     spread: float
+    served: int
     asked: float
     told: float
     shares: Mapping[int, tuple[int, int]]
@@ -62,7 +67,14 @@ class TaskQueue:
 
     def scale(self, n: int) -> float:
         """Return by how much a task at n is longer than at the largest traced count."""
-        return float((n / max(self.counts)) ** self.slope)
+        return float((self.workers(n) / self.workers(max(self.counts))) ** self.slope)
+
+    def scales(self, n: int) -> set[float]:
+        """Return the ends of ``scale``: what the power misses, and that tasks stay as they are
+        where it misses much."""
+        there = self.scale(n)
+        ends = {there * (1.0 - self.misfit), there * (1.0 + self.misfit)} if self.slope else {there}
+        return ends | {1.0} if self.misfit > _ALIKE else ends
 
 
 def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | None:
@@ -89,9 +101,10 @@ def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | No
         tasks,
         counts,
         len(servers) == 1 and _fixed(tasks),
-        _slope(counts, tasks),
+        *_slope([n - len(servers) for n in counts], tasks),
         float(np.mean(service)),
         float(np.std(service)),
+        len(service),
         float(np.mean([one.asked for one in every])),
         float(np.mean([one.told for one in every])),
         {n: (int(each.min()), int(each.max())) for n, each in shares.items()},
@@ -121,43 +134,51 @@ def _fixed(tasks: Sequence[Floats]) -> bool:
     )
 
 
-def _slope(counts: Sequence[int], tasks: Sequence[Floats]) -> float:
-    """Return the power of n with which mean tasks go; 0 where they are alike or two counts differ
-    by chance."""
+def _slope(workers: Sequence[int], tasks: Sequence[Floats]) -> tuple[float, float]:
+    """Return the power of the workers with which mean tasks go, and by which part it misses them.
+
+    The power is 0 where they are alike, or differ by chance.
+    """
     means = np.array([float(each.mean()) for each in tasks])
-    if len(set(counts)) < 2 or not (means > 0).all():
-        return 0.0
+    if len(set(workers)) < 2 or not (means > 0).all():
+        return 0.0, 0.0
     if means.max() <= (1.0 + _ALIKE) * means.min():
-        return 0.0
-    return float(np.polyfit(np.log(np.array(counts, dtype=float)), np.log(means), 1)[0])
+        return 0.0, 0.0
+    x = np.log(np.array(workers, dtype=float))
+    errors = np.array([float(each.std()) / np.sqrt(len(each)) for each in tasks]) / means
+    slope, constant = np.polyfit(x, np.log(means), 1)
+    away = (x - x.mean()) / float(((x - x.mean()) ** 2).sum())
+    if abs(slope) <= _BEYOND_CHANCE * float(np.sqrt(((away * errors) ** 2).sum())):
+        return 0.0, 0.0
+    misfit = float(np.abs(np.expm1(np.log(means) - constant - slope * x)).max())
+    return float(slope), min(misfit, 0.9)
 
 
-def time_of(found: TaskQueue, n: int, way: float, software: float, draws: int = 24) -> Range:
+def time_of(found: TaskQueue, n: int, way: float, software: float) -> Range:
     """Return the time of the queue at n processes, in s, with a 90 % interval.
 
     ``way``: seconds of a message between two ranks; ``software``: of the server's calls for a
-    request. The ends hold the numbers of tasks that were seen where they have no law, and mean
-    tasks that go on as they went, or stay as at the largest traced count.
+    request. The ends hold the numbers of tasks that were seen where they have no law, and what the
+    law of the mean task misses.
     """
     queue = Queue(found.service + software, way, found.spread, len(found.servers))
-    middle = _drawn(found, queue, n, found.number(n)[1], found.scale(n), draws)
+    middle = _drawn(found, queue, n, found.number(n)[1], found.scale(n))
     ends = [middle]
     for number in sorted(set(found.number(n))):
-        for scale in sorted({1.0, found.scale(n)}):
-            ends.append(_drawn(found, queue, n, number, scale, draws))
+        for scale in sorted(found.scales(n)):
+            ends.append(_drawn(found, queue, n, number, scale))
     low, high = min(end.low for end in ends), max(end.high for end in ends)
     return Range(middle.seconds, low, high, middle.busy, middle.working)
 
 
-def _drawn(
-    found: TaskQueue, queue: Queue, n: int, number: float, scale: float, draws: int
-) -> Range:
-    # Lengths of other counts go with n; each run's are brought to what they would be at n.
-    last = max(found.counts)
+def _drawn(found: TaskQueue, queue: Queue, n: int, number: float, scale: float) -> Range:
+    # Lengths of other counts go with the workers; each run's are brought to what they are at n.
+    last = found.workers(max(found.counts))
     samples = [
-        each * scale * (last / count) ** found.slope
+        each * scale * (last / found.workers(count)) ** found.slope
         for count, each in zip(found.counts, found.tasks, strict=True)
     ]
+    error = found.spread / max(found.service, 1e-300) / np.sqrt(max(found.served, 1))
     return drawn(
-        queue, samples, round(number), found.workers(n), fixed=found.fixed, draws=draws, seed=n
+        queue, samples, round(number), found.workers(n), fixed=found.fixed, error=error, seed=n
     )

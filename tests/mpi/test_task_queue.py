@@ -1,0 +1,72 @@
+"""A master that hands out tasks to whoever asks: recognised, predicted, compared by totals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from paths import PROGRAMS
+from tracer_helpers import the_mpi
+
+from p3s.cli.main import run as p3s
+from p3s.master_worker.recognise import of_path
+from p3s.predict.queues import learned
+from p3s.study import Study
+
+TASKS = 60
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A study of the program at 3 to 5 processes, and the words that run it."""
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    folder = tmp_path_factory.mktemp("farm")
+    program = folder / "farm"
+    source = PROGRAMS / "queue" / "farm.c"
+    subprocess.run(
+        [install.mpicc, "-O1", "-o", program, source], check=True, timeout=120, capture_output=True
+    )
+    words = [str(install.mpiexec), "-n", "{np}", str(program), str(TASKS), "100", "500", "2"]
+    study = folder / "study"
+    assert p3s(["characterize", "-n", "3,4,5", "-o", str(study), "--", *words]) == 0
+    p3s(["model", str(study)])
+    return study, words
+
+
+def test_the_queue_is_recognised_with_its_totals(farm: tuple[Path, list[str]]) -> None:
+    study = Study.open(farm[0])
+    for n in (3, 4, 5):
+        (served,) = of_path(study.runs(n)[0].path)
+        assert served.server == 0 and served.workers == tuple(range(1, n))
+        assert len(served.tasks) == TASKS and served.shares.sum() == TASKS
+        assert len(served.service) == TASKS + n - 1  # all are told to stop
+        assert served.tasks.min() > 90e-6 and (served.asked, served.told) == (128.0, 4.0)
+        printed = (study.runs(n)[0].path / "stdout.txt").read_text().split("\n")
+        said = {int(w[1]): int(w[3]) for w in map(str.split, printed) if len(w) == 4}
+        assert [said[w] for w in served.workers] == served.shares.tolist()
+    found = learned(study)
+    assert found is not None and found.exact == (TASKS, 0)
+
+
+def test_what_depends_on_timing_is_no_miss(farm: tuple[Path, list[str]], capsys) -> None:  # type: ignore[no-untyped-def]
+    study, words = farm
+    p3s(["validate", str(study), "-n", "6", "--json", "--", *words])
+    told = json.loads(capsys.readouterr().out)
+    assert told["dealt"]["tasks"] == told["dealt"]["predicted"] == TASKS
+    assert told["dealt"]["same"]
+    assert "validate-missed" not in [reason["code"] for reason in told["reasons"]]
+
+
+def test_a_prediction_says_so(farm: tuple[Path, list[str]]) -> None:
+    study, _ = farm
+    p3s(["predict", str(study), "-n", "3,4,5,16", "--no-replay"])
+    made = json.loads(Study.open(study).prediction_path.read_text())
+    row = next(row for row in made["counts"] if row["n"] == 16)
+    # 60 tasks of 100 to 500 us on 15 workers: not less than their share
+    assert row["time_s"] > TASKS * 100e-6 / 15
+    assert any("queue of tasks" in note for note in made["notes"])
+    assert "holdout-missed" not in [reason["code"] for reason in made["reasons"]]
