@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
@@ -128,7 +129,7 @@ class FileSystem:
 
     def save(self, path: Path) -> None:
         """Write it as a file of its own; P3SError when the place cannot be written."""
-        write_json(path, {"schema": SCHEMA, "schema_version": VERSION, **to_data(self)})
+        write_json(path, as_file(self))
 
     @classmethod
     def load(cls, path: Path) -> FileSystem:
@@ -142,6 +143,11 @@ class FileSystem:
                 f"{path}: damaged file of a file system ({str(error)[:120]}); measure it again: "
                 "p3s machine measure --io DIR -o FILE"
             ) from error
+
+
+def as_file(found: FileSystem) -> dict[str, Any]:
+    """Return the content of a file of its own."""
+    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(found)}
 
 
 def names() -> list[str]:
@@ -235,7 +241,7 @@ def _rate(
     below = calls[0] * moved[-1] - calls[-1] * moved[0]
     call_s = (took[0] * moved[-1] - took[-1] * moved[0]) / below if below else 0.0
     byte_s = (calls[0] * took[-1] - calls[-1] * took[0]) / below if below else 0.0
-    if call_s < 0:
+    if call_s < 0 or not below:
         call_s, byte_s = 0.0, took[-1] / moved[-1]
     if byte_s < 0:
         call_s, byte_s = took[0] / calls[0], 0.0
