@@ -49,6 +49,8 @@ class Row:
 def main() -> int:
     """Run, predict, compare, print."""
     asked = arguments()
+    if asked.cost:
+        return cost(asked)
     folder = Path(tempfile.mkdtemp(prefix="p3s-io-"))
     where = Path(asked.directory).resolve()
     words = shlex.split(asked.mpiexec)
@@ -84,17 +86,45 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--modes", default="own,shared,collective")
     parser.add_argument("--sync", default="0,1")
     parser.add_argument("--only-runs", action="store_true")
+    parser.add_argument("--cost", action="store_true", help="what tracing adds to a call")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
-def compiled(launcher: str, folder: Path) -> Path:
-    """Compile the program with the launcher's MPI."""
+def compiled(launcher: str, folder: Path, source: Path = PROGRAM) -> Path:
+    """Compile a program with the launcher's MPI."""
     found = mpi.mpi_for(None, shutil.which(launcher) or launcher)
     assert found is not None, f"no mpicc belongs to {launcher}"
-    target = folder / "checkpoint"
-    subprocess.run([found.mpicc, "-O2", "-g", str(PROGRAM), "-o", str(target)], check=True)
+    target = folder / source.stem
+    subprocess.run([found.mpicc, "-O2", "-g", str(source), "-o", str(target)], check=True)
     return target
+
+
+def cost(asked: argparse.Namespace) -> int:
+    """Print what a call takes in one rank, untraced and traced, runs taking turns; medians."""
+    from p3s.signature_runner.launch import run_traced
+    from p3s.signature_runner.recording import Recording
+
+    folder, words = Path(tempfile.mkdtemp(prefix="p3s-io-")), shlex.split(asked.mpiexec)
+    program = [str(compiled(words[0], folder, HERE / "io_calls.c")), f"{asked.directory}/io-calls"]
+    kinds = {
+        "untraced": (Recording(), False),
+        "wall time": (Recording(work="wall"), True),
+        "CPU time": (Recording(work="cpu"), True),
+        "--no-posix-io": (Recording(posix_io=False), True),
+    }
+    took: dict[str, list[list[float]]] = {name: [] for name in kinds}
+    for turn in range(asked.repeats):
+        for number, (name, (recording, traced)) in enumerate(kinds.items()):
+            place = folder / f"{turn}-{number}"
+            run_traced([*words, *program], 1, place, recording=recording, trace=traced)
+            said = (place / "stdout.txt").read_text()
+            took[name].append([float(x) for x in re.findall(r"[\d.]+", said)])
+    for name, rows in took.items():
+        fwrite, pwrite = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"{name:14} fwrite of 8 bytes {fwrite:7.1f} ns   pwrite {pwrite:7.1f} ns")
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
 
 
 def command(

@@ -213,6 +213,8 @@ def list_(json_: bool = JSON_OPTION) -> int:
     """List the typical networks that p3s predict --network takes."""
     from p3s.cli.common import header
     from p3s.machine.cluster import DEFAULT, names, typical
+    from p3s.machine.filesystem import names as files
+    from p3s.machine.filesystem import typical as typical_files
     from p3s.machine.show import clusters
 
     found = [typical(name) for name in names()]
@@ -221,6 +223,10 @@ def list_(json_: bool = JSON_OPTION) -> int:
             {
                 **header("clusters"),
                 "default": DEFAULT,
+                "file_systems": [
+                    {"name": each.name, "kind": each.kind, "source": list(each.source)}
+                    for each in map(typical_files, files())
+                ],
                 "clusters": [
                     {"name": each.name, "label": each.label, "text": each.text} for each in found
                 ],
@@ -228,6 +234,20 @@ def list_(json_: bool = JSON_OPTION) -> int:
         )
     else:
         out(clusters(found, DEFAULT))
+        out("")
+        for each in map(typical_files, files()):
+            out(f"file system {each.name}: {each.source[0]}")
+    return 0
+
+
+def _show_files(found: FileSystem, json_: bool) -> int:
+    from p3s.machine.filesystem import as_file
+    from p3s.machine.show import render_files
+
+    if json_:
+        emit_json(as_file(found))
+    else:
+        out("\n".join(render_files(found)))
     return 0
 
 
@@ -240,12 +260,20 @@ def show(
 ) -> int:
     """Show a machine file, a communication model, or a typical network with its sources."""
     from p3s.machine.cluster import CLUSTER_SCHEMA, Cluster, names, typical
+    from p3s.machine.filesystem import SCHEMA as FILES
+    from p3s.machine.filesystem import FileSystem
+    from p3s.machine.filesystem import names as file_systems
+    from p3s.machine.filesystem import typical as typical_files
     from p3s.machine.machinefile import Machine
     from p3s.machine.show import render, render_cluster
     from p3s.placement.learned import SCHEMA, load
     from p3s.training.card import render as render_card
 
+    if file in file_systems() and not Path(file).exists():
+        return _show_files(typical_files(file), json_)
     schema = "" if file in names() and not Path(file).exists() else _schema_of(Path(file))
+    if schema == FILES:
+        return _show_files(FileSystem.load(Path(file)), json_)
     if schema == SCHEMA:
         model = load(Path(file))
         content, text = learn.as_json(model), render_card(model)

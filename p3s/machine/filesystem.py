@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
@@ -105,30 +106,29 @@ class FileSystem:
     ) -> Span | None:
         """Return what ``calls`` that move ``nbytes`` take each of some processes; None: not known.
 
-        Between measured numbers of processes straight on logarithmic axes. Beyond them the time
-        stays what it is, or, where it grew towards the end as one that is shared out does, goes on
-        as their number does: the larger of own bytes over own rate and all bytes over the limit.
+        Time of calls and time of bytes, each for itself: beyond the measured numbers of processes
+        it stays what it is, or, where it grew towards the end as what is shared out does, goes on
+        as their number does. So bytes take the larger of own bytes over own rate and all bytes
+        over the limit.
         """
         rates = self.of(way, sharing, what, pattern)
         if not rates:
             return None
         at = [r.processes for r in rates]
-        took = [max(calls * r.call_s + nbytes * r.byte_s, 1e-12) for r in rates]
-        spread = max(r.spread for r in rates)
-        inside = _between(at, took, min(processes, at[-1]))
-        beyond = max(processes / at[-1], 1.0)
-        shared = _growth(at, took) > _LIMITED
-        s = inside * (beyond if shared else 1.0)
-        most = inside * beyond
-        least = inside
+        parts = [
+            _at(at, [calls * r.call_s for r in rates], processes),
+            _at(at, [nbytes * r.byte_s for r in rates], processes),
+        ]
+        low_s, s, high_s = (sum(part[k] for part in parts) for k in range(3))
         if limit := self.limits.get(what):
-            s = max(s, nbytes * processes / limit)
-            most = max(most if not self.limits else s, s)
-        return Span(s, min(least, s) / (1.0 + spread), max(most, s) * (1.0 + spread))
+            s = max(low_s, nbytes * processes / limit)
+            high_s = s
+        spread = 1.0 + max(r.spread for r in rates)
+        return Span(s, min(low_s, s) / spread, max(high_s, s) * spread)
 
     def save(self, path: Path) -> None:
         """Write it as a file of its own; P3SError when the place cannot be written."""
-        write_json(path, {"schema": SCHEMA, "schema_version": VERSION, **to_data(self)})
+        write_json(path, as_file(self))
 
     @classmethod
     def load(cls, path: Path) -> FileSystem:
@@ -142,6 +142,11 @@ class FileSystem:
                 f"{path}: damaged file of a file system ({str(error)[:120]}); measure it again: "
                 "p3s machine measure --io DIR -o FILE"
             ) from error
+
+
+def as_file(found: FileSystem) -> dict[str, Any]:
+    """Return the content of a file of its own."""
+    return {"schema": SCHEMA, "schema_version": VERSION, **to_data(found)}
 
 
 def names() -> list[str]:
@@ -174,17 +179,22 @@ def _key(rate: Rate) -> tuple[str, str, str, str]:
     return rate.way, rate.sharing, rate.what, rate.pattern
 
 
-def _between(at: Sequence[int], took: Sequence[float], processes: float) -> float:
+def _at(at: Sequence[int], took: Sequence[float], processes: float) -> tuple[float, float, float]:
+    """Return a time at a number of processes: if no limit shows, what to expect, if one begins.
+
+    Between the measured numbers straight over their logarithm.
+    """
     import numpy as np
 
-    logs = np.interp(math.log(max(processes, 1.0)), np.log(at), np.log(took))
-    return float(np.exp(logs))
+    inside = float(np.interp(math.log(max(processes, 1.0)), np.log(at), took))
+    beyond = inside * max(processes / at[-1], 1.0)
+    return inside, beyond if _growth(at, took) > _LIMITED else inside, beyond
 
 
 def _growth(at: Sequence[int], took: Sequence[float]) -> float:
-    """Return by which power of the processes the time grew towards the end; 0 for one point."""
-    if len(at) < 2:
-        return 0.0
+    """Return by which power of the processes a time grew towards the end; 0 for one point."""
+    if len(at) < 2 or min(took[-2:]) <= 0:
+        return float(len(at) > 1 and took[-1] > 0)
     return math.log(took[-1] / took[-2]) / math.log(at[-1] / at[-2])
 
 
@@ -235,7 +245,7 @@ def _rate(
     below = calls[0] * moved[-1] - calls[-1] * moved[0]
     call_s = (took[0] * moved[-1] - took[-1] * moved[0]) / below if below else 0.0
     byte_s = (calls[0] * took[-1] - calls[-1] * took[0]) / below if below else 0.0
-    if call_s < 0:
+    if call_s < 0 or not below:
         call_s, byte_s = 0.0, took[-1] / moved[-1]
     if byte_s < 0:
         call_s, byte_s = took[0] / calls[0], 0.0

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.machine.cluster import Cluster, Messages
+from p3s.machine.filesystem import FileSystem
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
 from p3s.machine.show_openmp import render as render_openmp
 from p3s.text import percent, seconds, size_text, table, visible
@@ -22,8 +23,30 @@ def render(machine: Machine) -> str:
     parts += ["", *_network(machine)]
     if machine.openmp:
         parts += ["", *render_openmp(machine.openmp)]
+    if machine.files:
+        parts += ["", *render_files(machine.files)]
     parts += [f"disturbed: {visible(text, 400)}" for text in machine.disturbed]
     return "\n".join(parts)
+
+
+def render_files(found: FileSystem) -> list[str]:
+    """Return what files cost: a row for each thing, a column for each number of processes."""
+    at = sorted({rate.processes for rate in found.rates})
+    rows: dict[tuple[str, str, str, str], dict[int, str]] = {}
+    for rate in found.rates:
+        key = rate.way, rate.sharing, rate.pattern, rate.what
+        text = seconds(rate.call_s) if rate.call_s or not rate.byte_s else ""
+        speed = f"{size_text(1 / rate.byte_s)}/s" if rate.byte_s else ""
+        rows.setdefault(key, {})[rate.processes] = " + ".join(filter(None, [text, speed]))
+    where = f" in {visible(found.directory)}" if found.directory else ""
+    limits = [f"all together at most {size_text(v)}/s ({k})" for k, v in found.limits.items()]
+    head = ["way", "files", "pattern", "what", *[f"{n} process{'es' * (n > 1)}" for n in at]]
+    return [
+        f"files: {visible(found.kind)}{where}; time of a call + rate of one process",
+        table([[*key, *(cells.get(n, "") for n in at)] for key, cells in rows.items()], head),
+        *limits,
+        *(visible(line, 300) for line in found.source),
+    ]
 
 
 def _head(machine: Machine) -> list[str]:

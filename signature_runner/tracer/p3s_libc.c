@@ -46,11 +46,11 @@ __attribute__((constructor(101))) static void look_up(void) { FUNCTIONS(LOOK_UP)
     (__builtin_expect(!real.f_##name, 0)                                                           \
          ? (real.f_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)) : real.f_##name)
 
-/* A call that moves data or waits for it, on a descriptor. light: see p3s_io_enter. */
-#define MOVED(type, op, name, fd, light, moved, ...)                                               \
+/* A call that moves data or waits for it, on a descriptor. */
+#define MOVED(type, op, name, fd, moved, ...)                                               \
     {                                                                                              \
         struct p3s_io i;                                                                           \
-        if (!p3s_io_enter(&i, P3S_OP_POSIX_##op, fd, light, P3S_RA, P3S_FA))                             \
+        if (!p3s_io_enter(&i, P3S_OP_POSIX_##op, fd, P3S_RA, P3S_FA))                             \
             return REAL(name)(__VA_ARGS__);                                                        \
         type got = REAL(name)(__VA_ARGS__);                                                        \
         p3s_io_leave(&i, (int64_t)(moved));                                                        \
@@ -59,19 +59,19 @@ __attribute__((constructor(101))) static void look_up(void) { FUNCTIONS(LOOK_UP)
 
 #define VECTOR const struct iovec *v, int n
 
-P3S_EXPORT ssize_t read(int fd, void *b, size_t n) MOVED(ssize_t, read, read, fd, 0, got, fd, b, n)
+P3S_EXPORT ssize_t read(int fd, void *b, size_t n) MOVED(ssize_t, read, read, fd, got, fd, b, n)
 P3S_EXPORT ssize_t write(int fd, const void *b, size_t n)
-    MOVED(ssize_t, write, write, fd, 0, got, fd, b, n)
-P3S_EXPORT ssize_t readv(int fd, VECTOR) MOVED(ssize_t, readv, readv, fd, 0, got, fd, v, n)
-P3S_EXPORT ssize_t writev(int fd, VECTOR) MOVED(ssize_t, writev, writev, fd, 0, got, fd, v, n)
+    MOVED(ssize_t, write, write, fd, got, fd, b, n)
+P3S_EXPORT ssize_t readv(int fd, VECTOR) MOVED(ssize_t, readv, readv, fd, got, fd, v, n)
+P3S_EXPORT ssize_t writev(int fd, VECTOR) MOVED(ssize_t, writev, writev, fd, got, fd, v, n)
 P3S_EXPORT ssize_t __read_chk(int fd, void *b, size_t n, size_t room)
-    MOVED(ssize_t, read, __read_chk, fd, 0, got, fd, b, n, room)
+    MOVED(ssize_t, read, __read_chk, fd, got, fd, b, n, room)
 
 /* At an offset that is given: p3s_io_at keeps it. */
 #define AT(type, op, name, fd, offset, ...)                                                        \
     {                                                                                              \
         struct p3s_io i;                                                                           \
-        if (!p3s_io_enter(&i, P3S_OP_POSIX_##op, fd, 0, P3S_RA, P3S_FA))                                 \
+        if (!p3s_io_enter(&i, P3S_OP_POSIX_##op, fd, P3S_RA, P3S_FA))                                 \
             return REAL(name)(__VA_ARGS__);                                                        \
         type got = REAL(name)(__VA_ARGS__);                                                        \
         p3s_io_at((int64_t)(offset), (int64_t)got);                                            \
@@ -100,8 +100,8 @@ P3S_EXPORT ssize_t __pread_chk(int fd, void *b, size_t n, off_t o, size_t room)
 P3S_EXPORT ssize_t __pread64_chk(int fd, void *b, size_t n, off64_t o, size_t room)
     AT(ssize_t, pread, __pread64_chk, fd, o, fd, b, n, o, room)
 
-P3S_EXPORT int fsync(int fd) MOVED(int, fsync, fsync, fd, 0, 0, fd)
-P3S_EXPORT int fdatasync(int fd) MOVED(int, fdatasync, fdatasync, fd, 0, 0, fd)
+P3S_EXPORT int fsync(int fd) MOVED(int, fsync, fsync, fd, 0, fd)
+P3S_EXPORT int fdatasync(int fd) MOVED(int, fdatasync, fdatasync, fd, 0, fd)
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
@@ -161,7 +161,7 @@ P3S_EXPORT int __openat64_2(int at, const char *p, int f) OPENED(open, __openat6
 P3S_EXPORT int close(int fd)
 {
     struct p3s_io i;
-    if (!p3s_io_enter(&i, P3S_OP_POSIX_close, fd, 0, P3S_RA, P3S_FA)) {
+    if (!p3s_io_enter(&i, P3S_OP_POSIX_close, fd, P3S_RA, P3S_FA)) {
         p3s_file_forget(fd);
         return REAL(close)(fd);
     }
@@ -185,9 +185,6 @@ P3S_EXPORT int dup3(int from, int to, int flags)
 
 /* ---- streams ---------------------------------------------------------------------------------- */
 
-/* Calls of up to so many bytes mostly end in the stream's buffer. */
-#define BUFFERED 4096
-
 static inline int number(FILE *f) { return f ? fileno_unlocked(f) : -1; }
 
 #define OPENED_STREAM(name)                                                                        \
@@ -209,7 +206,7 @@ P3S_EXPORT int fclose(FILE *f)
 {
     struct p3s_io i;
     int fd = number(f);
-    if (!p3s_io_enter(&i, P3S_OP_POSIX_fclose, fd, 0, P3S_RA, P3S_FA)) {
+    if (!p3s_io_enter(&i, P3S_OP_POSIX_fclose, fd, P3S_RA, P3S_FA)) {
         p3s_file_forget(fd);
         return REAL(fclose)(f);
     }
@@ -220,28 +217,28 @@ P3S_EXPORT int fclose(FILE *f)
 }
 
 P3S_EXPORT size_t fread(void *b, size_t size, size_t n, FILE *f)
-    MOVED(size_t, fread, fread, number(f), size * n <= BUFFERED, got * size, b, size, n, f)
+    MOVED(size_t, fread, fread, number(f), got * size, b, size, n, f)
 P3S_EXPORT size_t fwrite(const void *b, size_t size, size_t n, FILE *f)
-    MOVED(size_t, fwrite, fwrite, number(f), size * n <= BUFFERED, got * size, b, size, n, f)
+    MOVED(size_t, fwrite, fwrite, number(f), got * size, b, size, n, f)
 P3S_EXPORT size_t fread_unlocked(void *b, size_t size, size_t n, FILE *f)
-    MOVED(size_t, fread, fread_unlocked, number(f), size * n <= BUFFERED, got * size, b, size, n, f)
+    MOVED(size_t, fread, fread_unlocked, number(f), got * size, b, size, n, f)
 P3S_EXPORT size_t fwrite_unlocked(const void *b, size_t size, size_t n, FILE *f)
-    MOVED(size_t, fwrite, fwrite_unlocked, number(f), size * n <= BUFFERED, got * size, b, size, n, f)
+    MOVED(size_t, fwrite, fwrite_unlocked, number(f), got * size, b, size, n, f)
 P3S_EXPORT size_t __fread_chk(void *b, size_t room, size_t size, size_t n, FILE *f)
-    MOVED(size_t, fread, __fread_chk, number(f), size * n <= BUFFERED, got * size, b, room, size, n, f)
-P3S_EXPORT int fflush(FILE *f) MOVED(int, fflush, fflush, number(f), 0, 0, f)
+    MOVED(size_t, fread, __fread_chk, number(f), got * size, b, room, size, n, f)
+P3S_EXPORT int fflush(FILE *f) MOVED(int, fflush, fflush, number(f), 0, f)
 P3S_EXPORT int fputs(const char *s, FILE *f)
-    MOVED(int, fprintf, fputs, number(f), 1, strlen(s), s, f)
+    MOVED(int, fprintf, fputs, number(f), strlen(s), s, f)
 P3S_EXPORT int vfprintf(FILE *f, const char *s, va_list list)
-    MOVED(int, fprintf, vfprintf, number(f), 1, got, f, s, list)
+    MOVED(int, fprintf, vfprintf, number(f), got, f, s, list)
 P3S_EXPORT int __vfprintf_chk(FILE *f, int flag, const char *s, va_list list)
-    MOVED(int, fprintf, __vfprintf_chk, number(f), 1, got, f, flag, s, list)
+    MOVED(int, fprintf, __vfprintf_chk, number(f), got, f, flag, s, list)
 
 #define PRINTED(moved_by)                                                                          \
     {                                                                                              \
         struct p3s_io i;                                                                           \
         va_list list;                                                                              \
-        bool there = p3s_io_enter(&i, P3S_OP_POSIX_fprintf, number(f), 1, P3S_RA, P3S_FA);               \
+        bool there = p3s_io_enter(&i, P3S_OP_POSIX_fprintf, number(f), P3S_RA, P3S_FA);               \
         va_start(list, s);                                                                         \
         int got = moved_by;                                                                        \
         va_end(list);                                                                              \

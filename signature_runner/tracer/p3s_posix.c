@@ -11,8 +11,9 @@
 #include <unistd.h>
 #include <unwind.h>
 
-/* As in p3s_init.c: within so little time nothing can have waited. */
-#define SHORT_NS 1000
+/* Within so little time a call has hardly waited: its wall time stands for its CPU time, whose clock
+ * is a system call. */
+#define SHORT_NS 5000
 /* So much of the stack is searched for the frame of a signal handler. */
 #define MOST_STACK (1 << 20)
 
@@ -194,11 +195,11 @@ static void read_clocks(struct p3s_io *i)
     i->t0_ns = p3s_work_source == P3S_WORK_WALL ? i->clock : p3s_clock_ns(CLOCK_MONOTONIC);
 }
 
-static bool enter(struct p3s_io *i, bool light)
+static bool enter(struct p3s_io *i)
 {
     struct p3s_thread *t = &p3s_self;
     i->joins = i->fd >= 0 && adjacent(i);
-    i->light = i->joins && light && p3s_work_source == P3S_WORK_CPU && !p3s_counters;
+    i->light = i->joins && p3s_work_source == P3S_WORK_CPU && !p3s_counters;
     p3s_go_in(i->ra, i->fa);
     if (i->light) {
         i->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
@@ -215,12 +216,12 @@ static bool enter(struct p3s_io *i, bool light)
     return true;
 }
 
-bool p3s_io_enter(struct p3s_io *i, uint32_t op, int fd, bool light, void *ra, void *fa)
+bool p3s_io_enter(struct p3s_io *i, uint32_t op, int fd, void *ra, void *fa)
 {
     int error = errno;
     int file = recorded_here() ? p3s_file_of(fd) : -1;
     *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = fd, .file = file, .error = error};
-    bool there = file >= 0 && enter(i, light);
+    bool there = file >= 0 && enter(i);
     errno = error;
     return there;
 }

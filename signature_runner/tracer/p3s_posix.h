@@ -16,8 +16,8 @@ struct p3s_io {
     uint64_t counter[P3S_MAX_COUNTERS];
 };
 
-/* Is a call on this descriptor recorded? light: it most likely only fills or empties a buffer. */
-bool p3s_io_enter(struct p3s_io *i, uint32_t op, int fd, bool light, void *ra, void *fa);
+/* Is a call on this descriptor recorded? */
+bool p3s_io_enter(struct p3s_io *i, uint32_t op, int fd, void *ra, void *fa);
 /* After it: bytes moved, less than 0 if it failed. */
 void p3s_io_leave(struct p3s_io *i, int64_t bytes);
 /* Before that, of one that says where. */

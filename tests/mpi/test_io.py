@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -181,3 +182,37 @@ def test_without_posix_io_nothing_of_it_is_recorded(
     run_traced(words, 1, tmp_path / "run", timeout_s=TIMEOUT_S, recording=quiet)
     assert not [c for c in read_run(tmp_path / "run").calls if c.op.startswith("POSIX_")]
     assert sys.platform.startswith("linux")
+
+
+@pytest.mark.parametrize("source", ["gathered.c", "checkpoint.c"])
+def test_files_are_predicted_as_they_are_used(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls and bytes at a count that was not traced are those of a run; their time is apart."""
+    mpi = ALL[0]
+    monkeypatch.chdir(tmp_path)
+    for name, value in mpi.env.items():
+        monkeypatch.setenv(name, value)
+    program = [compiled(mpi, source, tmp_path)]
+    program += [str(tmp_path), "own", "1", "4", "1"] if source == "checkpoint.c" else []
+    words = [str(mpi.mpiexec), "-n", "{np}", *program]
+    asked("characterize", "-n", "1,2,3", "-o", "study", "--", *words)
+    asked("model", "study")
+    compared = json.loads(asked("validate", "study", "-n", "4", "--json"))
+    calls = compared["collectives"]
+    assert calls["true"] == calls["predicted"] == calls["equal"] > 0
+    found = json.loads(asked("predict", "study", "-n", "4", "--no-replay", "--json"))
+    (last,) = [count for count in found["counts"] if count["n"] == 4]
+    assert last["io_s"] > 0
+    parts = last["compute_s"] + last["comm_s"] + last["io_s"]
+    assert parts == pytest.approx(last["model_s"], rel=0.01)
+    written = "POSIX_pwrite" if source == "checkpoint.c" else "POSIX_fwrite"
+    assert written in {use["op"] for use in found["files"]}
+
+
+def asked(*words: str) -> str:
+    """Run p3s; a prediction that is not to be trusted is one."""
+    command = [sys.executable, "-m", "p3s", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode in (0, 3), done.stderr
+    return done.stdout
