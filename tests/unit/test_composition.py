@@ -104,7 +104,7 @@ def test_work_and_cost_are_told_apart() -> None:
     assert parts["cost"] == pytest.approx(((8 * (1 - below) + 2) / 10, (8 * (1 + above) + 2) / 10))
     assert parts["replay"] == pytest.approx((0.9, 1.2))
     old = replace(times, phases=[{**phase(0), **told, "work_error": None}])
-    assert own_parts(old) == {"work": None, "cost": (0.6, 1.8), "replay": (0.9, 1.2)}
+    assert own_parts(old) == {"work": None, "cost": (0.6, 1.8), "replay": (0.9, 1.2), "files": None}
     row = compose({2: old}, {}, {}, [2]).counts[0]
     assert row.low_s == pytest.approx(10 * combine([(0.6, 1), (0.9, 1)])[0])
     assert row.interval_parts.work is None is row.interval_parts.model
