@@ -78,7 +78,7 @@ class Estimate:
     waiting_s: float | None
     transfer_s: float | None
     software_s: float | None
-    io_s: float | None = 0.0
+    io_s: float | None = field(default=0.0, metadata={"always": True})
     why_not: str
     notes: tuple[str, ...]
 

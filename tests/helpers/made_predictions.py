@@ -222,7 +222,7 @@ def _estimate(time: float | None, total: Json, why: str, notes: list[str]) -> Js
         "low_s": time and time * 0.92,
         "high_s": time and time * 1.1,
         **{key: total.get(key) for key in keys},
-        **({"io_s": None} if time is None else {}),
+        "io_s": None if time is None else 0.0,
         "why_not": why,
         "notes": notes,
     }
