@@ -155,12 +155,15 @@ void p3s_sync(struct p3s_here *h, uint64_t handle, int peer, int assert)
 void p3s_sync_group(struct p3s_here *h, uint64_t handle, MPI_Group group, int assert)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    int count = 0;
+    int few_ranks[32], count = 0, *ranks = few_ranks;
+    int64_t few[32], *list = few;
     if (PMPI_Group_size(group, &count) != MPI_SUCCESS)
         count = 0;
-    int *ranks = malloc(sizeof *ranks * (size_t)(count + 1));
-    int64_t *list = malloc(sizeof *list * (size_t)(count + 1));
-    count = ranks && list ? count : 0;
+    if (count > 32) {
+        ranks = malloc(sizeof *ranks * (size_t)count);
+        list = malloc(sizeof *list * (size_t)count);
+        count = ranks && list ? count : 0;
+    }
     p3s_world_ranks(group, count, ranks);
     for (int i = 0; i < count; i++)
         list[i] = ranks[i];
@@ -170,6 +173,8 @@ void p3s_sync_group(struct p3s_here *h, uint64_t handle, MPI_Group group, int as
     call.numbers = count ? p3s_numbers(list, count) : 0;
     p3s_put(h, &call);
     p3s_let_go();
-    free(ranks);
-    free(list);
+    if (ranks != few_ranks)
+        free(ranks);
+    if (list != few)
+        free(list);
 }
