@@ -72,9 +72,11 @@ def _call_text(call: Call) -> str:
     team = f" team={call.team}" if call.team else ""
     team += f" block={call.block}" if call.block else ""
     team += f" device={_BUFFERS[call.memory & 3]}" if call.memory & 3 else ""
+    numbers = f" numbers={','.join(map(str, call.numbers))}" if call.numbers else ""
     return (
         f"{call.op} peer={peer} bytes={call.bytes} count={call.count} elem={call.elem_bytes}"
         f" tag={tag} root={root} comm={comm} site={call.site}{window}{depth}{team}"
+        f"{numbers}"
     )
 
 
@@ -100,6 +102,11 @@ def text(run: RunTrace, only: int | None = None) -> Iterator[str]:
 def _rank_end(rank: RankTrace, endings: Sequence[str]) -> Iterator[str]:
     lines = _thread_lines(rank) + _phase_lines(rank)
     lines += [
+        f"neighbours on communicator {comm}: sends to {_ranks(around.destinations)}, receives from"
+        f" {_ranks(around.sources)}"
+        for comm, around in sorted(rank.neighbours.items())
+    ]
+    lines += [
         f"counted only: {counts[0]} events, elapsed {counts[1]} ns, work {counts[2]}:"
         f" {endings[call]}"
         for call, counts in sorted(rank.counted.items())
@@ -123,6 +130,10 @@ def _rank_end(rank: RankTrace, endings: Sequence[str]) -> Iterator[str]:
         lines = []
     if lines:
         yield "\n".join(lines)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return ",".join(_RANKS.get(rank, str(rank)) for rank in ranks) or "nobody"
 
 
 def _phase_lines(rank: RankTrace) -> list[str]:
@@ -246,6 +257,8 @@ def _rank_json(run: RunTrace, rank: RankTrace, before: str) -> Iterator[str]:
         ],
         **_threads_json(rank),
     }
+    if rank.neighbours:
+        about["neighbours"] = {comm: vars(each) for comm, each in rank.neighbours.items()}
     yield before + json.dumps(about)[:-1] + ', "events": ['
     _, columns = _columns(run, rank)
     for begin in range(0, len(rank.call), _BLOCK):
