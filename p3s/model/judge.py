@@ -24,6 +24,7 @@ from p3s.model.sizes.rankcounts import by_class
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
 from p3s.model.types import Item, Model, Phase, Share, Slot
+from p3s.trace.neighbours import side_of
 from p3s.trace.ops import COMPLETION, like
 
 #: What is open because several rules meet all traced counts; what was seen too seldom.
@@ -57,7 +58,9 @@ def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]
     widest = [max(each) for each in extents]
     items = []
     for i, item in enumerate(model.items):
-        if (narrow := _narrow(item.relation, widest)) and not _has(item.notes, Code.DIRECTION):
+        stated = item.tag is not None and side_of(item.op, item.tag) is not None
+        open_ = not stated and not _has(item.notes, Code.DIRECTION)
+        if open_ and (narrow := _narrow(item.relation, widest)):
             more = Reason(Code.DIRECTION, dims=tuple(narrow))
             item = replace(item, notes=(*item.notes, more))
         if (dim := _of_one_extent(item.relation, extents)) is not None:

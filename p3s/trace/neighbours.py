@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-#: Tags of messages of neighbourhood collectives begin here: no program has such tags.
-FIRST_TAG = 1 << 20
+#: Tags of messages of neighbourhood collectives, which no program has: of graphs, and of the first
+#: neighbour on a grid.
+GRAPH_TAG = 1 << 20
+FIRST_TAG = GRAPH_TAG + 1
+#: No grid has more dimensions.
+_MOST_DIMENSIONS = 64
 #: Whether all sizes are the same to, and from, every neighbour: of (destinations, sources).
 _ALIKE = {
     "MPI_Neighbor_allgather": (True, True),
@@ -92,7 +96,7 @@ def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int
     """Return the numbers of the calls in place of one: the messages, the wait of a blocking one."""
     messages = [_message(call, *message) for message in exchange]
     if not messages:  # a rank without neighbours: the call has its place and its time
-        messages = [_message(call, "send", PROC_NULL, 0, FIRST_TAG)]
+        messages = [_message(call, "send", PROC_NULL, 0, GRAPH_TAG)]
     found = [book.number(message) for message in messages]
     if not ops.leaves_request(call.op):
         wait = replace(
@@ -104,7 +108,19 @@ def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int
 
 def _tag(slot: int, grid: bool) -> int:
     """Return the tag of what goes to a neighbour: from a grid's other side it comes with its."""
-    return FIRST_TAG + slot if grid else FIRST_TAG
+    return FIRST_TAG + slot if grid else GRAPH_TAG
+
+
+def side_of(op: str, tag: int) -> int | None:
+    """Return in which direction along a dimension of a grid the partner of a message is.
+
+    1 up, -1 down; None where the message is no part of a neighbourhood collective on a grid.
+    """
+    slot = tag - FIRST_TAG
+    if ops.kind_of(ops.called(op)) != ops.NEIGHBOR or not 0 <= slot < 2 * _MOST_DIMENSIONS:
+        return None
+    up = bool(slot % 2) == (ops.kind_of(op) == ops.SEND)
+    return 1 if up else -1
 
 
 def _message(call: Call, part: str, rank: int, size: int, tag: int) -> Call:

@@ -10,7 +10,7 @@ import pytest
 
 from p3s.characterize.plans import calls_of
 from p3s.trace import ops
-from p3s.trace.neighbours import FIRST_TAG
+from p3s.trace.neighbours import FIRST_TAG, GRAPH_TAG, side_of
 from p3s.trace.partitions import FIRST_TAG as PARTITION_TAG
 from p3s.trace.rewrite import FAMILIES, Known, as_messages
 from p3s.trace.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
@@ -80,6 +80,28 @@ def test_a_blocking_call_posts_and_waits() -> None:
     assert rt.start_ns.tolist() == [*[0] * 9, 1000]
     assert rt.done.tolist() == [[8, post] for post in range(8)]
     assert not run.unmodelled
+
+
+def test_messages_on_a_grid_tell_their_direction() -> None:
+    name = "MPI_Neighbor_alltoall"
+    assert [side_of(f"{name}_send", FIRST_TAG + slot) for slot in range(4)] == [-1, 1, -1, 1]
+    # What a neighbour sent down comes from above.
+    assert [side_of(f"{name}_recv", FIRST_TAG + slot) for slot in range(4)] == [1, -1, 1, -1]
+    assert side_of(f"{name}_send", GRAPH_TAG) is None
+    assert side_of("MPI_Isend", FIRST_TAG) is None
+
+
+def test_neighbours_of_a_library_s_order_come_in_that_of_ranks() -> None:
+    around = Neighbours((3, 1), (2, 0))
+    graph = replace(GRID, op="MPI_Dist_graph_create", dims=None, periods=None)
+    first = call("Neighbor_alltoallv", 24, (8, 16, 24, 32))
+    run = as_messages(run_of([first], around, comm=graph), Known())
+    assert [(peer, size) for _, peer, size, tag in events(run) if tag == GRAPH_TAG] == [
+        (0, 32),
+        (2, 24),
+        (1, 16),
+        (3, 8),
+    ]
 
 
 def test_a_wait_completes_all_messages_of_a_call() -> None:

@@ -1,8 +1,8 @@
 """Directions that dimensions of two ranks leave open: they are as siblings show them.
 
-On two ranks a step up is a step down, and round the edge. What decides is, in this order: the other
-relations of the node, other nodes of its call site, the other half of a combined call, and the
-order in which siblings go to both sides.
+On two ranks a step up is a step down, and round the edge. What decides is, in this order: what a
+neighbourhood collective on a grid says, the other relations of the node, other nodes of its call
+site, the other half of a combined call, and the order in which siblings go to both sides.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from p3s.model.partners.infer_partners import Explanation
 from p3s.model.partners.relation import Relation
 from p3s.model.partners.relations import partners
 from p3s.model.partners.shift import Shift
+from p3s.trace.neighbours import side_of
 from p3s.trace.ops import RECV, SEND
 
 Vector = tuple[int, ...]
@@ -175,7 +176,8 @@ class _Directions:
                     continue
                 key = _line(unclear[0])[0]
                 tag = nodes[i].only_tag
-                sign = self._shown(i)
+                stated = None if tag is None else side_of(nodes[i].op, tag)
+                sign = self._shown(i) if stated is None else stated
                 if sign is None and kind == RECV and tag is not None:
                     sign = _opposite(sent.get((key, tag), set()))
                 if sign is None:
@@ -183,7 +185,7 @@ class _Directions:
                 next_[(key, nodes[i].op)] = -sign
                 if kind == SEND and tag is not None:
                     sent.setdefault((key, tag), set()).add(sign)
-                self._turn(i, unclear, sign)
+                self._turn(i, unclear, sign, known=stated is not None)
 
     def _unclear(self, i: int) -> list[Shift]:
         """Return the shifts of a node whose direction is open; none where it has both."""
@@ -216,15 +218,18 @@ class _Directions:
                     side = _side([r.vec])
                     yield _BOTH if side is None else side
 
-    def _turn(self, i: int, unclear: Sequence[Shift], sign: int) -> None:
+    def _turn(self, i: int, unclear: Sequence[Shift], sign: int, *, known: bool) -> None:
+        """Let shifts go in a direction; known: the program says it, so that nothing is open."""
         e = self.explained[i]
+        clear = {d for r in unclear for d in _along(r)} if known else set()
         turned = [
             replace(r, vec=tuple(sign * abs(x) for x in r.vec))
             if any(r is u for u in unclear) and isinstance(r, Shift)
             else r
             for r in e.relations
         ]
-        self.explained[i] = Explanation(turned, e.cost, e.unexplained, e.ambiguous)
+        ambiguous = [d for d in e.ambiguous if d not in clear]
+        self.explained[i] = Explanation(turned, e.cost, e.unexplained, ambiguous)
 
 
 def _shortened(vector: Vector, seen: Iterable[Vector], steps: Iterable[Vector]) -> bool:
