@@ -1,0 +1,27 @@
+"""Programs with neighbourhood collectives, traced at small counts, beside a run at a larger one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from patterns import ALL, Program, outcome
+from tracer_helpers import PROGRAMS, the_mpi
+
+TABLE = (
+    Program("cart2.c", "p", (2, 4, 6), (8,)),
+    Program("cart2.c", "o", (4, 6, 9), (12,)),
+    Program("box.c", "", (4, 8, 12), (18,)),
+    Program("nine.c", "", (4, 6, 9), (12,)),
+    Program("graph.c", "", (4, 6, 8), (10,)),
+)
+
+
+@pytest.mark.parametrize("program", TABLE, ids=lambda program: f"{program.source}-{program.args}")
+def test_messages_at_a_larger_count_are_those_of_the_model(program: Program, tmp_path: Path):
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    found = outcome(program, PROGRAMS / "neighbours", tmp_path)
+    assert not {at.n: at.exact_wrong for at in found.at if at.exact_wrong}
+    assert [at.level for at in found.at] == [ALL]
