@@ -102,7 +102,7 @@ def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int
         wait = replace(
             call, op=f"{call.op}_wait", comm=-1, bytes=len(found), count=len(found), elem_bytes=1
         )
-        found.append(book.number(replace(wait, numbers=())))
+        found.append(book.number(replace(wait, numbers=(), block=0, memory=0)))
     return found
 
 
