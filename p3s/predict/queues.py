@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from p3s.study import Study
 
 _NS = 1e9
+#: With so many processes there is one worker at most: nothing shows that any could ask.
+_TOO_FEW = 2
 #: Share of the messages from which on a queue is nearly all of a program's communication.
 _NEARLY_ALL = 0.95
 
@@ -47,6 +49,8 @@ def learned(study: Study) -> TaskQueue | None:
         records = [run for run in study.timed_runs(n) or study.runs(n) if run.status == "complete"]
         if records:
             found = [of_path(record.path) for record in records]
+            if n <= _TOO_FEW and not all(found):
+                continue
             if not all(found):
                 return None
             runs[n] = found
