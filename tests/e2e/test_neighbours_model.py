@@ -10,9 +10,7 @@ from tracer_helpers import PROGRAMS, the_mpi
 
 TABLE = (
     Program("cart2.c", "p", (2, 4, 6), (8,)),
-    Program("cart2.c", "o", (4, 6, 9), (12,)),
-    Program("box.c", "", (4, 8, 12), (18,)),
-    Program("nine.c", "", (4, 6, 9), (12,)),
+    Program("nine.c", "", (2, 4, 6), (8,)),
     Program("graph.c", "", (4, 6, 8), (10,)),
 )
 
