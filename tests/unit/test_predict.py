@@ -349,9 +349,10 @@ def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
     }
     assert unknown_share(head) == 0.4
     assert sentences(head.get("not_modelled")) == []
-    row = {"op": "MPI_Put", "np": 8, "events": 1200, "share_of_events": 0.5, "share_of_time": 0.03}
+    shares = {"share_of_events": 0.5, "share_of_time": 0.03}
+    row = {"op": "MPI_T_call", "kind": "other", "np": 8, "events": 1200, **shares}
     assert sentences([row]) == [
-        "seen, not modelled: MPI_Put 1,200 events at 8 processes (50.0 % of the events,"
+        "seen, not modelled: MPI_T_call 1,200 events at 8 processes (50.0 % of the events,"
         " 3.0 % of the time)"
     ]
     assert sentences([None]) == []

@@ -1,12 +1,11 @@
 """Communicators: what the members of one send each other until they have a new one.
 
-Read from Open MPI 4.1.4, ompi/communicator/comm.c, comm_cid.c and ompi/mca/topo/base/: the new
-communicator's number is agreed on by two nonblocking all-reductions of an integer (the largest
-that a member proposes, and whether it is free with all; once where it is, as everywhere outside
-of programs that make communicators in several threads), a third one makes sure that all members
-are ready for its messages. From MPICH 5.0.1, src/mpi/comm/: the numbers that a member has left
-are a mask of 64 words, all-reduced together with one more. Both gather colour and key of every
-member before they split.
+Open MPI (4.1.4, compared message by message): the new communicator's number is agreed on by two
+nonblocking all-reductions of an integer (the largest that a member proposes, and whether it is
+free with all; once where it is, as everywhere outside of programs that make communicators in
+several threads), a third one makes sure that all members are ready for its messages. MPICH (not
+compared): the numbers that a member has left are a mask of 64 words, all-reduced together with
+one more. Both gather colour and key of every member before they split.
 """
 
 from __future__ import annotations
