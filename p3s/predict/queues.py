@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.errors import P3SError
 from p3s.master_worker.queue import Queue, Range, most_workers
 from p3s.master_worker.tasks import TaskQueue, queue_of, time_of
 from p3s.predict.curve_doubts import EFFICIENCY_LIMIT
@@ -41,7 +42,14 @@ _NEARLY_ALL = 0.95
 
 
 def learned(study: Study) -> TaskQueue | None:
-    """Return the queue of tasks of a study's program; None where it has none."""
+    """Return the queue of tasks of a study's program; None where none is seen."""
+    try:
+        return _learned(study)
+    except P3SError:  # p3s check tells which capture cannot be read
+        return None
+
+
+def _learned(study: Study) -> TaskQueue | None:
     from p3s.master_worker.recognise import of_path
 
     runs = {}

@@ -9,10 +9,12 @@ laws are the ends of the interval.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from p3s.errors import P3SError
 from p3s.predict.types import Count, StartAndEnd
 from p3s.text import figures, seconds
 
@@ -40,7 +42,8 @@ def _measured(records: Sequence[RunRecord]) -> tuple[float, ...]:
     for record in records:
         wall = record.info.get("wall_s")
         if record.status == "complete" and isinstance(wall, int | float):
-            found.append(float(wall) - run_times(read_run(record.path)).wall_s)
+            with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
+                found.append(float(wall) - run_times(read_run(record.path)).wall_s)
     return tuple(value for value in found if value > 0)
 
 

@@ -293,7 +293,7 @@ def traced(run_dir: Path, np: int) -> list[Counts]:
         for number in rank.call.tolist():
             call = trace.calls[number]
             name = "MPI_Start" if call.op.endswith("_init") else call.op
-            if name in ("MPI_Init", "MPI_Finalize"):
+            if name in ("MPI_Init", "MPI_Finalize") or not name.startswith("MPI_"):
                 continue
             events[name] += 1
             if name != "MPI_Start" and ops.kind_of(name) != ops.COMPLETION:
