@@ -213,44 +213,6 @@ def test_lammps_claims_nothing_that_is_not_so(tmp_path):
     assert abs(sum(s["time"] for s in model["shares"].values()) - 1) < 1e-6
 
 
-#: Half of the time is before calls that are not modelled.
-NEIGHBOURS = """
-#include <mpi.h>
-static void work(void) { volatile double s = 0; for (int i = 0; i < 2000000; i++) s += i; }
-int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    int n, periodic = 1;
-    double out[2] = {1, 1}, in[2];
-    MPI_Comm ring;
-    MPI_Comm_size(MPI_COMM_WORLD, &n);
-    MPI_Cart_create(MPI_COMM_WORLD, 1, &n, &periodic, 0, &ring);
-    for (int k = 0; k < 5; k++) {
-        work();
-        MPI_Allreduce(out, in, 1, MPI_DOUBLE, MPI_SUM, ring);
-    }
-    for (int k = 0; k < 5; k++) {
-        work();
-        MPI_Neighbor_alltoall(out, 1, MPI_DOUBLE, in, 1, MPI_DOUBLE, ring);
-    }
-    MPI_Finalize();
-    return 0;
-}
-"""
-
-
-def test_a_validation_that_leaves_much_out_is_no_success(launcher, tmp_path):
-    command = [*launcher, str(compile_c(NEIGHBOURS, tmp_path / "neighbours"))]
-    study = tmp_path / "study"
-    assert p3s("characterize", "-n", "2,3,4", "-o", study, "--", *command).returncode == 0
-    done = p3s("validate", study, "-n", "6", "--json")
-    assert done.returncode == 3, done.stderr
-    result = json.loads(done.stdout)
-    assert result["collectives"]["equal"] == result["collectives"]["true"] > 0
-    found = {each["code"]: each["text"] for each in result["reasons"]}
-    assert "events that the model leaves out are" in found["left-out"]
-    assert "no trustworthy model (left-out): in the run at 6 processes" in done.stderr
-
-
 @pytest.mark.slow
 def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_path, monkeypatch):
     install = the_mpi()  # some ways of Open MPI to do one-sided communication fail here and there
@@ -260,9 +222,7 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
     study = tmp_path / "study"
     done = p3s("characterize", "-n", "2,3,4,6", "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
-    left_out = [f"MPI_{name}" for name in ("Win_create", "Win_fence", "Put", "Win_free")]
-    for op in left_out:
-        assert f"seen, not modelled: {op} " in done.stdout
+    assert "seen, not modelled" not in done.stdout
     done = p3s("model", study)
     assert done.returncode in (0, 3), done.stderr
     (reduction,) = (
@@ -274,22 +234,18 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
     assert reduction["verdict"] == "exact" and slot["place"]["kind"] == "world"
     assert slot["elem_bytes"] == 8 and slot["elements"]["expr"] == ["num", 1, 1]
     assert slot["guard"] == [] and slot["count"]["expr"] == ["num", 6, 1]
-    assert "seen, not modelled: MPI_Put 6 events at 6 processes (" in done.stdout
     done = p3s("validate", study, "-n", "12", "--json", "--", *command)
-    assert done.returncode in (0, 3), done.stderr  # 3: much of it is not modelled
+    assert done.returncode in (0, 3), done.stderr
     result = json.loads(done.stdout)
     twins = 2 if "MPI_Bcast_init" in (study / "model.json").read_text() else 0
     assert result["collectives"] == dict.fromkeys(
         ("true", "predicted", "equal"), 12 * 6 * (2 + twins)
     )
-    assert result["p2p_triples"]["equal"] == 12 * 6
-    assert result["unmodelled"]["events"] == 12 * 2 + 12 * 12 + 6
+    assert result["p2p_triples"]["equal"] == result["p2p_triples"]["true"] >= 12 * 6
+    assert result["unmodelled"]["events"] == 0
     done = p3s("predict", study, "-n", "8", "--estimator", "simulation", "--budget", "2")
     assert done.returncode in (0, 3), done.stderr
     assert "replayed without progress between the call and its completion:" in done.stdout
-    assert "seen, not modelled: MPI_Put 6 events at 6 processes (" in done.stdout
-    assert p3s("report", study).returncode in (0, 3)  # 3: much of it is not modelled
+    assert p3s("report", study).returncode in (0, 3)
     page = (study / "report.html").read_text()
-    for op in left_out:
-        assert f"seen, not modelled: {op} " in page
     assert "MPI_Iallreduce" in page and "without progress between" in page

@@ -63,6 +63,7 @@ TABLE = (
     Program("tested.c", "250 6", (4, 6, 9), (18, 24)),
     Program("cloned.c", "40 8 0", (4, 6, 12), (24, 36)),
     Program("cloned.c", "40 8 1", (4, 6, 12), (24, 36)),
+    Program("modes.c", "", (2, 4, 8), (16, 24)),
     # communicators
     Program(
         "halves.c",
