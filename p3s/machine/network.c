@@ -17,8 +17,8 @@
  *   create WHAT LEAST MEDIAN  making and freeing a communicator of one rank
  *   pack WHERE BLOCK PACK PACK_MEDIAN UNPACK UNPACK_MEDIAN
  *
- * the last in ns per byte of a message of pieces of BLOCK bytes, near (a block apart), far (each on a
- * page of its own) or whole (one piece).
+ * the last in ns per byte of a message of pieces of BLOCK bytes, near (a block apart), far (each on
+ * a page of its own) or whole (one piece).
  */
 #define _GNU_SOURCE
 #include <mpi.h>
