@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.text import processes
-from p3s.trace.ops import COLLECTIVE, NEIGHBOR, SEND, kind_of
+from p3s.trace.ops import COLLECTIVE, NEIGHBOR, RECV, SEND, kind_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 #: datatype that is not contiguous), with their bytes.
 Uses = dict[str, int]
 _KINDS = ("device", "scattered")
+_COST = {True: "; packing and unpacking are added as software time", False: ""}
 _MOVES = frozenset({SEND, COLLECTIVE, NEIGHBOR})
+#: By place ("operation site"): bytes of its calls, those of datatypes with gaps, their pieces.
+Pieces = dict[str, list[int]]
 
 
 def marks(calls: Sequence[Call]) -> dict[str, np.ndarray]:
@@ -53,8 +56,54 @@ def add(uses: Uses, other: Uses) -> None:
         uses[key] = uses.get(key, 0) + value
 
 
-def sentences(by_count: Mapping[str, Any]) -> list[str]:
-    """Return lines for people from count -> totals, of the largest count; none for usual ones."""
+def scattered(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray:
+    """Return for each call of a run [node, bytes, bytes with gaps, pieces], of places with gaps.
+
+    ``node``: of each call; receives count, too. Shape (number, 5), the call's number first.
+    """
+    import numpy as np
+
+    moves = [kind_of(call.op) in _MOVES or kind_of(call.op) == RECV for call in calls]
+    some = np.zeros(nodes, dtype=bool)
+    some[[node[i] for i, call in enumerate(calls) if moves[i] and call.block]] = True
+    rows = [
+        (i, node[i], call.bytes, call.bytes * (call.block > 0), -(-call.bytes // (call.block or 1)))
+        for i, call in enumerate(calls)
+        if moves[i] and some[node[i]]
+    ]
+    found = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    found[found[:, 3] == 0, 4] = 0
+    return found
+
+
+def add_pieces(
+    pieces: Pieces, rows: np.ndarray, nodes: Sequence[tuple[str, str]], rank: RankTrace
+) -> None:
+    """Add the pieces of one rank's messages to those of its run; ``rows``: of scattered."""
+    import numpy as np
+
+    if not len(rows):
+        return
+    times = np.bincount(np.asarray(rank.call), minlength=int(rows[:, 0].max()) + 1)[rows[:, 0]]
+    for number in np.unique(rows[:, 1]).tolist():
+        mine = rows[:, 1] == number
+        site, op = nodes[number]
+        total = (times[mine, None] * rows[mine, 2:]).sum(axis=0).tolist()
+        join_pieces(pieces, {f"{op} {site}": total})
+
+
+def join_pieces(pieces: Pieces, other: Pieces) -> None:
+    """Add the pieces of other ranks of the same run."""
+    for key, values in other.items():
+        own = pieces.get(key, [0] * len(values))
+        pieces[key] = [a + b for a, b in zip(own, values, strict=True)]
+
+
+def sentences(by_count: Mapping[str, Any], packed: bool = False) -> list[str]:
+    """Return lines for people from count -> totals, of the largest count; none for usual ones.
+
+    packed: whether packing is part of the times.
+    """
     if not by_count:
         return []
     np_ = max(by_count, key=int)
@@ -62,7 +111,7 @@ def sentences(by_count: Mapping[str, Any]) -> list[str]:
         f"{text} at {processes(int(np_))}: {what}"
         for kind, what in (
             ("device", "from or into device memory; the network's figures are of host memory"),
-            ("scattered", "of datatypes that are not contiguous; packing them is in no cost"),
+            ("scattered", f"of datatypes that are not contiguous{_COST[packed]}"),
         )
         if (text := _share(by_count[np_], kind))
     ]

@@ -38,6 +38,7 @@ _PLAIN = (
     "unmodelled",
     "tracing",
     "buffers",
+    "pieces",
     "problem",
     "sites",
     "time_unit",

@@ -105,6 +105,7 @@ class Part:
     unmodelled: dict[str, int] = field(default_factory=dict)
     tracing: Cost = field(default_factory=dict)
     buffers: dict[str, int] = field(default_factory=dict)
+    pieces: dict[str, list[int]] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -200,11 +201,13 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     present = getattr(run.ranks, "present", None)
     node_of_call: np.ndarray = calls.node.astype(np.int32)
     marks = buffers.marks(run.calls)
+    gaps = buffers.scattered(run.calls, node_of_call, len(calls.nodes))
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
         add_rank(out.tracing, rt)
         buffers.add_rank(out.buffers, marks, rt)
+        buffers.add_pieces(out.pieces, gaps, calls.nodes, rt)
         if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
         rt = logical.once(teams.numbered(rt))
@@ -426,6 +429,7 @@ def join(parts: Iterable[Part]) -> Part:
             setattr(out, name, getattr(out, name) + getattr(part, name))
         add(out.tracing, part.tracing)
         buffers.add(out.buffers, part.buffers)
+        buffers.join_pieces(out.pieces, part.pieces)
         out.problem = out.problem or part.problem
     assert out is not None  # a run has files
     out.groups, out.nodes = list(groups), list(nodes)

@@ -112,6 +112,7 @@ def signature_json(t: PointTable) -> dict[str, Any]:
         "not_modelled": unmodelled_calls([t]),
         "tracing": t.tracing,
         "buffers": t.buffers,
+        "pieces": t.pieces,
         "accounting": found["accounting"][key],
         "phases": found["phases"],
         "tree": found["tree"],

@@ -131,6 +131,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         work_unit=data["work_unit"],
         tracing=data.get("tracing", {}),
         buffers=data.get("buffers", {}),
+        pieces=data.get("pieces", {}),
         sequences=sequences,
         segments=between,
         moved=tuple(data.get("moved", data["varying"])),

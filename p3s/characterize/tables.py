@@ -66,6 +66,7 @@ class PointTable:
     work_unit: str = "cpu_ns"
     tracing: Cost = field(default_factory=dict)
     buffers: dict[str, int] = field(default_factory=dict)
+    pieces: dict[str, list[int]] = field(default_factory=dict)
     sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
     turn: numpy.ndarray | None = None
     segments: numpy.ndarray = field(default_factory=none)
@@ -147,6 +148,7 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         work_unit=units[0] if len(units) == 1 else CPU,
         tracing=dict(one.tracing),
         buffers=dict(one.buffers),
+        pieces=dict(one.pieces),
         sequences=dict(one.sequences),
         segments=least([(part.segments, part.nodes) for part in parts]),
     )

@@ -13,6 +13,12 @@
  * ONE_WAY: half of a round trip. SEND: duration of MPI_Isend while its receive is posted. RECEIVE:
  * duration of MPI_Recv of a message that has arrived (-1 where none can have). GAP: time that one
  * more message of a stream costs. First the least, then the median; N round trips were timed.
+ *
+ *   create WHAT LEAST MEDIAN  making and freeing a communicator of one rank
+ *   pack WHERE BLOCK PACK PACK_MEDIAN UNPACK UNPACK_MEDIAN
+ *
+ * the last in ns per byte of a message of pieces of BLOCK bytes, near (a block apart), far (each on
+ * a page of its own) or whole (one piece).
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -31,6 +37,9 @@ enum { MOST = 4 << 20, SIZES = 56, KEEP = 4096, WINDOW = 8 << 20, FEW = 2, MANY 
 /* Communicators that are made and freed to time that. */
 #define CREATIONS 500
 enum { NEAR = 64 };
+/* A message whose packing is timed, how often, and what lies between pieces that are far apart:
+ * more than a page, and no multiple of one, so that they do not share a set of a cache. */
+enum { PACKED = 16 << 10, PACKINGS = 200, APART = 4096 + 64 };
 
 struct samples { int n, seen; double value[KEEP]; };
 struct order { int what, bytes, count; };
@@ -343,6 +352,48 @@ static void creating(void)
     printf("create free %.1f %.1f\n", at(&release, 0), at(&release, 0.5));
 }
 
+/* Where the next message begins, so that it comes from no near cache. */
+static size_t after(size_t from, size_t extent, size_t room)
+{
+    return from + 2 * extent > room - 2 * PACKED ? 0 : from + extent;
+}
+
+/* Per byte: packing and unpacking of a message in pieces of `block` bytes, `gap` bytes apart. */
+static void pack(const char *where, int block, int gap, size_t room)
+{
+    static struct samples packing, unpacking;
+    MPI_Datatype type;
+    char *packed = buffer + room - 2 * PACKED;
+    size_t extent = (size_t)(PACKED / block) * (size_t)(block + gap), from = 0;
+    MPI_Type_create_hvector(PACKED / block, block / 8, block + gap, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    packing.n = packing.seen = unpacking.n = unpacking.seen = 0;
+    for (int i = 0; i < PACKINGS; i++) {
+        int at = 0, back = 0;
+        double begin = now();
+        MPI_Pack(buffer + from, 1, type, packed, 2 * PACKED, &at, MPI_COMM_SELF);
+        keep(&packing, (now() - begin) / PACKED);
+        from = after(from, extent, room);
+        begin = now();
+        MPI_Unpack(packed, at, &back, buffer + from, 1, type, MPI_COMM_SELF);
+        keep(&unpacking, (now() - begin) / PACKED);
+        from = after(from, extent, room);
+    }
+    MPI_Type_free(&type);
+    printf("pack %s %d %.4f %.4f %.4f %.4f\n", where, block, at(&packing, 0), at(&packing, 0.5),
+           at(&unpacking, 0), at(&unpacking, 0.5));
+}
+
+/* What a datatype that is not contiguous costs, and one that is. */
+static void packs(size_t room)
+{
+    pack("whole", PACKED, PACKED, room);
+    for (int block = 8; block <= 4096; block *= 8) {
+        pack("near", block, block, room);
+        pack("far", block, APART, room);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int size, length;
@@ -364,6 +415,7 @@ int main(int argc, char **argv)
     if (rank == 0) {
         measure(atof(argv[1]));
         creating();
+        packs(bytes);
     }
     else
         serve();

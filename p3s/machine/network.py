@@ -171,6 +171,9 @@ def parsed(text: str) -> dict[str, Any]:
                 found["post_ns"], found["post_median_ns"] = float(words[1]), float(words[2])
             elif words[:1] == ["create"] and len(words) == 4:
                 found.setdefault("create", {})[words[1]] = [float(words[2]), float(words[3])]
+            elif words[:1] == ["pack"] and len(words) == 7:
+                row = [int(words[2]), *(float(word) for word in words[3:])]
+                found.setdefault("pack", {}).setdefault(words[1], []).append(row)
             elif words[:1] == ["size"] and len(words) == len(_COLUMNS) + 1:
                 rows.append([float(word) for word in words[1:]])
     except ValueError as error:

@@ -196,7 +196,21 @@ def _messages(net: Mapping[str, Any]) -> list[str]:
         for i in picked
     ]
     text.append(table(rows, ["message", "one way", "median", "MPI_Isend", "MPI_Recv", "gap"]))
-    return text
+    return [*text, *render_packing(net.get("pack") or {})]
+
+
+def render_packing(pack: Mapping[str, Any]) -> list[str]:
+    """Return medians of packing and unpacking by the bytes in a row; none if not measured."""
+    if not pack:
+        return []
+    rows = [
+        [f"{size_text(near[0])} in a row", *(_ns(row[k]) for row in (near, far) for k in (2, 4))]
+        for near, far in zip(pack["near"], pack["far"], strict=True)
+    ]
+    for whole in pack["whole"]:
+        rows.append(["contiguous", _ns(whole[2]), _ns(whole[4]), "", ""])
+    head = ["datatype, ns/B", "pack near", "unpack near", "pack far", "unpack far"]
+    return [table(rows, head)]
 
 
 def clusters(found: Sequence[Cluster], usual: str) -> str:

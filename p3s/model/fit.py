@@ -27,6 +27,7 @@ from p3s.model.growth import growth
 from p3s.model.judge import judged_items
 from p3s.model.order.fit import fit_order
 from p3s.model.order.iterations import with_turns
+from p3s.model.packed import packed_of
 from p3s.model.partners.irregular import Sample, edges_seen, sample_relations
 from p3s.model.partners.items import empty_rows
 from p3s.model.partners.lines import Xor
@@ -111,6 +112,7 @@ def fit_model(
         work_units={str(t.np): t.work_unit for t in tables},
         tracing={str(t.np): _tracing(t) for t in tables},
         buffers={str(t.np): Buffers(**t.buffers) for t in tables},
+        packed=packed_of(tables),
         sites={k: tuple(v) for t in tables for k, v in t.sites.items()},
         unmodelled_ops=unmodelled,
         not_modelled=tuple(from_data(NotModelled, row) for row in unmodelled_calls(tables)),

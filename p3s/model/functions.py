@@ -112,6 +112,7 @@ def bare(model: Model) -> Model:
         phases=tuple(_bare_phase(phase) for phase in model.phases),
         tracing={},
         buffers={},
+        packed=(),
         sites={},
         unmodelled_ops={},
         not_modelled=(),

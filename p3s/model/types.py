@@ -463,6 +463,20 @@ class Buffers:
 
 
 @dataclass(frozen=True)
+class Packed:
+    """A call with datatypes that are not contiguous.
+
+    block: bytes that they have in a row, on the average, by count; share: of the call's bytes that
+    are of such datatypes, at the largest count.
+    """
+
+    op: str
+    site: str
+    block: Mapping[str, float]
+    share: float
+
+
+@dataclass(frozen=True)
 class Derived:
     """The setting a model was made for without a run, and the settings it was made from.
 
@@ -506,6 +520,7 @@ class Model:
     without: tuple[int, ...] = ()
     level: WorkLevel | None = None
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
+    packed: tuple[Packed, ...] = ()
 
     @property
     def splits(self) -> dict[tuple[str, str], bool]:

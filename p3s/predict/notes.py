@@ -37,7 +37,7 @@ def notes(
         *outside.notes(asked),
         *_soft_rules(share),
         *sentences(head.get("not_modelled")),
-        *buffers.sentences(head.get("buffers") or {}),
+        *buffers.sentences(head.get("buffers") or {}, packed=bool(head.get("packed"))),
         *tracing.sentence(head.get("tracing", {})),
         *filter(None, [mixed_clocks(units if isinstance(units, Mapping) else {})]),
     ]

@@ -22,13 +22,14 @@ from p3s.files.times import FileTimes
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
+from p3s.model.packed import block_at
 from p3s.model.reasons import Verdict
 from p3s.model.stage import load
 from p3s.model.types import Model, Phase
 from p3s.model.verdicts import judged_at
 from p3s.model.work.workload import RankWork, rank_work
 from p3s.program.emptied import below_one, emptied
-from p3s.program.types import NoTrend, RowShare, ScaledHead, ScaledPhase, UnknownCall
+from p3s.program.types import NoTrend, PackedCall, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
 
 RANKS_PER_PART = 1024
@@ -228,6 +229,24 @@ def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
     return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
 
 
+def _packed(model: Model, n: int) -> tuple[PackedCall, ...]:
+    """Return which rows have datatypes with gaps at ``n``."""
+    first = _rules(model)
+    return tuple(
+        PackedCall(
+            it.op,
+            it.site,
+            (int(first[k]), int(first[k + 1]) - 1),
+            one.share,
+            block_at({int(c): b for c, b in one.block.items()}, n),
+        )
+        for k, it in enumerate(model.items)
+        if it.slots
+        for one in model.packed
+        if (one.op, one.site) == (it.op, it.site)
+    )
+
+
 def no_trend(phase: Phase, n: int, mean: float) -> NoTrend | None:
     """Return what is said of a phase whose work has no clear trend; None where it has one.
 
@@ -312,6 +331,7 @@ class _Head:
             not_modelled=model.not_modelled,
             tracing=model.tracing,
             buffers=model.buffers,
+            packed=_packed(model, evaluator.n),
             phases=tuple(phases),
             share=share,
             traced_share=model.shares,

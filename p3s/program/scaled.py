@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from p3s.errors import P3SError
 from p3s.model.law_types import TraceOrder
+from p3s.program.types import PackedCall
 from p3s.serialise import from_data
 from p3s.study import read_json
 
@@ -42,7 +43,8 @@ class ScaledTrace:
 
     ``op`` and ``kind`` number the names in ``ops`` and ``kinds``. ``work`` is the computation
     before one occurrence, in ns: column compute_ns, or in older traces work, taken as time.
-    ``files``: ns that one occurrence takes in files, empty where no call uses any.
+    ``files``: ns that one occurrence takes in files, empty where no call uses any. ``packed``: rows
+    of datatypes that are not contiguous, by the column ``slot``.
     ``known`` is False where the model has no law.
     ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
     number of its iterations, ``names`` to its name. ``slot``, ``stage``, ``turn``: the rule of
@@ -73,6 +75,7 @@ class ScaledTrace:
     place: Ints = field(default_factory=_none)
     names: Mapping[int, str] = field(default_factory=dict)
     files: Floats = field(default_factory=lambda: np.zeros(0))
+    packed: tuple[PackedCall, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -137,6 +140,7 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     )
     if files:
         trace = replace(trace, files=files[0][trace.place])
+    trace = replace(trace, packed=packed_calls(head))
     _check(scaled_dir, trace)
     return trace
 
@@ -221,6 +225,11 @@ def build(
         names=names or {},
         files=np.zeros(0),
     )
+
+
+def packed_calls(head: Mapping[str, Any]) -> tuple[PackedCall, ...]:
+    """Return which rows of a trace have datatypes with gaps, from scaled.json."""
+    return tuple(from_data(PackedCall, row) for row in head.get("packed") or ())
 
 
 def _codes(column: Any) -> tuple[Ints, tuple[str, ...]]:

@@ -66,6 +66,21 @@ class UnknownCall:
 
 
 @dataclass(frozen=True)
+class PackedCall:
+    """Rows whose messages are of datatypes that are not contiguous.
+
+    slots: first and last of the column slot; share: of their bytes; block: bytes in a row: least,
+    usual, largest.
+    """
+
+    op: str
+    site: str
+    slots: tuple[int, int]
+    share: float
+    block: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
 class Emptied:
     """A call whose messages fall below one element on some ranks, as at no traced count."""
 
@@ -102,5 +117,6 @@ class ScaledHead:
     emptied: tuple[Emptied, ...] = ()
     ranks: tuple[tuple[int, int], ...] | None = None
     buffers: Mapping[str, Buffers] = field(default_factory=dict)
+    packed: tuple[PackedCall, ...] = ()
     files: tuple[FileUseAt, ...] = ()
     files_from: str = ""

@@ -65,6 +65,9 @@ Known limits:
   What comes after the last session has ended is not recorded.
 - Who waits for whom at a lock of a window is not predicted, and loads from and stores into shared
   windows are not seen ([one-sided.md](one-sided.md)).
+- Of a datatype that is not contiguous the bytes in a row are known, on the average, not how far
+  apart its pieces are; what packing costs has an interval for that
+  ([prediction.md](prediction.md)).
 - What reaches the MPI library past preloaded libraries is not seen: a plugin loaded with
   RTLD_DEEPBIND, and a program linked statically ([static.md](static.md) tells how it can be).
 - Reads and writes through a mapping (mmap), the system's own calls (io_uring, aio) and formatted

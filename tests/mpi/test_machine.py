@@ -365,6 +365,9 @@ def test_measure_with_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert sizes["one_way_ns"][-1] > sizes["one_way_ns"][0]
     assert found["ranges"][0]["G_ns_per_byte"] >= 0 and len(found["hosts"]) == 2
     assert found["eager_bytes"] >= found["unattended_bytes"]
+    for where in ("near", "far"):
+        assert [row[0] for row in found["pack"][where]] == [8, 64, 512, 4096]
+        assert min(ns for row in found["pack"][where] for ns in row) > 0
     assert run(["machine", "show", str(path)]) == 0
     assert "rendezvous" in capsys.readouterr().out
 

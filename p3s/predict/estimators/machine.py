@@ -20,10 +20,12 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.messages import Messages
+from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
+from p3s.program.packing import usual as usual_packing
 from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine
@@ -161,6 +163,7 @@ def communication(
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
     from p3s.program.creation import measured
+    from p3s.program.packing import measured as measured_packing
 
     found = _load(machine_path(study, machine))
     costs = networks(found)
@@ -181,6 +184,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
         queues=math.isfinite(costs[0].rate),
         why_not=why,
         own=measured(found.network or {}),
+        packing=measured_packing(found.network or {}),
     )
 
 
@@ -214,7 +218,10 @@ def placed(
     costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
     said += [*setting.said_of(ready.trace.n), *links, *messages.ends]
     found = told(messages.name, study, ready, costs, setting, said, say, ends)
-    return replace(with_own_part(found, ready, messages, ends), why_not=messages.why_not)
+    found = with_own_part(found, ready, messages, ends)
+    costs_of_gaps = messages.packing or usual_packing(messages.library.family)
+    found = with_packing(found, ready.trace, costs_of_gaps, ends)
+    return replace(found, why_not=messages.why_not)
 
 
 def with_own_part(

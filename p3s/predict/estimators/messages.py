@@ -12,6 +12,7 @@ from p3s.simulate.steps import Ints
 if TYPE_CHECKING:
     from p3s.program.collectives.rules import Library
     from p3s.program.creation import OwnPart
+    from p3s.program.packing import PackCosts
 
 #: Typical costs, the least and the largest.
 Costs = tuple[Network, Network, Network]
@@ -32,7 +33,7 @@ class Messages:
     costs know of switches. ``said``, ``of_runs``, ``ends``: notes, in this order. ``hosts``: where
     costs were measured. ``queues``: links of nodes have queues. ``why_not``: why times do not tell
     how fast a program is, "" if they do. ``own``: what making a communicator takes a rank by
-    itself, where that was measured.
+    itself, ``packing``: what datatypes with gaps cost, where that was measured.
     """
 
     name: str
@@ -49,3 +50,4 @@ class Messages:
     queues: bool = True
     why_not: str = ""
     own: OwnPart | None = None
+    packing: PackCosts | None = None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
 from p3s.predict.estimated import ESTIMATORS, TYPICAL, Communication
+from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.settings import Setting
 from p3s.text import processes
 
 if TYPE_CHECKING:
+    from p3s.program.packing import PackCosts
     from p3s.study import Study
 
 Say = Callable[[str], None]
@@ -83,7 +85,7 @@ def estimate(
     if name in _REPLAYED:
         from p3s.predict.estimators.replayed import communication
 
-        return communication(name, study, n)
+        return _packed_too(communication(name, study, n), study, machine, chosen)
     if name == TYPICAL:
         from p3s.predict.estimators.typical import communication as of_typical
 
@@ -94,7 +96,8 @@ def estimate(
         return of_machine(study, n, machine, chosen, told)
     from p3s.predict.estimators.outside import communication as of_outside
 
-    return of_outside(name, study, n, machine, chosen, told)
+    found = of_outside(name, study, n, machine, chosen, told)
+    return _packed_too(found, study, machine, chosen)
 
 
 def _alone(name: str, study: Study) -> Communication:
@@ -106,3 +109,30 @@ def _alone(name: str, study: Study) -> Communication:
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(1), 1)["phases"])
     nothing = np.zeros((1, len(phases)))
     return Communication(name, 1, phases, nothing, nothing, nothing, nothing, nothing, nothing)
+
+
+def _packed_too(
+    found: Communication, study: Study, machine: Path | None, setting: Setting
+) -> Communication:
+    """Return what an estimator said of contiguous bytes with the packing of a study's datatypes."""
+    from p3s.predict.times import read_head
+
+    if not read_head(study.scaled_dir(found.n), found.n).get("packed"):
+        return found
+    from p3s.program.scaled import read_scaled
+
+    return with_packing(
+        found, read_scaled(study.scaled_dir(found.n)), _costs(study, machine, setting)
+    )
+
+
+def _costs(study: Study, machine: Path | None, setting: Setting) -> PackCosts:
+    """Return the costs of the machine file, where there is one, else usual ones."""
+    from p3s.machine.machinefile import Machine
+    from p3s.predict.estimators.machine import library_for, machine_path
+    from p3s.program.packing import measured, usual
+
+    path = machine_path(study, machine)
+    known = Machine.load(path) if path.exists() else None
+    found = measured(known.network or {}) if known is not None else None
+    return found or usual(library_for(study, known, setting).family)
