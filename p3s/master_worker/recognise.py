@@ -127,6 +127,8 @@ def _columns(run: RunTrace, rank: RankTrace, wild: Bools | None = None) -> _Colu
 def _served(run: RunTrace, rank: RankTrace, mine: _Columns) -> Served | None:
     """Return what a rank with wildcard receives served; None where it does not answer."""
     requests = np.flatnonzero(mine.heard >= 0)
+    if not len(requests):  # all that it posted for anybody was cancelled
+        return None
     ends = np.append(requests[1:], len(mine.send))
     answers, whom, service = [], [], []
     done = np.concatenate(([0], np.cumsum(mine.work)))

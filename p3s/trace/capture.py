@@ -155,8 +155,8 @@ def rank_of(path: Path) -> int | None:
 def read_capture(path: Path, last_only: bool = False, completions: bool = True) -> Capture:
     """Read one rank's file: every chunk of it that is intact.
 
-    Without ``completions`` the rows of ``done`` are checked one by one but not kept: what needs
-    events alone stays small.
+    Without ``completions`` the rows of ``done`` are checked one by one, but only those of cancelled
+    requests are kept: what needs events alone stays small.
 
     With ``last_only`` the result keeps no event but the last one and no rows of ``done`` and
     ``resolved``: all of it is still checked, but captures of many ranks fit into memory.
@@ -249,6 +249,8 @@ class _Collector:
             self.done_rows += len(done)
             if self.completions:
                 self.done.append((done, cancelled))
+            elif cancelled.any():
+                self.done.append((done[cancelled], cancelled[cancelled]))
         elif chunk.kind == layout.RESOLVED:
             self.resolved.append(read_resolved(chunk, payload))
         elif chunk.kind == layout.THREADS:

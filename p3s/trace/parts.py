@@ -61,6 +61,10 @@ def _none_late() -> NDArray[np.bool_]:
     return np.empty(0, dtype=bool)
 
 
+def _none_gone() -> Int64s:
+    return np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Parts:
     """What stands in place of some events of a rank; parts are numbered from 0.
@@ -71,7 +75,8 @@ class Parts:
     later event completes the request that the event left, it completes that part; a request of
     an event that has parts, but no such row, is none any more. ``late``: parts behind the event's
     own, which take nothing of its time; none where it is empty. ``single``: a request is one part
-    at most, so that what completes it stays what it is.
+    at most, so that what completes it stays what it is. ``gone``: events, without parts, that are
+    left out.
     """
 
     event: Int64s
@@ -80,6 +85,7 @@ class Parts:
     stands: Int64s = field(default_factory=_no_pairs)
     late: NDArray[np.bool_] = field(default_factory=_none_late)
     single: bool = False
+    gone: Int64s = field(default_factory=_none_gone)
 
 
 def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
@@ -89,9 +95,61 @@ def replaced(rt: RankTrace, parts: Parts, book: CallBook) -> RankTrace:
     message or a completion (none to MPI_PROC_NULL) has its time. A completion of requests that
     are several messages now completes all of these.
     """
-    if not len(parts.event):
-        return rt
     place = _Places.of(len(rt.call), parts.event)
+    if len(parts.event):
+        rt = _in_place(rt, parts, place, book)
+    return _without(rt, place.first[parts.gone]) if len(parts.gone) else rt
+
+
+def _without(rt: RankTrace, gone: Int64s) -> RankTrace:
+    """Return a rank without some of its events and what they have to do with requests.
+
+    What lies before such an event lies before the next; its time adds to that of the one before.
+    """
+    left_out = np.zeros(len(rt.call), dtype=bool)
+    left_out[gone] = True
+    keep = np.flatnonzero(~left_out)
+    to = np.arange(len(rt.call)) - (np.cumsum(left_out) - left_out)
+    known = ~left_out[rt.done].any(axis=1)
+    threads = rt.threads
+    if threads is not None:
+        threads = replace(threads, event=to[threads.event])
+    return replace(
+        rt,
+        call=rt.call[keep],
+        start_ns=np.asarray(rt.start_ns)[keep],
+        elapsed_ns=np.add.reduceat(np.asarray(rt.elapsed_ns), keep) if len(keep) else keep,
+        work=_gathered(rt.work, keep),
+        counters=_gathered(rt.counters, keep) if len(rt.counters) else rt.counters,
+        gap=None if rt.gap is None else _gathered(rt.gap, keep),
+        ordinal=None if rt.ordinal is None else (rt.ordinal - np.cumsum(left_out))[keep],
+        thread=None if rt.thread is None else rt.thread[keep],
+        threads=threads,
+        done=to[rt.done[known]],
+        cancelled=rt.cancelled[known],
+        accesses=_accesses_without(rt, gone),
+        anybody=to[rt.anybody[~left_out[rt.anybody]]],
+    )
+
+
+def _gathered(values: NDArray[np.int64], keep: Int64s) -> Int64s:
+    """Return the sums of what lies before events that are kept and those left out before them."""
+    total = np.cumsum(np.asarray(values, dtype=np.int64), axis=0)[keep]
+    return np.diff(total, axis=0, prepend=np.zeros_like(total[:1]))
+
+
+def _accesses_without(rt: RankTrace, gone: Int64s) -> Int64s | None:
+    """Return the accesses to files by the ordinals that events have without some of them."""
+    if rt.accesses is None or not len(rt.accesses):
+        return rt.accesses
+    ordinal = gone if rt.ordinal is None else rt.ordinal[gone]
+    found = rt.accesses.copy()
+    found[:, 0] -= np.searchsorted(np.sort(ordinal), found[:, 0])
+    return found
+
+
+def _in_place(rt: RankTrace, parts: Parts, place: _Places, book: CallBook) -> RankTrace:
+    """Return a rank with its parts, see replaced."""
     call = np.asarray(rt.call, dtype=np.int64)[place.source]
     call[place.part] = parts.call
     done, cancelled, touched = _requests(rt, parts, place)

@@ -352,7 +352,7 @@ def read_run(run_dir: Path) -> RunTrace:
 def read_file(path: Path, completions: bool = True) -> RunTrace:
     """Read the capture of one rank, once; the other ranks are empty and no problem.
 
-    Without ``completions`` RankTrace.done stays empty, which saves a third of the memory.
+    Without ``completions`` RankTrace.done has only cancelled requests: a third less memory.
     """
     path = Path(path)
     header = read_header(path)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from p3s.trace import anybody, neighbours, one_sided, ops, partitions
+from p3s.trace import anybody, cancelled, neighbours, one_sided, ops, partitions
 from p3s.trace.arrivals import Accesses
 from p3s.trace.parts import CallBook, Parts, replaced
 from p3s.trace.types import RankTrace, RunTrace
@@ -77,7 +77,8 @@ FAMILIES = (
 )
 
 
-#: Not of FAMILIES: what it takes is there or not in a run whatever its calls are named.
+#: Not of FAMILIES: what they take is there or not in a run whatever its calls are named.
+_CANCELLED = Family(cancelled.takes, lambda run, rt, book, known: cancelled.parts(run, rt, book))
 _ANYBODY = Family(anybody.takes, lambda run, rt, book, known: anybody.parts(run, rt, book))
 
 
@@ -96,12 +97,15 @@ class Messages:
         from p3s.trace.reader import read_file
 
         run = read_file(path, completions=False)
+        some_cancelled = cancelled.there(run)
         from_anybody = anybody.there(run)
         taken = any(_taken(call.op) for call in run.calls)
-        if not (from_anybody or taken):
+        if not (some_cancelled or from_anybody or taken):
             return run
         if from_anybody or any(_leaves_request(call.op) for call in run.calls if _taken(call.op)):
             run = read_file(path)
+        if some_cancelled:
+            run = _rewritten(run, _CANCELLED, Known())
         if from_anybody:
             run = _rewritten(run, _ANYBODY, Known())
         return as_messages(run, self._gathered(run)) if taken else run

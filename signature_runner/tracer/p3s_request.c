@@ -198,16 +198,33 @@ void p3s_posted(uint64_t request)
     p3s_let_go();
 }
 
-void p3s_request_free(uint64_t request, bool nested)
+/* Tells whether a request that the program frees was cancelled: nothing else will tell it. */
+static bool was_cancelled(MPI_Request request)
 {
+    MPI_Status status;
+    int done = 0, cancelled = 0;
+    return PMPI_Request_get_status(request, &done, &status) == MPI_SUCCESS && done
+        && PMPI_Test_cancelled(&status, &cancelled) == MPI_SUCCESS && cancelled;
+}
+
+void p3s_request_free(MPI_Request request, bool nested)
+{
+    uint64_t handle = P3S_HANDLE(request);
     if (!p3s_active || !any_tracked())
         return;
     p3s_hold();
     /* Inside another call the library frees its own, which may share a handle; but a persistent
      * request has one of its own, and programs free those in delete callbacks. */
-    struct p3s_request *r = find(request);
-    if (r && (!nested || r->persistent))
-        release(take(request));
+    struct p3s_request *r = find(handle);
+    r = r && (!nested || r->persistent) ? take(handle) : NULL;
+    p3s_let_go();
+    if (!r)
+        return;
+    bool nothing = r->active && r->cancelling && was_cancelled(request);
+    p3s_hold();
+    if (nothing)
+        p3s_put_done(r->ordinal, r->ordinal, true);
+    release(r);
     p3s_let_go();
 }
 

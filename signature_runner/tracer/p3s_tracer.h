@@ -312,7 +312,7 @@ void p3s_partitioned(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int p
 void p3s_ready(struct p3s_here *h, uint64_t request, int n, int first, const int *list);
 void p3s_start(struct p3s_here *h, int n, const MPI_Request *requests);
 void p3s_posted(uint64_t request);      /* a new request: forget what its handle once meant */
-void p3s_request_free(uint64_t request, bool nested);
+void p3s_request_free(MPI_Request request, bool nested);
 void p3s_cancel(uint64_t request);
 
 #define P3S_SMALL 32

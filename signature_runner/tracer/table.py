@@ -198,7 +198,7 @@ def _completions() -> None:
         found = "*outcount" if suffix == "_some" else "*flag"
         CALLS["Request_get_status" + suffix] = Wrapper(args, f"if (!{found}) p3s_poll(&h);")
     CALLS["Request_free"] = Wrapper(
-        "request", before="p3s_request_free(P3S_HANDLE(*request), nested);", traced=False
+        "request", before="p3s_request_free(*request, nested);", traced=False
     )
     CALLS["Cancel"] = Wrapper(
         "request", before="if (!nested) p3s_cancel(P3S_HANDLE(*request));", traced=False

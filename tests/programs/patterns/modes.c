@@ -1,9 +1,27 @@
 /* A ring in all modes of sending and of looking for messages, ten times: synchronous, ready,
- * buffered, probed, matched, replaced, completed by some and by any. */
+ * buffered, probed, matched, replaced, completed by some and by any, cancelled before it came,
+ * too late and without waiting for the end. */
 #include <mpi.h>
 #include <stdlib.h>
 
 enum { TURNS = 10, N = 32 };
+
+/* Receives that nothing comes for. */
+static void cancelled(double *in, int source)
+{
+    int done, which;
+    MPI_Request r;
+    MPI_Irecv(in, N, MPI_DOUBLE, source, 9, MPI_COMM_WORLD, &r);
+    MPI_Cancel(&r);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    MPI_Irecv(in, N, MPI_DOUBLE, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &r);
+    MPI_Cancel(&r);
+    for (done = 0; !done;)
+        MPI_Testany(1, &r, &which, &done, MPI_STATUS_IGNORE);
+    MPI_Irecv(in, N, MPI_DOUBLE, source, 9, MPI_COMM_WORLD, &r);
+    MPI_Cancel(&r);
+    MPI_Request_free(&r);
+}
 
 int main(int argc, char **argv)
 {
@@ -41,6 +59,14 @@ int main(int argc, char **argv)
             MPI_Send(out, k + 1, MPI_DOUBLE, next, 6 + k, MPI_COMM_WORLD);
         for (int left = 3; left; left -= count)
             MPI_Waitsome(3, r, &count, some, MPI_STATUSES_IGNORE);
+        cancelled(in[0], last);
+        MPI_Irecv(in[1], N, MPI_DOUBLE, last, 10, MPI_COMM_WORLD, &r[0]);
+        MPI_Irecv(in[2], N, MPI_DOUBLE, last, 11, MPI_COMM_WORLD, &r[1]);
+        MPI_Ssend(out, 7, MPI_DOUBLE, next, 10, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD); /* all of tag 10 have met their receives */
+        MPI_Cancel(&r[0]);
+        MPI_Cancel(&r[1]);
+        MPI_Waitall(2, r, MPI_STATUSES_IGNORE);
     }
     MPI_Buffer_detach(&buffer, &room);
     free(buffer);
