@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.replay.plan.direct import fits
+from p3s.replay.plan.direct import MAX_COLLECTIVE_BYTES, fits
 from p3s.replay.plan.loaded import Loaded
 from p3s.replay.plan.program import FIRST_TAG
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, World
@@ -137,6 +137,7 @@ def traffic_of(
     collective = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
     direct = fits(steps, steps.ranks) if collective.any() else collective
     why_send[collective & ~direct] = Why.NOT_REPLAYED
+    why_send[collective & (steps.bytes > MAX_COLLECTIVE_BYTES)] = Why.TOO_LARGE
 
     send_in, receive_in = send & halves.target_in, receive & halves.source_in
     process, hole = _processes(loaded, world, (send & ~send_in) | (receive & ~receive_in))

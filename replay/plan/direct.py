@@ -26,6 +26,9 @@ _NUMBERS = {
     "MPI_Exscan": Collective.EXSCAN,
 }
 
+#: Counts of bytes are MPI's int.
+MAX_COLLECTIVE_BYTES = (1 << 31) - 1
+
 
 def collective_numbers(calls: tuple[str, ...]) -> Ints:
     """Return the Collective of each MPI call, -1 where there is none."""
@@ -55,7 +58,7 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     """Return which steps are collectives that can be executed as such by the ranks ``loaded``.
 
     The call has to be known to the inner loop, all members have to be loaded and to make it, with
-    the same bytes, root and call. ``steps`` may hold other ranks too.
+    the same bytes (at most MAX_COLLECTIVE_BYTES), root and call. ``steps`` may hold other ranks.
     """
     result = np.zeros(len(steps), dtype=bool)
     where, call = calls_of_comms(steps)
@@ -73,7 +76,7 @@ def fits(steps: Steps, loaded: Ints) -> Bools:
     sizes = np.array([len(steps.members.get(int(c), ())) for c in comms])
     place = np.searchsorted(comms, steps.comm[where])
     numbers = collective_numbers(steps.calls)[steps.call[where]]
-    good = inside[place] & (numbers >= 0)
+    good = inside[place] & (numbers >= 0) & (steps.bytes[where] <= MAX_COLLECTIVE_BYTES)
     rooted = np.array([blocking_of(name) in ROOTED for name in steps.calls])[steps.call[where]]
     good &= ~rooted | (steps.peer[where] >= 0)
     number = int(call.max()) + 1

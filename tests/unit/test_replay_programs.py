@@ -182,6 +182,23 @@ def test_large_messages_are_left_out_at_both_ends_and_named() -> None:
     }
 
 
+@pytest.mark.parametrize("nbytes", [1 << 31, (1 << 32) + 8])
+def test_collectives_of_more_bytes_than_mpi_counts_are_left_out(nbytes: int) -> None:
+    builder = Builder(2)
+    for rank in (0, 1):
+        builder.add(rank, "MPI_Allreduce", nbytes=nbytes)
+        builder.add(rank, "MPI_Isend", 1 - rank, nbytes)
+        builder.add(rank, "MPI_Recv", 1 - rank, nbytes)
+        builder.add(rank, "MPI_Wait")
+        builder.add(rank, "MPI_Allreduce", nbytes=(1 << 20))
+    loaded, world = one_node(builder.build())
+    result = settled(loaded, world)
+    assert codes(result.program, 0) == [Code.COLLECTIVE, Code.END]
+    assert {(entry.call, entry.why) for entry in result.left_out} == {
+        (call, WHY_TEXT[Why.TOO_LARGE]) for call in ("MPI_Allreduce", "MPI_Isend", "MPI_Recv")
+    }
+
+
 @pytest.mark.parametrize(("nbytes", "buffered"), [(100, 4096), (100_000, 64 << 20)])
 def test_rings_of_blocking_sends_are_buffered_and_it_is_said(nbytes: int, buffered: int) -> None:
     builder = Builder(4)
