@@ -82,3 +82,9 @@ def test_no_files_import_each_other(graph: dict[str, set[str]]) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """Two of one name cannot be collected in one run: pytest would not start."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
