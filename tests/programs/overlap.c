@@ -1,14 +1,14 @@
 /* Nonblocking and persistent collectives around a ring of messages, blocks of N / p rows: what the
- * model has to predict at counts it never saw. One MPI_Put per round is seen, but not modelled. */
+ * model has to predict at counts it never saw. One MPI_Put per round. Argument: rounds. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 1021, ROUNDS = 6 };
+enum { ROWS = 1021 };
 
 int main(int argc, char **argv)
 {
-    int me, p;
+    int me, p, rounds = argc > 1 ? atoi(argv[1]) : 6;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &p);
@@ -29,7 +29,7 @@ int main(int argc, char **argv)
                        &again[1]);
 #endif
     MPI_Win_create(&cell, sizeof cell, sizeof cell, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         MPI_Irecv(other, ROWS, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, &r[0]);
         MPI_Isend(rows, mine, MPI_DOUBLE, right, 1, MPI_COMM_WORLD, &r[1]);
         MPI_Iallreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &r[2]);
