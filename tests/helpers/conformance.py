@@ -32,7 +32,8 @@ class Installed:
     """One MPI: its compilers and launcher (None: absent), and what its programs need.
 
     ``max_ranks`` is lower for an MPI that waits without yielding. ``python`` runs mpi4py with
-    this MPI. ``library``: run with this libmpi, not with the one the compiler knows.
+    this MPI. ``library``: run with this libmpi, not with the one the compiler knows. ``osc``:
+    Open MPI's ways of one-sided communication, where some of them fail on some machines.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Installed:
     env: dict[str, str] = field(default_factory=dict)
     max_ranks: int = 8
     library: str = ""
+    osc: str = ""
 
 
 def _beside(path: str, name: str) -> str | None:
@@ -71,6 +73,7 @@ def _debian_openmpi(name: str) -> Installed:
         sys.executable if os.path.exists(library) else None,
         # Beside another MPI mpi4py would take that one.
         {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": library},
+        osc="^ucx,rdma",
     )
 
 
