@@ -1,6 +1,7 @@
 """A file of all processes through mpi4py, one of each through numpy; prints what it does."""
 
 import os
+import sys
 
 import numpy as np
 from mpi4py import MPI
@@ -13,5 +14,8 @@ for _ in range(4):
     file.Write_at_all(offset, data)
     file.Close()
     data.tofile(f"own.{comm.rank}")
-print(f"place {comm.rank} MPI_File_write_at_all {offset} {data.nbytes} {data.nbytes}", flush=True)
+sys.stdout.write(
+    f"place {comm.rank} MPI_File_write_at_all {offset} {data.nbytes} {data.nbytes}\n"
+)  # in one piece
+sys.stdout.flush()
 os.unlink(f"own.{comm.rank}")
