@@ -346,7 +346,7 @@ def without_arguments(words: list[str]) -> list[str]:
     from p3s.host.command import parse
 
     try:
-        program = parse(words, 2, there=False).program
+        program = parse(words, 2, there=False, trusted=False).program
     except P3SError:  # the launcher is not on this machine
         start = next((k + 1 for k, word in enumerate(words) if "{np}" in word), len(words) - 1)
         program = tuple(words[start:])

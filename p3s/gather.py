@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from p3s.errors import P3SError, PartialResult, UsageError
 from p3s.host.placeholders import extents_of, shape
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
+from p3s.trust import is_signed, sign
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,12 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
         )
     info.setdefault("wall_s", wall_ns * 1e-9)
     info.setdefault("exit_code", 0)  # all ranks reached MPI_Finalize
-    info["command"] = list(command) if command else _command(path, info)
+    own = _is_own(info)
+    info["command"] = list(command) if command else _command(path, info, own)
+    info.pop("signed", None)
+    if own or command:  # else P3S asks before it runs it
+        where = str(info.get("directory")) if own else os.getcwd()
+        info["signed"] = sign(info["command"], where)
     if extents := _extents(path, info):
         info["dims"] = extents
     return CapturedRun(path, run.np, events, info, _identity(path))
@@ -173,7 +180,19 @@ def _extents(path: Path, info: Mapping[str, Any]) -> list[int]:
     return list(extents)
 
 
-def _command(path: Path, info: dict[str, Any]) -> list[str]:
+def _is_own(info: Mapping[str, Any]) -> bool:
+    """Tell whether this user has made a run that has such a run.json."""
+    where, mpicc = str(info.get("directory")), str(info.get("mpicc") or "")
+    with suppress(P3SError):  # without a key nobody knows
+        return any(
+            is_signed(info.get("signed"), info[key], where, of)
+            for key, of in (("argv", mpicc), ("command", ""))
+            if isinstance(info.get(key), list)
+        )
+    return False
+
+
+def _command(path: Path, info: dict[str, Any], own: bool) -> list[str]:
     """Return the plainest launcher command for a program that was started by ``p3s exec``."""
     whole = info.get("command")  # of a run that p3s characterize has made
     if isinstance(whole, list) and whole and all(isinstance(word, str) for word in whole):
@@ -184,16 +203,19 @@ def _command(path: Path, info: dict[str, Any]) -> list[str]:
             f"{path}: does not say which program was run; give the launcher command after --, for"
             " example -- mpiexec -n {np} PROGRAM ARGS"
         )
-    return [_launcher(info), "-n", "{np}", *argv]
+    return [_launcher(info, own), "-n", "{np}", *argv]
 
 
-def _launcher(info: dict[str, Any]) -> str:
+def _launcher(info: dict[str, Any], own: bool) -> str:
     if info.get("launcher") == "srun":
         return "srun"
-    from p3s.host.mpi import describe
+    from p3s.host.mpi import describe, find_mpi
 
-    # That of the program's MPI: plain mpiexec may be another one's.
-    install = describe(str(info["mpicc"])) if info.get("mpicc") else None
+    # That of the program's MPI: plain mpiexec may be another one's. A compiler is asked, that is
+    # executed: not one that only somebody else's file names.
+    mpicc = str(info.get("mpicc") or "")
+    known = mpicc if own else next((m.mpicc for m in find_mpi() if m.mpicc == mpicc), "")
+    install = describe(known) if known else None
     return install.mpiexec if install is not None and install.mpiexec else "mpiexec"
 
 

@@ -330,7 +330,7 @@ def _launch(
     missing = [i for i in range(len(programs)) if i not in known]
     mpi = on_hosts(ready.mpi, hosts, world)
     with store.job([keys[i] for i in missing]) as directory:
-        write_job(
+        digest = write_job(
             directory,
             [programs[i] for i in missing],
             world,
@@ -342,7 +342,7 @@ def _launch(
                 work_scale=scale,
             ),
         )
-        outcome = run_job(directory, mpi, world, hosts=hosts, progress=say)
+        outcome = run_job(directory, mpi, world, hosts=hosts, progress=say, digest=digest)
     fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
     return Ran({**known, **fresh}, outcome.places, outcome.wall_s)
 

@@ -25,6 +25,7 @@ from p3s.signature_runner.claim import claim, this_launch
 from p3s.signature_runner.place import Place, launcher_above, place
 from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
+from p3s.trust import sign
 
 _KNOWN_SCHEMA = "p3s.known-tracer"
 _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")
@@ -133,12 +134,14 @@ def _write_info(
     shared: bool,
 ) -> None:
     """Write run.json; how the run ends is not known here."""
+    origin = origin_of(program[0])
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "np": here.size or 1,
         "argv": list(program),
-        **origin_of(program[0]),
+        **origin,
+        "signed": sign(program, str(origin["directory"]), tracer.mpicc),
         "oversubscribed": shared,
         "cores": cores(),
         "mpi": f"{tracer.mpi_family} {tracer.version}",
@@ -212,7 +215,9 @@ def _recall(known: Path) -> tuple[build.TracerBuild | None, tuple[str, str] | No
         python = (str(row["python"][0]), str(row["python"][1])) if row["python"] else None
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None, None
-    return (found, python) if found.path.is_file() else (None, None)
+    if found.path.parent != known.parent or not compiling.is_sound(found.path):
+        return None, None
+    return found, python
 
 
 def _launch() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from p3s.errors import P3SError
 from p3s.host import mpi
-from p3s.host.compiling import c_compiler, cache_dir, compiled, locked, run_tool
+from p3s.host.compiling import c_compiler, cache_dir, compiled, is_sound, keep, locked, run_tool
 from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"
@@ -72,8 +72,7 @@ def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
         run_tool(
             [linker, "-shared", "-o", library, *objects, "-ldl", "-lpthread"], "link the tracer"
         )
-        os.chmod(library, 0o700)
-        os.replace(library, target)
+        keep(Path(library), target)
 
 
 def tracer_sources(mpicc: str) -> tuple[dict[str, bytes], str]:
@@ -119,9 +118,9 @@ def ensure_tracer(
         digest.update(name.encode() + b"\0" + texts[name] + b"\0")
     digest.update(text.encode())
     target = cache_dir() / f"tracer-{install.family}-{digest.hexdigest()[:20]}.so"
-    if not target.is_file():
+    if not is_sound(target):
         with locked("build"):
-            if not target.is_file():
+            if not is_sound(target):
                 _compile(install.mpicc, texts, target)
     return TracerBuild(target, install.family, install.version, install.mpicc)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from p3s.errors import P3SError, RunFailed, UsageError
 from p3s.pipeline.stages import MIN_COUNTS
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.text import processes
+from p3s.trust import sign
 
 if TYPE_CHECKING:
     from p3s.signature_runner.recording import Recording
@@ -84,7 +86,8 @@ def trace_once(
     info = _info(staged)
     if info:  # a study whose study.json is lost can be put together from its runs
         grid = {"dims": list(extents)} if extents else {}
-        write_json(staged / "run.json", {**info, "command": list(command), **grid})
+        signed = {"signed": sign(command, str(info.get("directory") or os.getcwd()))}
+        write_json(staged / "run.json", {**info, "command": list(command), **signed, **grid})
     study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,

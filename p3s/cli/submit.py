@@ -88,6 +88,7 @@ def submit(
     limit = time or _limit(len(wanted), budget_s)
     words = [
         sys.executable,
+        "-P",
         "-m",
         "p3s",
         "replay",

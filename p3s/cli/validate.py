@@ -25,6 +25,7 @@ from p3s.cli.common import (
 )
 from p3s.cli.grid import DIMS
 from p3s.cli.runs import program_of, trace_once
+from p3s.cli.trust import TRUST, settle
 from p3s.commands import elsewhere
 from p3s.errors import UsageError
 from p3s.study import Study
@@ -57,6 +58,7 @@ def validate(
     run: bool = typer.Option(
         True, "--run/--no-run", help="Run it, or compare the run of an earlier p3s validate again."
     ),
+    trust: bool = TRUST,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Run the program at a count that was not modelled, traced, and compare it with the model.
@@ -64,6 +66,7 @@ def validate(
     Exit code 3 where they differ, where work is off by more than 25 %, or where events that the
     model leaves out are above a tenth of the time.
     A command that is none of the study's is refused: its result would say nothing of the model.
+    The study's own command is run without a question only if you have made the study.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.pipeline.stages import ensure_model
@@ -81,6 +84,8 @@ def validate(
     check_dims(study, extents, [])
     keep_dims(outermost(study), extents)
     there = None if launcher_words(ctx) else elsewhere(study)
+    if run and not launcher_words(ctx):
+        settle(study, words, there or Path.cwd(), trust)
     with progress(2) as bar:
         if run:
             with chdir(there or "."):

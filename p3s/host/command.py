@@ -75,6 +75,10 @@ _SRUN_VALUES = {
 }
 
 
+#: Family of a launcher that P3S does not know.
+UNKNOWN = "unknown"
+
+
 def _arity(table: dict[int, str]) -> dict[str, int]:
     return {name: count for count, names in table.items() for name in names.split()}
 
@@ -83,11 +87,8 @@ _ARITY = {
     mpi.OPENMPI: _arity(_OPENMPI_VALUES),
     mpi.MPICH: _arity(_HYDRA_VALUES),
     mpi.SLURM: _arity(_SRUN_VALUES),
+    UNKNOWN: {**_arity(_HYDRA_VALUES), **_arity(_OPENMPI_VALUES)},
 }
-
-
-#: Family of a launcher that P3S does not know.
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -132,12 +133,12 @@ def _launcher_at(words: Sequence[str]) -> int | None:
     return None
 
 
-def _split(words: Sequence[str]) -> tuple[int, str, str, int]:
+def _split(words: Sequence[str], trusted: bool) -> tuple[int, str, str, int]:
     """Return (index of the launcher, its path, its family, index of -- or of the program)."""
     index = _launcher_at(words)
     if index is not None:
         launcher = find_launcher(words[index])
-        family = mpi.launcher_family(launcher)
+        family = _family(words[index], launcher, trusted)
         if family is None:
             raise P3SError(
                 f"{launcher}: not a launcher of Open MPI, MPICH or Slurm, or it does not start"
@@ -151,6 +152,20 @@ def _split(words: Sequence[str]) -> tuple[int, str, str, int]:
         f"{shown}: no launcher P3S knows (mpiexec, mpirun, srun); if it is one, put -- right"
         f" before the program: {shown} ... -- PROGRAM ARGS"
     )
+
+
+def _family(word: str, launcher: str, trusted: bool) -> str | None:
+    """Return the MPI of a launcher, None if it is of none.
+
+    One that is not ``trusted`` is not asked, as asking is executing it; then UNKNOWN, unless it
+    is on PATH, where the user has put it, or its name says it.
+    """
+    if trusted or os.sep not in word:
+        return mpi.launcher_family(launcher)
+    own = shutil.which(os.path.basename(word))
+    if own is not None and os.path.realpath(own) == os.path.realpath(launcher):
+        return mpi.launcher_family(own)
+    return mpi.named_family(os.path.basename(word)) or UNKNOWN
 
 
 def _skip_options(words: Sequence[str], start: int, family: str) -> int:
@@ -179,10 +194,12 @@ def _skip_options(words: Sequence[str], start: int, family: str) -> int:
     return at
 
 
-def parse(template: Sequence[str], np: int, *, there: bool = True) -> Command:
+def parse(template: Sequence[str], np: int, *, there: bool = True, trusted: bool = True) -> Command:
     """Take a launcher command apart, ``{np}`` replaced by a number of ranks.
 
     ``there``: whether the program must be on this machine, as seen from this directory.
+    ``trusted``: whether the launcher may be asked which one it is; not so for words that come
+    from a file, which are not to be executed.
     Extents of the process grid that are still open become those of MPI_Dims_create.
     A launcher that is not in LAUNCHERS, or an option of one that is not known, needs ``--``
     right before the program; it is not passed on (of two, the first is).
@@ -194,7 +211,7 @@ def parse(template: Sequence[str], np: int, *, there: bool = True) -> Command:
             "the launcher command has no {np}; write for example `mpiexec -n {np} PROGRAM`"
         )
     words = [word.replace("{np}", str(np)) for word in with_extents(template, np)]
-    index, launcher, family, at = _split(words)
+    index, launcher, family, at = _split(words, trusted)
     begin = at + 1 if words[at : at + 1] == ["--"] else at
     if begin > at and words[begin : begin + 1] == ["--"]:
         at, begin = at + 1, begin + 1  # a launcher that wants a -- of its own

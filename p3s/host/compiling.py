@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from p3s.artefacts import write_bytes
 from p3s.errors import P3SError
 from p3s.host.mpi import ask
 
@@ -48,6 +49,45 @@ def cache_dir() -> Path:
         "no place for compiled programs (" + "; ".join(problems) + "); set XDG_CACHE_HOME to a"
         " writable directory"
     )
+
+
+def owned(facts: os.stat_result, *, directory: bool = False) -> str:
+    """Return why a file (or directory) may hold what others have put there; empty if it may not."""
+    if not (stat.S_ISDIR if directory else stat.S_ISREG)(facts.st_mode):
+        return f"not a {'directory' if directory else 'file'}"
+    if facts.st_uid != os.getuid():
+        return "belongs to another user"
+    return "can be written by others" if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_sound(made: Path) -> bool:
+    """Tell whether a file of the cache is this user's, and still what was put there.
+
+    What is loaded or executed from the cache is asked this first; :func:`keep` puts it there.
+    """
+    try:
+        stated = _digest_beside(made).read_text(encoding="ascii", errors="replace").strip()
+        return not owned(os.lstat(made)) and digest_of(made) == stated
+    except OSError:
+        return False
+
+
+def keep(draft: Path, made: Path) -> None:
+    """Put what was compiled into its place in the cache, with its digest beside it."""
+    os.chmod(draft, 0o700)
+    digest = digest_of(draft)
+    os.replace(draft, made)
+    write_bytes(_digest_beside(made), f"{digest}\n".encode())
+
+
+def _digest_beside(made: Path) -> Path:
+    return made.with_name(f"{made.name}.sha256")
 
 
 @contextlib.contextmanager
@@ -111,20 +151,22 @@ def compiled(
     """Return what the first of ``sources`` compiles to, from the cache if it is there.
 
     The others are read by it. Its name in the cache is ``name`` with a digest of all sources, the
-    flags, the compiler's version and ``also``. Errors: P3SError when the compiler fails, which
-    says that ``what`` could not be compiled, or when no place is writable.
+    flags, the compiler's version and ``also``; what is not sound there is made again. Errors:
+    P3SError when the compiler fails, which says that ``what`` could not be compiled, or when no
+    place is writable.
     """
     digest = hashlib.sha256("\0".join((compiler, version_of(compiler), also, *flags)).encode())
     for path in sources:
         digest.update(path.read_bytes())
     stem, dot, ending = name.partition(".")
     target = cache_dir() / f"{stem}-{digest.hexdigest()[:20]}{dot}{ending}"
-    if target.is_file():
+    if is_sound(target):
         return target
     with locked("build"), tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
+        if is_sound(target):  # another process has made it meanwhile
+            return target
         output = os.path.join(work, "made")
         command = [compiler, *flags, str(sources[0]), "-o", output, *libraries]
         run_tool(command, f"compile {what}")
-        os.chmod(output, 0o700)
-        os.replace(output, target)
+        keep(Path(output), target)
     return target

@@ -95,16 +95,20 @@ def _launcher_of(mpicc: str, family: str) -> str | None:
     return None
 
 
-@functools.cache
-def launcher_family(launcher: str) -> str | None:
-    """Return openmpi, mpich or slurm for a launcher that says so, else None."""
-    name = os.path.basename(launcher)
+def named_family(name: str) -> str | None:
+    """Return openmpi, mpich or slurm where the name of a launcher says it, else None."""
     if name == "srun":
         return SLURM
     if ".openmpi" in name or name in ("orterun", "prterun", "prun"):
         return OPENMPI
-    if ".mpich" in name or ".hydra" in name:
-        return MPICH
+    return MPICH if ".mpich" in name or ".hydra" in name else None
+
+
+@functools.cache
+def launcher_family(launcher: str) -> str | None:
+    """Return openmpi, mpich or slurm for a launcher that says so, else None."""
+    if named := named_family(os.path.basename(launcher)):
+        return named
     text = (ask([launcher, "--version"]) or "").lower()
     if "open mpi" in text or "openrte" in text or "prrte" in text:
         return OPENMPI
@@ -170,7 +174,10 @@ def family_of_library(path: str) -> str | None:
 
 
 # Loads mpi4py's MPI library but does not start MPI: under a launcher that would be an MPI_Init.
-_MPI4PY = """import mpi4py
+# What lies in the current directory is not imported: it need not be the user's.
+_MPI4PY = """import sys
+sys.path = [folder for folder in sys.path if folder]
+import mpi4py
 mpi4py.rc.initialize = False
 from mpi4py import MPI
 print(open('/proc/self/maps').read())

@@ -1,7 +1,14 @@
-"""The directory of a replay job: what its processes are told, and what they write."""
+"""The directory of a replay job: what its processes are told, and what they write.
+
+A job is loaded and executed, so nothing of it is used that was changed after it was written:
+plan.json holds the digests of the programs and of the library, its own is on the command line of
+the processes.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -27,7 +34,7 @@ DONE = "done.json"
 PAGES = ("small", "huge", "malloc")
 STALL_S = 60.0
 MOST_PASSES = 256
-VERSION = 1
+VERSION = 2
 #: What a pass and an event take beside computation, to share the budget by: a guess is enough.
 _PASS_S = 0.005
 _NS_PER_EVENT = 20_000.0
@@ -57,12 +64,20 @@ class JobSettings:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as its first process reads it: settings, processes, and a head per program."""
+    """A job as its first process reads it: settings, processes, and a head per program.
+
+    ``digest``: of the library.
+    """
 
     directory: Path
     settings: JobSettings
     world: World
     heads: tuple[Mapping[str, Any], ...]
+    digest: str = ""
+
+    def library(self) -> bytes:
+        """Return the compiled inner loop. Errors: P3SError unless it is the one of the job."""
+        return _same(self.settings.library, self.digest)
 
     def pass_s(self, number: int) -> float:
         """Return how long a pass of a program takes, roughly; budgets are shared by this."""
@@ -77,8 +92,9 @@ class Job:
         """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
         head = self.heads[number]
         path = program_path(self.directory, number)
+        data = _same(path, head["digest"])
         try:
-            with np.load(path, allow_pickle=False) as found:
+            with np.load(io.BytesIO(data), allow_pickle=False) as found:
                 events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
                 columns = {name: found[name] for name in _ARRAYS}
                 persistent = found["persistent"].view(EVENT).reshape(-1)
@@ -115,11 +131,24 @@ def result_path(directory: Path, number: int) -> Path:
     return directory / RESULTS / f"program-{number:03d}.npz"
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON; the file is there completely or not at all."""
+def write_json(path: Path, content: Any) -> str:
+    """Write JSON, completely or not at all; return the SHA-256 of the file."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(content))
+    data = json.dumps(content).encode()
+    draft.write_bytes(data)
     os.replace(draft, path)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _same(path: Path, digest: str) -> bytes:
+    """Return a file. Errors: P3SError where it is not the one that was written for the job."""
+    try:
+        data = path.read_bytes()
+    except OSError as err:
+        raise P3SError(f"{path}: cannot be read: {err.strerror}; replay with --again") from err
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise P3SError(f"{path}: was changed since the job was written; replay with --again")
+    return data
 
 
 def _plain(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
@@ -129,8 +158,10 @@ def _plain(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 
 def write_job(
     directory: Path, programs: Sequence[Program], world: World, settings: JobSettings
-) -> None:
+) -> str:
     """Write a job: plan.json and a file per program. Results that are there are kept.
+
+    Returns the SHA-256 of plan.json, which the processes are to be told.
 
     Errors: P3SError for settings that cannot be, or when the directory cannot be written.
     """
@@ -142,16 +173,22 @@ def write_job(
         for name in (PROGRAMS, RESULTS):
             (directory / name).mkdir(parents=True, exist_ok=True)
         pages_dir(directory, kernel()).mkdir(exist_ok=True)
-        for number, program in enumerate(programs):
+        digests = [
             _write_program(program_path(directory, number), program, world.size)
-        write_json(
+            for number, program in enumerate(programs)
+        ]
+        return write_json(
             directory / PLAN,
             {
                 "version": VERSION,
                 **asdict(settings),
                 "library": str(settings.library),
+                "library_sha256": hashlib.sha256(settings.library.read_bytes()).hexdigest(),
                 "processes": [asdict(process) for process in world.processes],
-                "programs": [_head(program) for program in programs],
+                "programs": [
+                    {**_head(program), "digest": digest}
+                    for program, digest in zip(programs, digests, strict=True)
+                ],
             },
         )
     except OSError as err:
@@ -179,7 +216,8 @@ def _head(program: Program) -> dict[str, Any]:
     }
 
 
-def _write_program(path: Path, program: Program, size: int) -> None:
+def _write_program(path: Path, program: Program, size: int) -> str:
+    """Write a program's file; return its SHA-256."""
     if len(program.start) != size + 1:
         raise P3SError(
             f"program {program.name}: made for {len(program.start) - 1} processes, "
@@ -193,21 +231,35 @@ def _write_program(path: Path, program: Program, size: int) -> None:
         columns.update(
             {f"pairing_{name}": np.asarray(getattr(program.pairing, name)) for name in _PAIRING}
         )
-    with open(path, "wb") as file:
-        np.savez(
-            file,
-            events=_plain(program.events),
-            persistent=_plain(np.concatenate(persistent)),
-            persistent_count=np.array([len(one) for one in persistent], dtype=np.int64),
-            **columns,
-        )
+    file = io.BytesIO()
+    np.savez(
+        file,
+        events=_plain(program.events),
+        persistent=_plain(np.concatenate(persistent)),
+        persistent_count=np.array([len(one) for one in persistent], dtype=np.int64),
+        **columns,
+    )
+    path.write_bytes(file.getbuffer())
+    return hashlib.sha256(file.getbuffer()).hexdigest()
 
 
-def read_job(directory: Path) -> Job:
-    """Read plan.json of a job. Errors: P3SError in one line when it is missing or damaged."""
+def digest_of_plan(directory: Path) -> str:
+    """Return the SHA-256 of a job's plan.json. Errors: P3SError when there is none."""
     path = directory / PLAN
     try:
-        plan = json.loads(path.read_text())
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as err:
+        raise P3SError(f"{path}: missing or damaged ({err.strerror}); replay with --again") from err
+
+
+def read_job(directory: Path, digest: str | None = None) -> Job:
+    """Read plan.json of a job. Errors: P3SError in one line when it is missing or damaged.
+
+    ``digest``: what write_job returned; a plan.json that is another one is refused.
+    """
+    path = directory / PLAN
+    try:
+        plan = json.loads(path.read_bytes() if digest is None else _same(path, digest))
         if plan["version"] != VERSION:
             raise P3SError(f"{path}: written by another version of P3S")
         settings = JobSettings(
@@ -219,7 +271,8 @@ def read_job(directory: Path) -> Job:
             int(plan["most_passes"]),
         )
         world = World(tuple(Process(**process) for process in plan["processes"]))
-        return Job(directory, settings, world, tuple(plan["programs"]))
+        heads = tuple(plan["programs"])
+        return Job(directory, settings, world, heads, str(plan["library_sha256"]))
     except (OSError, KeyError, TypeError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: missing or damaged ({why})") from err

@@ -1,4 +1,4 @@
-"""One process of a replay: ``python -m p3s.replay.engine.worker DIRECTORY SIZE``.
+"""One process of a replay: ``python -m p3s.replay.engine.worker DIRECTORY SIZE DIGEST``.
 
 Process 0 reads the job from DIRECTORY (replay/engine/job.py), hands every process its part of each
 program, decides after each batch of passes whether enough is known, and writes the result of a
@@ -61,14 +61,14 @@ def die_with_parent() -> None:
 class Worker:
     """State of one process of the replay."""
 
-    def __init__(self, comm: Any, directory: Path, page: Page) -> None:
+    def __init__(self, comm: Any, directory: Path, digest: str, page: Page) -> None:
         from mpi4py import MPI
 
         self.comm = comm
         self.rank: int = comm.rank
         self.directory = directory
         self.page = page
-        self.job: Job | None = read_job(directory) if self.rank == 0 else None
+        self.job: Job | None = read_job(directory, digest) if self.rank == 0 else None
         head = self._share_json(self._head() if self.job else None)
         if len(head["roles"]) != comm.size:
             raise P3SError(
@@ -80,7 +80,7 @@ class Worker:
         self.budget_s = float(head["budget_s"])
         self.most_passes = int(head["most_passes"])
         self._tell("starting")
-        library = self.job.settings.library.read_bytes() if self.job else b""
+        library = self.job.library() if self.job else b""
         self.loop = self._load(self._share(library))
         self.watchdog = Watchdog(page, float(head["stall_s"]), self.loop.outstanding)
         self.watchdog.allow(_START_S)
@@ -458,8 +458,8 @@ def _one_line(error: BaseException) -> str:
     return " ".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
 
 
-def start(directory: Path, size: int) -> None:
-    """Join the job and replay."""
+def start(directory: Path, size: int, digest: str) -> None:
+    """Join the job and replay; ``digest``: of its plan.json."""
     import mpi4py
 
     mpi4py.rc.threads = False  # only the main thread calls MPI; with more every call costs more
@@ -479,7 +479,7 @@ def start(directory: Path, size: int) -> None:
         )
         comm.Abort(2)
     try:
-        worker = Worker(comm, directory, page)
+        worker = Worker(comm, directory, digest, page)
         outcome = worker.replay()
         if comm.rank == 0:
             write_json(directory / DONE, outcome)
@@ -492,7 +492,7 @@ def start(directory: Path, size: int) -> None:
 def main(arguments: list[str]) -> None:
     """Run one process of a replay."""
     die_with_parent()
-    start(Path(arguments[0]), int(arguments[1]))
+    start(Path(arguments[0]), int(arguments[1]), arguments[2])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -12,12 +11,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
 from p3s.replay.launch.landing import Place, check_landing
 from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
 from p3s.replay.launch.store import read_places
 from p3s.replay.plan.world import World
+
+if TYPE_CHECKING:
+    from p3s.replay.engine.job import JobSettings
 
 #: What the launcher starts on every process, after the interpreter.
 WORKER = ("-m", "p3s.replay.engine.worker")
@@ -50,10 +53,12 @@ def run_job(
     progress: Callable[[str], None] | None = None,
     hosts: Sequence[str] | None = None,
     worker: Sequence[str] = WORKER,
+    digest: str | None = None,
 ) -> Outcome:
     """Run the job that is written in ``directory``; no process of it is left when this returns.
 
-    ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way; None: some times
+    ``mpi``: with the words of ``on_hosts``. ``digest``: of plan.json, as write_job returned it;
+    None: of the one that is there now. ``timeout_s``: ends it the hard way; None: some times
     the budget that its plan.json has. ``progress`` gets what it says while it measures, and the
     table of pending operations when it did not move. ``hosts``: of the four nodes; what was
     measured elsewhere is removed.
@@ -61,13 +66,16 @@ def run_job(
     nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
     Results that are there when a process fails are kept.
     """
-    from p3s.replay.engine.job import DONE, PLACES, RESULTS
+    from p3s.replay.engine.job import DONE, PLACES, RESULTS, digest_of_plan, read_job
     from p3s.replay.engine.witness import Witness
     from p3s.signature_runner.launch import run_traced
 
     directory = Path(directory).absolute()
-    words = [*write_hosts(mpi, directory), *_program(mpi, directory, worker, world.size)]
-    limit_s = _limit_s(directory, world.size) if timeout_s is None else timeout_s
+    digest = digest_of_plan(directory) if digest is None else digest
+    settings = read_job(directory, digest).settings
+    program = [*_program(mpi, settings.library, worker), str(directory), str(world.size), digest]
+    words = [*write_hosts(mpi, directory), *program]
+    limit_s = _limit_s(settings, world.size) if timeout_s is None else timeout_s
     said = _Output(progress)
     since = time.time()
     problem: str | None = None
@@ -101,36 +109,27 @@ def run_job(
     return Outcome(places, wall_s)
 
 
-def _limit_s(directory: Path, size: int) -> float:
+def _limit_s(settings: JobSettings, size: int) -> float:
     """Return how long a job may take at most."""
-    try:
-        plan = json.loads((directory / "plan.json").read_text())
-        budget_s, stall_s = float(plan["budget_s"]), float(plan["stall_s"])
-    except (OSError, ValueError, KeyError, TypeError) as err:
-        raise P3SError(f"{directory}/plan.json: missing or damaged; replay with --again") from err
-    return _START_S + _START_PER_PROCESS_S * size + _OVERTIME * budget_s + stall_s
+    starting_s = _START_S + _START_PER_PROCESS_S * size
+    return starting_s + _OVERTIME * settings.budget_s + settings.stall_s
 
 
-def _program(mpi: Mpi, directory: Path, worker: Sequence[str], size: int) -> list[str]:
-    """Return the words that start one process, with an mpi4py that fits the launcher."""
+def _program(mpi: Mpi, library: Path, worker: Sequence[str]) -> list[str]:
+    """Return the words that start one process, with an mpi4py that fits the launcher.
+
+    ``library``: the compiled inner loop; it is linked to the MPI to use.
+    """
     from p3s.host.mpi import library_of
 
     root = str(Path(__file__).resolve().parent.parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     settings = [f"PYTHONPATH={path}", f"P3S_REPLAY_MPI={mpi.family}"]
-    found = library_of(str(_library(directory)))
+    found = library_of(str(library))
     if found and found[1]:
         # Left alone, mpi4py takes the first MPI it finds, not the one the launcher belongs to.
         settings.append(f"MPI4PY_LIBMPI={found[1]}")
-    return ["/usr/bin/env", *settings, sys.executable, "-P", *worker, str(directory), str(size)]
-
-
-def _library(directory: Path) -> str:
-    """Return the compiled inner loop of a job; it is linked to the MPI to use."""
-    try:
-        return str(json.loads((directory / "plan.json").read_text())["library"])
-    except (OSError, ValueError, KeyError, TypeError) as err:
-        raise P3SError(f"{directory}/plan.json: missing or damaged; replay with --again") from err
+    return ["/usr/bin/env", *settings, sys.executable, "-P", *worker]
 
 
 def remove_shared_memory(since: float) -> list[str]:

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -34,6 +35,8 @@ VERSION = 1
 _KEYS = "keys.json"
 _LOCK = "lock"
 _JOB = "job-"
+#: A key names files; a keys.json that was tampered with must not name those elsewhere.
+_KEY = re.compile(r"[0-9a-z]{1,64}", re.ASCII)
 _ARRAYS = ("events", "start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
 
 
@@ -135,7 +138,8 @@ class ResultStore:
         """
         directory = self.directory / f"{_JOB}{os.getpid()}-{secrets.token_hex(4)}"
         try:
-            directory.mkdir(parents=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700)  # what is in it is executed
             (directory / _KEYS).write_text(json.dumps(list(keys)))
             lock = open(directory / _LOCK, "w")  # noqa: SIM115
         except OSError as err:
@@ -150,6 +154,8 @@ class ResultStore:
     def harvest(self) -> None:
         """Take over what jobs have left that were interrupted."""
         for directory in sorted(self.directory.glob(f"{_JOB}*")):
+            if directory.is_symlink():  # results elsewhere are not ours to move
+                continue
             with contextlib.suppress(OSError), open(directory / _LOCK, "a") as lock:
                 if _lock(lock.fileno()):
                     self._take_over(directory)
@@ -160,7 +166,7 @@ class ResultStore:
             keys = json.loads((directory / _KEYS).read_text())
             for path in (directory / "results").glob("program-*.npz"):
                 number = int(path.stem.rpartition("-")[2])
-                if number < len(keys):
+                if number < len(keys) and _KEY.fullmatch(str(keys[number])):
                     self.put(str(keys[number]), path, directory / "places.json")
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -14,7 +14,7 @@ import numpy as np
 from paths import ROOT
 
 from p3s.replay.engine.inner import compile_inner
-from p3s.replay.engine.job import JobSettings, result_path, write_job
+from p3s.replay.engine.job import JobSettings, digest_of_plan, result_path, write_job
 from p3s.replay.engine.results import ProgramResult, read_result
 from p3s.replay.engine.witness import Witness
 from p3s.replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
@@ -181,6 +181,7 @@ def run_job(
         *(worker or ("-m", "p3s.replay.engine.worker")),
         str(directory),
         str(size),
+        digest_of_plan(directory),
     ]
     with Witness(directory, size) as witness:
         process = subprocess.Popen(

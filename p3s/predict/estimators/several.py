@@ -108,6 +108,7 @@ def _started(order: Mapping[str, Any]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             sys.executable,
+            "-P",  # no module from the directory that the user is in
             "-m",
             "p3s.predict.estimators.worker",
             str(Path(order["into"]) / f"{order['counts'][0]}.json"),
