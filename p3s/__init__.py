@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from p3s.version import __version__
 
+TYPE_CHECKING = False  # typing itself is not imported: an interrupt has no time to arrive
 if TYPE_CHECKING:
+    from typing import Any
+
     from p3s.api import Prediction, Study
     from p3s.api import open_study as open
 

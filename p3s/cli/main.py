@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
@@ -239,8 +239,8 @@ def _run(args: Sequence[str]) -> int:
         )
 
 
-def main() -> NoReturn:
-    """Run the command line of this process and exit."""
+def main() -> int:
+    """Run the command line of this process and return its exit code."""
     if sys.argv[1:2] != ["exec"]:  # becomes another program: its signals stay as they are
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _on_signal)
@@ -254,4 +254,4 @@ def main() -> NoReturn:
 
         traceback.print_exc()
         code = BUG
-    sys.exit(code)
+    return code
