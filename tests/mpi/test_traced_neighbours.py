@@ -27,6 +27,7 @@ SOURCES = (
     "box.c",
     "nine.c",
     "graph.c",
+    "gossip.c",
     "started.c",
     "partitioned.c",
     "around.f90",
