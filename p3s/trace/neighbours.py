@@ -3,13 +3,15 @@
 All receives are posted, then all sends, in the order of the neighbours; a blocking call then waits
 for all of them. What is beyond the edge of a grid is MPI_PROC_NULL. In a grid a tag tells along
 which dimension, and in which direction, a message goes: two processes may be neighbours in several
-ways. In a graph messages between two processes meet in the order of the neighbours.
+ways. In a graph messages between two processes meet in the order of the neighbours; a tag tells the
+place of the receiver among the sender's neighbours where that means the same on all ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 #: neighbour on a grid.
 GRAPH_TAG = 1 << 20
 FIRST_TAG = GRAPH_TAG + 1
+#: Tags of messages to later neighbours than the first in a graph: from here on.
+PLACE_TAG = 1 << 22
 #: No grid has more dimensions.
 _MOST_DIMENSIONS = 64
+_DUPLICATES = ("MPI_Comm_dup", "MPI_Comm_idup", "MPI_Comm_dup_with_info", "MPI_Comm_idup_with_info")
 #: Whether all sizes are the same to, and from, every neighbour: of (destinations, sources).
 _ALIKE = {
     "MPI_Neighbor_allgather": (True, True),
@@ -37,15 +42,84 @@ _ALIKE = {
 }
 
 
+#: A graph by what is the same in all captures: its members, which communicator of them.
+_Graph = tuple[tuple[int, ...], int]
+
+
+@dataclass
+class Graphs:
+    """The neighbours of all ranks in the graphs of a run whose order is the program's."""
+
+    around: dict[_Graph, dict[int, Neighbours]] = field(default_factory=lambda: defaultdict(dict))
+    _places: dict[_Graph, tuple[int, ...] | None] = field(default_factory=dict)
+
+    def places(self, comm: Comm) -> tuple[int, ...] | None:
+        """Return which place among its source's neighbours a rank has, for each of its sources.
+
+        None unless that is the same on all ranks: then the k-th neighbour is one direction.
+        """
+        key = comm.members, comm.ordinal
+        if key not in self._places:
+            found = self.around.get(key, {})
+            self._places[key] = _places(found) if len(found) == len(comm.members) else None
+        return self._places[key]
+
+
+def _places(around: Mapping[int, Neighbours]) -> tuple[int, ...] | None:
+    """Return the one answer of all ranks to Graphs.places, None if there are several.
+
+    Of several edges from a process to another the first meets the first, as in MPI.
+    """
+    open_: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for rank, mine in around.items():
+        for place, to in enumerate(mine.destinations):
+            open_[rank, to].append(place)
+    answers = {
+        tuple(open_[source, rank].pop(0) if open_[source, rank] else -1 for source in mine.sources)
+        for rank, mine in around.items()
+    }
+    degrees = {len(mine.destinations) for mine in around.values()}
+    return answers.pop() if len(answers) == len(degrees) == 1 else None
+
+
 def takes(op: str) -> bool:
     """Tell whether calls of a name are neighbourhood collectives."""
     return ops.kind_of(op) == ops.NEIGHBOR
 
 
-def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
+def asks(run: RunTrace, call: Call) -> bool:
+    """Tell whether it takes other ranks to know what the places of a call's neighbours mean."""
+    return takes(call.op) and call.comm >= 0 and _ordered_graph(run, call.comm)
+
+
+def learn(run: RunTrace, known: Graphs) -> None:
+    """Add the neighbours of the ranks of a run in graphs whose order is the program's."""
+    for rank in getattr(run.ranks, "present", range(len(run.ranks))):
+        for number, around in run.ranks[rank].neighbours.items():
+            if _ordered_graph(run, number):
+                comm = run.comms[number]
+                known.around[comm.members, comm.ordinal][rank] = around
+
+
+def _ordered_graph(run: RunTrace, comm: int) -> bool:
+    return run.comms[comm].dims is None and not _order_of_library(run.comms, comm)
+
+
+def _order_of_library(comms: Sequence[Comm], number: int) -> bool:
+    """Tell whether the neighbours of a communicator come in an order that differs between runs.
+
+    A duplicate has those of the communicator that it was made from.
+    """
+    while comms[number].op in _DUPLICATES and comms[number].parent >= 0:
+        number = comms[number].parent
+    return comms[number].op == "MPI_Dist_graph_create"
+
+
+def parts(run: RunTrace, rt: RankTrace, book: CallBook, known: Graphs) -> Parts:
     """Return what stands in place of a rank's neighbourhood collectives.
 
-    Calls stay as they are where the capture, of a version before 2.4, does not tell their sizes.
+    known: see ``learn``. Calls stay as they are where the capture, of a version before 2.4, does
+    not tell their sizes.
     """
     used = np.unique(rt.call)
     made: dict[int, list[int]] = {}
@@ -54,7 +128,9 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
         around = rt.neighbours.get(call.comm)
         sizes = _sizes(call, around) if takes(call.op) and around is not None else None
         if around is not None and sizes is not None:
-            made[number] = _calls(call, _exchange(around, sizes, run.comms[call.comm]), book)
+            tags = _tags(run.comms[call.comm], around, known)
+            library = _order_of_library(run.comms, call.comm)
+            made[number] = _calls(call, _exchange(around, sizes, tags, library), book)
     size = np.zeros(len(run.calls), dtype=np.int64)
     for number, calls in made.items():
         size[number] = len(calls)
@@ -62,27 +138,20 @@ def parts(run: RunTrace, rt: RankTrace, book: CallBook) -> Parts:
 
 
 _Bytes = tuple[Sequence[int], Sequence[int]]
+_Tags = tuple[Sequence[int], Sequence[int]]
 #: Part of the call (recv, send), partner, bytes, tag.
 _Message = tuple[str, int, int, int]
 
 
-def _exchange(around: Neighbours, sizes: _Bytes, comm: Comm) -> list[_Message]:
+def _exchange(around: Neighbours, sizes: _Bytes, tags: _Tags, library: bool) -> list[_Message]:
     """Return the receives, then the sends of a rank.
 
-    The order that MPI_Dist_graph_create gives neighbours is the library's and differs from run to
-    run: there they are in the order of ranks.
+    library: the order of the neighbours is the library's and differs from run to run, as after
+    MPI_Dist_graph_create: then they are in the order of ranks.
     """
-    sent, received = sizes
-    grid = comm.dims is not None
-    into = [
-        ("recv", rank, size, _tag(slot ^ 1, grid))
-        for slot, (rank, size) in enumerate(zip(around.sources, received, strict=True))
-    ]
-    out = [
-        ("send", rank, size, _tag(slot, grid))
-        for slot, (rank, size) in enumerate(zip(around.destinations, sent, strict=True))
-    ]
-    if comm.op == "MPI_Dist_graph_create":
+    into = [("recv", *told) for told in zip(around.sources, sizes[1], tags[1], strict=True)]
+    out = [("send", *told) for told in zip(around.destinations, sizes[0], tags[0], strict=True)]
+    if library:
         into.sort(key=_rank_of)
         out.sort(key=_rank_of)
     return into + out
@@ -106,9 +175,26 @@ def _calls(call: Call, exchange: Sequence[_Message], book: CallBook) -> list[int
     return found
 
 
-def _tag(slot: int, grid: bool) -> int:
-    """Return the tag of what goes to a neighbour: from a grid's other side it comes with its."""
-    return FIRST_TAG + slot if grid else GRAPH_TAG
+def _tags(comm: Comm, around: Neighbours, known: Graphs) -> _Tags:
+    """Return the tags of the messages to each destination, and from each source.
+
+    What comes from a neighbour on a grid was sent to the other side.
+    """
+    out, into = len(around.destinations), len(around.sources)
+    if comm.dims is not None:
+        return [FIRST_TAG + k for k in range(out)], [FIRST_TAG + (k ^ 1) for k in range(into)]
+    places = known.places(comm)
+    if places is None or len(places) != into:
+        return [GRAPH_TAG] * out, [GRAPH_TAG] * into
+    return [_place_tag(k) for k in range(out)], [_place_tag(k) for k in places]
+
+
+def _place_tag(place: int) -> int:
+    """Return the tag of what goes to the neighbour in a place of a graph.
+
+    That of the first is that of all where places mean nothing, as with one neighbour.
+    """
+    return PLACE_TAG + place if place else GRAPH_TAG
 
 
 def side_of(op: str, tag: int) -> int | None:

@@ -17,7 +17,7 @@ import numpy as np
 from p3s.trace import anybody, cancelled, neighbours, one_sided, ops, partitions
 from p3s.trace.arrivals import Accesses
 from p3s.trace.parts import CallBook, Parts, replaced
-from p3s.trace.types import RankTrace, RunTrace
+from p3s.trace.types import Call, RankTrace, RunTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,14 +30,15 @@ class Known:
     A field for each such family, filled by its ``learn`` rank by rank. Communicators and windows
     of different captures have different numbers: fields name them by members and ordinals.
     ``partitions``: into how many parts messages of a way are cut by those that send them.
-    ``accesses``: what the ranks do to each other's windows.
+    ``accesses``: what the ranks do to each other's windows. ``graphs``: the ranks' neighbours.
     """
 
     partitions: dict[partitions.Way, set[int]] = field(default_factory=dict)
     accesses: Accesses = field(default_factory=Accesses)
+    graphs: neighbours.Graphs = field(default_factory=neighbours.Graphs)
 
 
-def _nothing(op: str) -> bool:
+def _nothing(run: RunTrace, call: Call) -> bool:
     return False
 
 
@@ -50,28 +51,33 @@ class Family:
     """Calls that are read as messages.
 
     takes: whether it replaces calls of a name; parts: what stands in place of a rank's events,
-    calls that it needs put into the book; asks: whether calls of a name can be replaced only when
-    it is known what all ranks did; learn: adds what the run of one rank tells.
+    calls that it needs put into the book; asks: whether a call can be replaced only when it is
+    known what all ranks did; learn: adds what the run of one rank tells.
     """
 
     takes: Callable[[str], bool]
     parts: Callable[[RunTrace, RankTrace, CallBook, Known], Parts]
-    asks: Callable[[str], bool] = _nothing
+    asks: Callable[[RunTrace, Call], bool] = _nothing
     learn: Callable[[RunTrace, Known], None] = _no_lesson
 
 
 FAMILIES = (
-    Family(neighbours.takes, lambda run, rt, book, known: neighbours.parts(run, rt, book)),
+    Family(
+        neighbours.takes,
+        lambda run, rt, book, known: neighbours.parts(run, rt, book, known.graphs),
+        neighbours.asks,
+        lambda run, known: neighbours.learn(run, known.graphs),
+    ),
     Family(
         partitions.takes,
         lambda run, rt, book, known: partitions.parts(run, rt, book, known.partitions),
-        partitions.asks,
+        lambda run, call: partitions.asks(call.op),
         lambda run, known: partitions.learn(run, known.partitions),
     ),
     Family(
         one_sided.asks,
         lambda run, rt, book, known: one_sided.parts(run, rt, book, known.accesses),
-        one_sided.asks,
+        lambda run, call: one_sided.asks(call.op),
         lambda run, known: one_sided.learn(run, known.accesses),
     ),
 )
@@ -112,7 +118,7 @@ class Messages:
 
     def _gathered(self, run: RunTrace) -> Known:
         """Return what all ranks tell, nothing if the calls of this one don't ask for it."""
-        if not any(family.asks(call.op) for family in FAMILIES for call in run.calls):
+        if not any(family.asks(run, call) for family in FAMILIES for call in run.calls):
             return Known()
         if self._known is None:
             self._known = _learned(self._paths)
@@ -145,7 +151,7 @@ def whole_as_messages(run: RunTrace) -> RunTrace:
     """Return a run that was read as a whole (read_run) with messages in place of calls."""
     known = Known()
     for family in FAMILIES:
-        if any(family.asks(call.op) for call in run.calls):
+        if any(family.asks(run, call) for call in run.calls):
             family.learn(run, known)
     return as_messages(run, known)
 

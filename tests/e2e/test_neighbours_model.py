@@ -12,6 +12,7 @@ TABLE = (
     Program("cart2.c", "p", (2, 4, 6), (8,)),
     Program("nine.c", "", (2, 4, 6), (8,)),
     Program("graph.c", "", (4, 6, 8), (10,)),
+    Program("gossip.c", "", (3, 4, 5, 8), (10,)),
 )
 
 

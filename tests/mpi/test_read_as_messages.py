@@ -27,6 +27,7 @@ NEIGHBOURS = (
     "neighbours/box.c",
     "neighbours/nine.c",
     "neighbours/graph.c",
+    "neighbours/gossip.c",
     "neighbours/started.c",
     "neighbours/partitioned.c",
     "neighbours/around.f90",

@@ -116,6 +116,12 @@ def _said(found, pairs):
     return out
 
 
+def test_one_step_of_more_than_half_of_a_ring_is_a_step():
+    """Of three to eight ranks the fifth next is the second, the next, the last and the third."""
+    pairs = [_pairs((n,), [(5,)], (True,)) for n in (3, 4, 6, 8)]
+    assert [rel.text() for rel in infer_partners(pairs).relations] == ["(r + 5) mod n"]
+
+
 def test_six_swaps_on_a_torus_invent_no_pairs():
     """Cells that two relations lead to are the traced ones, too."""
     faces = list(nb.vectors(3, nb.star))

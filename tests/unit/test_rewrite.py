@@ -10,7 +10,7 @@ import pytest
 
 from p3s.characterize.plans import calls_of
 from p3s.trace import ops
-from p3s.trace.neighbours import FIRST_TAG, GRAPH_TAG, side_of
+from p3s.trace.neighbours import FIRST_TAG, GRAPH_TAG, PLACE_TAG, Graphs, side_of
 from p3s.trace.partitions import FIRST_TAG as PARTITION_TAG
 from p3s.trace.rewrite import FAMILIES, Known, as_messages
 from p3s.trace.types import PROC_NULL, Call, Comm, Neighbours, RankTrace, RunTrace, Site
@@ -102,6 +102,53 @@ def test_neighbours_of_a_library_s_order_come_in_that_of_ranks() -> None:
         (1, 16),
         (3, 8),
     ]
+
+
+GRAPH = replace(GRID, op="MPI_Dist_graph_create_adjacent", dims=None, periods=None)
+
+
+def ring(steps: tuple[int, ...], back: tuple[int, ...] | None = None) -> Known:
+    """What is known of a graph of four ranks that send to, and receive from, some steps further."""
+    around = {
+        rank: Neighbours(
+            tuple((rank + s) % 4 for s in steps),
+            tuple((rank - s) % 4 for s in (back or steps[::-1])),
+        )
+        for rank in range(4)
+    }
+    return Known(graphs=Graphs({(GRAPH.members, GRAPH.ordinal): around}))
+
+
+def tags_of(known: Known, graph: Comm = GRAPH) -> list[int]:
+    """The tags of rank 0's receives and sends, their places in a graph as 0, 1, ..."""
+    around = known.graphs.around[graph.members, graph.ordinal][0]
+    first = call("Neighbor_alltoallv", 16, (8, 8, 8, 8))
+    run = as_messages(run_of([first], around, comm=graph), known)
+    return [tag - PLACE_TAG if tag > PLACE_TAG else 0 for *_, tag in events(run) if tag >= 0]
+
+
+def test_places_in_a_graph_are_told_apart_where_they_mean_the_same_on_all_ranks() -> None:
+    assert tags_of(ring((1, 2))) == [1, 0, 0, 1]
+    assert tags_of(ring((1, 2), (1, 2))) == [0, 1, 0, 1]
+    assert tags_of(ring((1, 1))) == [0, 1, 0, 1]  # the first edge meets the first
+
+
+def test_places_in_a_graph_that_differ_between_ranks_mean_nothing() -> None:
+    known = ring((1, 2))
+    mine = known.graphs.around[GRAPH.members, GRAPH.ordinal]
+    mine[1] = Neighbours(mine[1].destinations[::-1], mine[1].sources)
+    assert tags_of(known) == [0, 0, 0, 0]
+    del mine[1]
+    assert tags_of(Known(graphs=Graphs(known.graphs.around))) == [0, 0, 0, 0]
+
+
+def test_the_order_of_a_duplicate_is_that_of_its_graph() -> None:
+    whole = replace(GRAPH, op="MPI_Dist_graph_create")
+    twin = replace(GRAPH, op="MPI_Comm_dup", parent=1, ordinal=2)
+    run = run_of([call("Neighbor_alltoallv", 24, (8, 16, 24, 32), comm=2)])
+    rank = replace(run.ranks[0], neighbours={2: Neighbours((3, 1), (2, 0))})
+    run = replace(run, comms=(WORLD, whole, twin), ranks=[rank])
+    assert [peer for _, peer, *_ in events(as_messages(run, Known()))] == [0, 2, 1, 3, -1]
 
 
 def test_a_wait_completes_all_messages_of_a_call() -> None:

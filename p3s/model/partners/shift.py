@@ -11,7 +11,7 @@ import numpy as np
 from p3s.laws.expr import num
 from p3s.model.grid.at import GridAt
 from p3s.model.partners.pairs import Pairs
-from p3s.model.partners.relation import NO_GUARD_SHIFT, Coordinate, Relation, moved
+from p3s.model.partners.relation import NO_GUARD_SHIFT, Coordinate, Relation, Tried, moved
 
 #: Steps beyond it are no neighbours.
 MAX_REACH = 4
@@ -24,6 +24,17 @@ class Shift(Relation, kind="shift"):
     vec: tuple[int, ...]
     wrap: tuple[bool, ...]
     no_guard = NO_GUARD_SHIFT
+
+    @classmethod
+    def read_off(cls, pairs: Sequence[Pairs]) -> Tried:
+        """Yield one step around a line that all ranks take, also one of more than half of it."""
+        if len(pairs[0].grid.dims) > 1 or any(len(p.rank) < p.grid.n for p in pairs):
+            return
+        longest = max(p.grid.n for p in pairs)
+        for by in (s for k in range(1, longest) for s in (k, -k)):
+            if all(((p.rank + by - p.peer) % p.grid.n == 0).all() for p in pairs):
+                yield 2.0, cls(vec=(by,), wrap=(True,))
+                return
 
     def to(self, g: GridAt) -> np.ndarray:
         coords = g.coords + np.array(self.vec, dtype=np.int64)[:, None]
