@@ -16,13 +16,12 @@ struct p3s_call p3s_call_of(uint32_t op, uint32_t site, int comm, int peer, int 
 
 void p3s_set_bytes(struct p3s_call *call, int64_t count, MPI_Datatype type)
 {
-    int64_t size;
-    p3s_type_info(type, &size, &call->elem_bytes);
-    call->bytes = count * size;
+    const struct p3s_type *facts = p3s_type_of(type);
+    call->elem_bytes = facts->element;
+    call->bytes = count * facts->size;
     call->count = count;
-    call->block = p3s_type_block(type);
-    if (call->block >= call->bytes)
-        call->block = 0;        /* one piece */
+    if (facts->block < call->bytes)
+        call->block = facts->block;     /* else one piece */
 }
 
 /* The first event of an MPI call carries its times; a second one follows it and carries none. */

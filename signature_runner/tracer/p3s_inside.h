@@ -71,10 +71,10 @@ int p3s_world_of(const struct p3s_comm *c, int rank);
 void p3s_world_ranks(MPI_Group group, int n, int *world);
 int p3s_id_of(MPI_Comm comm);
 extern int64_t p3s_types_freed;         /* how many: handles may mean other types since */
-/* Bytes of a datatype, and of the basic elements it is made of (1 if there are several kinds). */
-void p3s_type_info(MPI_Datatype type, int64_t *size, uint32_t *element);
-/* Bytes that it has in a row on the average, 0 if it is contiguous, also several of it. */
-uint32_t p3s_type_block(MPI_Datatype type);
+/* A datatype: its bytes, those of the basic elements it is made of (1 if there are several kinds),
+ * and those it has in a row on the average (0 if it is contiguous, also several of it). */
+struct p3s_type { int64_t size; uint32_t element, block; };
+const struct p3s_type *p3s_type_of(MPI_Datatype type);
 void p3s_device_look(void);     /* for runtimes of devices that were loaded meanwhile */
 
 struct p3s_call p3s_call_of(uint32_t op, uint32_t site, int comm, int peer, int tag);

@@ -154,10 +154,7 @@ static bool known(struct p3s_neighbours *n, int kind, int length, struct p3s_siz
 
 static int64_t bytes_of(uint64_t type)
 {
-    int64_t size;
-    uint32_t element;
-    p3s_type_info((MPI_Datatype)(uintptr_t)type, &size, &element);
-    return size;
+    return p3s_type_of((MPI_Datatype)(uintptr_t)type)->size;
 }
 
 static void scale(struct p3s_neighbours *n, int first, int slot, int length, int64_t size)

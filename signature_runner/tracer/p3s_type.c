@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* What was asked lately; emptied of a type when that is freed. Needs p3s_lock. */
-static struct { uint64_t key; int64_t size; uint32_t element, block; bool used; } seen[256];
+static struct { uint64_t key; struct p3s_type facts; bool used; } seen[256];
 
 int64_t p3s_types_freed;
 
@@ -181,7 +181,7 @@ static uint32_t block_of(const struct shape *shape, int64_t size)
     return shape->solid ? 0 : block < 1 ? 1 : block > UINT32_MAX ? UINT32_MAX : (uint32_t)block;
 }
 
-static size_t looked_up(MPI_Datatype type)
+const struct p3s_type *p3s_type_of(MPI_Datatype type)
 {
     size_t at = place_of(type);
     if (!seen[at].used || seen[at].key != P3S_HANDLE(type)) {
@@ -190,22 +190,12 @@ static size_t looked_up(MPI_Datatype type)
         if (type != p3s_mpi.type_null && bytes > 0)
             one = shape_of(type, 0);
         seen[at].key = P3S_HANDLE(type);
-        seen[at].size = bytes;
-        seen[at].element = one.element < 1 ? 1 : (uint32_t)one.element;
-        seen[at].block = block_of(&one, bytes);
+        seen[at].facts = (struct p3s_type){bytes, one.element < 1 ? 1 : (uint32_t)one.element,
+                                           block_of(&one, bytes)};
         seen[at].used = true;
     }
-    return at;
+    return &seen[at].facts;
 }
-
-void p3s_type_info(MPI_Datatype type, int64_t *size, uint32_t *element)
-{
-    size_t at = looked_up(type);
-    *size = seen[at].size;
-    *element = seen[at].element;
-}
-
-uint32_t p3s_type_block(MPI_Datatype type) { return seen[looked_up(type)].block; }
 
 void p3s_type_free(MPI_Datatype type)
 {
