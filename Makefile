@@ -4,6 +4,9 @@
 # make coverage  how much of the code the tests without MPI reach
 # make lint      ruff and mypy
 # make test-all  the slow and optional tests too
+# make lock      pins what P3S and its tests need, with digests
+# make audit     licences and known vulnerabilities of what is pinned
+# make wheel     the wheel, the same bytes each time, with a bill of materials
 # make clean     removes everything these made
 #
 # Needs python3 (3.11 or newer), gcc and make; everything else comes into .venv.
@@ -28,22 +31,30 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all coverage lint clean setup examples
+.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel clean setup examples
 
 all: setup
 
 setup: $(READY) $(MPI)
 
+LOCK := .ci/requirements.lock
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
 # Made anew whenever pyproject.toml changes; stopped half-way, it is simply run again.
-$(READY): pyproject.toml
+# What is pinned is installed, checked against its digests; where the index lacks some of it, what
+# pyproject.toml allows.
+$(READY): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "P3S needs python3 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 	  rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { \
 	  echo "python3 -m venv does not work here (Debian: apt-get install python3-venv)" >&2; \
 	  exit 1; }; }
+	@$(PIP) --require-hashes -r $(LOCK) 2>$(VENV)/lock.log || { \
+	  grep -a -m1 '^ERROR' $(VENV)/lock.log >&2; \
+	  echo "what is pinned cannot be installed here; taking what pyproject.toml allows" >&2; }
 	@for attempt in 1 2 3; do \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' && exit 0; \
+	  $(PIP) -e '.[dev]' && exit 0; \
 	  echo "pip failed, once more" >&2; sleep 2; \
 	done; exit 1
 	@touch $@
@@ -86,7 +97,22 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy p3s
 
+# For all versions of Python that P3S runs on; UPGRADE=1: the newest of everything.
+lock: $(READY)
+	@test -x $(VENV)/tools/bin/uv || { $(PYTHON) -m venv $(VENV)/tools && \
+	  $(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check uv; }
+	$(VENV)/tools/bin/uv pip compile --quiet pyproject.toml --extra dev --universal \
+	  --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade) -o $(LOCK)
+
+audit: $(READY)
+	@$(BIN)/python .ci/audit.py
+
+wheel: $(READY)
+	@$(PIP) --upgrade "setuptools>=77"
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
+	@sha256sum dist/p3s-*.whl
+
 clean:
-	rm -rf $(VENV) $(STUDY) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(STUDY) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	$(MAKE) --no-print-directory -s -C examples clean
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

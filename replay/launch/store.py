@@ -45,6 +45,8 @@ class ResultStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).absolute()
+        if self.directory.is_symlink():  # files would be moved and removed elsewhere
+            raise P3SError(f"{self.directory}: is a link, not a directory; remove it")
         self.harvest()
 
     def key(self, program: Program, world: World, facts: Mapping[str, Any]) -> str:

@@ -319,3 +319,12 @@ def test_a_link_in_place_of_a_job_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "np4.parts" / "job-1-a").symlink_to(kept.parent)
     ResultStore(tmp_path / "np4.parts")
     assert (kept / "program-000.npz").read_bytes() == b"mine"
+
+
+def test_a_link_in_place_of_a_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "data.json").write_text("{}")
+    (tmp_path / "np4.parts").symlink_to(tmp_path / "mine")
+    with pytest.raises(P3SError, match="is a link"):
+        ResultStore(tmp_path / "np4.parts").clear()
+    assert (tmp_path / "mine" / "data.json").exists()
