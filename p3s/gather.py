@@ -12,6 +12,7 @@ from typing import Any
 
 from p3s.errors import P3SError, PartialResult, UsageError
 from p3s.host.placeholders import extents_of, shape
+from p3s.staging import discard
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 
 
@@ -237,4 +238,4 @@ def _put(study: Study, run: CapturedRun, target: Path) -> None:
             f"{run.path}: cannot be copied to {target}: {os.strerror(error.errno or 0)}"
         ) from error
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        discard(staged)
