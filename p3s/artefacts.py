@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import secrets
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from p3s.errors import Damaged, OtherVersion, P3SError
+from p3s.staging import new_file, shown
 from p3s.version import __version__
 
 #: Version of every JSON artefact of a study.
@@ -43,22 +46,44 @@ def crc_of(path: Path) -> int:
 
 
 def reason(err: OSError) -> str:
-    """Return why the system refused, in words."""
-    return err.strerror or str(err)
+    """Return why the system refused, in its words: libraries put others around them."""
+    return os.strerror(err.errno) if err.errno else err.strerror or str(err)
 
 
-def hidden_beside(path: Path) -> Path:
-    """Return a name beside ``path`` that nothing has, for what is to take its place when whole."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+#: Errors of a disk that is full, of a quota among them.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def new_file_beside(path: Path) -> tuple[int, Path]:
-    """Make an empty file under such a name; return it open for writing, and the name.
+def cannot_be_written(path: Path, err: OSError) -> P3SError:
+    """Return the error of a file or directory that cannot be written: why, and what to do."""
+    full = err.errno in _FULL
+    remedy = (
+        "make room there, or choose another disk" if full else "choose a directory you can write to"
+    )
+    return P3SError(f"{shown(path)}: cannot be written: {reason(err)}; {remedy}")
 
-    Its mode is what the umask leaves, as of any file the user makes. Raises OSError.
-    """
-    name = hidden_beside(path)
-    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system, or a library, says while ``path`` is written into that error."""
+    try:
+        yield
+    except OSError as err:
+        raise cannot_be_written(path, err) from err
+
+
+def no_room(directory: Path, needed: int = 1 << 16) -> str:
+    """Return ": why" if a file of so many bytes cannot be written there, else ""."""
+    try:
+        handle, name = new_file(directory / "probe")
+        try:
+            os.posix_fallocate(handle, 0, needed)
+        finally:
+            name.unlink()
+            os.close(handle)
+    except OSError as err:
+        return f": {cannot_be_written(directory, err)}"
+    return ""
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -69,22 +94,20 @@ def write_bytes(path: Path, data: bytes) -> None:
     path = Path(path)
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = new_file_beside(path)
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-        temporary = None
-        sync_directory(path.parent)
-    except OSError as err:
-        raise P3SError(
-            f"{path}: cannot be written: {reason(err)}; choose a directory you can write to"
-        ) from err
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = new_file(path)
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+                os.replace(temporary, path)  # closed, it would be nobody's
+            temporary = None
+            sync_directory(path.parent)
     finally:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def sync_directory(directory: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from p3s.errors import P3SError, PartialResult, UsageError
 from p3s.host.placeholders import extents_of, shape
+from p3s.staging import discard
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.trust import is_signed, sign
 
@@ -259,4 +260,4 @@ def _put(study: Study, run: CapturedRun, target: Path) -> None:
             f"{run.path}: cannot be copied to {target}: {os.strerror(error.errno or 0)}"
         ) from error
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        discard(staged)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +16,16 @@ from typing import Any, TypeGuard
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
-    hidden_beside,
-    new_file_beside,
     read_json,
     reason,
     sync_directory,
     write_bytes,
     write_json,
+    writing,
 )
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.records import RUN_SCHEMA, RunRecord, failed_in, runs_in
+from p3s.staging import discard, new_directory, new_file, put_in_place
 from p3s.text import differing
 from p3s.version import __version__
 
@@ -314,9 +313,9 @@ class Study:
                     )
             for directory in (self.root, self.root / "runs"):
                 directory.mkdir(exist_ok=True)
-                handle, name = new_file_beside(directory / "writable")
-                os.close(handle)
+                handle, name = new_file(directory / "writable")
                 name.unlink()
+                os.close(handle)
         except OSError as err:
             raise P3SError(
                 f"{self.root}: cannot be written: {reason(err)}; choose another study directory"
@@ -442,42 +441,29 @@ class Study:
 
     def stage_run(self, target: Path) -> Path:
         """Make an empty directory beside ``target`` in which a run is made."""
-        staged = hidden_beside(target)
-        try:
+        with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            staged.mkdir()
-        except OSError as err:
-            raise P3SError(f"{staged}: cannot be made: {reason(err)}") from err
-        return staged
+            return new_directory(target)
 
     def commit_run(self, staged: Path, target: Path) -> None:
         """Put a finished run in its place; an earlier one there is replaced only now."""
-        old = hidden_beside(target)
         try:
-            if target.exists():
-                os.rename(target, old)
-            os.rename(staged, target)
+            put_in_place(staged, target)
             sync_directory(target.parent)
         except OSError as err:
-            if old.exists() and not target.exists():
-                os.rename(old, target)
             raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
-        shutil.rmtree(old, ignore_errors=True)
 
     def keep_failed_run(self, staged: Path, target: Path) -> Path | None:
         """Keep what a failed run left, beside the study's runs, as ``<name>.failed``.
 
         Returns its path, or None when the run left nothing.
         """
-        if not staged.is_dir():
-            return None
-        if not any(staged.iterdir()):
-            staged.rmdir()
+        if not staged.is_dir() or not any(staged.iterdir()):
+            discard(staged)
             return None
         kept = target.parent / f"{target.name}.failed"
         try:
-            shutil.rmtree(kept, ignore_errors=True)
-            os.rename(staged, kept)
+            put_in_place(staged, kept)
         except OSError:
             return staged
         return kept

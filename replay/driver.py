@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.replay.settings import ReplaySettings
+from p3s.replay.settings import END_S, ReplaySettings
 
 if TYPE_CHECKING:
     from p3s.program.collectives.rules import Library
@@ -167,6 +169,7 @@ def run(
         ResultStore(parts_dir(out_json)).clear()
     share = TIMED_SHARE if settings.timed and plan.timed else 0.0
     say(plan.saved())
+    spare = Spare(settings.limit_s)
     first = _measure(
         ready,
         settings,
@@ -175,6 +178,7 @@ def run(
         plan.placement_of,
         budget_s=settings.budget_s * (1.0 - share),
         scale=scale,
+        spare=spare,
         say=say,
     )
     say("simulating")
@@ -198,6 +202,7 @@ def run(
             [entry.placement for entry in plan.timed],
             budget_s=settings.budget_s * share,
             scale=1.0,
+            spare=spare,
             say=say,
         )
     content, table = evaluate(
@@ -216,6 +221,22 @@ def run(
     content["collectives"] = str(ready.library)
     write_result(out_json, content, table)
     return content
+
+
+class Spare:
+    """The time that all launches of a replay have together; what lies between them is not in it."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._left_s = limit_s
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[float]:
+        """Give the seconds after which a launch is to be ended: some are left to do that."""
+        begin = time.monotonic()
+        try:
+            yield max(self._left_s - END_S, self._left_s / 2, 1.0)
+        finally:
+            self._left_s -= time.monotonic() - begin
 
 
 def _nothing(_: str) -> None:
@@ -251,6 +272,7 @@ def _measure(
     *,
     budget_s: float,
     scale: float,
+    spare: Spare,
     say: Say,
 ) -> Ran:
     """Run the programs that are not measured yet, one launch per choice of hosts."""
@@ -285,6 +307,7 @@ def _measure(
             settings,
             budget_s=part_s,
             scale=scale,
+            spare=spare,
             say=say,
         )
         results.update({mine[i]: result for i, result in done.results.items()})
@@ -302,6 +325,7 @@ def _launch(
     *,
     budget_s: float,
     scale: float,
+    spare: Spare,
     say: Say,
 ) -> Ran:
     """Run programs on four hosts; what is stored is not run again."""
@@ -342,7 +366,10 @@ def _launch(
                 work_scale=scale,
             ),
         )
-        outcome = run_job(directory, mpi, world, hosts=hosts, progress=say, digest=digest)
+        with spare.used() as limit_s:
+            outcome = run_job(
+                directory, mpi, world, timeout_s=limit_s, hosts=hosts, progress=say, digest=digest
+            )
     fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
     return Ran({**known, **fresh}, outcome.places, outcome.wall_s)
 

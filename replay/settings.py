@@ -12,6 +12,10 @@ NOISES = ("auto", "on", "off")
 BUDGET_S = 30.0
 #: Seconds without a step of any process after which the job is ended.
 STALL_S = 60.0
+#: A replay has ended after so many times its budget and so many seconds, whatever happens.
+OVERTIME, START_S = 3.0, 30.0
+#: Seconds of these in which the last processes are ended.
+END_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,9 @@ class ReplaySettings:
     apart. ``exhaustive``: load all pairs of ranges. ``timed``: measure whole iterations with
     black holes that act when the absent ranks would, too. ``collectives``: algorithms to take
     instead of the library's. ``pages``: of the buffers. ``noise``: traffic of absent ranks (on
-    the links of switches that it shares, always, never). ``stall_s``: see STALL_S. ``again``: do
-    not take up stored results. ``turns``: iterations of a loop that are executed as one.
+    the links of switches that it shares, always, never). ``stall_s``: see STALL_S. ``timeout_s``:
+    after which it has ended in any case, None: by the budget. ``again``: do not take up stored
+    results. ``turns``: iterations of a loop that are executed as one.
     """
 
     hosts: tuple[str, ...] = ()
@@ -42,5 +47,11 @@ class ReplaySettings:
     pages: str = "small"
     noise: str = "auto"
     stall_s: float = STALL_S
+    timeout_s: float | None = None
     again: bool = False
     turns: int = 3
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which the launches of a replay have ended, in any case."""
+        return self.timeout_s or OVERTIME * self.budget_s + START_S

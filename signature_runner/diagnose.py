@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from p3s.artefacts import no_room
 from p3s.errors import CAPTURES, P3SError
 from p3s.host.command import Command, executable
 from p3s.host.mpi import (
@@ -474,7 +475,7 @@ def _warning(run_dir: Path) -> str:
 
 def _nothing(run_dir: Path, command: Command) -> str:
     shown = command.program[0]
-    warning = _warning(run_dir)
+    warning = _warning(run_dir) or no_room(run_dir)
     if warning:
         return f"{shown}: nothing was captured{warning}"
     program = executable(command.program[0])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from p3s.artefacts import cannot_be_written
 from p3s.errors import P3SError, RunFailed
 from p3s.host import command, mpi
 from p3s.host.cores import cores
@@ -249,9 +250,7 @@ def _prepare(run_dir: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise P3SError(
-            f"{run_dir}: cannot be written: {error.strerror}; choose another place with -o"
-        ) from error
+        raise cannot_be_written(run_dir, error) from error
 
 
 def status_of(run_dir: Path) -> str:

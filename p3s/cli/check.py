@@ -50,7 +50,7 @@ def check(
         say(f"p3s: {path} holds nothing that can be used; trace the program again")
         return 1
     if not whole:
-        bad = [run for run in found if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
+        bad = [run for run in usable if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
         if bad:
             there = bad[0].path
             say(

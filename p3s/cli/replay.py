@@ -98,6 +98,13 @@ STALL = typer.Option(
     metavar="TIME",
     help="End the job when nothing moves for so long, and say what is waited for.",
 )
+TIMEOUT = typer.Option(
+    "",
+    "--timeout",
+    show_default=False,
+    metavar="TIME",
+    help="End it after so long in any case, per count [default: 3 x budget + 30 s].",
+)
 AGAIN = typer.Option(False, "--again", help="Measure what is measured already once more.")
 
 _TIME = re.compile(r"(\d+(?:\.\d*)?)\s*(s|m|min|h)?", re.ASCII)
@@ -165,6 +172,7 @@ def replay(
     noise: str = NOISE,
     again: bool = AGAIN,
     stall: str = STALL,
+    timeout: str = TIMEOUT,
     launcher: str = LAUNCHER,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -188,6 +196,7 @@ def replay(
         noise=noise,
         again=again,
         stall_s=seconds_of(stall, "--stall"),
+        timeout_s=seconds_of(timeout, "--timeout") if timeout else None,
     )
     study = Study.open(study_dir)
     done: list[tuple[int, dict[str, Any]]] = []

@@ -73,6 +73,14 @@ def trace_once(
                 "the limit of the capture was reached, and phases need every event; the earlier"
                 " run stays; give a larger --limit"
             )
+        for name in _counters_not_there(staged, recording):
+            say(f"np={np}: this machine has no counter {name}")
+        info = _info(staged)
+        if info:  # a study whose study.json is lost can be put together from its runs
+            grid = {"dims": list(extents)} if extents else {}
+            signed = {"signed": sign(command, str(info.get("directory") or os.getcwd()))}
+            write_json(staged / "run.json", {**info, "command": list(command), **signed, **grid})
+        study.commit_run(staged, target)
     except BaseException as err:
         info = _info(staged)
         kept = study.keep_failed_run(staged, target)
@@ -81,14 +89,6 @@ def trace_once(
         code, status = info.get("exit_code"), str(info.get("status", "failed"))
         reason, left = (err.reason, err.left) if isinstance(err, RunFailed) else (str(err), "")
         raise RunFailed(reason, code, status, left, kept) from err
-    for name in _counters_not_there(staged, recording):
-        say(f"np={np}: this machine has no counter {name}")
-    info = _info(staged)
-    if info:  # a study whose study.json is lost can be put together from its runs
-        grid = {"dims": list(extents)} if extents else {}
-        signed = {"signed": sign(command, str(info.get("directory") or os.getcwd()))}
-        write_json(staged / "run.json", {**info, "command": list(command), **signed, **grid})
-    study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,
         "exit_code": outcome.exit_code,

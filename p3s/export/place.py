@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from p3s.artefacts import hidden_beside, new_file_beside, reason, sync_directory
+from p3s import staging
+from p3s.artefacts import reason, sync_directory
 from p3s.errors import P3SError, UsageError
 
 
@@ -33,8 +33,7 @@ def new_directory(target: Path) -> Iterator[Path]:
     staged: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        staged = hidden_beside(target)
-        staged.mkdir()
+        staged = staging.new_directory(target)
         yield staged
         _into_place(staged, target)
         staged = None
@@ -42,25 +41,14 @@ def new_directory(target: Path) -> Iterator[Path]:
         raise _cannot(target, err) from err
     finally:
         if staged is not None:
-            shutil.rmtree(staged, ignore_errors=True)
+            staging.discard(staged)
 
 
 def _into_place(staged: Path, target: Path) -> None:
-    old: Path | None = None
     if target.is_symlink() or target.is_file():
         target.unlink()
-    elif target.exists():
-        old = hidden_beside(target)
-        os.rename(target, old)
-    try:
-        os.rename(staged, target)
-    except OSError:
-        if old is not None:
-            os.rename(old, target)
-        raise
+    staging.put_in_place(staged, target)
     sync_directory(target.parent)
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -72,15 +60,17 @@ def new_file(target: Path) -> Iterator[IO[str]]:
         if target.is_dir():
             raise UsageError(f"{target}: a directory; name a file with -o")
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = new_file_beside(target)
-        os.close(handle)  # whoever writes may ask for its name
-        with open(
-            temporary, "w", encoding="utf-8", errors="backslashreplace", buffering=1 << 20
-        ) as file:
+        handle, temporary = staging.new_file(target)
+        with (
+            open(handle, "wb"),  # locked as long as it is open; whoever writes may ask for its name
+            open(
+                temporary, "w", encoding="utf-8", errors="backslashreplace", buffering=1 << 20
+            ) as file,
+        ):
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            os.replace(temporary, target)
         temporary = None
         sync_directory(target.parent)
     except OSError as err:

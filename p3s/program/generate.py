@@ -5,7 +5,6 @@ Ranks are independent of each other: the trace is made and written some ranks at
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.artefacts import writing
 from p3s.costs.apply import Costs, PhaseSums, Timed
 from p3s.costs.stage import load as load_compute
 from p3s.costs.types import ComputeModel
@@ -31,6 +31,7 @@ from p3s.model.work.workload import RankWork, rank_work
 from p3s.program.emptied import below_one, emptied
 from p3s.program.types import NoTrend, PackedCall, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
+from p3s.staging import discard
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.
@@ -94,7 +95,7 @@ def write_scaled(
         write_json(staged / "scaled.json", as_file(out))
         study.commit_run(staged, target)
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        discard(staged)
     return out
 
 
@@ -205,7 +206,8 @@ def _write_part(
             **({} if files is None else {"io_ns": pa.array(files.ns, pa.float64())}),
         }
     )
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    with writing(path):
+        pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
 def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from p3s.artefacts import hidden_beside, reason, sync_directory
+from p3s.artefacts import reason, sync_directory, writing
 from p3s.errors import P3SError, UsageError
+from p3s.staging import discard, new_directory, release
 from p3s.study import Study
 
 
@@ -65,11 +65,13 @@ def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
     it: a run that is refused leaves nothing."""
     folder = study.far_dir(name).parent
     made = not folder.exists()
-    path = hidden_beside(study.far_dir(name))
+    with writing(study.far_dir(name)):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = new_directory(study.far_dir(name))
     try:
         yield Study.create(path, command)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        discard(path)
         if made:
             with suppress(OSError):
                 folder.rmdir()
@@ -83,6 +85,7 @@ def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     if not target.exists():
         try:
             os.rename(new.root, target)
+            release(new.root)
             sync_directory(target.parent)
         except OSError as err:
             raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from p3s.artefacts import reason
 from p3s.errors import Damaged, P3SError
 from p3s.text import plural
 from p3s.trace import layout, ops
@@ -90,7 +92,10 @@ def check(place: Place) -> RunCheck:
         one, capture = _check_file(place.path, 0)
         size = capture.header.size if capture is not None else 0
         return RunCheck(place.path, size, one.status, (one,), notes=_notes([one]))
-    return _check_run(place.path)
+    try:
+        return _check_run(place.path)
+    except OSError as error:  # of another user, or the disk fails: no reason to skip other runs
+        return RunCheck(place.path, 0, UNREADABLE, (), (f"cannot be read: {reason(error)}",))
 
 
 def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
@@ -141,6 +146,7 @@ def _check_run(run_dir: Path) -> RunCheck:
     headers: dict[str, Header] = {}
     problems: list[str] = []
     messages = _Messages()
+    os.listdir(run_dir)  # glob finds nothing where it may not look
     for path in sorted(run_dir.glob("rank-*.p3t")):
         named = rank_of(path)
         if named is None:

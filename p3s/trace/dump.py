@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import hidden_beside
+from p3s.artefacts import cannot_be_written
 from p3s.errors import P3SError
+from p3s.staging import new_file
 from p3s.trace.threads import COLUMNS
 from p3s.trace.types import Call, RankTrace, RunTrace
 
@@ -292,32 +293,41 @@ def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    temporary = hidden_beside(path)
     tables = _CallColumns(run)
     schema = tables.schema()
     total = 0
+    temporary: Path | None = None
     try:
-        with pq.ParquetWriter(
-            temporary,
-            schema,
-            compression="zstd",
-            compression_level=1,
-            write_statistics=False,
-            use_dictionary=tables.repeated(),
-            write_page_checksum=True,
-            store_schema=True,
-        ) as writer:
+        handle, temporary = new_file(path)
+        with (
+            open(handle, "wb") as file,
+            pq.ParquetWriter(
+                file,
+                schema,
+                compression="zstd",
+                compression_level=1,
+                write_statistics=False,
+                use_dictionary=tables.repeated(),
+                write_page_checksum=True,
+                store_schema=True,
+            ) as writer,
+        ):
             for rank in ranks_of(run, only):
                 table = tables.table(rank, schema)
                 if len(rank.call):
                     writer.write_table(table, row_group_size=len(rank.call))
                 total += len(rank.call)
-        os.replace(temporary, path)
-    except (OSError, pa.ArrowException) as error:
-        why = getattr(error, "strerror", None) or str(error).splitlines()[0][:120]
+            writer.close()
+            file.flush()
+            os.replace(temporary, path)
+    except OSError as error:
+        raise cannot_be_written(path, error) from error
+    except pa.ArrowException as error:
+        why = str(error).splitlines()[0][:120]
         raise P3SError(f"{path}: cannot be written: {why}; give another place") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
     return total
 
 

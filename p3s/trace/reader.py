@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -159,7 +160,7 @@ def _counted(capture: Capture, calls: Int64s) -> dict[int, tuple[int, int, int]]
 
 def no_capture(run_dir: Path) -> str:
     """Return why a run has no capture."""
-    if (run_dir / "warned").exists():
+    if os.path.exists(run_dir / "warned"):
         return "the tracer could not write one and said why (is the disk full?)"
     return "no MPI call was seen"
 

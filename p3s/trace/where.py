@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def places_at(path: Path, others: bool = False) -> list[Place]:
         )
     if not path.is_dir():
         raise P3SError(f"{path} is not there; give a study, a run directory or a .p3t file")
-    if any(path.glob("rank-*.p3t")) or (path / "run.json").exists():
+    if any(path.glob("rank-*.p3t")) or os.path.exists(path / "run.json"):
         return [Place(path)]
     found = _runs_of(path)
     for inside in ("far", "at") if others else ():

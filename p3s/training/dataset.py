@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.artefacts import read_json, write_json
+from p3s.artefacts import read_json, write_bytes, write_json
 from p3s.errors import Damaged, P3SError
 from p3s.placement.communication import Phase, row_of
 from p3s.topology.fabric import Fabric
@@ -199,9 +200,9 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    new = path.with_suffix(".new")
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), new)
-    new.replace(path)
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), sink)
+    write_bytes(path, sink.getvalue())
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

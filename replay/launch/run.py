@@ -11,25 +11,21 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
 from p3s.replay.launch.landing import Place, check_landing
 from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
 from p3s.replay.launch.store import read_places
+from p3s.replay.launch.watch import Watch
 from p3s.replay.plan.world import World
-
-if TYPE_CHECKING:
-    from p3s.replay.engine.job import JobSettings
+from p3s.replay.settings import ReplaySettings
 
 #: What the launcher starts on every process, after the interpreter.
 WORKER = ("-m", "p3s.replay.engine.worker")
 #: How lines of the processes' output begin that say what went wrong (replay/engine/watchdog.py).
 STALL_MARK = "p3s replay: stalled: "
 ERROR_MARK = "p3s replay: error: "
-_START_S = 120.0
-_START_PER_PROCESS_S = 1.0
-_OVERTIME = 4.0
+_EARLY = "it ended before it was done"
 _SHOWN = 3
 _SHM = Path("/dev/shm")
 #: Files that Open MPI and MPICH make there: for messages inside a node.
@@ -57,11 +53,11 @@ def run_job(
 ) -> Outcome:
     """Run the job that is written in ``directory``; no process of it is left when this returns.
 
-    ``mpi``: with the words of ``on_hosts``. ``digest``: of plan.json, as write_job returned it;
-    None: of the one that is there now. ``timeout_s``: ends it the hard way; None: some times
-    the budget that its plan.json has. ``progress`` gets what it says while it measures, and the
-    table of pending operations when it did not move. ``hosts``: of the four nodes; what was
-    measured elsewhere is removed.
+    ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way, whatever its
+    processes are doing; None: as ReplaySettings has it for the budget in its plan.json.
+    ``progress`` gets what it says while it measures, and the table of pending operations when it
+    did not move. ``hosts``: of the four nodes; what was measured elsewhere is removed.
+    ``digest``: of plan.json, as write_job returned it; None: of the one that is there now.
     Errors: P3SError in one line: the process that failed and its event, what was pending when
     nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
     Results that are there when a process fails are kept.
@@ -75,12 +71,14 @@ def run_job(
     settings = read_job(directory, digest).settings
     program = [*_program(mpi, settings.library, worker), str(directory), str(world.size), digest]
     words = [*write_hosts(mpi, directory), *program]
-    limit_s = _limit_s(settings, world.size) if timeout_s is None else timeout_s
+    limit_s = timeout_s
+    if limit_s is None:
+        limit_s = ReplaySettings(budget_s=settings.budget_s).limit_s
     said = _Output(progress)
     since = time.time()
     problem: str | None = None
     wall_s = 0.0
-    with Witness(directory, world.size) as witness:
+    with Witness(directory, world.size) as witness, Watch(directory, limit_s) as watch:
         try:
             wall_s = run_traced(
                 words,
@@ -98,7 +96,7 @@ def run_job(
     # Some launchers return 0 when a process has left early.
     if problem is not None or not (directory / DONE).exists():
         said.table()
-        why = said.failure() or witness.first or problem or "it ended before it was done"
+        why = watch.why or said.failure() or witness.first or problem or _EARLY
         raise P3SError(f"the replay failed: {why}")
     places = read_places(directory / PLACES)
     try:
@@ -107,12 +105,6 @@ def run_job(
         shutil.rmtree(directory / RESULTS, ignore_errors=True)
         raise
     return Outcome(places, wall_s)
-
-
-def _limit_s(settings: JobSettings, size: int) -> float:
-    """Return how long a job may take at most."""
-    starting_s = _START_S + _START_PER_PROCESS_S * size
-    return starting_s + _OVERTIME * settings.budget_s + settings.stall_s
 
 
 def _program(mpi: Mpi, library: Path, worker: Sequence[str]) -> list[str]:

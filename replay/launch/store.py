@@ -18,12 +18,14 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.artefacts import write_bytes, writing
 from p3s.errors import P3SError
 from p3s.replay.launch.landing import Place
+from p3s.staging import discard, new_directory, put_in_place
 
 if TYPE_CHECKING:
     from p3s.replay.engine.results import ProgramResult
@@ -120,9 +122,7 @@ class ResultStore:
     def put(self, key: str, result: Path, places: Path | None = None) -> None:
         """Take over a result file, and where its processes ran; the file is moved."""
         if places is not None and places.is_file():
-            draft = self.directory / f".{key}.{secrets.token_hex(4)}"
-            shutil.copyfile(places, draft)
-            os.replace(draft, self.path(key).with_suffix(".json"))
+            write_bytes(self.path(key).with_suffix(".json"), places.read_bytes())
         os.replace(result, self.path(key))
 
     def clear(self) -> None:
@@ -139,32 +139,48 @@ class ResultStore:
         Errors: P3SError when nothing can be written.
         """
         directory = self.directory / f"{_JOB}{os.getpid()}-{secrets.token_hex(4)}"
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            directory.mkdir(mode=0o700)  # what is in it is executed
-            (directory / _KEYS).write_text(json.dumps(list(keys)))
-            lock = open(directory / _LOCK, "w")  # noqa: SIM115
-        except OSError as err:
-            raise P3SError(f"{self.directory}: cannot be written: {err.strerror}") from err
+        with writing(self.directory):
+            lock = self._new_job(directory, keys)
         with lock:
-            _lock(lock.fileno())
             try:
                 yield directory
-            finally:
+            except BaseException:
+                with contextlib.suppress(OSError, P3SError):
+                    self._take_over(directory)
+                raise
+            with writing(self.directory):
                 self._take_over(directory)
+
+    def _new_job(self, directory: Path, keys: Sequence[str]) -> IO[str]:
+        """Make a job's directory, which is locked when it has its name; return the lock."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        staged = new_directory(directory)
+        try:
+            staged.chmod(0o700)  # what is in it is executed
+            (staged / _KEYS).write_text(json.dumps(list(keys)))
+            lock = open(staged / _LOCK, "w")  # noqa: SIM115
+            _lock(lock.fileno())
+            put_in_place(staged, directory)
+        except BaseException:
+            discard(staged)
+            raise
+        return lock
 
     def harvest(self) -> None:
         """Take over what jobs have left that were interrupted."""
         for directory in sorted(self.directory.glob(f"{_JOB}*")):
             if directory.is_symlink():  # results elsewhere are not ours to move
                 continue
-            with contextlib.suppress(OSError), open(directory / _LOCK, "a") as lock:
+            with contextlib.suppress(OSError, P3SError), open(directory / _LOCK, "a") as lock:
                 if _lock(lock.fileno()):
                     self._take_over(directory)
 
     def _take_over(self, directory: Path) -> None:
-        """Move a job's results into the store and remove its directory."""
-        with contextlib.suppress(OSError, ValueError):
+        """Move a job's results into the store and remove its directory.
+
+        Errors: OSError, P3SError when not all can be moved; the directory stays for a harvest.
+        """
+        with contextlib.suppress(FileNotFoundError, ValueError):
             keys = json.loads((directory / _KEYS).read_text())
             for path in (directory / "results").glob("program-*.npz"):
                 number = int(path.stem.rpartition("-")[2])

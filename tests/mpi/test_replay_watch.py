@@ -1,0 +1,90 @@
+"""Replays of which a process is frozen end by the time given, and say which process it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from replay_jobs import Script, mpis, program_of, settings_of, world_of
+
+from p3s.errors import P3SError
+from p3s.replay.driver import Spare
+from p3s.replay.engine.job import write_job
+from p3s.replay.launch.launcher import find_mpi, on_hosts
+from p3s.replay.launch.run import run_job
+from p3s.replay.launch.watch import processes_of
+from p3s.replay.plan.program import Code
+from p3s.replay.settings import ReplaySettings
+
+SIZE = 4
+#: Under load the processes need some time to come to where one of them is frozen.
+LIMIT_S = 20.0
+
+#: The worker; process 1 stops itself before MPI_Init, or in the first program.
+WORKER = """
+import os, signal, sys
+if {early} and "1" in [os.environ.get(name) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK")]:
+    os.kill(os.getpid(), signal.SIGSTOP)
+from p3s.replay.engine import worker
+
+original = worker.Worker.program
+def program(self, number, *rest):
+    if self.rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return original(self, number, *rest)
+worker.Worker.program = program
+worker.main(sys.argv[1:])
+"""
+
+
+def frozen(directory: Path, early: bool) -> str:
+    """Run a job of which a process is frozen; return what is said of it."""
+    script = directory / "worker.py"
+    script.write_text(WORKER.format(early=early))
+    scripts = [Script() for _ in range(SIZE)]
+    for rank, one in enumerate(scripts):
+        one.add(Code.SENDRECV, peer=rank ^ 1, bytes=8, sample=0)
+        one.add(Code.SECOND, peer=rank ^ 1, bytes=8)
+    world = world_of(SIZE)
+    job = directory / "job"
+    job.mkdir()
+    write_job(job, [program_of(scripts, name="first")], world, settings_of(mpis()[0]))
+    mpi = on_hosts(find_mpi((mpis()[0].mpiexec,)), None, world)
+    with pytest.raises(P3SError) as caught:
+        run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)])
+    assert processes_of(job) == []
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_frozen_process_is_named_when_the_time_is_over(tmp_path: Path, early: bool) -> None:
+    why = frozen(tmp_path, early)
+    assert f"not done after {LIMIT_S:.0f} s" in why
+    assert "process 1" in why and "is stopped (by SIGSTOP or a debugger)" in why
+    assert early or "process 1 (measured 1 of side 0, node 0)" in why
+
+
+def test_processes_that_do_not_come_out_of_mpi_init(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("import time\ntime.sleep(600)\n")
+    world = world_of(2)
+    scripts = [Script(), Script()]
+    scripts[0].add(Code.SEND, peer=1, bytes=8)
+    scripts[1].add(Code.RECV, peer=0, bytes=8)
+    job = tmp_path / "job"
+    job.mkdir()
+    write_job(job, [program_of(scripts)], world, settings_of(mpis()[0]))
+    mpi = on_hosts(find_mpi((mpis()[0].mpiexec,)), None, world)
+    with pytest.raises(P3SError, match="process 0, process 1 in MPI_Init, or before it"):
+        run_job(job, mpi, world, timeout_s=LIMIT_S, worker=[str(script)])
+    assert processes_of(job) == []
+
+
+def test_all_launches_of_a_replay_have_one_limit() -> None:
+    assert ReplaySettings(budget_s=1.0).limit_s == 33.0
+    assert ReplaySettings(budget_s=600.0, timeout_s=7.0).limit_s == 7.0
+    spare = Spare(33.0)
+    with spare.used() as first_s:
+        assert first_s == 27.0
+    with spare.used() as second_s:
+        assert 1.0 <= second_s < first_s

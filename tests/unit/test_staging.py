@@ -1,0 +1,162 @@
+"""What is being written has a hidden name; what a process that is gone has left is removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from p3s import staging
+from p3s.artefacts import write_bytes
+from p3s.errors import P3SError
+
+#: A process that begins to write a file and a directory, says so, and waits.
+WRITER = """
+import os, sys, time
+from pathlib import Path
+from p3s import staging
+
+place = Path(sys.argv[1])
+handle, name = staging.new_file(place / "file")
+directory = staging.new_directory(place / "directory")
+(directory / "inside").write_text("x")
+print(name, directory, flush=True)
+time.sleep(600)
+"""
+
+
+def writer(place: Path) -> tuple[subprocess.Popen[str], list[Path]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(place)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    return process, [Path(name) for name in process.stdout.readline().split()]
+
+
+def hidden(place: Path) -> list[str]:
+    return sorted(name for name in os.listdir(place) if name.startswith("."))
+
+
+def sweep(place: Path) -> None:
+    staging.sweep(place, time.time())
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_writer(tmp_path: Path) -> None:
+    process, names = writer(tmp_path)
+    try:
+        sweep(tmp_path)
+        assert all(name.exists() for name in names)  # of a process that lives
+        process.send_signal(signal.SIGSTOP)  # also when it does not move
+        sweep(tmp_path)
+        assert all(name.exists() for name in names)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(hidden(tmp_path)) == 3
+    write_bytes(tmp_path / "new", b"whole")
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_own_names_stay(tmp_path: Path) -> None:
+    directory = staging.new_directory(tmp_path / "run")
+    sweep(tmp_path)
+    assert directory.is_dir()
+    staging.put_in_place(directory, tmp_path / "run")
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_those_of_another_machine_stay_for_a_day(tmp_path: Path) -> None:
+    name = staging.hidden_beside(tmp_path / "file")
+    mark = staging._host()
+    other = name.with_name(name.name.replace(f"p3s-{mark}", f"p3s-{int(mark, 16) ^ 1:04x}"))
+    other.write_text("x")
+    staging.sweep(tmp_path, other.stat().st_mtime + 3600.0)
+    assert other.exists()
+    staging.sweep(tmp_path, other.stat().st_mtime + 90_000.0)
+    assert not other.exists()
+
+
+def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
+    for name in (".file.1a2b3c4d", ".bashrc", ".x.p3s-12", "x.p3s-1a2b3c4d1a2b"):
+        (tmp_path / name).write_text("mine")
+    sweep(tmp_path)
+    assert len(os.listdir(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_directory_takes_the_place_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(staging, "_exchange", lambda one, other: False)
+    target = tmp_path / "run"
+    for text in ("old", "new"):
+        staged = staging.new_directory(target)
+        (staged / "what").write_text(text)
+        staging.put_in_place(staged, target)
+    assert (target / "what").read_text() == "new"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_what_was_put_aside_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between two renames, where the file system cannot exchange names."""
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "what").write_text("old")
+    monkeypatch.setattr(staging, "_exchange", lambda one, other: False)
+    staged = staging.new_directory(target)
+
+    rename = os.rename
+
+    def killed(one: Path, other: Path) -> None:
+        if other == target:
+            raise KeyboardInterrupt
+        rename(one, other)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            staging.put_in_place(staged, target)
+    assert not target.exists() or (target / "what").read_text() == "old"
+    staging.discard(staged)
+    sweep(tmp_path)
+    assert (target / "what").read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_two_writers_of_one_directory_both_end(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    staged = [staging.new_directory(target) for _ in range(2)]
+    for number, one in enumerate(staged):
+        (one / "what").write_text(str(number))
+    for one in staged:
+        staging.put_in_place(one, target)
+    assert (target / "what").read_text() == "1"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_full_disk_is_said_with_the_name_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = staging.new_directory(tmp_path / "np0004.r0")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(P3SError) as caught:
+        write_bytes(run / "run.json", b"{}")
+    assert str(caught.value) == (
+        f"{tmp_path}/np0004.r0/run.json: cannot be written: No space left on device; "
+        "make room there, or choose another disk"
+    )
+    assert os.listdir(run) == []
