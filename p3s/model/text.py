@@ -159,6 +159,8 @@ def _often(model: Model, phase: Phase, law: CountLaw) -> str:
     if law.follows is not None:
         return TEXT.law(law)
     words = TEXT.law(law)
+    if law.expr is None and law.total is not None:
+        return words
     return "once in the run" if words == "1" else f"{words} times in the run"
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from p3s.model.types import Model
 from p3s.study import Study
+from p3s.trace import ops
 from p3s.trace.other_calls import OtherCall, other_calls
 from p3s.trace.sites import programs_of, traced_ns
 
 #: Share of the bytes that an operation moves from which another way of it counts.
 _LARGE = 0.1
+_STARTS = ("MPI_Start", "MPI_Startall")
 
 
 def other_ways(study: Study, model: Model) -> tuple[OtherCall, ...]:
@@ -42,14 +44,20 @@ def _as_traced(path: Path, study: Study) -> bool:
 
 
 def _stacks(model: Model) -> dict[str, list[list[tuple[str, int]]]]:
-    """Return the call stacks of the operations that move the data: (module, return address)."""
+    """Return the call stacks of the operations that move the data: (module, return address).
+
+    Persistent operations move them where they are started: nothing tells whether a call that only
+    makes a request was come to.
+    """
     moved: dict[str, float] = defaultdict(float)
     for item in model.items:
-        moved[item.op] += item.share.bytes if item.share is not None else 0.0
+        moved[ops.place_of(item.op)] += item.share.bytes if item.share is not None else 0.0
     found: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
     for item in model.items:
-        if moved[item.op] >= _LARGE:
-            found[item.op].append(_frames(model.sites.get(item.site, ())))
+        op = ops.place_of(item.op)
+        for name in _STARTS if op in _STARTS else (op,):
+            if moved[op] >= _LARGE:
+                found[name].append(_frames(model.sites.get(item.site, ())))
     return found
 
 

@@ -5,7 +5,7 @@ Calls that follow one rule are one row; a phase keeps its rows in program order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -264,23 +264,19 @@ def first_slot(model: Model, rule: Rule) -> tuple[Item, Slot, bool]:
     return item, item.slots[max(rule.slot, 0)], rule.slot >= 0 or len(item.slots) == 1
 
 
-def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:
-    """Return the symbols that equations of these phases use, with their meaning."""
+def _words(texts: Iterable[str]) -> set[str]:
     import re
 
-    words = set(
-        re.findall(
-            r"[a-z]+\d*",
-            " ".join(
-                f"{p.weight} "
-                + " ".join(
-                    f"{r.destination} {r.volume} {r.condition} {r.repeats} {r.work}"
-                    for r in p.rules
-                )
-                for p in phases
-            ),
-        )
-    )
+    return set(re.findall(r"[a-z]+\d*", " ".join(texts)))
+
+
+def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:
+    """Return the symbols that equations of these phases use, with their meaning."""
+    said = _words(
+        " ".join((r.destination, r.volume, r.condition, r.repeats)) for p in phases for r in p.rules
+    ) | _words(p.weight for p in phases)
+    of_work = _words(r.work for p in phases for r in p.rules)
+    words = said | of_work
     meanings = [("n", "processes"), ("r", "rank")]
     for letter, what in (
         ("p", "extents of the grid"),
@@ -297,7 +293,7 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
             ("t", "iteration of the loop"),
             ("b", "ranks of the tree's branch"),
         )
-        if name in words
+        if name in (said if name == "b" else words)
     ]
     meanings += [
         (name, what)
@@ -306,7 +302,7 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
             ("b0", "bytes of the call before"),
             ("m", "how often a rank computes this"),
         )
-        if name in words
+        if name in of_work
     ]
     blocks = {
         "block_first": "one more in the first",

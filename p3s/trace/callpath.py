@@ -82,7 +82,8 @@ def call_path(stack: Sequence[Where]) -> CallPath | None:
         entry = _entry(kept[end - 1], kept[end] if end < len(kept) else None)
         entry = None if entry == at else entry
         own = kept[end] if end < len(kept) and kept[end].function else None
-    if caller in (entry, own) or (at.function and caller is not None and not caller.function):
+    named = at.function or (entry is not None and entry.function)
+    if caller in (entry, own) or (named and caller is not None and not caller.function):
         caller = None
     return CallPath(
         at, str(at) if at is stack[0] else at.name, caller, entry, own, library is not None

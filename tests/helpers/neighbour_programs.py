@@ -209,6 +209,8 @@ def halved_communicators(ceil: bool = False, least: int = 2) -> Program:
         lo, size, parts = 0, rec.n, []
         while size >= least:
             parts.append(rec.comm(tuple(range(lo, lo + size)), int(size == rec.n)))
+            if size == 1:
+                break
             half = (size + ceil) // 2
             upper = rec.rank >= lo + half
             lo, size = (lo + half, size - half) if upper else (lo, half)

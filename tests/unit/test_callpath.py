@@ -142,6 +142,7 @@ def calling(name: str, line: int) -> Where:
         ),
         ([DOT, calling("dot", 28)], ["VecTDot+0x10", "dot", "step app.c:28"]),
         ([HIDDEN, calling("solve", 28)], [f"{LIBRARY}+0xe95895", "solve", "step app.c:28"]),
+        ([DEEPER, HIDDEN, calling("solve", 28)], [f"{LIBRARY}+0x7bc2b8", "solve", "step app.c:28"]),
         ([DOT, SOLVE, calling("KSPSolve", 28)], ["VecTDot+0x10", "KSPSolve", "step app.c:28"]),
         ([DOT, calling("VecTDot", 28)], ["VecTDot+0x10", "step app.c:28"]),
         ([calling("MPI_Send", 28), MAIN], ["step app.c:28", "main app.c:50"]),

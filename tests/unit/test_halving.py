@@ -42,7 +42,12 @@ def test_the_next_count_tells_rivals_apart():
 
 @pytest.mark.parametrize(
     ("ceil", "least", "counts"),
-    [(False, 2, (4, 6, 8, 12, 16)), (True, 2, (3, 5, 6, 9, 12)), (False, 4, (4, 8, 12, 16))],
+    [
+        (False, 2, (4, 6, 8, 12, 16)),
+        (True, 2, (3, 5, 6, 9, 12)),
+        (False, 4, (4, 8, 12, 16)),
+        (False, 1, (2, 3, 4, 6, 8)),
+    ],
 )
 def test_communicators_that_are_halved_have_a_law_for_each_stage(ceil, least, counts):
     """The stages that were traced are right at larger counts, and nothing is invented."""

@@ -318,7 +318,8 @@ class Spread(CommunicatorLaw, kind="spread"):
 @dataclass(frozen=True, kw_only=True)
 class Halved(CommunicatorLaw, kind="halved"):
     """All ranks cut in two ``depth`` times, where at least ``least`` are left; ceil: of an odd
-    number the lower half is the longer one. A program has one at each depth."""
+    number the lower half is the longer one. One rank is not cut. A program has one at each depth.
+    """
 
     depth: int
     least: int
@@ -341,6 +342,7 @@ class Halved(CommunicatorLaw, kind="halved"):
     def colour(self, ranks: np.ndarray, n: int) -> np.ndarray:
         lo, size = np.zeros(n, dtype=np.int64), np.full(n, n, dtype=np.int64)
         for _ in range(self.depth):
+            size = np.where(size > 1, size, 0)
             half = (size + self.ceil) // 2
             upper = ranks >= lo + half
             lo, size = np.where(upper, lo + half, lo), np.where(upper, size - half, half)
@@ -348,7 +350,8 @@ class Halved(CommunicatorLaw, kind="halved"):
 
     def members_text(self) -> str:
         cut = "ceil" if self.ceil else "floor"
-        return f"all ranks halved {self.depth} times ({cut}), down to {self.least} of them"
+        times = {1: "once", 2: "twice"}.get(self.depth, f"{self.depth} times")
+        return f"all ranks halved {times} ({cut}), down to {self.least} of them"
 
 
 @dataclass(frozen=True, kw_only=True)
