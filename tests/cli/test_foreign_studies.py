@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 from replay_jobs import Script, program_of, world_of
 from test_far_next import put_run
 
@@ -134,6 +136,14 @@ def test_nothing_is_imported_from_the_current_directory(tmp_path: Path) -> None:
     mpi.library_of_python.cache_clear()
     mpi.library_of_python(sys.executable)
     assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("room", ["p3s", "replay", "signature_runner"])
+def test_own_processes_import_nothing_from_the_current_directory(room: str) -> None:
+    for path in (ROOT / room).rglob("*.py"):
+        for found in re.finditer(r"sys\.executable,\s*(\S+)", path.read_text()):
+            module = re.match(r'"-[mc]"', found[1])
+            assert not module, f"{path}: starts Python without -P: {found[0]}"
 
 
 # ---- whose it is --------------------------------------------------------------------------------
