@@ -135,7 +135,7 @@ static void thread_end(void *cache)
 static bool right_mpi(void *ra, int *rc)
 {
     char path[1024];
-    const char *directory = getenv("P3S_TRACE_DIR");
+    const char *directory = secure_getenv("P3S_TRACE_DIR");
     if (find_mpi(ra, path, sizeof path))
         return true;
     /* Handles of another family do not fit the wrappers: refuse before anything breaks. */
@@ -211,6 +211,34 @@ static bool open_store(const char *directory, const struct p3s_world *world, int
  * MPI_Finalize on its way out. */
 static void in_child(void) { p3s_active = 0; }
 
+/* Programs that a rank starts from now on are no ranks, and may be another user's or another
+ * processor's: they do not get the tracer. Until here they do, as a script may start the rank.
+ * What stays is not removed but replaced: that moves no other variable under a thread that reads. */
+static void forget_children(void)
+{
+#ifndef P3S_ARCHIVE
+    const char *list = getenv("LD_PRELOAD"), *end;
+    char *kept = list ? malloc(strlen(list) + 1) : NULL;
+    size_t length = 0;
+    Dl_info self;
+    if (kept && dladdr((void *)p3s_late, &self) && self.dli_fname) {
+        for (; *list; list = end + (*end != '\0')) {
+            end = list + strcspn(list, ": ");
+            size_t word = (size_t)(end - list);
+            if (!word || (word == strlen(self.dli_fname) && !memcmp(list, self.dli_fname, word)))
+                continue;
+            if (length)
+                kept[length++] = ':';
+            memcpy(kept + length, list, word);
+            length += word;
+        }
+        kept[length] = '\0';
+        setenv("LD_PRELOAD", kept, 1);
+    }
+    free(kept);
+#endif
+}
+
 static void begin_thread(struct p3s_thread *t)
 {
     t->known = true;
@@ -225,7 +253,7 @@ static void begin_thread(struct p3s_thread *t)
 
 bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
 {
-    const char *directory = getenv("P3S_TRACE_DIR");
+    const char *directory = secure_getenv("P3S_TRACE_DIR");  /* nothing with another's rights */
     struct p3s_thread *t = &p3s_self;
     bool wanted = world && directory && *directory && !p3s_header;
     if (wanted && ended)
@@ -235,6 +263,7 @@ bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
         p3s_epoch_ns = h->t1_ns;
         pthread_key_create(&thread_key, thread_end);
         pthread_atfork(NULL, NULL, in_child);
+        forget_children();
         begin_thread(t);
         if (p3s_work_source != P3S_WORK_CPU)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 from replay_jobs import Script, program_of, world_of
 from test_far_next import put_run
 
@@ -20,7 +22,7 @@ from p3s.artefacts import write_json
 from p3s.cli.main import run
 from p3s.commands import without_arguments
 from p3s.errors import P3SError
-from p3s.gather import _launcher
+from p3s.gather import _launcher, check_runs, put_runs
 from p3s.host import compiling, mpi
 from p3s.host.command import UNKNOWN, parse
 from p3s.replay.launch.store import ResultStore
@@ -134,6 +136,14 @@ def test_nothing_is_imported_from_the_current_directory(tmp_path: Path) -> None:
     mpi.library_of_python.cache_clear()
     mpi.library_of_python(sys.executable)
     assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("room", ["p3s", "replay", "signature_runner"])
+def test_own_processes_import_nothing_from_the_current_directory(room: str) -> None:
+    for path in (ROOT / room).rglob("*.py"):
+        for found in re.finditer(r"sys\.executable,\s*(\S+)", path.read_text()):
+            module = re.match(r'"-[mc]"', found[1])
+            assert not module, f"{path}: starts Python without -P: {found[0]}"
 
 
 # ---- whose it is --------------------------------------------------------------------------------
@@ -328,3 +338,41 @@ def test_a_link_in_place_of_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(P3SError, match="is a link"):
         ResultStore(tmp_path / "np4.parts").clear()
     assert (tmp_path / "mine" / "data.json").exists()
+
+
+# ---- captures of others -------------------------------------------------------------------------
+def captured(folder: Path, **info: Any) -> Path:
+    """Make what `p3s exec` leaves: a capture and a run.json."""
+    from test_times import capture
+
+    folder.mkdir()
+    for rank in range(2):
+        capture(folder, rank, [100, 200])
+    words = ["./app", "input"]
+    head = {"schema": "p3s.run", "schema_version": 1, "np": 2, "argv": words}
+    write_json(folder / "run.json", {**head, "directory": os.getcwd(), "mpicc": "", **info})
+    return folder
+
+
+def added(root: Path, folder: Path, command: list[str] | None = None) -> Study:
+    return put_runs(root, check_runs(root, [folder], command))
+
+
+def test_added_captures_are_the_users_own_if_she_made_them(tmp_path: Path) -> None:
+    mine = captured(tmp_path / "mine", signed=sign(["./app", "input"], os.getcwd()))
+    study = added(tmp_path / "one", mine)
+    assert is_own(study, study.command(), os.getcwd())
+    for number, signature in enumerate((sign(["./app"], os.getcwd()), "", None, 7)):
+        theirs = captured(tmp_path / f"theirs{number}", signed=signature)
+        study = added(tmp_path / f"study{number}", theirs)
+        assert not is_own(study, study.command(), os.getcwd())
+
+
+def test_a_command_given_with_captures_is_the_users_own_where_she_gave_it(tmp_path: Path) -> None:
+    words = ["mpiexec", "-n", "{np}", "./app", "input"]
+    study = added(tmp_path / "one", captured(tmp_path / "a"), words)
+    assert is_own(study, words, os.getcwd())
+    (tmp_path / "evil").mkdir()
+    theirs = captured(tmp_path / "b", directory=str(tmp_path / "evil"))
+    study = added(tmp_path / "two", theirs, words)
+    assert not is_own(study, words, str(tmp_path / "evil"))  # not where they say it was run
