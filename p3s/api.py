@@ -262,12 +262,12 @@ class Study:
 
     def scale(self, n: int) -> ScaledTrace:
         """Return the trace of ``n`` processes, written where it is missing or out of date."""
-        from p3s.study import read_json
+        from p3s.program.scaled import scaled_head
 
         ensure_model(self._directory, self._progress)
         ensure_compute(self._directory, self._progress)
         ensure_scaled(self._directory, n, self._progress)
-        head = read_json(self._directory.scaled_path(n), "p3s.scaled")
+        head = scaled_head(self._directory.scaled_dir(n))
         grid = tuple(head.get("grid") or ())
         return ScaledTrace(n, self._directory.scaled_dir(n), grid, int(head["rows"]))
 

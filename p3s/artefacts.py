@@ -1,10 +1,17 @@
-"""JSON artefacts: read checked, written whole or not at all."""
+"""JSON artefacts: read checked, written whole or not at all.
+
+What is written holds a digest of itself, and what was changed since is refused. A file without one
+is read: those of earlier versions, and those that people write.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import math
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +35,76 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+#: Deepest nesting of lists and objects in a file: an equation, and what is around it.
+DEEPEST = 256
+#: What may be no finite number, or more than 64 bits: looked at one by one, else not.
+_UNUSUAL = re.compile(rb"\d{19}|[eE]\+?\d{3}")
+_TEXT = re.compile(rb'"[^"]*"')
+_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
+#: Where the digest is: behind the version of the schema.
+_DIGEST = re.compile(rb',\n "digest": "([0-9a-f]{32})"')
+_VERSION_LINE = re.compile(rb'\n "schema_version": \d+')
+_HEAD_BYTES = 512
+
+
+def parse_json(data: bytes) -> Any:
+    """Return what the text of a JSON file says.
+
+    Raises ValueError for what is no JSON, NaN and infinities (1e400 is one), whole numbers of more
+    than 64 bits, and lists in lists deeper than DEEPEST.
+    """
+    strict: dict[str, Any] = {"parse_constant": _reject_constant}
+    if _UNUSUAL.search(data):
+        strict |= {"parse_float": _finite, "parse_int": _whole}
+    try:
+        found = json.loads(data.decode("utf-8"), **strict)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _is_deep(data):
+        raise ValueError("it is nested too deeply")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text:.20} is no finite number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 64:
+        raise ValueError(f"{text:.20}... is no number of 64 bits")
+    return int(text)
+
+
+def _is_deep(data: bytes) -> bool:
+    """Tell whether lists and objects are nested deeper than DEEPEST; ``data`` is JSON."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    brackets = _TEXT.sub(b"", data.translate(None, _NO_BRACKETS))
+    for _ in range(DEEPEST):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)
+
+
+def digest_of(data: bytes) -> str:
+    """Return what tells whether bytes are still the same: 32 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def sealed(data: bytes) -> bytes:
+    """Return the text of an artefact with its digest in it, in place of one it may have."""
+    plain = _DIGEST.sub(b"", data[:_HEAD_BYTES], count=1) + data[_HEAD_BYTES:]
+    at = _VERSION_LINE.search(plain)
+    if at is None:
+        return plain
+    line = f',\n "digest": "{digest_of(plain)}"'.encode()
+    return plain[: at.end()] + line + plain[at.end() :]
 
 
 def as_json(obj: dict[str, Any]) -> str:
@@ -133,7 +210,9 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
     """
     if "schema" not in obj or "schema_version" not in obj:
         raise ValueError(f"{path}: an artefact needs schema and schema_version")
-    write_bytes(path, as_json(obj).encode("utf-8"))
+    head = {key: obj[key] for key in ("schema", "schema_version")}
+    rest = {key: value for key, value in obj.items() if key != "digest"}
+    write_bytes(path, sealed(as_json({**head, **rest}).encode("utf-8")))
 
 
 def _reject_constant(name: str) -> Any:
@@ -169,13 +248,13 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
     """
     path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8")
-        obj = json.loads(text, parse_constant=_reject_constant)
+        data = path.read_bytes()
+        obj = parse_json(data)
     except FileNotFoundError as err:
         raise P3SError(f"{path}: not there{_made_by(schema)}") from err
     except OSError as err:
         raise P3SError(f"{path}: cannot be read: {reason(err)}") from err
-    except (ValueError, RecursionError) as err:
+    except ValueError as err:
         why = " ".join(str(err).split())[:120]
         raise Damaged(f"{path}: damaged, not a {schema} file ({why}){_made_by(schema)}") from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
@@ -188,4 +267,10 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
             f"reads version {wanted}; use the p3s that wrote it or start a new study"
         )
+    if "digest" in obj and not (_DIGEST.search(data[:_HEAD_BYTES]) and sealed(data) == data):
+        raise Damaged(
+            f"{path}: damaged, or changed since p3s wrote it{_made_by(schema)}; a change that is "
+            "meant is read once the line with the digest is deleted"
+        )
+    obj.pop("digest", None)
     return obj

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from p3s.artefacts import read_json
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
+from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
+from p3s.tables import TableFacts
 
 RUN_SCHEMA = "p3s.run"
 
@@ -32,6 +36,92 @@ class RunRecord:
     info: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class MpiRead:
+    """The MPI of a run."""
+
+    family: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class RunRead:
+    """What of run.json is used, as it is read."""
+
+    status: str = "partial"
+    np: ProcessCount | None = None
+    command: Any = None
+    argv: tuple[str, ...] | None = None
+    program: str | None = None
+    directory: str | None = None
+    exit_code: int | None = None
+    wall_s: NotNegative | None = None
+    timeout_s: NotNegative | None = None
+    oversubscribed: bool | None = None
+    cores: Natural | None = None
+    mpi: MpiRead | None = None
+    work_unit: str = "cpu_ns"
+    traced: bool = True
+
+
+@dataclass(frozen=True)
+class RunListed:
+    """A run as study.json lists it."""
+
+    np: ProcessCount
+    rep: Natural = 0
+    dir: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class StudyRead:
+    """What of study.json is used, as it is read."""
+
+    commands: tuple[tuple[str, ...], ...]
+    created: str = ""
+    p3s_version: str = ""
+    runs: tuple[RunListed, ...] = ()
+    without: tuple[ProcessCount, ...] = ()
+    trips: Mapping[str, Natural] = field(default_factory=dict)
+    derived: bool = False
+
+    def valid(self) -> None:
+        """Raise ValueError where a command has no word."""
+        if not all(self.commands):
+            raise ValueError("commands is not a list of commands")
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """Messages that no call of the partner meets: how many, of how many, of which calls."""
+
+    events: NotNegative = 0.0
+    of: NotNegative = 0.0
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplayRead:
+    """What of a replay's JSON file predictions and reports rest on."""
+
+    n: ProcessCount
+    representative: bool = False
+    why_not_representative: str | None = None
+    notes: tuple[str, ...] = ()
+    unmatched: Unmatched | None = None
+    unmeasured: tuple[Mapping[str, Any], ...] = ()
+    left_out: tuple[Mapping[str, Any], ...] = ()
+    shares: Mapping[str, Share] = field(default_factory=dict)
+    measured_share: Share | None = None
+    phases: tuple[Mapping[str, Any], ...] = ()
+    messages: tuple[Mapping[str, Any], ...] = ()
+    classes: tuple[Mapping[str, Any], ...] = ()
+    network: Mapping[str, Any] | None = None
+    nodes: tuple[str | None, ...] = ()
+    tables: Mapping[str, TableFacts] | None = None
+
+
 def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
     """Return the runs in a directory, by count and repeat (of one count only if it is given)."""
     found = []
@@ -40,12 +130,31 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
         if match[3] or (np is not None and count != np) or not path.is_dir():
             continue
         try:
-            info = read_json(path / "run.json", RUN_SCHEMA)
+            info = read_run(path)
             status = str(info.get("status", "partial"))
-        except P3SError:
+        except P3SError as err:
             info, status = {}, "partial"
+            if isinstance(err, Damaged):
+                _tell(f"p3s: note: {err}; the run is not used")
         found.append(RunRecord(count, int(match[2]), path, status, info))
     return sorted(found, key=lambda run: (run.np, run.rep))
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Return run.json of a run's directory, checked; raises P3SError in one line."""
+    file = path / "run.json"
+    info = read_json(file, RUN_SCHEMA)
+    try:
+        from_data(RunRead, info, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{file}: damaged ({err})") from err
+    return info
+
+
+@cache
+def _tell(text: str) -> None:
+    """Say what is wrong with a run on stderr, once."""
+    print(" ".join(text.split()), file=sys.stderr)
 
 
 def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:

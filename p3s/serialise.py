@@ -5,7 +5,9 @@ then too, or where that, called with the record, says so). Where the name in the
 Python, the metadata has it as ``key``. Classes with ``to_json`` and ``from_json`` of their own
 (rules, of which there are several kinds) are written and read by these. Named tuples are rows:
 lists without keys. What is read is checked: types exactly (no text for a number, no infinities),
-missing and unknown keys.
+missing and unknown keys; ranges, where a type says one (``Annotated[int, Range(0)]``); and what
+fields must be to each other: references, cycles, lengths, by a record's own method ``valid``, which
+raises ValueError.
 """
 
 from __future__ import annotations
@@ -15,13 +17,40 @@ import math
 from collections.abc import Mapping
 from enum import Enum, StrEnum
 from functools import cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from p3s.errors import P3SError
 
 T = TypeVar("T")
 #: Deepest nesting of lists and objects in a file.
 MAX_DEPTH = 64
+
+
+#: Ranks of a run are numbered in 24 bits: more processes there are not.
+MOST_PROCESSES = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number may be: least <= value <= most; None: no end. Part of a type, in Annotated."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def check(self, value: Any) -> None:
+        """Raise ValueError for a number that is outside."""
+        if self.least is not None and value < self.least:
+            raise ValueError(f"{value!r:.40} is less than {self.least}")
+        if self.most is not None and value > self.most:
+            raise ValueError(f"{value!r:.40} is more than {self.most}")
+
+
+#: Numbers as files have them: processes of a run, how many of something, from 1, no less than 0.
+ProcessCount = Annotated[int, Range(1, MOST_PROCESSES)]
+Natural = Annotated[int, Range(0, (1 << 63) - 1)]
+Positive = Annotated[int, Range(1, (1 << 63) - 1)]
+NotNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
 
 
 class ShapeError(P3SError):
@@ -96,8 +125,20 @@ def _converter(more: bool) -> Any:
     from cattrs import Converter
     from cattrs.gen import make_dict_structure_fn, override
 
-    def renamed(kind: type) -> dict[str, Any]:
-        return {name: override(rename=key) for name, key, _, _ in _fields(kind) if name != key}
+    def told(kind: type) -> dict[str, Any]:
+        """Return how fields differ from what cattrs makes of them: their key, their range."""
+        plain, whole = get_type_hints(kind), get_type_hints(kind, include_extras=True)
+        return {
+            name: override(
+                rename=None if name == key else key,
+                struct_hook=None if plain[name] == whole[name] else hook_of(whole[name]),
+            )
+            for name, key, _, _ in _fields(kind)
+            if name != key or plain[name] != whole[name]
+        }
+
+    def hook_of(kind: Any) -> Any:
+        return lambda value, _: converter.structure(value, kind)
 
     converter = Converter(forbid_extra_keys=not more)
     for kind in _NAMES:
@@ -106,9 +147,16 @@ def _converter(more: bool) -> Any:
     converter.register_structure_hook_func(lambda t: t is Any, lambda value, _: value)
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass,
-        lambda kind: make_dict_structure_fn(
-            kind, converter, _cattrs_forbid_extra_keys=not more, **renamed(kind)
+        lambda kind: _valid(
+            kind,
+            make_dict_structure_fn(
+                kind, converter, _cattrs_forbid_extra_keys=not more, **told(kind)
+            ),
         ),
+    )
+    tuples = converter._structure_tuple  # would take text for a list of its letters
+    converter.register_structure_hook_func(
+        lambda t: get_origin(t) is tuple, lambda value, kind: tuples(_listed(value), kind)
     )
     converter.register_structure_hook_factory(
         lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
@@ -117,15 +165,47 @@ def _converter(more: bool) -> Any:
     converter.register_structure_hook_func(
         lambda t: hasattr(t, "from_json"), lambda value, kind: kind.from_json(value)
     )
+    converter.register_structure_hook_func(
+        lambda t: hasattr(t, "__metadata__"), lambda value, t: _ranged(value, t, converter)
+    )
     return converter
+
+
+def _listed(value: Any) -> Any:
+    """Return what is a list; ValueError for text and objects, which can be gone through too."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{value!r:.40} is no list")
+    return value
+
+
+def _ranged(value: Any, kind: Any, converter: Any) -> Any:
+    """Return a value of an annotated type; ValueError where it is outside of its range."""
+    base, *said = get_args(kind)
+    made = converter.structure(value, base)
+    for each in said:
+        if isinstance(each, Range):
+            each.check(made)
+    return made
+
+
+def _valid(kind: Any, structure: Any) -> Any:
+    """Return what reads a record and lets it say what its fields must be to each other."""
+    if not hasattr(kind, "valid"):
+        return structure
+
+    def checked(value: Any, wanted: Any) -> Any:
+        made = structure(value, wanted)
+        made.valid()
+        return made
+
+    return checked
 
 
 def _row_hook(kind: Any, converter: Any) -> Any:
     """Return what reads a row as a named tuple."""
     from types import GenericAlias
-    from typing import get_type_hints
 
-    row = GenericAlias(tuple, tuple(get_type_hints(kind).values()))
+    row = GenericAlias(tuple, tuple(get_type_hints(kind, include_extras=True).values()))
     return lambda value, _: kind(*converter.structure(value, row))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -16,6 +15,7 @@ from typing import Any, TypeGuard
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
+    parse_json,
     read_json,
     reason,
     sync_directory,
@@ -24,7 +24,8 @@ from p3s.artefacts import (
     writing,
 )
 from p3s.errors import Damaged, P3SError, UsageError
-from p3s.records import RUN_SCHEMA, RunRecord, failed_in, runs_in
+from p3s.records import RUN_SCHEMA, ReplayRead, RunRecord, StudyRead, failed_in, runs_in
+from p3s.serialise import ShapeError, from_data
 from p3s.staging import discard, new_directory, new_file, put_in_place
 from p3s.text import differing
 from p3s.version import __version__
@@ -140,7 +141,15 @@ class Study:
             raise P3SError(
                 f"{path}: made by an older P3S; make it again: p3s replay {self.root} -n {n}"
             )
-        return read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
+        data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
+        try:
+            found = from_data(ReplayRead, data, more=True)
+            if found.n != n:
+                raise ShapeError(f"it is of n={found.n}")
+        except ShapeError as err:
+            again = f"p3s replay {self.root} -n {n}"
+            raise Damaged(f"{path}: damaged ({err}); make it again: {again}") from err
+        return data
 
     def validate_path(self, n: int) -> Path:
         """Result of a comparison with a real run: validate/np000064.json."""
@@ -324,9 +333,10 @@ class Study:
     def manifest(self) -> dict[str, Any]:
         """Return study.json, checked."""
         obj = read_json(self.manifest_path, STUDY_SCHEMA)
-        commands = obj.get("commands")
-        if not isinstance(commands, list) or not all(map(_is_command, commands)):
-            raise Damaged(f"{self.manifest_path}: damaged: commands is not a list of commands")
+        try:
+            from_data(StudyRead, obj, more=True)
+        except ShapeError as err:
+            raise Damaged(f"{self.manifest_path}: damaged: {err}") from err
         return obj
 
     def update(self, **changes: Any) -> dict[str, Any]:
@@ -483,7 +493,7 @@ def _changed_ns(path: Path) -> int:
 def is_old_replay(path: Path) -> bool:
     """Tell whether a replay was written by an older P3S."""
     try:
-        head = json.loads(path.read_bytes())
+        head = parse_json(path.read_bytes())
         version = head["schema_version"] if head["schema"] == REPLAY_SCHEMA else REPLAY_VERSION
         return isinstance(version, int) and version < REPLAY_VERSION
     except (OSError, ValueError, KeyError, TypeError):

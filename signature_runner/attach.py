@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from p3s.artefacts import parse_json
 from p3s.errors import P3SError, UsageError
 from p3s.host import compiling, mpi
 from p3s.host.command import origin_of
@@ -210,7 +211,7 @@ def tracer_for(program: str, here: Place) -> build.TracerBuild:
 def _recall(known: Path) -> tuple[build.TracerBuild | None, tuple[str, str] | None]:
     """Return the remembered tracer and, of a Python, (family, library) that its mpi4py loads."""
     try:
-        row = json.loads(known.read_bytes())
+        row = parse_json(known.read_bytes())
         found = build.TracerBuild(Path(row["path"]), row["family"], row["version"], row["mpicc"])
         python = (str(row["python"][0]), str(row["python"][1])) if row["python"] else None
     except (OSError, ValueError, KeyError, TypeError, IndexError):

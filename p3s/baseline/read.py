@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from p3s.artefacts import parse_json
 from p3s.baseline.times import COMPONENTS, TOTAL, RunTime, Times, check_time
 from p3s.errors import Damaged, P3SError
 
@@ -96,12 +96,9 @@ def _csv(text: str, path: Path) -> list[tuple[str, Row]]:
 
 
 def _json(text: str, path: Path) -> Times:
-    def refuse(name: str) -> Any:
-        raise ValueError(f"{name} is not a number")
-
     try:
-        found = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(text.encode())
+    except ValueError as error:
         raise Damaged(f"{path}: is not JSON ({' '.join(str(error).split())[:100]})") from error
     facts: dict[str, Any] = {}
     if isinstance(found, dict):
@@ -146,7 +143,7 @@ def _parquet(path: Path) -> list[tuple[str, Row]]:
         given = row.get("inputs")
         if isinstance(given, str) and given.strip():
             try:
-                row["inputs"] = json.loads(given)
+                row["inputs"] = parse_json(given.encode())
             except ValueError as error:
                 raise P3SError(f"{path}: row {i}: inputs is no JSON object") from error
         found.append((f"row {i}", _flat(row)))

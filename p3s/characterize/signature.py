@@ -20,6 +20,8 @@ from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.characterize.usefile import write_uses
 from p3s.errors import P3SError
+from p3s.serialise import to_data
+from p3s.tables import TABLES
 from p3s.text import processes
 
 if TYPE_CHECKING:
@@ -50,9 +52,9 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
             found = apart
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
-    out = {**signature_json(table), "left_out": found.left_out}
     path = study.signature_path(np_)
-    write_tables(table, path)
+    facts = to_data(write_tables(table, path))
+    out = {**signature_json(table), "left_out": found.left_out, TABLES: facts}
     write_json(path, out)
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
         make_times(study, np_, join_run)

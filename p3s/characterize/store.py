@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,11 +13,9 @@ from p3s.characterize import segments
 from p3s.characterize.events import compact, distinct
 from p3s.characterize.tables import Group, Place, PointTable
 from p3s.errors import P3SError
+from p3s.serialise import Natural, NotNegative, Positive, ProcessCount, ShapeError, from_data
+from p3s.tables import TableFacts, check_range, check_sums, facts_of, parquet_bytes, read_table
 from p3s.text import processes
-
-if TYPE_CHECKING:
-    pass
-
 
 SCHEMA = "p3s.signature"
 #: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
@@ -26,13 +25,106 @@ _SEGMENT_COLUMNS = segments.COLUMNS
 _EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")
 
 
-def _unpacked(data: Mapping[str, Any]) -> tuple[int, ...]:
-    if "ranks" in data:
-        return tuple(int(r) for r in data["ranks"])
-    return tuple(range(int(data["first"]), int(data["first"]) + int(data["size"])))
+#: Neither a rank nor a communicator: MPI's own marks, and what is not known.
+_MARKS = -16
 
 
-def write_tables(t: PointTable, json_path: Path) -> None:
+class GroupRow(NamedTuple):
+    """A call as its file has it: a row without keys."""
+
+    site: str
+    op: str
+    comm: int
+    peer: int
+    tag: int
+    root: int
+
+
+@dataclass(frozen=True)
+class Members:
+    """Members of a communicator: ranks in a row, or each of them."""
+
+    first: Natural | None = None
+    size: Natural | None = None
+    ranks: tuple[Natural, ...] | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError unless it is one of the two."""
+        if (self.ranks is None) == (self.first is None or self.size is None):
+            raise ValueError("members are neither in a row nor listed")
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    """A communicator: members, the k-th one with these, what made it, its grid if it has one."""
+
+    members: Members
+    ordinal: Natural
+    op: str
+    dims: tuple[Natural, ...] | None
+    periods: tuple[bool, ...] | None
+
+    def last(self) -> int:
+        """Return the largest rank, -1 where there is none."""
+        m = self.members
+        return (
+            max(m.ranks, default=-1) if m.ranks is not None else (m.first or 0) + (m.size or 0) - 1
+        )
+
+    def unpacked(self) -> Place:
+        """Return the communicator with its members one by one."""
+        m = self.members
+        first = m.first or 0
+        ranks = m.ranks if m.ranks is not None else tuple(range(first, first + (m.size or 0)))
+        return Place(ranks, self.ordinal, self.op, self.dims or None, self.periods or None)
+
+
+@dataclass(frozen=True)
+class SignatureHead:
+    """What a signature's JSON file says that its tables are read with."""
+
+    np: ProcessCount
+    repeats: Positive
+    events: Natural
+    null_events: Natural
+    failed_polls: Natural
+    wall_ns: Natural | None
+    work_unit: str
+    varying: tuple[str, ...]
+    unmodelled: Mapping[str, Natural]
+    nodes: tuple[tuple[str, str], ...]
+    groups: tuple[GroupRow, ...]
+    places: tuple[PlaceRow, ...]
+    sites: Mapping[str, tuple[str, ...]]
+    moved: tuple[str, ...] | None = None
+    recounted: tuple[str, ...] | None = None
+    tracing: Mapping[str, NotNegative] = field(default_factory=dict)
+    buffers: Mapping[str, Natural] = field(default_factory=dict)
+    pieces: Mapping[str, tuple[Natural, ...]] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableFacts] | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError where calls or communicators name what is not there."""
+        for place in self.places:
+            if place.last() >= self.np:
+                raise ValueError(f"a communicator has rank {place.last()} of {self.np}")
+        if self.np > 1 and not self.places:
+            raise ValueError("there is no communicator")
+        nodes = set(self.nodes)
+        for row in self.groups:
+            if (row.site, row.op) not in nodes:
+                raise ValueError(f"{row.op} of a call is at no place")
+            check_range([row.comm], _MARKS, len(self.places), "the communicator of a call")
+            check_range([row.peer, row.root], _MARKS, self.np, "the partner of a call")
+        if any(len(row) != 3 for row in self.pieces.values()):
+            raise ValueError("pieces are not three numbers")
+
+
+def write_tables(t: PointTable, json_path: Path) -> dict[str, TableFacts]:
+    """Write the tables of a signature; return what its head is to say of them."""
     import pyarrow as pa
 
     from p3s.study import write_bytes
@@ -53,6 +145,9 @@ def write_tables(t: PointTable, json_path: Path) -> None:
             "events": pa.array([codes for _, codes in shared], pa.list_(pa.int32())),
         }
     )
+    occurs = {"events": t.count, "bytes": t.count * t.nbytes, "work": t.work}
+    sums = {name: float(values.sum()) for name, values in occurs.items()}
+    facts = {}
     for table, path in (
         (calls, json_path.with_suffix(".parquet")),
         (edges, json_path.with_suffix(".edges.parquet")),
@@ -60,105 +155,120 @@ def write_tables(t: PointTable, json_path: Path) -> None:
         (between, json_path.with_suffix(".segments.parquet")),
         (samples, json_path.with_suffix(".samples.parquet")),
     ):
-        write_bytes(path, parquet_bytes(table))
-
-
-def parquet_bytes(table: Any) -> bytes:
-    """Return a table as a Parquet file with checksums."""
-    import io
-
-    import pyarrow.parquet as pq
-
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
-    return sink.getvalue()
+        data = parquet_bytes(table)
+        write_bytes(path, data)
+        facts[path.name] = facts_of(data, table.num_rows, sums if table is calls else None)
+    return facts
 
 
 def load_table(study_dir: Path, np_: int) -> PointTable:
-    """Return the PointTable of one count from its signature files."""
-    import pyarrow.parquet as pq
+    """Return the PointTable of one count from its signature files, checked.
+
+    Raises P3SError in one line where one of them is missing or damaged.
+    """
+    import pyarrow as pa
 
     from p3s.study import Study, read_json
 
     path = Study.open(Path(study_dir)).signature_path(np_)
     data = read_json(path, SCHEMA, VERSION)
     try:
-        calls = pq.read_table(path.with_suffix(".parquet"), page_checksum_verification=True)
-        edges = pq.read_table(path.with_suffix(".edges.parquet"), page_checksum_verification=True)
-        kept = pq.read_table(path.with_suffix(".samples.parquet"), page_checksum_verification=True)
-        samples = {
-            rank: part.values.to_numpy()
-            for rank, part in zip(
-                kept.column("rank").to_pylist(), kept.column("nodes"), strict=True
-            )
-        }
-        sequences = _read_sequences(path.with_suffix(".events.parquet"))
-        cols = {c: calls.column(c).to_numpy() for c in _CALL_COLUMNS}
-        rows = np.stack([edges.column(c).to_numpy() for c in _EDGE_COLUMNS], axis=1)
-        between = _read_segments(path.with_suffix(".segments.parquet"))
-        groups = tuple(Group(*g) for g in data["groups"])
-        places = tuple(
-            Place(
-                _unpacked(p["members"]),
-                p["ordinal"],
-                p["op"],
-                tuple(p["dims"]) if p["dims"] else None,
-                tuple(p["periods"]) if p["periods"] else None,
-            )
-            for p in data["places"]
-        )
-    except (OSError, KeyError, TypeError, ValueError) as err:
+        head = from_data(SignatureHead, data, more=True)
+        if head.np != np_:
+            raise ValueError(f"np is {head.np}")
+        return _table(head, path)
+    except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
+        why = (str(err).splitlines() or [type(err).__name__])[0][:120]
         raise P3SError(
-            f"{path}: the signature of {processes(np_)} is damaged "
-            f"({str(err).splitlines()[0][:100]}); run `p3s characterize` again"
+            f"{path}: the signature of {processes(np_)} is damaged ({why}); "
+            "run `p3s characterize` again"
         ) from err
+
+
+def _table(head: SignatureHead, path: Path) -> PointTable:
+    """Return the table of a head and the files beside it."""
+    known = head.tables
+    calls = _columns(path.with_suffix(".parquet"), _CALL_COLUMNS, head)
+    edges = _columns(path.with_suffix(".edges.parquet"), _EDGE_COLUMNS, head)
+    between = path.with_suffix(".segments.parquet")
+    # A signature may be older than its segments.
+    there = known is not None or between.exists()
+    rows = _columns(between, _SEGMENT_COLUMNS, head) if there else segments.none()
+    _check_calls(calls, head)
+    if not len(edges):
+        raise ValueError("no rank has an event")
+    for values, what in ((edges, "edges"), (rows, "segments")):
+        check_range(values[:, 1:3], -2, len(head.nodes), f"a place of the {what}")
+    cols: dict[str, Any] = {name: calls[:, k] for k, name in enumerate(_CALL_COLUMNS)}
+    stated: dict[str, Any] = {f.name: getattr(head, f.name) for f in fields(SignatureHead)}
+    for name in ("tables", "groups", "places"):
+        del stated[name]
+    stated["moved"] = head.varying if head.moved is None else head.moved
+    stated["recounted"] = head.varying if head.recounted is None else head.recounted
+    for name in ("sites", "unmodelled", "tracing", "buffers", "same", "waits", "lines"):
+        stated[name] = dict(stated[name])
+    stated["pieces"] = {name: list(values) for name, values in head.pieces.items()}
     return PointTable(
-        np=data["np"],
-        groups=groups,
-        places=places,
-        sites={k: tuple(v) for k, v in data["sites"].items()},
+        **stated,
         **cols,
-        nodes=tuple((site, op) for site, op in data["nodes"]),
-        edges=rows,
-        samples=samples,
-        events=data["events"],
-        null_events=data["null_events"],
-        failed_polls=data["failed_polls"],
-        repeats=data["repeats"],
-        varying=tuple(data["varying"]),
-        unmodelled=data["unmodelled"],
-        wall_ns=data["wall_ns"],
-        work_unit=data["work_unit"],
-        tracing=data.get("tracing", {}),
-        buffers=data.get("buffers", {}),
-        pieces=data.get("pieces", {}),
-        sequences=sequences,
-        segments=between,
-        moved=tuple(data.get("moved", data["varying"])),
-        recounted=tuple(data.get("recounted", data["varying"])),
-        same=dict(data.get("same", {})),
-        waits=dict(data.get("waits", {})),
-        lines=dict(data.get("lines", {})),
+        groups=tuple(Group(*row) for row in head.groups),
+        places=tuple(place.unpacked() for place in head.places),
+        edges=edges,
+        samples=_read_samples(path.with_suffix(".samples.parquet"), head),
+        sequences=_read_sequences(path.with_suffix(".events.parquet"), head, calls),
+        segments=rows,
     )
 
 
-def _read_sequences(path: Path) -> dict[int, np.ndarray]:
-    """Return rank -> codes; ranks that share a sequence share the array."""
-    import pyarrow.parquet as pq
+def _columns(path: Path, names: Sequence[str], head: SignatureHead) -> np.ndarray:
+    """Return a table of whole numbers, (rows, columns), the first of which is a rank."""
+    table = read_table(path, dict.fromkeys(names, int), head.tables)
+    values = np.stack([table.column(name).to_numpy() for name in names], axis=1).astype(np.int64)
+    check_range(values[:, 0], 0, head.np, f"{path.name}: a rank")
+    known = names.index("count") if "count" in names else None
+    if known is not None and len(values) and values[:, known].min() < 0:
+        raise ValueError(f"{path.name}: a count is negative")
+    return values
 
-    table = pq.read_table(path, page_checksum_verification=True)
+
+def _check_calls(calls: np.ndarray, head: SignatureHead) -> None:
+    """Raise ValueError for calls that are none: their group, size, number."""
+    at = {name: calls[:, k] for k, name in enumerate(_CALL_COLUMNS)}
+    check_range(at["group"], 0, len(head.groups), "a call's group")
+    for name in ("nbytes", "elem_bytes", "elapsed_ns", "first"):
+        check_range(at[name], 0, 1 << 62, f"{name} of a call")
+    if (np.diff(at["rank"]) < 0).any():
+        raise ValueError("calls are not in the order of their ranks")
+    check_sums(
+        {
+            "events": float(at["count"].sum()),
+            "bytes": float((at["count"] * at["nbytes"]).sum()),
+            "work": float(at["work"].sum()),
+        },
+        head.tables,
+    )
+
+
+def _read_samples(path: Path, head: SignatureHead) -> dict[int, np.ndarray]:
+    """Return rank -> its events as numbers of nodes."""
+    kept = read_table(path, {"rank": int, "nodes": list}, head.tables)
+    ranks = kept.column("rank").to_pylist()
+    check_range(ranks, 0, head.np, f"{path.name}: a rank")
+    nodes = [part.values.to_numpy() for part in kept.column("nodes")]
+    for each in nodes:
+        check_range(each, 0, len(head.nodes), f"{path.name}: a node")
+    return dict(zip(ranks, nodes, strict=True))
+
+
+def _read_sequences(path: Path, head: SignatureHead, calls: np.ndarray) -> dict[int, np.ndarray]:
+    """Return rank -> codes; ranks that share a sequence share the array."""
+    table = read_table(path, {"ranks": list, "events": list}, head.tables)
+    rows_of = np.bincount(calls[:, 0], minlength=head.np)
     out = {}
     for ranks, codes in zip(table.column("ranks").to_pylist(), table.column("events"), strict=True):
         values = compact(codes.values.to_numpy())
+        check_range(ranks, 0, head.np, f"{path.name}: a rank")
+        least = int(rows_of[ranks].min()) if ranks else 0
+        check_range(values, -len(head.nodes), least, f"{path.name}: an event")
         out.update(dict.fromkeys(ranks, values))
     return dict(sorted(out.items()))
-
-
-def _read_segments(path: Path) -> np.ndarray:
-    """Return the segments of one count; none where the signature is older than they are."""
-    import pyarrow.parquet as pq
-
-    if not path.exists():
-        return segments.none()
-    table = pq.read_table(path, page_checksum_verification=True)
-    return np.stack([table.column(c).to_numpy() for c in _SEGMENT_COLUMNS], axis=1)

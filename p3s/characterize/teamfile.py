@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.artefacts import parse_json
 from p3s.characterize.teams import COLUMNS, Teams
 from p3s.errors import Damaged
 
@@ -28,8 +29,8 @@ def write_teams(study: Study, n: int, parts: Sequence[Part]) -> None:
     """Write what threads did in the run of least work; none there where no run had any."""
     import pyarrow as pa
 
-    from p3s.characterize.store import parquet_bytes
     from p3s.study import write_bytes
+    from p3s.tables import parquet_bytes
 
     path = teams_path(study, n)
     able = [part for part in parts if len(part.teams)]
@@ -57,7 +58,7 @@ def load_teams(root: Path, n: int) -> Teams | None:
         return None
     try:
         table = pq.read_table(io.BytesIO(path.read_bytes()), page_checksum_verification=True)
-        head = json.loads((table.schema.metadata or {})[_META])
+        head = parse_json((table.schema.metadata or {})[_META])
         if head["version"] != _VERSION or head["np"] != n:
             raise ValueError("of another version or count")
         nodes = tuple((str(site), str(op)) for site, op in head["nodes"])

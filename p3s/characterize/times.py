@@ -6,7 +6,6 @@ time of a run is matched to the signature by rank and by the two places a segmen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import numpy as np
 
+from p3s.artefacts import parse_json
 from p3s.characterize import clock
 from p3s.characterize.clock import QUANTILES
 from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
+from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
+from p3s.tables import check_range, parquet_bytes, read_table
 
 if TYPE_CHECKING:
     from p3s.characterize.intact import JoinRun
@@ -231,7 +233,6 @@ def _save(times: Times, path: Path) -> None:
 
     import pyarrow as pa
 
-    from p3s.characterize.store import parquet_bytes
     from p3s.study import write_bytes, write_json
 
     columns = {name: getattr(times, name) for name in (*COLUMNS, *_VALUES)}
@@ -260,6 +261,8 @@ def load_times(root: Path, np: int) -> Times | None:
 
     Raises P3SError, in one line, when they are damaged or of another version.
     """
+    import pyarrow as pa
+
     from p3s.study import Study, read_json
 
     path = Study(Path(root)).times_path(np)
@@ -268,40 +271,71 @@ def load_times(root: Path, np: int) -> Times | None:
     data = read_json(path, TIMES_SCHEMA, TIMES_VERSION)
     try:
         return _times_from(data, path.with_suffix(".parquet"))
-    except (OSError, KeyError, TypeError, ValueError, OverflowError) as err:
+    except (OSError, ValueError, ShapeError, pa.ArrowException) as err:
         why = (str(err).splitlines() or [type(err).__name__])[0][:100]
         raise Damaged(
             f"{path}: the times of {np} processes are damaged ({why}); run `p3s characterize` again"
         ) from err
 
 
+@dataclass(frozen=True)
+class RunRead:
+    """A run that times are from, as their head has it."""
+
+    dir: str
+    time_ns: Natural
+    wall_ns: Natural
+    disturbed: tuple[str, ...]
+    floor_ns: NotNegative = 0.0
+
+
+@dataclass(frozen=True)
+class TimesRead:
+    """What npNNNN.times.json holds."""
+
+    np: ProcessCount
+    work_unit: str
+    unit: str
+    unmatched: Share
+    quantiles: tuple[float, ...]
+    rows: Natural
+    table_crc: Natural
+    nodes: tuple[tuple[str, str], ...]
+    runs: tuple[RunRead, ...]
+    resident_bytes: tuple[Natural, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where clock, quantiles or memory are none."""
+        if self.unit not in clock.TIMES or len(self.resident_bytes) != self.np:
+            raise ValueError("unit or memory per rank is none")
+        if self.quantiles != QUANTILES:
+            raise ValueError("quantiles are others")
+
+
 def _times_from(data: dict[str, Any], table_path: Path) -> Times:
-    import io
     import zlib
 
-    import pyarrow.parquet as pq
-
-    raw = table_path.read_bytes()
-    if zlib.crc32(raw) != data["table_crc"]:
+    head = from_data(TimesRead, data, more=True)
+    if zlib.crc32(table_path.read_bytes()) != head.table_crc:
         raise ValueError(f"{table_path.name} is another table than it names")
-    table = pq.read_table(io.BytesIO(raw), page_checksum_verification=True)
-    if data["quantiles"] != list(QUANTILES) or table.num_rows != data["rows"]:
+    wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
+    table = read_table(table_path, wanted)
+    if table.num_rows != head.rows:
         raise ValueError("head and table do not fit")
-    columns = {name: table.column(name).to_numpy() for name in (*COLUMNS, *_VALUES)}
+    columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in (*COLUMNS, *_VALUES)}
     quantile = [table.column(name).to_numpy() for name in _quantile_names()]
-    nodes = tuple((str(site), str(op)) for site, op in data["nodes"])
+    check_range(columns["rank"], 0, head.np, "a rank")
     for name in ("from_node", "to_node"):
-        if len(columns[name]) and not -1 <= columns[name].min() <= columns[name].max() < len(nodes):
-            raise ValueError(f"{name} is no number of a node")
-    resident = np.array(data["resident_bytes"], dtype=np.int64)
-    if data["unit"] not in clock.TIMES or resident.shape != (data["np"],):
-        raise ValueError("unit or memory per rank is none")
+        check_range(columns[name], -1, len(head.nodes), name)
+    for name in ("count", *_VALUES):
+        if len(columns[name]) and columns[name].min() < 0:
+            raise ValueError(f"{name} is negative")
     return Times(
-        nodes=nodes,
+        nodes=head.nodes,
         quantile_ns=np.stack(quantile, axis=1),
         runs=tuple(dict(run) for run in data["runs"]),
-        resident_bytes=resident,
-        **{name: data[name] for name in _HEAD},
+        resident_bytes=np.array(head.resident_bytes, dtype=np.int64),
+        **{name: getattr(head, name) for name in _HEAD},
         **columns,
     )
 
@@ -332,7 +366,7 @@ def stale(study: Study, np: int) -> bool:
 def _run_dirs(path: Path) -> list[str]:
     """Return the places in the study of the runs that times are from."""
     try:
-        return [str(run["dir"]) for run in json.loads(path.read_bytes())["runs"]]
+        return [str(run["dir"]) for run in parse_json(path.read_bytes())["runs"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []  # damaged: reading it says so
 

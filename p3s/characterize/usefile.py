@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.artefacts import parse_json
 from p3s.characterize.fileuse import COLUMNS, FileUse
 from p3s.errors import Damaged
 
@@ -29,8 +30,8 @@ def write_uses(study: Study, n: int, parts: Sequence[Part]) -> None:
     """Write what was done to files in the run whose time in it is the median of the repeats."""
     import pyarrow as pa
 
-    from p3s.characterize.store import parquet_bytes
     from p3s.study import write_bytes
+    from p3s.tables import parquet_bytes
 
     path = uses_path(study, n)
     able = sorted(
@@ -59,7 +60,7 @@ def load_uses(root: Path, n: int) -> FileUse | None:
         return None
     try:
         table = pq.read_table(io.BytesIO(path.read_bytes()), page_checksum_verification=True)
-        head = json.loads((table.schema.metadata or {})[_META])
+        head = parse_json((table.schema.metadata or {})[_META])
         if head["version"] != _VERSION or head["np"] != n:
             raise ValueError("of another version or count")
         nodes = tuple((str(site), str(op)) for site, op in head["nodes"])

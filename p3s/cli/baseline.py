@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from p3s.artefacts import parse_json
 from p3s.cli import baseline_text, iterations, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
@@ -353,15 +354,13 @@ def _check_output(output: Path) -> None:
 
 def _saved(file: Path) -> Baseline | None:
     """Return the baseline in a file, None for run times and studies."""
-    import json
-
     from p3s.baseline.model import BASELINE_SCHEMA, Baseline
 
     if file.suffix.lower() != ".json" or not file.is_file():
         return None
     try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parse_json(file.read_bytes())
+    except (OSError, ValueError):
         return None  # reading it as run times says what is wrong
     schema = found.get("schema") if isinstance(found, dict) else None
     return Baseline.load(file) if schema == BASELINE_SCHEMA else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from p3s.artefacts import parse_json
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
 from p3s.cli.values import numbers, pairs, whole_numbers
 from p3s.errors import P3SError, UsageError
@@ -134,15 +135,13 @@ def _own_error(tree: Tree) -> float:
 
 def saved_tree(file: Path) -> Stored | None:
     """Return the tree in a file; None for any other file."""
-    import json
-
     from p3s.trees.store import TREE_SCHEMA, load
 
     if file.suffix.lower() != ".json" or not file.is_file():
         return None
     try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parse_json(file.read_bytes())
+    except (OSError, ValueError):
         return None
     return load(file) if isinstance(found, dict) and found.get("schema") == TREE_SCHEMA else None
 

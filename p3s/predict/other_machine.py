@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import as_json, read_json, reason, write_bytes, write_json
+from p3s.artefacts import as_json, reason, write_bytes, write_json
 from p3s.errors import P3SError
 from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.types import Prediction
+from p3s.program.scaled import scaled_head
 from p3s.study import Study
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def widen(made: Study, n: int) -> None:
     from p3s.costs.stage import read
 
     path = made.scaled_path(n)
-    head = read_json(path, "p3s.scaled")
+    head = scaled_head(path.parent)
     compute = read(made.compute_path)
     changed = False
     for phase in head["phases"]:

@@ -100,6 +100,7 @@ def predict(
     if queue is not None:
         found, ranges = queues.in_place(found, queue, study, machine, setting)
     choice = choose(found, estimator)
+    _refuse_no_time(study, choice.times)
     runs = {
         n: run
         for n in wanted
@@ -141,6 +142,17 @@ def predict(
     )
     write_json(study.prediction_path, as_file(result))
     return result
+
+
+def _refuse_no_time(study: Study, times: Mapping[int, PhaseTimes]) -> None:
+    """Raise P3SError where a scaled trace leads to a run time of 0: no program takes none."""
+    for n, made in times.items():
+        if not float((made.own + made.comm).sum()) > 0.0:
+            raise P3SError(
+                f"{study.scaled_dir(n)}: leads to a run time of 0 s, which no program has: its "
+                "rows neither compute nor communicate; make it again: "
+                f"p3s scale {study.root} -n {n}"
+            )
 
 
 def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, dict[str, Any]]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.predict.ends import END, REST, START, Ends, ends_of
+from p3s.program.scaled import parts_of, scaled_head
 from p3s.simulate.followed import Followed
-from p3s.study import Study, read_json
+from p3s.study import Study
+from p3s.tables import checked_columns, known_tables, open_table
 from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
+#: What columns of a scaled trace hold; the others are numbers.
+_KINDS = {"rank": int, "phase": int, "repeat": int, "slot": int, "op": str, "kind": str}
 #: Kinds of rows that communicate.
 _TALKING = ("send", "recv", "collective", "completion")
 
@@ -131,21 +135,11 @@ def wider(
 def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     """Return scaled.json, its phases checked; raises P3SError when it is damaged."""
     path = scaled_dir / "scaled.json"
-    head = read_json(path, "p3s.scaled")
-    phases = head.get("phases")
-    if head.get("n") != n or not isinstance(phases, list):
-        raise P3SError(f"{path}: damaged: n or phases is missing; run p3s scale again")
-    numbers = []
-    for phase in phases:
-        number = phase.get("phase") if isinstance(phase, dict) else None
-        weight = phase.get("weight") if isinstance(phase, dict) else None
-        if not isinstance(number, int) or not isinstance(weight, (int, float)) or weight < 0:
-            raise P3SError(f"{path}: damaged: a phase has no number or weight; run p3s scale again")
-        numbers.append(number)
-    if len(set(numbers)) != len(numbers):
-        raise P3SError(f"{path}: damaged: a phase is listed twice; run p3s scale again")
+    head = scaled_head(scaled_dir)
+    if head["n"] != n:
+        raise P3SError(f"{path}: damaged: it is of n={head['n']}; run p3s scale again")
     unit = head.get("work_unit")
-    if unit not in _NS_UNITS and not all("compute_ns" in phase for phase in phases):
+    if unit not in _NS_UNITS and not all("compute_ns" in phase for phase in head["phases"]):
         raise P3SError(
             f"{path}: work is in {str(unit)[:40]}, and nothing says how long it takes; times need "
             "a study in CPU or wall time, or native runs added to this one: " + _native(scaled_dir)
@@ -206,24 +200,23 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     start_up, talking = pa.array(INIT_OPS), pa.array(_TALKING)
     width = max(len(slot_of), 1)
     total, calls, files = np.zeros(n * width), np.zeros(n * 3), np.zeros(n * width)
     any_files = False
-    parts = sorted(scaled_dir.glob("*.parquet"))
-    if not parts:
-        raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
-    for part in parts:
+    head = scaled_head(scaled_dir)
+    for part in parts_of(scaled_dir, head):
         try:
-            with pq.ParquetFile(part) as file:
+            with open_table(part, known_tables(head)) as file:
                 once = "compute_ns" if "compute_ns" in file.schema_arrow.names else "work"
                 spent = "io_ns" in file.schema_arrow.names
                 any_files |= spent
                 columns = ["rank", "phase", "op", "repeat", once, *(["io_ns"] if spent else [])]
                 columns += [] if ends is None else ["slot", "kind"]
+                kinds = {name: _KINDS.get(name, float) for name in columns}
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                    checked_columns(batch, kinds, part.name)
                     where = _positions(batch, part, n, slot_of)
                     work = batch.column(once).to_numpy(zero_copy_only=False).astype(np.float64)
                     times = batch.column("repeat").to_numpy().astype(np.float64)
@@ -249,7 +242,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                     if spent:
                         each = batch.column("io_ns").to_numpy(zero_copy_only=False)
                         files += np.bincount(where, weights=each * times, minlength=n * width)
-        except (pa.ArrowException, OSError, KeyError) as err:
+        except (pa.ArrowException, OSError, KeyError, ValueError) as err:
             why = " ".join(str(err).split())[:120]
             raise P3SError(f"{part}: damaged ({why}); run p3s scale again") from err
     return _Sums(

@@ -19,10 +19,11 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     P3SError when the trace has no such rank or no order.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pyarrow.compute as pc
 
     from p3s.model.order.unfold import Unfolder
-    from p3s.program.scaled import read_order
+    from p3s.program.scaled import parts_of, read_order, scaled_head
+    from p3s.tables import known_tables, read_table
 
     scaled = Path(scaled)
     order = read_order(scaled)
@@ -31,11 +32,14 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
             f"{scaled}: the order of events is not known: the traced runs had too many "
             "events to keep all sequences"
         )
-    tables = [
-        pq.read_table(part, columns=list(_COLUMNS), filters=[("rank", "==", rank)])
-        for part in sorted(scaled.glob("part-*.parquet"))
-    ]
-    table = pa.concat_tables(tables)
+    head = scaled_head(scaled)
+    try:
+        known, wanted = known_tables(head), dict.fromkeys(_COLUMNS, int)
+        whole = (read_table(part, wanted, known) for part in parts_of(scaled, head))
+        table = pa.concat_tables([t.filter(pc.equal(t["rank"], rank)) for t in whole])
+    except (pa.ArrowException, OSError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{scaled}: damaged ({why}); run p3s scale again") from err
     if not len(table):
         raise P3SError(f"{scaled}: holds no rows of rank {rank}")
     columns = {name: table.column(name).to_numpy().astype(np.int64) for name in _COLUMNS}

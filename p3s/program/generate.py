@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.artefacts import writing
+from p3s.artefacts import write_bytes
 from p3s.costs.apply import Costs, PhaseSums, Timed
 from p3s.costs.stage import load as load_compute
 from p3s.costs.types import ComputeModel
@@ -32,6 +32,7 @@ from p3s.program.emptied import below_one, emptied
 from p3s.program.types import NoTrend, PackedCall, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
 from p3s.staging import discard
+from p3s.tables import TableFacts, facts_of, parquet_bytes, sums_of_rows
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.
@@ -64,6 +65,7 @@ def write_scaled(
     try:
         head = _Head(model, evaluator, costs)
         uses = FileSums(files, model) if files is not None else None
+        tables: dict[str, TableFacts] = {}
         parts = (
             np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART))
             if wanted is not None
@@ -82,7 +84,8 @@ def write_scaled(
             at_files = files.times(model, rows, n) if files is not None else None
             if uses is not None and at_files is not None:
                 uses.add(rows, at_files)
-            _write_part(model, rows, once, at_files, staged / f"part-{k:05d}.parquet")
+            part = staged / f"part-{k:05d}.parquet"
+            tables[part.name] = _write_part(model, rows, once, at_files, part)
             head.add(rows, found, timed)
         write_json(
             staged / "comms.json",
@@ -92,6 +95,7 @@ def write_scaled(
         out = head.of(n, None) if wanted is None else head.of(len(wanted), _ranges(wanted))
         if uses is not None:
             out = replace(out, files=uses.uses(), files_from=uses.source)
+        out = replace(out, tables=tables)
         write_json(staged / "scaled.json", as_file(out))
         study.commit_run(staged, target)
     finally:
@@ -158,13 +162,14 @@ def _rules(model: Model) -> np.ndarray:
 
 def _write_part(
     model: Model, rows: ScaledRows, once: np.ndarray | None, files: FileTimes | None, path: Path
-) -> None:
-    """Write the rows of some ranks; once: time before one call of each, None if not known.
+) -> TableFacts:
+    """Write the rows of some ranks; return what the head is to say of them.
+
+    once: time before one call of each, None if not known.
 
     files: what each takes in files, None where no call uses any.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     items = model.items
     tags = np.array(
@@ -206,8 +211,12 @@ def _write_part(
             **({} if files is None else {"io_ns": pa.array(files.ns, pa.float64())}),
         }
     )
-    with writing(path):
-        pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+    data = parquet_bytes(table)
+    write_bytes(path, data)
+    sums = sums_of_rows(rows.repeat, rows.nbytes, rows.work)
+    if once is not None:
+        sums["compute_ns"] = sums_of_rows(rows.repeat, rows.nbytes, once)["work"]
+    return facts_of(data, table.num_rows, sums)
 
 
 def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:

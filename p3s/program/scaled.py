@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
 from p3s.model.law_types import TraceOrder
-from p3s.program.types import PackedCall
-from p3s.serialise import from_data
+from p3s.program.types import Communicators, HeadRead, PackedCall
+from p3s.serialise import ShapeError, from_data
 from p3s.study import read_json
+from p3s.tables import (
+    ROOM,
+    TIMES_ITS_SIZE,
+    check_names,
+    check_sums,
+    known_tables,
+    read_table,
+    sums_of_rows,
+)
 
+T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -104,22 +114,21 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     Raises P3SError, in one line, when something is missing or damaged.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     scaled_dir = Path(scaled_dir)
-    head = read_json(scaled_dir / "scaled.json", "p3s.scaled")
-    comms = read_json(scaled_dir / "comms.json", "p3s.comms")
-    parts = sorted(scaled_dir.glob("part-*.parquet"))
-    if not parts:
-        raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
+    head = scaled_head(scaled_dir)
+    parts = parts_of(scaled_dir, head)
     try:
+        known = known_tables(head)
         once = time_column(parts)
         rule = _rule_columns(parts)
         spent = _file_column(parts)
-        names = [*INT_COLUMNS, *rule, once, *spent, "op", "kind", "verdict"]
-        tables = [pq.read_table(part, columns=names) for part in parts]
+        names: dict[str, type] = dict.fromkeys((*INT_COLUMNS, *rule), int)
+        names |= dict.fromkeys((once, *spent), float)
+        names |= dict.fromkeys(("op", "kind", "verdict"), str)
+        tables = [read_table(part, names, known) for part in parts]
         table = pa.concat_tables(tables, promote_options="permissive")
-        table = table.select(names).unify_dictionaries()
+        table = table.select(list(names)).unify_dictionaries()
         columns = {
             name: table.column(name).to_numpy().astype(np.int64, casting="safe")
             for name in (*INT_COLUMNS, *rule)
@@ -129,10 +138,14 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
         op, ops = _codes(table.column("op"))
         kind, kinds = _codes(table.column("kind"))
         verdict, verdicts = _codes(table.column("verdict"))
+        found = sums_of_rows(columns["repeat"], columns["bytes"], work)
+        check_sums({once if name == "work" else name: v for name, v in found.items()}, known)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{scaled_dir}: damaged ({why}); run p3s scale again") from err
-    n, weights, members = _head(scaled_dir, head, comms)
+    n = int(head["n"])
+    weights = {int(phase["phase"]): float(phase["weight"]) for phase in head["phases"]}
+    members = read_members(scaled_dir)
     phases = {int(phase["phase"]): str(phase.get("name", "")) for phase in head["phases"]}
     unknown = [code for code, name in enumerate(verdicts) if name == "unknown"]
     trace = build(
@@ -248,35 +261,57 @@ def _codes(column: Any) -> tuple[Ints, tuple[str, ...]]:
 def _runs(runs: Sequence[Sequence[int]]) -> Ints:
     """Return the numbers of runs [start, step, number]."""
     parts = [int(start) + int(step) * np.arange(int(k)) for start, step, k in runs]
-    return np.concatenate(parts).astype(np.int64)
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
 
 
-def _head(
-    scaled_dir: Path, head: Mapping[str, Any], comms: Mapping[str, Any]
-) -> tuple[int, dict[int, float], dict[int, Ints]]:
-    """Return the process count, weights of phases and members of communicators."""
+def scaled_head(scaled_dir: Path) -> dict[str, Any]:
+    """Return scaled.json, its form checked; raises P3SError in one line where it is damaged."""
+    return _checked_file(Path(scaled_dir) / "scaled.json", "p3s.scaled", HeadRead)[0]
+
+
+def parts_of(scaled_dir: Path, head: Mapping[str, Any]) -> list[Path]:
+    """Return the tables of a scaled trace; P3SError where one that the head knows is missing."""
+    parts = sorted(Path(scaled_dir).glob("part-*.parquet"))
+    if not parts:
+        raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
     try:
-        n = int(head["n"])
-        weights = {int(phase["phase"]): float(phase["weight"]) for phase in head["phases"]}
-        members = {}
-        for entry in comms["comms"]:
-            if "number" in entry:  # several that are shifts of each other
-                offsets = _runs(entry["offsets"])
-                for k, first in enumerate(_runs(entry["firsts"]).tolist()):
-                    members[int(entry["id"]) + k] = first + offsets
-                continue
-            if "members" in entry:
-                ranks = np.asarray(entry["members"], dtype=np.int64)
-            else:
-                first = int(entry["first"])
-                ranks = np.arange(first, first + int(entry["size"]), dtype=np.int64)
-            members[int(entry["id"])] = ranks
-    except (KeyError, TypeError, ValueError, OverflowError) as err:
-        why = " ".join(str(err).split())[:120]
-        raise P3SError(
-            f"{scaled_dir}: scaled.json or comms.json is damaged ({why}); run p3s scale again"
-        ) from err
-    return n, weights, members
+        check_names(parts, known_tables(head))
+    except ValueError as err:
+        raise P3SError(f"{scaled_dir}: damaged ({err}); run p3s scale again") from err
+    return parts
+
+
+def _checked_file(path: Path, schema: str, kind: type[T]) -> tuple[dict[str, Any], T]:
+    """Return a file of a scaled trace, and as a record; raises Damaged in one line."""
+    data = read_json(path, schema)
+    try:
+        return data, from_data(kind, data, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({str(err)[:120]}); run p3s scale again") from err
+
+
+def read_members(scaled_dir: Path) -> dict[int, Ints]:
+    """Return the world ranks in every communicator of comms.json.
+
+    Raises P3SError where it is damaged, or asks for too much memory.
+    """
+    path = Path(scaled_dir) / "comms.json"
+    _, found = _checked_file(path, "p3s.comms", Communicators)
+    asked = 8 * sum(one.entries for one in found.comms)
+    if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
+        raise Damaged(f"{path}: damaged (it asks for {asked:,} bytes); run p3s scale again")
+    members: dict[int, Ints] = {}
+    for one in found.comms:
+        if one.number is not None:  # several that are shifts of each other
+            offsets = _runs(one.offsets or ())
+            for k, first in enumerate(_runs(one.firsts or ()).tolist()):
+                members[one.id + k] = first + offsets
+        elif one.members is not None:
+            members[one.id] = np.asarray(one.members, dtype=np.int64)
+        else:
+            first = one.first or 0
+            members[one.id] = np.arange(first, first + (one.size or 0), dtype=np.int64)
+    return members
 
 
 def _check(scaled_dir: Path, trace: ScaledTrace) -> None:

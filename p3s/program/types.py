@@ -9,7 +9,8 @@ from typing import Any
 from p3s.costs.types import PhaseTime
 from p3s.files.stage import FileUseAt
 from p3s.model.types import Buffers, NotModelled, Share, Tracing
-from p3s.serialise import to_data
+from p3s.serialise import MOST_PROCESSES, Natural, NotNegative, Positive, ProcessCount, to_data
+from p3s.tables import TableFacts
 
 
 @dataclass(frozen=True)
@@ -120,3 +121,125 @@ class ScaledHead:
     packed: tuple[PackedCall, ...] = ()
     files: tuple[FileUseAt, ...] = ()
     files_from: str = ""
+    tables: Mapping[str, TableFacts] = field(default_factory=dict)
+
+
+# ---- as it is read: what files of earlier versions may lack is absent -------------------------
+@dataclass(frozen=True)
+class PhaseRead:
+    """A phase as scaled.json has it, its time beside the rest."""
+
+    phase: int
+    weight: NotNegative
+    name: str = ""
+    depth: Natural = 0
+    parent: int | None = None
+    events_per_iteration: NotNegative = 0.0
+    work: NotNegative = 0.0
+    work_rel_half_width: NotNegative | None = None
+    no_trend: NoTrend | None = None
+    compute_ns: NotNegative | None = None
+    compute_low: NotNegative | None = None
+    compute_high: NotNegative | None = None
+    work_error: NotNegative | None = None
+    x: tuple[float, float] | None = None
+    covered: tuple[float, float] | None = None
+    outside: float | None = None
+    below: bool | None = None
+    crm_i_ns: float | None = None
+    crm_c_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class HeadRead:
+    """A scaled trace's head as scaled.json has it."""
+
+    n: ProcessCount
+    phases: tuple[PhaseRead, ...]
+    work_unit: str = ""
+    work_units: Mapping[str, str] = field(default_factory=dict)
+    grid: tuple[Natural, ...] = ()
+    grid_rule: str = ""
+    rows: Natural = 0
+    counts: tuple[ProcessCount, ...] = ()
+    extrapolation: NotNegative = 1.0
+    first_seen: Mapping[str, int] = field(default_factory=dict)
+    unmodelled_ops: Mapping[str, int] = field(default_factory=dict)
+    not_modelled: tuple[NotModelled, ...] = ()
+    tracing: Mapping[str, Tracing] = field(default_factory=dict)
+    share: Mapping[str, RowShare] = field(default_factory=dict)
+    traced_share: Mapping[str, Share] = field(default_factory=dict)
+    unknown: tuple[UnknownCall, ...] = ()
+    emptied: tuple[Emptied, ...] = ()
+    ranks: tuple[tuple[int, int], ...] | None = None
+    buffers: Mapping[str, Buffers] = field(default_factory=dict)
+    packed: tuple[PackedCall, ...] = ()
+    files: tuple[FileUseAt, ...] = ()
+    files_from: str = ""
+    tables: Mapping[str, TableFacts] | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError where phases are there twice, or are around themselves."""
+        numbers = [phase.phase for phase in self.phases]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError("a phase is listed twice")
+        for phase in self.phases:
+            if phase.parent is not None and phase.parent >= phase.phase:
+                raise ValueError(f"phase {phase.phase} is inside phase {phase.parent}")
+        if not all(low >= 0 and high >= low for low, high in self.ranks or ()):
+            raise ValueError("ranks are not first and last")
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """A communicator in comms.json: ranks in a row, each of them, or several that are shifts of
+    each other (firsts and offsets as runs: start, step, number).
+    """
+
+    id: Natural
+    first: Natural | None = None
+    size: Natural | None = None
+    members: tuple[Natural, ...] | None = None
+    number: Positive | None = None
+    firsts: tuple[tuple[int, int, Natural], ...] | None = None
+    offsets: tuple[tuple[int, int, Natural], ...] | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError unless it is one of the three."""
+        row = self.first is not None and self.size is not None
+        shifted = None not in (self.number, self.firsts, self.offsets)
+        if row + shifted + (self.members is not None) != 1:
+            raise ValueError("members are neither in a row, nor listed, nor shifts")
+        if shifted and _length(self.firsts) != self.number:
+            raise ValueError(f"{_length(self.firsts)} first members of {self.number} communicators")
+
+    @property
+    def ids(self) -> range:
+        """The numbers of the communicators that it stands for."""
+        return range(self.id, self.id + (self.number or 1))
+
+    @property
+    def entries(self) -> int:
+        """How many members these have together."""
+        if self.members is not None:
+            return len(self.members)
+        return (self.number or 1) * _length(self.offsets) if self.number else self.size or 0
+
+
+def _length(runs: tuple[tuple[int, int, int], ...] | None) -> int:
+    return sum(number for _, _, number in runs or ())
+
+
+@dataclass(frozen=True)
+class Communicators:
+    """The content of comms.json."""
+
+    comms: tuple[Communicator, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where two have one number."""
+        used: set[int] = set()
+        for one in self.comms:
+            if one.ids.stop > MOST_PROCESSES or not used.isdisjoint(one.ids):
+                raise ValueError(f"communicator {one.id} is there twice, or its number too large")
+            used.update(one.ids)

@@ -8,10 +8,11 @@ from typing import Any
 from p3s.characterize.unmodelled import sentences
 from p3s.model.types import Model
 from p3s.predict.types import Prediction
+from p3s.program.scaled import scaled_head
 from p3s.report.provenance import plain
 from p3s.report.values import amount, lines, mapping
 from p3s.serialise import to_data
-from p3s.study import Study, read_json
+from p3s.study import Study
 from p3s.text import percent, processes, visible
 
 
@@ -24,7 +25,7 @@ def gaps_of(
         gaps.append(f"no rule is known for {percent(prediction.unknown_share)} of the program")
     largest = prediction.last.n
     if study.scaled_path(largest).exists():
-        head = read_json(study.scaled_path(largest), "p3s.scaled")
+        head = scaled_head(study.scaled_dir(largest))
         gaps += _named("no rule", head.get("unknown"))
     gaps += [visible(line, 400) for line in sentences(to_data(model.not_modelled))]
     for n, replayed in replays.items():

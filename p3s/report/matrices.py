@@ -7,15 +7,17 @@ capture.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.artefacts import parse_json
 from p3s.characterize.matrix import CommMatrix
 from p3s.errors import P3SError
+from p3s.program.scaled import scaled_head
 from p3s.report.matrix import totals
-from p3s.study import Study, read_json
+from p3s.study import Study
+from p3s.tables import known_tables, read_table
 from p3s.text import plural, processes, visible
 from p3s.trace.ops import COLLECTIVE, SEND, kind_of
 
@@ -64,14 +66,13 @@ def _view(title: str, found: CommMatrix | str | None) -> MatrixView | None:
 def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
     """Return the matrix of the signature at ``n``, None where its tables cannot be read."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     path = study.signature_path(n)
     try:
-        groups = _groups(path)
-        table = pq.read_table(
-            path.with_suffix(".parquet"), columns=["rank", "group", "nbytes", "count"]
-        )
+        head = parse_json(path.read_bytes())  # of any version
+        groups = [(group[1], group[3]) for group in head["groups"]]
+        wanted = dict.fromkeys(("rank", "group", "nbytes", "count"), int)
+        table = read_table(path.with_suffix(".parquet"), wanted, known_tables(head))
         rank, group, nbytes, times = (
             table.column(k).to_numpy().astype(np.int64) for k in table.column_names
         )
@@ -88,26 +89,19 @@ def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
     )
 
 
-def _groups(path: Path) -> list[tuple[Any, Any]]:
-    """Return (operation, partner) of the calls of a signature of any version."""
-    import json
-
-    head = json.loads(path.read_bytes())
-    return [(group[1], group[3]) for group in head["groups"]]
-
-
 def scaled_matrix(study: Study, n: int) -> CommMatrix | str | None:
     """Return the matrix of the scaled trace at ``n``, a sentence where it is too large."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        rows = int(read_json(study.scaled_path(n), "p3s.scaled").get("rows", 0))
+        head = scaled_head(study.scaled_dir(n))
+        rows, known = int(head.get("rows", 0)), known_tables(head)
         if rows > MAX_ROWS:
             return f"Not drawn: its trace has {rows:,} rows, more than {MAX_ROWS:,}."
         parts, calls = [], 0
         for path in sorted(study.scaled_dir(n).glob("part-*.parquet")):
-            table = pq.read_table(path, columns=["rank", "peer", "repeat", "bytes", "kind"])
+            wanted = dict.fromkeys(("rank", "peer", "repeat", "bytes"), int)
+            table = read_table(path, {**wanted, "kind": str}, known)
             kind = table.column("kind").combine_chunks().dictionary_encode()
             names = kind.dictionary.to_pylist()
             code = kind.indices.to_numpy().astype(np.int64)

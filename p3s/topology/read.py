@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.artefacts import parse_json
 from p3s.errors import P3SError, UsageError
 from p3s.host.hosts import expand_hosts
 from p3s.schemas import first_problem, load_schema
@@ -89,8 +89,8 @@ def _of_short(told: str, found: re.Match[str]) -> dict[str, Any]:
 
 def _of_json(source: str, text: str) -> dict[str, Any]:
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as err:
+        data = parse_json(text.encode())
+    except ValueError as err:
         raise P3SError(f"{source}: no JSON ({' '.join(str(err).split())[:100]})") from err
     problem = first_problem(data, load_schema("topology-1"))
     if problem:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from p3s.artefacts import parse_json, sealed
 from p3s.errors import P3SError, UsageError
 from p3s.trace import layout
 from p3s.trace.capture import NAME, intact_chunks, rank_of, read_capture, read_header
@@ -299,8 +300,9 @@ def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
         except OSError:
             continue
     try:
-        info = json.loads((run_dir / "run.json").read_text())
+        info = parse_json((run_dir / "run.json").read_bytes())
+        info.pop("digest", None)
         info.update(recovered=True, **({"status": "partial"} if lost else {}))
-        write_bytes(target / "run.json", (json.dumps(info, indent=1) + "\n").encode())
+        write_bytes(target / "run.json", sealed((json.dumps(info, indent=1) + "\n").encode()))
     except (OSError, ValueError, AttributeError):
         return

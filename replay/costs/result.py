@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,12 +19,16 @@ from p3s.replay.costs.trunks import link_name
 from p3s.replay.costs.whole import Whole
 from p3s.replay.plan.classes import CallClass, MessageClass
 from p3s.replay.plan.world import NODES, World
+from p3s.serialise import to_data
 from p3s.simulate.steps import Floats, LeftOut
+from p3s.tables import TABLES, facts_of, parquet_bytes
 
 ESTIMATOR = (
     "dependency simulation of all ranks, fed with the costs of message classes; beside "
     "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)"
 )
+#: Columns whose sums the head says.
+_SUMMED = ("comm_ns", "waiting_ns", "transfer_ns", "software_ns")
 #: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
 SETUP_REASONS = tuple(
     REASON_TEXT[reason]
@@ -64,12 +67,13 @@ def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str,
 def write_result(out_json: Path, content: Mapping[str, Any], table: Mapping[str, Any]) -> None:
     """Write the JSON file and, beside it, the table as Parquet; both atomically."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), buffer)
-    write_bytes(Path(out_json).with_suffix(".parquet"), buffer.getvalue())
-    write_json(Path(out_json), dict(content))
+    made = pa.table({name: pa.array(values) for name, values in table.items()})
+    data, path = parquet_bytes(made), Path(out_json).with_suffix(".parquet")
+    sums = {name: float(np.nansum(values)) for name, values in table.items() if name in _SUMMED}
+    write_bytes(path, data)
+    tables = {path.name: facts_of(data, made.num_rows, sums)}
+    write_json(Path(out_json), {**content, TABLES: to_data(tables)})
 
 
 def phase_entries(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from p3s.artefacts import parse_json
 from p3s.errors import P3SError
 from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir
@@ -259,7 +260,7 @@ def read_job(directory: Path, digest: str | None = None) -> Job:
     """
     path = directory / PLAN
     try:
-        plan = json.loads(path.read_bytes() if digest is None else _same(path, digest))
+        plan = parse_json(path.read_bytes() if digest is None else _same(path, digest))
         if plan["version"] != VERSION:
             raise P3SError(f"{path}: written by another version of P3S")
         settings = JobSettings(

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from p3s.model.stage import as_file
+from p3s.serialise import to_data
 from p3s.study import REPLAY_VERSION, SCHEMA_VERSION, Study, write_json
+from p3s.tables import TABLES, facts_of, parquet_bytes
 
 
 def put_model(study: Study, **changes: Any) -> None:
@@ -44,7 +46,8 @@ def put_scaled(
                 "work_unit": ["cpu_ns"] * count,
             }
         )
-        pq.write_table(table, folder / f"part-{part:05d}.parquet")
+        path = folder / f"part-{part:05d}.parquet"
+        pq.write_table(table, path)
     share = {"exact": {"events": 9, "bytes": 9, "work": 9.0}}
     write_json(
         study.scaled_path(n),
@@ -76,7 +79,8 @@ def put_replay(
         software_ns=nothing,
         thesis_ns=table["comm_ns"],
     )
-    pq.write_table(pa.table(table), study.replay_table(n))
+    data = parquet_bytes(pa.table(table))
+    study.replay_table(n).write_bytes(data)
     write_json(
         study.replay_path(n),
         {
@@ -86,6 +90,7 @@ def put_replay(
             "representative": True,
             "why_not_representative": None,
             "unmeasured": [],
+            TABLES: to_data({study.replay_table(n).name: facts_of(data, len(rows))}),
             **more,
         },
     )

@@ -14,7 +14,9 @@ from p3s.characterize.store import write_tables
 from p3s.characterize.tables import PointTable, point_table
 from p3s.characterize.times import QUANTILES, Times
 from p3s.model import build
+from p3s.serialise import to_data
 from p3s.study import Study, write_json
+from p3s.tables import TABLES
 
 Cost = Callable[[np.ndarray], np.ndarray]
 COUNTS = (4, 8, 16, 32)
@@ -115,8 +117,8 @@ def put_study(
     for table in tables:
         path = study.signature_path(table.np)
         path.parent.mkdir(exist_ok=True)
-        write_tables(table, path)
-        write_json(path, signature_json(table))
+        facts = to_data(write_tables(table, path))
+        write_json(path, {**signature_json(table), TABLES: facts})
     if fit:
         build(study.root)
     return study, tables

@@ -150,7 +150,7 @@ def test_the_replay_s_table(tmp_path: Path) -> None:
     ("damage", "says"),
     [
         ({"comm_ns": [5e9, -1.0]}, "comm_ns is negative"),
-        ({"thesis_ns": [float("nan"), 1.0]}, "thesis_ns is negative or no number"),
+        ({"thesis_ns": [float("nan"), 1.0]}, "a value of thesis_ns is no finite number"),
         ({"phase": [0, 7]}, "not in scaled.json"),
         ({"rank": [0, 2]}, "not in scaled.json"),
         ({"waiting_ns": None}, "waiting_ns"),

@@ -214,9 +214,16 @@ def test_one_process_needs_no_replay(study: Study) -> None:
     assert row.time_s == pytest.approx(5e-3) and row.comm_s == 0
 
 
-def test_program_without_phases_takes_no_time(study: Study) -> None:
-    put_scaled(study, 1, [], [])
-    assert predict(study, [1]).counts[0].time_s == 0.0
+@pytest.mark.parametrize(
+    ("rows", "phases"), [([], []), ([], [phase(0)]), ([(0, 0, 1, 0.0)], [phase(0)])]
+)
+def test_a_run_time_of_nothing_is_refused(
+    study: Study, rows: list[tuple[Any, ...]], phases: list[dict[str, Any]]
+) -> None:
+    put_scaled(study, 1, rows, phases)
+    with pytest.raises(P3SError, match="run time of 0 s"):
+        predict(study, [1])
+    assert not study.prediction_path.exists()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from p3s.model.partners.communicator_laws import Axes, Modulo
 from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
 from p3s.program import events_of, scaled_dir, write_scaled
-from p3s.program.scaled import _head
+from p3s.program.scaled import read_members
 from p3s.study import Study, write_json
 
 SCHEMA = {
@@ -157,7 +157,7 @@ def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
     assert partners == {row * 1024 + (column ^ (1 << s)) for s in range(10)}
 
 
-def test_communicators_of_large_counts_are_rules():
+def test_communicators_of_large_counts_are_rules(tmp_path):
     grid = Balanced(2).at(6400)
     comms = Communicators(grid)
     ranks = np.array([0, 81, 6399])
@@ -174,7 +174,8 @@ def test_communicators_of_large_counts_are_rules():
     assert told[2] == {"id": 81, "number": 80, "firsts": [[0, 1, 80]], "offsets": [[0, 80, 80]]}
     assert [entry["id"] for entry in told[3:]] == list(range(161, 168))
     assert told[3]["members"] == list(range(0, 6400, 7)) and uneven[0] == 161
-    _, _, members = _head(Path("x"), {"n": 6400, "phases": []}, {"comms": told})
+    write_json(tmp_path / "comms.json", {"schema": "p3s.comms", "schema_version": 1, "comms": told})
+    members = read_members(tmp_path)
     assert len(members) == len(comms)
     assert all(tuple(members[k].tolist()) == comms[k] for k in (0, 1, 80, 81, 160, 161, 167))
 

@@ -92,6 +92,8 @@ def test_what_has_its_default_is_not_written() -> None:
         (CountLaw, {"points": 3.0}, "points"),
         (CountLaw, {"follows": [1, "2"]}, r"follows\[1\]: '2' is no whole number"),
         (CountLaw, {"follows": 7}, "follows"),
+        (CountLaw, {"follows": "12"}, "follows: '12' is no list"),
+        (CountLaw, {"follows": {"1": 2}}, "follows"),
         (CountLaw, {"factor": [1]}, "factor"),
         (Reason, {"code": "no such code"}, "code: 'no such code' is not a valid Code"),
         (Reason, {"code": "one-count", "at": 2.5}, "at: 2.5 is no whole number"),

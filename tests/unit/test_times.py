@@ -16,7 +16,7 @@ from p3s.characterize.part import join, part_of
 from p3s.characterize.times import Times, load_times, make_times, notes, stale
 from p3s.errors import Damaged, P3SError
 from p3s.gather import check_runs, put_runs
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
+from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.trace import read_file, read_run
 
 CPU = 2
@@ -329,11 +329,7 @@ def doubts(root: Path, works: list[dict[int, list[int]]], shared: bool, **more: 
     for rep, each in enumerate(works):
         put_run(study, study.runs_dir(2, rep), each, **more)  # type: ignore[arg-type]
         path = study.runs_dir(2, rep) / "run.json"
-        path.write_text(
-            path.read_text().replace(
-                '"oversubscribed": false', f'"oversubscribed": {str(shared).lower()}'
-            )
-        )
+        write_json(path, {**read_json(path, RUN_SCHEMA), "oversubscribed": shared})
     characterize(study.root, 2)
     times = load_times(study.root, 2)
     assert times is not None

@@ -10,9 +10,12 @@ import numpy as np
 
 from p3s.characterize.events import Sequences, nodes_of
 from p3s.characterize.part import join, part_of
-from p3s.characterize.store import _read_sequences, write_tables
+from p3s.characterize.signature import signature_json
+from p3s.characterize.store import SignatureHead, _table, write_tables
 from p3s.characterize.tables import PointTable, first_rows, node_of_row
 from p3s.model.order.iterations import with_turns
+from p3s.serialise import from_data, to_data
+from p3s.tables import TABLES
 
 
 def multipartition(cells: int = 3, steps: int = 2) -> corpus.Program:
@@ -100,8 +103,9 @@ def test_too_many_events_leave_no_sequences() -> None:
 def test_sequences_survive_the_signature_files(tmp_path: Path) -> None:
     t = corpus.table(multipartition(), 9)
     path = tmp_path / "np0009.json"
-    write_tables(t, path)
-    again = _read_sequences(path.with_suffix(".events.parquet"))
+    facts = to_data(write_tables(t, path))
+    head = from_data(SignatureHead, {**signature_json(t), TABLES: facts}, more=True)
+    again = _table(head, path).sequences
     assert list(again) == list(t.sequences)
     assert all(np.array_equal(again[r], t.sequences[r]) for r in again)
 

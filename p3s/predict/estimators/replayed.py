@@ -8,9 +8,11 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.simulate.followed import Followed
 from p3s.study import Study, is_old_replay
+from p3s.tables import TableFacts, check_sums, known_tables, read_table
 from p3s.text import processes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
@@ -52,7 +54,7 @@ def communication(name: str, study: Study, n: int) -> Communication:
 
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     head = study.replay(n)
-    columns = _table(study.replay_table(n), n, phases)
+    columns = _table(study.replay_table(n), n, phases, known_tables(head))
     why = (
         ""
         if head.get("representative")
@@ -92,21 +94,24 @@ def communication(name: str, study: Study, n: int) -> Communication:
     )
 
 
-def _table(path: Path, n: int, phases: tuple[int, ...]) -> dict[str, FloatArray]:
+def _table(
+    path: Path, n: int, phases: tuple[int, ...], known: Mapping[str, TableFacts] | None
+) -> dict[str, FloatArray]:
     """Return the columns of the replay's table in seconds, shape (ranks, phases).
 
     Raises P3SError when the table is damaged or does not belong to these phases.
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     again = "run p3s replay again"
     try:
-        table = pq.read_table(path)
+        kinds = {"rank": int, "phase": int, **dict.fromkeys(_COLUMNS, float)}
+        table = read_table(path, kinds, known)
         rank = table.column("rank").to_numpy().astype(np.int64)
         phase = table.column("phase").to_numpy().astype(np.int64)
         values = {name: table.column(name).to_numpy().astype(np.float64) for name in _COLUMNS}
+        check_sums({name: float(values[name].sum()) for name in _COLUMNS}, known)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: damaged ({why}); {again}") from err

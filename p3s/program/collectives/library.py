@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from p3s.artefacts import parse_json
 from p3s.errors import P3SError
 from p3s.program.collectives import choose as _algorithms  # noqa: F401  (fills COLLECTIVES)
 from p3s.program.collectives.registry import COLLECTIVES
@@ -64,7 +64,7 @@ def _rules_of_file(path: Path) -> tuple[Rule, ...]:
         why = err.strerror if isinstance(err, OSError) else "not text"
         raise P3SError(f"collectives: {path}: {why}; give a file or CALL=ALGORITHM") from err
     try:
-        told = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        told = parse_json(text.encode()) if path.suffix == ".json" else tomllib.loads(text)
     except ValueError as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: not {path.suffix.lstrip('.') or 'TOML'}: {why}") from err

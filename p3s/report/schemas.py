@@ -1,0 +1,88 @@
+"""The published schemas of all files that are written from records.
+
+``python -m p3s.report.schemas`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s import schemas
+from p3s.artefacts import SCHEMA_VERSION
+from p3s.characterize import store, times
+from p3s.costs import stage as costs
+from p3s.costs.types import ComputeModel
+from p3s.machine import filesystem
+from p3s.model import stage as model
+from p3s.model.compare import VALIDATION
+from p3s.model.comparison import Comparison
+from p3s.model.law_types import TraceOrder
+from p3s.model.types import Model
+from p3s.parameters import stage as parameters
+from p3s.parameters.types import Family
+from p3s.predict import surface
+from p3s.predict.placing import file as placing
+from p3s.predict.placing.types import Placements
+from p3s.program.types import Communicators, HeadRead
+from p3s.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
+from p3s.report import advice
+from p3s.schemas.made import schema_of
+from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
+from p3s.threads import store as threads
+from p3s.trees import store as trees
+
+
+@dataclass(frozen=True)
+class Published:
+    """A format: its name, version, record; more: readers pass over keys that they do not know."""
+
+    schema: str
+    version: int
+    kind: type
+    more: bool = False
+
+    @property
+    def file(self) -> str:
+        """The name of its schema: "model-2"."""
+        return f"{self.schema.removeprefix('p3s.')}-{self.version}"
+
+    def made(self) -> dict[str, Any]:
+        """Return the schema as the types are now."""
+        return schema_of(self.kind, self.schema, self.version, more=self.more)
+
+
+#: Those whose schemas are written by hand are not here: prediction, cluster, topology.
+FORMATS = (
+    Published(STUDY_SCHEMA, SCHEMA_VERSION, StudyRead, more=True),
+    Published(RUN_SCHEMA, SCHEMA_VERSION, RunRead, more=True),
+    Published(store.SCHEMA, store.VERSION, store.SignatureHead, more=True),
+    Published(times.TIMES_SCHEMA, times.TIMES_VERSION, times.TimesRead, more=True),
+    Published(model.SCHEMA, 2, Model),
+    Published(costs.SCHEMA, costs.VERSION, ComputeModel),
+    Published("p3s.scaled", SCHEMA_VERSION, HeadRead, more=True),
+    Published("p3s.comms", SCHEMA_VERSION, Communicators, more=True),
+    Published("p3s.order", SCHEMA_VERSION, TraceOrder),
+    Published(REPLAY_SCHEMA, REPLAY_VERSION, ReplayRead, more=True),
+    Published(VALIDATION, SCHEMA_VERSION, Comparison, more=True),
+    Published(placing.SCHEMA, placing.VERSION, Placements),
+    Published(parameters.SCHEMA, SCHEMA_VERSION, Family),
+    Published(surface.SCHEMA, surface.VERSION, surface.Surface),
+    Published(advice.SCHEMA, advice.VERSION, advice.AdviceFile),
+    Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
+    Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
+    Published(trees.TREE_SCHEMA, trees.TREE_VERSION, trees.Stored),
+)
+
+
+def main() -> None:
+    """Write the schemas of all formats into the package."""
+    for each in FORMATS:
+        path = Path(schemas.__file__).parent / f"{each.file}.json"
+        path.write_text(json.dumps(each.made(), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Tables beside a head: written with their digest, read back checked.
+
+A head (JSON) says of each of its tables how many rows it has, its digest and sums; a table that
+is not as its head says is damaged. Heads of earlier versions say nothing: their tables are read.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.artefacts import digest_of
+from p3s.serialise import from_data
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+#: Key of a head under which its tables are.
+TABLES = "tables"
+#: Memory that the table of a file may ask for: so much, and beyond so many times the file's size.
+ROOM, TIMES_ITS_SIZE = 1 << 28, 4096
+_CELL_BYTES = 8
+#: How far sums of real numbers may be off by the order they are added in.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a head says of a table: rows, digest of the file, sums over the rows by name."""
+
+    rows: int
+    digest: str
+    sums: Mapping[str, float] = field(default_factory=dict)
+
+
+def facts_of(data: bytes, rows: int, sums: Mapping[str, float] | None = None) -> TableFacts:
+    """Return what a head is to say of a table; ``data``: its file."""
+    return TableFacts(rows, digest_of(data), dict(sums or {}))
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table as a Parquet file with checksums."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue()
+
+
+def known_tables(head: Mapping[str, Any]) -> dict[str, TableFacts] | None:
+    """Return what a head says of its tables, by file; None where it is older than that.
+
+    Raises ValueError where it is damaged.
+    """
+    if TABLES not in head:
+        return None
+    return dict(from_data(Mapping[str, TableFacts], head[TABLES]))  # type: ignore[type-abstract]
+
+
+def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
+    """Return a table's file; raises ValueError where it is not the one its head knows.
+
+    Errors: OSError where it is missing.
+    """
+    data = Path(path).read_bytes()
+    if known is not None and path.name not in known:
+        raise ValueError(f"{path.name} is not in its head")
+    if known is not None and digest_of(data) != known[path.name].digest:
+        raise ValueError(f"{path.name} is damaged, or another table than its head names")
+    return data
+
+
+def check_names(paths: Iterable[Path], known: Mapping[str, TableFacts] | None) -> None:
+    """Raise ValueError where tables that a head knows are missing, or there are others."""
+    there = {path.name for path in paths}
+    if known is not None and there != set(known):
+        raise ValueError(f"{min(there ^ set(known))} is missing, or not in the head")
+
+
+def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
+    """Return a table's file, opened by pyarrow, checked: digest, rows, the memory it asks for.
+
+    Raises ValueError for what is damaged, pyarrow's errors, OSError.
+    """
+    import pyarrow.parquet as pq
+
+    data = checked_bytes(path, known)
+    file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+    rows, columns = file.metadata.num_rows, file.metadata.num_columns
+    asked = max(rows * columns * _CELL_BYTES, _stated_bytes(file.metadata))
+    if asked > ROOM + TIMES_ITS_SIZE * len(data):
+        raise ValueError(f"{path.name}: {len(data):,} bytes ask for {asked:,} bytes of memory")
+    if known is not None and rows != known[path.name].rows:
+        raise ValueError(f"{path.name} has {rows:,} rows, its head says {known[path.name].rows:,}")
+    return file
+
+
+def _stated_bytes(metadata: Any) -> int:
+    """Return the bytes of all columns without compression, as the file says."""
+    return sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+
+
+def read_table(
+    path: Path, columns: Mapping[str, type], known: Mapping[str, TableFacts] | None = None
+) -> pa.Table:
+    """Return columns of a table, checked: digest, rows, memory, types; nothing is missing in them.
+
+    columns: name -> int, float (finite), str or list (of whole numbers). Raises ValueError for
+    what is damaged, pyarrow's errors, OSError.
+    """
+    table = open_table(path, known).read(columns=list(columns))
+    return checked_columns(table, columns, path.name)
+
+
+def checked_columns(table: Any, columns: Mapping[str, type], where: str) -> Any:
+    """Return a table, or a batch of one; raises ValueError where a column is not of its type."""
+    for name, kind in columns.items():
+        if name not in table.schema.names:
+            raise ValueError(f"{where}: no column {name}")
+        column = table.column(table.schema.names.index(name))
+        if not _is(column.type, kind):
+            raise ValueError(f"{where}: {name} is {column.type}, not {_WORDS[kind]}")
+        if column.null_count:
+            raise ValueError(f"{where}: a value of {name} is missing")
+        if kind is list:
+            _check_lists(column, name, where)
+        if kind is float:
+            _check_finite(column, name, where)
+    return table
+
+
+def _check_lists(column: Any, name: str, where: str) -> None:
+    import pyarrow.compute as pc
+
+    if pc.list_flatten(column).null_count:
+        raise ValueError(f"{where}: a value of {name} is missing")
+
+
+def _check_finite(column: Any, name: str, where: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = pa.types.is_integer(column.type)
+    if not whole and len(column) and not pc.all(pc.is_finite(column)).as_py():
+        raise ValueError(f"{where}: a value of {name} is no finite number")
+
+
+def _is(kind: pa.DataType, wanted: type) -> bool:
+    import pyarrow as pa
+
+    if wanted is str:
+        return bool(
+            pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or (pa.types.is_dictionary(kind) and _is(kind.value_type, str))
+        )
+    if wanted is list:
+        return bool(pa.types.is_list(kind) and pa.types.is_integer(kind.value_type))
+    if wanted is float:
+        return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+    return bool(pa.types.is_integer(kind) and not pa.types.is_uint64(kind))
+
+
+_WORDS: Mapping[type, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    str: "text",
+    list: "lists of whole numbers",
+}
+
+
+def check_sums(found: Mapping[str, float], known: Mapping[str, TableFacts] | None) -> None:
+    """Raise ValueError where sums over all tables are not those that their head says."""
+    for name, value in found.items() if known else ():
+        said = [facts.sums[name] for facts in known.values() if name in facts.sums] if known else []
+        if said and not math.isclose(math.fsum(said), value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+            raise ValueError(f"the sum of {name} is {value:g}, the head says {math.fsum(said):g}")
+
+
+def sums_of_rows(repeat: np.ndarray, nbytes: np.ndarray, work: np.ndarray) -> dict[str, float]:
+    """Return the sums over rows that occur several times: events, bytes and work."""
+    import numpy as np
+
+    times = np.asarray(repeat, dtype=np.float64)
+    return {
+        "events": float(times.sum()),
+        "bytes": float((times * nbytes).sum()),
+        "work": float((times * work).sum()),
+    }
+
+
+def check_range(values: Sequence[int] | np.ndarray, least: int, end: int, what: str) -> None:
+    """Raise ValueError unless all whole numbers are at least ``least`` and below ``end``."""
+    import numpy as np
+
+    found = np.asarray(values)
+    if found.size and not least <= int(found.min()) <= int(found.max()) < end:
+        wrong = int(found.min()) if int(found.min()) < least else int(found.max())
+        raise ValueError(f"{what} is {wrong}, not from {least} to {end - 1}")

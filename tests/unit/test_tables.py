@@ -1,0 +1,197 @@
+"""Files that were changed after they were written are refused, in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from p3s.artefacts import DEEPEST, parse_json, read_json, sealed, write_json
+from p3s.errors import Damaged
+from p3s.tables import (
+    TableFacts,
+    check_names,
+    check_range,
+    check_sums,
+    facts_of,
+    open_table,
+    parquet_bytes,
+    read_table,
+)
+
+_ONE_PAGE = {"write_batch_size": 4_000_000, "max_rows_per_page": 4_000_000}
+HEAD = {"schema": "p3s.example", "schema_version": 1}
+
+
+# ---- JSON --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"NaN",
+        b"[Infinity]",
+        b"1e400",
+        b"[-1E+0999]",
+        b"1" * 400 + b".0",
+        b"9" * 21,
+        b"18446744073709551616",
+        b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1),
+        b"[" * 200_000 + b"]" * 200_000,
+        b'{"a": "\xff"}',
+        b'["a\\n", ' + b"[" * 300 + b"]" * 300 + b"]",
+    ],
+)
+def test_what_is_no_number_or_too_deep_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError) as err:
+        parse_json(text)
+    assert "\n" not in str(err.value) and len(str(err.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1e308, -1e-308, 0.1 + 0.2, 2**64 - 1, -(2**63)],
+        {"a": '[[["', "b\\": "{{{", "c": ["\\", '\\"[', "\n"]},
+        [[[]] * 300],
+    ],
+)
+def test_what_is_unusual_is_read_as_it_is(value: object) -> None:
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"a": [1, 0.1], **HEAD, "digest": "of an earlier one"})
+    assert read_json(path, "p3s.example") == {**HEAD, "a": [1, 0.1]}
+    keys = list(json.loads(path.read_text()))
+    assert keys == ["schema", "schema_version", "digest", "a"]
+    write_json(tmp_path / "b.json", read_json(path, "p3s.example"))
+    assert (tmp_path / "b.json").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("0.1", "0.2"),
+        lambda text: text.replace('"a"', '"b"'),
+        lambda text: json.dumps(json.loads(text)),
+        lambda text: text + " ",
+    ],
+)
+def test_a_file_that_was_changed_is_refused(change: Callable[[str], str], tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {**HEAD, "a": [1, 0.1]})
+    path.write_text(change(path.read_text()))
+    with pytest.raises(Damaged, match="changed since p3s wrote it") as err:
+        read_json(path, "p3s.example")
+    assert str(path) in str(err.value) and "\n" not in str(err.value)
+
+
+def test_a_file_without_a_digest_is_read(tmp_path: Path) -> None:
+    """Those of earlier versions, and those that people write or change."""
+    path = tmp_path / "a.json"
+    write_json(path, {**HEAD, "a": 1})
+    lines = path.read_text().replace('"a": 1', '"a": 2').splitlines()
+    path.write_text("\n".join(line for line in lines if "digest" not in line))
+    assert read_json(path, "p3s.example") == {**HEAD, "a": 2}
+    path.write_text(json.dumps({**HEAD, "a": 7}))
+    assert read_json(path, "p3s.example")["a"] == 7
+    path.write_bytes(sealed(json.dumps({**HEAD, "a": 7}, indent=1).encode()))
+    assert read_json(path, "p3s.example")["a"] == 7
+
+
+# ---- tables ------------------------------------------------------------------------------------
+def put(path: Path, **columns: object) -> dict[str, TableFacts]:
+    data = parquet_bytes(pa.table(columns))
+    path.write_bytes(data)
+    rows = pq.ParquetFile(path).metadata.num_rows
+    return {path.name: facts_of(data, rows, {"events": 6.0})}
+
+
+def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    known = put(path, rank=[0, 1, 2], work=[0.5, 1.0, 2.0], op=["a", "b", "a"], l=[[1], [], [2]])
+    kinds: dict[str, type] = {"rank": int, "work": float, "op": str, "l": list}
+    assert read_table(path, kinds, known) == read_table(path, kinds)
+    check_sums({"events": 6.0, "more": 1.0}, known)
+    with pytest.raises(ValueError, match="the sum of events is 5, the head says 6"):
+        check_sums({"events": 5.0}, known)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"rank": [0, 1], "work": [0.5, 1.0]},
+        {"rank": [0, 1, 2], "work": [0.5, 1.0, 1.9]},
+        {"rank": [0, 2, 1], "work": [0.5, 1.0, 2.0]},
+        {"rank": [], "work": []},
+    ],
+)
+def test_a_table_that_is_another_one_is_refused(other: dict[str, list], tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    known = put(path, rank=[0, 1, 2], work=[0.5, 1.0, 2.0])
+    put(path, **other)
+    with pytest.raises(ValueError, match="damaged, or another table"):
+        read_table(path, {"rank": int}, known)
+    with pytest.raises(ValueError, match="not in its head"):
+        read_table(path, {"rank": int}, {})
+    rows = {path.name: facts_of(path.read_bytes(), 7)}
+    with pytest.raises(ValueError, match="its head says 7"):
+        read_table(path, {"rank": int}, rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "says"),
+    [
+        ([1, None], int, "a value of c is missing"),
+        ([1.0, 2.0], int, "not whole numbers"),
+        (["1", "2"], float, "not numbers"),
+        ([1.0, float("nan")], float, "no finite number"),
+        ([1.0, float("inf")], float, "no finite number"),
+        ([1, 2], str, "not text"),
+        ([1, 2], list, "not lists"),
+        ([[1], [None]], list, "a value of c is missing"),
+        ([["a"]], list, "not lists"),
+    ],
+)
+def test_columns_are_of_their_type(column: list, kind: type, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    put(path, c=column)
+    with pytest.raises(ValueError, match=says):
+        read_table(path, {"c": kind})
+    with pytest.raises(ValueError, match="no column d"):
+        read_table(path, {"d": int})
+
+
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path: Path) -> None:
+    """Equal rows take next to nothing, and 40 columns of four million 1.3 GB."""
+    if "max_rows_per_page" not in signature(pq.write_table).parameters:
+        pytest.skip("this pyarrow writes pages of 20,000 rows at most")
+    path = tmp_path / "a.parquet"
+    column = pa.array(range(1)).take(pa.array([0] * 4_000_000))
+    table = pa.table({f"c{k}": column for k in range(40)})
+    pq.write_table(table, path, compression="zstd", data_page_size=1 << 30, **_ONE_PAGE)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(ValueError, match="ask for"):
+        open_table(path, None)
+
+
+def test_tables_are_those_that_the_head_names(tmp_path: Path) -> None:
+    known = put(tmp_path / "a.parquet", rank=[0])
+    check_names([tmp_path / "a.parquet"], known)
+    check_names([tmp_path / "b.parquet"], None)
+    for there in ([], [tmp_path / "a.parquet", tmp_path / "b.parquet"]):
+        with pytest.raises(ValueError, match="missing, or not in the head"):
+            check_names(there, known)
+
+
+def test_numbers_outside_of_their_range_are_named() -> None:
+    check_range([], 0, 0, "a rank")
+    check_range([0, 3], 0, 4, "a rank")
+    for wrong in ([0, 4], [-1, 3], [10**12]):
+        with pytest.raises(ValueError, match="a rank is"):
+            check_range(wrong, 0, 4, "a rank")
