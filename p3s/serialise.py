@@ -156,7 +156,7 @@ def _converter(more: bool) -> Any:
     )
     tuples = converter._structure_tuple  # would take text for a list of its letters
     converter.register_structure_hook_func(
-        lambda t: get_origin(t) is tuple, lambda value, kind: tuples(_listed(value), kind)
+        _is_tuple, lambda value, kind: tuples(_listed(value), kind)
     )
     converter.register_structure_hook_factory(
         lambda t: isinstance(t, type) and issubclass(t, tuple) and hasattr(t, "_fields"),
@@ -169,6 +169,11 @@ def _converter(more: bool) -> Any:
         lambda t: hasattr(t, "__metadata__"), lambda value, t: _ranged(value, t, converter)
     )
     return converter
+
+
+def _is_tuple(kind: Any) -> bool:
+    """Tell whether a type is tuple[...]."""
+    return get_origin(kind) is tuple
 
 
 def _listed(value: Any) -> Any:
