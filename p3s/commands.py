@@ -55,6 +55,11 @@ class Commands:
         start = ["p3s", *self.predicting] if self.predicting else ["p3s", "predict", *self._root()]
         return command_line([*start, "-n", _listed(counts), *words])
 
+    def measure_files(self) -> str:
+        """Return the command that measures a file system for this study."""
+        into = ["-o", f"{self._root()[0]}/machine.json"] if self._root() else []
+        return command_line(["p3s", "machine", "measure", "--io", "DIRECTORY", *into])
+
     def larger(self, n: int) -> int | None:
         """Return a count above ``n``, the largest that ran, that the program is likely to take.
 

@@ -122,6 +122,11 @@ def narrower(
         return measure([row.n], commands, row.estimator == TYPICAL)
     if part == "model":
         return f"run at that count and compare ({commands.validate(row.n)})"
+    if part == "files":
+        return (
+            "measure the file system that the program uses, with as many processes as it will be "
+            f"used by: {commands.measure_files()}"
+        )
     if part == "residual" and traced:
         return f"trace these counts again on quiet cores: {again(traced, commands)}"
     return another(commands, traced)

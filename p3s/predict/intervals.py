@@ -16,10 +16,10 @@ OWN = ("work", "cost", "replay", "files")
 PARTS = (*OWN, "model", "residual")
 
 HOW = (
-    "five parts, each moved to the ends of its own 90 % interval with the others in place: work "
+    "six parts, each moved to the ends of its own 90 % interval with the others in place: work "
     "laws, cost of computation (phases together, as they share both), measured costs of messages, "
-    "what other estimators say, and what the small runs took beyond the model; joined as the root "
-    "of the summed squares of the logarithms, each side for itself"
+    "costs of files, what other estimators say, and what the small runs took beyond the model; "
+    "joined as the root of the summed squares of the logarithms, each side for itself"
 )
 
 

@@ -65,7 +65,7 @@ def made_prediction(
         ],
         "phase_laws": _laws(rows),
         "limits": _limits(rows, knee_efficiency),
-        "interval_how": "root of the summed squares of the logarithms of the five parts' ends, "
+        "interval_how": "root of the summed squares of the logarithms of the six parts' ends, "
         "each side for itself",
         "unknown_share": 0.02,
         "verdict_share": {

@@ -261,6 +261,17 @@ def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
     assert "measure messages on nodes" in said and "--network" not in said, "it is taken already"
 
 
+def test_what_is_wide_for_its_files_names_their_measurement() -> None:
+    """Files take as long as computing: a tenth of that, or ten times it."""
+    made = times_at(8, 0.1)
+    words = dict.fromkeys(("op", "site", "what", "way", "files", "pattern"), "write")
+    numbers = {"follows": 1.0, "processes": 8, "nbytes": 8.0, "calls": 8.0}
+    use = {**words, **numbers, "seconds": 1.0, "low_s": 0.1, "high_s": 10.0}
+    wide = replace(made, io=made.compute, head={**made.head, "files": [use]})
+    (said,) = texts(compose({8: wide}, {}, {8: REPLAYED}, [4]), "wide")
+    assert "p3s machine measure --io DIRECTORY" in said
+
+
 @pytest.mark.parametrize(
     ("errors", "off"),
     [
