@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.characterize import buffers, tracing
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from p3s.predict.times import PhaseTimes
 
 Replays = Mapping[int, Mapping[str, Any]]
+#: What is not known of calls that are modelled.
+_UNKNOWN_OF = {
+    "MPI_Win_lock": "how long processes wait for a lock that another one holds (MPI_Win_lock)",
+    "MPI_Win_allocate_shared": "loads and stores in shared windows are no calls: they count as "
+    "computation (MPI_Win_allocate_shared)",
+}
 #: Names listed in one sentence.
 _MOST = 5
 
@@ -43,8 +49,13 @@ def notes(
     ]
 
 
-def not_modelled(times: PhaseTimes, replayed: Mapping[str, Any]) -> list[str]:
-    """Return what is in no number, at the largest count: ``replayed`` is its replay, or empty."""
+def not_modelled(
+    times: PhaseTimes, replayed: Mapping[str, Any], calls: Collection[str] = ()
+) -> list[str]:
+    """Return what is in no number, at the largest count: ``replayed`` is its replay, or empty.
+
+    ``calls``: the operations that the program calls.
+    """
     head = times.head
     found = ["MPI_Init and what comes before it, MPI_Finalize and what comes after"]
     unknown = head.get("unknown")
@@ -56,6 +67,7 @@ def not_modelled(times: PhaseTimes, replayed: Mapping[str, Any]) -> list[str]:
     if names:
         found.append(f"calls whose rule is not known: {_names(names)}")
     found += sentences(head.get("not_modelled"))
+    found += [said for op, said in _UNKNOWN_OF.items() if op in calls]
     free = _ops(replayed.get("left_out"))
     if free:
         found.append(f"the time of calls that set up communicators and the like: {_names(free)}")

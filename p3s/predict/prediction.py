@@ -43,6 +43,7 @@ from p3s.predict.types import Count, Network, Prediction, Residual
 from p3s.serialise import from_data, to_data
 from p3s.study import PREDICTION_VERSION, Study, write_json
 from p3s.text import not_used
+from p3s.trace.ops import called
 from p3s.trace.other_calls import OtherCall
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def predict(
         totals={} if elsewhere else _totals(study, _not_asked(traced, wanted)),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
         other=other_ways(study, model),
+        calls={called(item.op) for item in model.items},
         allowed=allowed,
     )
     unused = not_used(model.without, of_traces(study).take_back(model.without))
@@ -199,6 +201,7 @@ def compose(
     commands: Commands = NO_STUDY,
     totals: Mapping[int, float] | None = None,
     other: Sequence[OtherCall] = (),
+    calls: Collection[str] = (),
     allowed: Collection[str] = (),
 ) -> Prediction:
     """Put phase times, measured runs and replays of all counts together.
@@ -209,7 +212,7 @@ def compose(
     ``network``: whose costs of messages ``times`` rest on. ``commands``: those of the study, which
     are proposed; nothing else is read from files. ``totals``: computation of all ranks together at
     traced counts that are not among ``times``, in s. ``other``: calls that may take over at larger
-    counts.
+    counts. ``calls``: the operations that the program calls.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -277,7 +280,7 @@ def compose(
         traced_counts=tuple(traced),
         extrapolation_ratio=ratio if math.isfinite(ratio) else None,
         reasons=tuple(with_allowed(_once(reasons), allowed)),
-        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}))),
+        not_modelled=tuple(notes.not_modelled(last, replays.get(counts[-1], {}), calls)),
         notes=tuple(notes.notes(rows, times, replays, asked, share, ratio)),
         files=_files(last.head),
         files_from=str(last.head.get("files_from") or ""),

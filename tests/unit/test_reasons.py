@@ -261,6 +261,17 @@ def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
     assert "measure messages on nodes" in said and "--network" not in said, "it is taken already"
 
 
+def test_what_is_not_known_of_locks_is_left_out() -> None:
+    times = {8: times_at(8, 0.1)}
+    told = [
+        any(
+            "MPI_Win_lock" in line for line in compose(times, {}, {}, [4], calls=calls).not_modelled
+        )
+        for calls in ({"MPI_Win_lock", "MPI_Put"}, {"MPI_Win_lock_all"})
+    ]
+    assert told == [True, False]
+
+
 def test_what_is_wide_for_its_files_names_their_measurement() -> None:
     """Files take as long as computing: a tenth of that, or ten times it."""
     made = times_at(8, 0.1)
