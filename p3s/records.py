@@ -135,7 +135,7 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
         except P3SError as err:
             info, status = {}, "partial"
             if isinstance(err, Damaged):
-                _tell(f"p3s: note: {err}; the run is not used")
+                tell(f"p3s: note: {err}; the run is not used")
         found.append(RunRecord(count, int(match[2]), path, status, info))
     return sorted(found, key=lambda run: (run.np, run.rep))
 
@@ -152,7 +152,7 @@ def read_run(path: Path) -> dict[str, Any]:
 
 
 @cache
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
     """Say what is wrong with a run on stderr, once."""
     print(" ".join(text.split()), file=sys.stderr)
 

@@ -26,6 +26,7 @@ from machines import synthetic
 from mutations import mutate_bytes, mutate_json, mutate_table
 from sketch import rank_file
 
+from p3s import records
 from p3s.artefacts import digest_of, read_json, sealed, write_json
 from p3s.characterize.times import _save as save_times
 from p3s.cli.main import BUG, run
@@ -170,6 +171,7 @@ def _hung(_number: int, _frame: Any) -> None:
 def called(command: str, root: Path) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a command in this process."""
     out, err = io.StringIO(), io.StringIO()
+    records.tell.cache_clear()  # what a new process has not said yet
     words = [word.replace("{s}", str(root)) for word in command.split()]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -196,7 +198,7 @@ class Bench:
     def trial(self, form: Format, seed: int, expected: str) -> Trial:
         """Change a file of a format as the seed says and run its commands."""
         rng = random.Random(f"{form.name} {seed}")
-        self._fresh(form)
+        self.fresh(form)
         path = rng.choice(sorted(self.work.glob(form.files)))
         before, data = path.stat(), path.read_bytes()
         changed, what = (mutate_table if form.name in TABLES else mutate_json)(rng, data)
@@ -215,7 +217,7 @@ class Bench:
 
     def expected(self, form: Format) -> str:
         """Return what the commands of a format say of the study as it is."""
-        self._fresh(form)
+        self.fresh(form)
         return self._said(form)[0]
 
     def outcome(self, form: Format, expected: str) -> tuple[Outcome, str]:
@@ -242,7 +244,8 @@ class Bench:
             code, out, err = called(command, self.work)
             lines = err.strip().splitlines() or [""]
             told = [line for line in (*lines, *out.splitlines()) if "damaged" in line]
-            last = (told or lines)[-1].strip()
+            if told or "damaged" not in last:
+                last = (told or lines)[-1].strip()
             if code == BUG or "Traceback" in err or "Unable to allocate" in err:
                 return "", lines[-1], BUG
             if code not in (0, 3):
@@ -250,7 +253,8 @@ class Bench:
             made.update(f"{command} {code}\n{out}".encode("utf-8", "surrogatepass"))
         return made.hexdigest(), last, 0
 
-    def _fresh(self, form: Format) -> None:
+    def fresh(self, form: Format) -> None:
+        """Put the study as it was made into its place."""
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self.root, self.work, copy_function=shutil.copy2)
         for name in form.without:
@@ -265,7 +269,7 @@ def fit_head(path: Path, data: bytes) -> None:
         mine = known is not None or head.with_suffix(".parquet") == path
         if not mine:
             continue
-        with contextlib.suppress(pa.ArrowException):
+        with contextlib.suppress(pa.ArrowException, OSError):
             rows = pq.ParquetFile(path).metadata.num_rows
             content |= {"rows": rows} if known is None and "rows" in content else {}
             if known is not None:
