@@ -51,7 +51,7 @@ $(READY): pyproject.toml $(LOCK)
 	  echo "python3 -m venv does not work here (Debian: apt-get install python3-venv)" >&2; \
 	  exit 1; }; }
 	@$(PIP) --require-hashes -r $(LOCK) 2>$(VENV)/lock.log || { \
-	  grep -a -m1 '^ERROR' $(VENV)/lock.log >&2; \
+	  grep -a '^ERROR' $(VENV)/lock.log | tail -n 1 | cut -c 1-160 >&2; \
 	  echo "what is pinned cannot be installed here; taking what pyproject.toml allows" >&2; }
 	@for attempt in 1 2 3; do \
 	  $(PIP) -e '.[dev]' && exit 0; \

@@ -54,6 +54,8 @@ def parse_setting(text: str) -> dict[str, Fraction]:
     out: dict[str, Fraction] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
+        if not _NAME.fullmatch(name):  # it names a directory
+            raise UsageError(f"{text[:60]}: {name[:40]!r} is no name of a parameter")
         out[name] = parse_value(value, text)
     return out
 
@@ -153,7 +155,9 @@ def parameters(study: Study) -> list[str]:
         found = study.manifest().get("parameters")
     except P3SError:
         return []
-    return [str(name) for name in found] if isinstance(found, dict) else []
+    # They name directories: one that is no name would lead out of the study.
+    named = isinstance(found, dict) and all(_NAME.fullmatch(str(name)) for name in found)
+    return [str(name) for name in found] if named and found else []
 
 
 def value_study(root: Study, setting: Setting) -> Study:

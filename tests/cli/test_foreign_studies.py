@@ -21,12 +21,12 @@ from test_far_next import put_run
 from p3s.artefacts import write_json
 from p3s.cli.main import run
 from p3s.commands import without_arguments
-from p3s.errors import P3SError
+from p3s.errors import P3SError, UsageError
 from p3s.gather import _launcher, check_runs, put_runs
 from p3s.host import compiling, mpi
 from p3s.host.command import UNKNOWN, parse
 from p3s.replay.launch.store import ResultStore
-from p3s.settings import value_study
+from p3s.settings import parameters, parse_setting, value_study
 from p3s.study import Study
 from p3s.trust import allow, is_own, is_signed, sign, user_key
 
@@ -329,6 +329,17 @@ def test_a_link_in_place_of_a_job_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "np4.parts" / "job-1-a").symlink_to(kept.parent)
     ResultStore(tmp_path / "np4.parts")
     assert (kept / "program-000.npz").read_bytes() == b"mine"
+
+
+def test_names_of_parameters_do_not_lead_out_of_a_study(tmp_path: Path) -> None:
+    root = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app", "{size}"])
+    root.update(parameters={"size": ["100"]})
+    assert parameters(root) == ["size"]
+    root.update(parameters={"../../../evil": ["100"]})
+    assert parameters(root) == []
+    with pytest.raises(UsageError):
+        parse_setting("../../../evil=8000")
+    assert parse_setting("size=8000") == {"size": 8000}
 
 
 def test_a_link_in_place_of_a_store_is_refused(tmp_path: Path) -> None:
