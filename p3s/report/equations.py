@@ -205,7 +205,10 @@ def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
 
 
 def _wrapped(cell: str, size: int) -> list[str]:
-    """Return a cell in lines of ``size``, broken at spaces and after signs of multiplication."""
+    """Return a cell in lines of ``size``, broken at spaces and after signs of multiplication.
+
+    A name that is longer than a line is broken before its last part that does not fit.
+    """
     lines = [""]
     for word in re.findall(r"\s+|(?:[^\s*]|\*\*)+\*?|\*", cell):
         while len(lines[-1]) + len(word) > size:
@@ -214,7 +217,9 @@ def _wrapped(cell: str, size: int) -> list[str]:
                 lines.append("")
                 word = word.lstrip()
             else:
-                lines[-1], word = word[:size], word[size:]
+                part = word.rfind("_", 1, size + 1) if word.isidentifier() else -1
+                cut = part if part > 0 else size
+                lines[-1], word = word[:cut], word[cut:]
                 lines.append("")
         lines[-1] += word
     return lines

@@ -113,6 +113,7 @@ def test_cells_break_where_people_would():
         "ceil(25/p1)",
     ]
     assert equations._wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
+    assert equations._wrapped("Neighbor_alltoallv_recv", 20) == ["Neighbor_alltoallv", "_recv"]
     assert equations._wrapped("", 5) == [""] and equations._wrapped("abcdefgh", 3) == [
         "abc",
         "def",
