@@ -3,6 +3,7 @@
 # make test-mpi  the other tests that start MPI, one at a time
 # make coverage  how much of the code the tests without MPI reach
 # make lint      ruff and mypy
+# make fuzz      changes files of a study at random (SECONDS=600)
 # make test-all  the slow and optional tests too
 # make lock      pins what P3S and its tests need, with digests
 # make audit     licences and known vulnerabilities of what is pinned
@@ -31,7 +32,7 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel clean setup examples
+.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel fuzz clean setup examples
 
 all: setup
 
@@ -88,6 +89,11 @@ test-mpi: $(MPI)
 # What the tests without MPI reach, in this process and its workers; programs they start count not.
 coverage: $(MPI)
 	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
+
+# Files of a study, changed at random: JSON and Parquet.
+SECONDS ?= 600
+fuzz: $(READY)
+	$(BIN)/python benchmarks/fuzz_files.py --seconds $(SECONDS)
 
 test-all: $(MPI)
 	$(RUN) python -m pytest -q

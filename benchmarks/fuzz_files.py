@@ -38,7 +38,7 @@ def main() -> int:
     end = time.monotonic() + (given.seconds or 1e9)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench.made(Path(folder))
-        step = 10 if given.seconds else given.inputs
+        step = 2 if given.seconds else given.inputs
         first = given.first
         while time.monotonic() < end and first < given.first + given.inputs:
             for form in wanted:

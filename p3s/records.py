@@ -134,7 +134,7 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
             status = str(info.get("status", "partial"))
         except P3SError as err:
             info, status = {}, "partial"
-            if isinstance(err, Damaged):
+            if (path / "run.json").exists():
                 tell(f"p3s: note: {err}; the run is not used")
         found.append(RunRecord(count, int(match[2]), path, status, info))
     return sorted(found, key=lambda run: (run.np, run.rep))

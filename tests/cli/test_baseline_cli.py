@@ -316,7 +316,7 @@ def test_damaged_baselines(
 ) -> None:
     file = tmp_path / "b.json"
     assert run(["baseline", "fit", str(times), "--family", "amdahl", "-o", str(file)]) == 0
-    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    write_json(file, {**json.loads(file.read_text()), **change})
     capsys.readouterr()
     assert run(["baseline", "predict", str(file), "-n", "64"]) == 1
     err = capsys.readouterr().err

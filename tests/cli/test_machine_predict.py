@@ -127,7 +127,7 @@ def test_a_machine_that_is_alike_gives_the_same_prediction(
 ) -> None:
     same = made["root"] / "same.json"
     measured = json.loads((study.root / "machine.json").read_text())
-    same.write_text(json.dumps(measured | {"name": "same"}))
+    write_json(same, measured | {"name": "same"})
     args = ["predict", str(study.root), "-n", "64", "--json"]
     assert run([*args, "--machine", str(same)]) in (0, 3)
     moved = json.loads(capsys.readouterr().out)["counts"][-1]

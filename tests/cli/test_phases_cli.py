@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from p3s.artefacts import write_json
 from p3s.cli.main import run
 from p3s.study import Study
 
@@ -506,7 +507,7 @@ def test_calls_that_not_all_counts_have_are_listed(
         first[key] = {n: first[key][n] for n in ("9", "16")}
     first["time_ns"]["16"] = data["accounting"]["16"]["time_ns"] // 4
     data["phases"][0]["varying"] = True
-    path.write_text(json.dumps(data))
+    write_json(path, data)
     assert run(["phases", str(study)]) == 0
     out = capsys.readouterr().out
     assert f"only at 9, 16: 1 of the calls, 25.0 % of the time at 16 ({first['op']} 1)" in out

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import zlib
@@ -34,6 +35,8 @@ from p3s.study import Study
 
 #: Seconds that one command may take, far above what it does.
 LIMIT_S = 60
+#: What a command says of a file that it goes on without.
+_TOLD = re.compile("damaged|is not used")
 #: Counts of the study, and the count that is predicted.
 COUNTS, AT = (2, 4, 6, 9), 12
 
@@ -233,7 +236,7 @@ class Bench:
             signal.signal(signal.SIGALRM, old)
         if bad == BUG:
             return Outcome.CRASHED, lines
-        if bad or (result != expected and "damaged" in lines):
+        if bad or (result != expected and _TOLD.search(lines)):
             return Outcome.REFUSED, lines
         return (Outcome.UNCHANGED if result == expected else Outcome.SILENT), lines
 
@@ -243,8 +246,8 @@ class Bench:
         for command in form.commands:
             code, out, err = called(command, self.work)
             lines = err.strip().splitlines() or [""]
-            told = [line for line in (*lines, *out.splitlines()) if "damaged" in line]
-            if told or "damaged" not in last:
+            told = [line for line in (*lines, *out.splitlines()) if _TOLD.search(line)]
+            if told or not _TOLD.search(last):
                 last = (told or lines)[-1].strip()
             if code == BUG or "Traceback" in err or "Unable to allocate" in err:
                 return "", lines[-1], BUG

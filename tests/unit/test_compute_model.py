@@ -387,7 +387,7 @@ def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
             _damage(data, how)
             if how == "version":
                 data["schema_version"] = 99
-            study.compute_path.write_text(json.dumps(data))
+            write_json(study.compute_path, data)
         with pytest.raises(P3SError, match="compute.json") as caught:
             load(study.root)
         assert "\n" not in str(caught.value)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from p3s.artefacts import write_json
 from p3s.errors import OtherVersion, P3SError
 from p3s.placement.allocation import allocation
 from p3s.placement.candidates import candidates
@@ -234,7 +235,7 @@ def test_models_that_were_tampered_with(tmp_path, boosted, name, value, why) -> 
         data[first][second] = value
     else:
         data[first] = value
-    path.write_text(json.dumps(data))
+    write_json(path, data)
     with pytest.raises(P3SError, match=why) as err:
         load(path)
     assert "\n" not in str(err.value) and str(path) in str(err.value)

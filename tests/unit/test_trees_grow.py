@@ -10,6 +10,7 @@ import hybrid_machine as machine
 import numpy as np
 import pytest
 
+from p3s.artefacts import write_json
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.trees.evaluate import predict
 from p3s.trees.grow import grow, least_rows
@@ -264,7 +265,7 @@ def test_damaged_files(tree: Tree, tmp_path: Path, damage: object) -> None:
     data = json.loads(path.read_text())
     assert callable(damage)
     damage(data)
-    path.write_text(json.dumps(data))
+    write_json(path, data)
     with pytest.raises(Damaged, match="fit it again") as caught:
         load(path)
     assert "\n" not in str(caught.value)
