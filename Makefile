@@ -8,6 +8,7 @@
 # make lock      pins what P3S and its tests need, with digests
 # make audit     licences and known vulnerabilities of what is pinned
 # make wheel     the wheel, the same bytes each time, with a bill of materials
+# make faults    commands that are killed, stopped or out of disk, and run again
 # make clean     removes everything these made
 #
 # Needs python3 (3.11 or newer), gcc and make; everything else comes into .venv.
@@ -32,7 +33,7 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel fuzz clean setup examples
+.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel fuzz clean setup examples faults
 
 all: setup
 
@@ -97,6 +98,12 @@ fuzz: $(READY)
 
 test-all: $(MPI)
 	$(RUN) python -m pytest -q
+
+# Commands are disturbed at operations that are drawn; see docs/reliability.md.
+TRIALS ?= 500
+SEED ?= 1
+faults: examples
+	$(RUN) python tests/faults/run.py --trials $(TRIALS) --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .
