@@ -18,7 +18,7 @@ import pytest
 from endings import only_work
 from paths import ROOT
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0
 #: What speaks against a prediction where other programs took the cores while tracing.
 NOISE = {"holdout-work", "model-off", "superlinear", "validate-work", "wide"}
 

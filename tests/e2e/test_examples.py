@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from paths import EXAMPLES
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 YIELDING = {
     "MPIR_CVAR_DEVICE_COLLECTIVES": "none",

@@ -18,7 +18,7 @@ from p3s.cli.main import run
 from p3s.costs.stage import load as load_compute
 from p3s.study import Study
 
-LIMIT_S = 120
+LIMIT_S = 600
 #: A line of ranks below 50 points, a square of them above: another program, to all who look.
 TURNING = """
 #include <mpi.h>

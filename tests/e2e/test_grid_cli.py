@@ -14,7 +14,7 @@ import pytest
 from paths import PROGRAMS
 from tracer_helpers import compile_c, the_mpi
 
-LIMIT_S = 120
+LIMIT_S = 600
 SOURCE = PROGRAMS / "box.c"
 
 

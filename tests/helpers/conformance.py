@@ -23,8 +23,8 @@ from p3s.signature_runner.recording import Recording
 from p3s.trace import RunTrace, read_run
 
 FOLDER = PROGRAMS / "conformance"
-TIMEOUT_S = 60.0
-COMPILE_TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
+COMPILE_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from p3s.signature_runner.recording import CPU, Recording
 from p3s.study import Study
 from p3s.trace import run_files
 
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 #: How much of a run the model has to say: every message, who talks to whom, nothing.
 ALL, PAIRS, NOTHING = "all", "pairs", "nothing"
 LEVELS = (NOTHING, PAIRS, ALL)

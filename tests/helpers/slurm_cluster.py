@@ -16,7 +16,7 @@ from pathlib import Path
 
 PROGRAMS = ("srun", "scancel", "sinfo", "squeue")
 DAEMONS = ("munged", "slurmctld", "slurmd")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 SBIN = "/usr/sbin:/sbin"
 
 CONF = """ClusterName=p3s

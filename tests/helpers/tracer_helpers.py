@@ -14,7 +14,7 @@ from p3s.signature_runner.launch import run_traced
 from p3s.signature_runner.recording import Recording
 from p3s.trace import RunTrace, read_run
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 @functools.cache

