@@ -261,11 +261,11 @@ def _digest(path: Path) -> str:
     if path.suffix == ".json":
         try:
             found = json.loads(data)
-            for name in _CHANGING:
-                found.pop(name, None)
-            data = json.dumps(found, sort_keys=True).encode()
-        except (ValueError, AttributeError):
-            pass
+        except ValueError:
+            return sha256(data).hexdigest()
+        if isinstance(found, dict):
+            kept = {name: value for name, value in found.items() if name not in _CHANGING}
+            data = json.dumps(kept, sort_keys=True).encode()
     return sha256(data).hexdigest()
 
 
