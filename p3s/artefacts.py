@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
 
 #: Deepest nesting of lists and objects in a file: an equation, and what is around it.
 DEEPEST = 256
-#: What may be no finite number, or more than 64 bits: looked at one by one, else not.
+#: What may be no finite number, or more than 128 bits: looked at one by one, else not.
 _UNUSUAL = re.compile(rb"\d{19}|[eE]\+?\d{3}")
 _TEXT = re.compile(rb'"[^"]*"')
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
@@ -53,7 +53,7 @@ def parse_json(data: bytes) -> Any:
     """Return what the text of a JSON file says.
 
     Raises ValueError for what is no JSON, NaN and infinities (1e400 is one), whole numbers of more
-    than 64 bits, and lists in lists deeper than DEEPEST.
+    than 128 bits, and lists in lists deeper than DEEPEST.
     """
     strict: dict[str, Any] = {"parse_constant": _reject_constant}
     if _UNUSUAL.search(data):
@@ -75,8 +75,8 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 64:
-        raise ValueError(f"{text:.20}... is no number of 64 bits")
+    if len(text) > 40 or abs(int(text)) >= 1 << 127:  # sums of what ranks count in 64 bits
+        raise ValueError(f"{text:.20}... is no number of 128 bits")
     return int(text)
 
 

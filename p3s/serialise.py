@@ -48,6 +48,7 @@ class Range:
 #: Numbers as files have them: processes of a run, how many of something, from 1, no less than 0.
 ProcessCount = Annotated[int, Range(1, MOST_PROCESSES)]
 Natural = Annotated[int, Range(0, (1 << 63) - 1)]
+Total = Annotated[int, Range(0)]
 Positive = Annotated[int, Range(1, (1 << 63) - 1)]
 NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]

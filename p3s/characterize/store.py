@@ -13,7 +13,7 @@ from p3s.characterize import segments
 from p3s.characterize.events import compact, distinct
 from p3s.characterize.tables import Group, Place, PointTable
 from p3s.errors import P3SError
-from p3s.serialise import Natural, NotNegative, Positive, ProcessCount, ShapeError, from_data
+from p3s.serialise import Natural, NotNegative, Positive, ProcessCount, ShapeError, Total, from_data
 from p3s.tables import TableFacts, check_range, check_sums, facts_of, parquet_bytes, read_table
 from p3s.text import processes
 
@@ -85,13 +85,13 @@ class SignatureHead:
 
     np: ProcessCount
     repeats: Positive
-    events: Natural
-    null_events: Natural
-    failed_polls: Natural
-    wall_ns: Natural | None
+    events: Total
+    null_events: Total
+    failed_polls: Total
+    wall_ns: Total | None
     work_unit: str
     varying: tuple[str, ...]
-    unmodelled: Mapping[str, Natural]
+    unmodelled: Mapping[str, Total]
     nodes: tuple[tuple[str, str], ...]
     groups: tuple[GroupRow, ...]
     places: tuple[PlaceRow, ...]
@@ -99,8 +99,8 @@ class SignatureHead:
     moved: tuple[str, ...] | None = None
     recounted: tuple[str, ...] | None = None
     tracing: Mapping[str, NotNegative] = field(default_factory=dict)
-    buffers: Mapping[str, Natural] = field(default_factory=dict)
-    pieces: Mapping[str, tuple[Natural, ...]] = field(default_factory=dict)
+    buffers: Mapping[str, Total] = field(default_factory=dict)
+    pieces: Mapping[str, tuple[Total, ...]] = field(default_factory=dict)
     same: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
@@ -236,7 +236,7 @@ def _check_calls(calls: np.ndarray, head: SignatureHead) -> None:
     at = {name: calls[:, k] for k, name in enumerate(_CALL_COLUMNS)}
     check_range(at["group"], 0, len(head.groups), "a call's group")
     for name in ("nbytes", "elem_bytes", "elapsed_ns", "first"):
-        check_range(at[name], 0, 1 << 62, f"{name} of a call")
+        check_range(at[name], 0, 1 << 63, f"{name} of a call")
     if (np.diff(at["rank"]) < 0).any():
         raise ValueError("calls are not in the order of their ranks")
     check_sums(

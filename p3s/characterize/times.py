@@ -19,7 +19,7 @@ from p3s.characterize import clock
 from p3s.characterize.clock import QUANTILES
 from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
-from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, from_data
+from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, Total, from_data
 from p3s.tables import check_range, parquet_bytes, read_table
 
 if TYPE_CHECKING:
@@ -283,8 +283,8 @@ class RunRead:
     """A run that times are from, as their head has it."""
 
     dir: str
-    time_ns: Natural
-    wall_ns: Natural
+    time_ns: Total
+    wall_ns: Total
     disturbed: tuple[str, ...]
     floor_ns: NotNegative = 0.0
 
