@@ -61,7 +61,7 @@ class PlaceRow:
     members: Members
     ordinal: Natural
     op: str
-    dims: tuple[Natural, ...] | None
+    dims: tuple[int, ...] | None
     periods: tuple[bool, ...] | None
 
     def last(self) -> int:
