@@ -13,6 +13,7 @@ import pytest
 from machines import synthetic
 from openmp_made import openmp, overhead_ns
 
+from p3s.artefacts import write_json
 from p3s.cli.main import run
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.machine import clock, places
@@ -84,7 +85,7 @@ def test_a_machine_file_keeps_it(tmp_path: Path) -> None:
     assert load(path) is None
     data = json.loads(path.read_text())
     del data["openmp"]
-    path.write_text(json.dumps(data))
+    write_json(path, data)
     assert load(path) is None, "files from before have no such part"
 
 
@@ -106,7 +107,7 @@ def test_damaged_parts_are_one_line(how: str, tmp_path: Path) -> None:
     replace(synthetic(), openmp=openmp()).save(path)
     data = json.loads(path.read_text())
     DAMAGES[how](data["openmp"])
-    path.write_text(json.dumps(data))
+    write_json(path, data)
     with pytest.raises(Damaged, match="measure that machine again"):
         Machine.load(path)
 

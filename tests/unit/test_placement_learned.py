@@ -203,7 +203,7 @@ def test_damaged_models_are_one_line(tmp_path, boosted) -> None:
 def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> None:
     path = tmp_path / "model.json"
     save(path, boosted)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": version}))
+    write_json(path, {**json.loads(path.read_text()), "schema_version": version})
     with pytest.raises(OtherVersion, match="another version of p3s; learn it again") as caught:
         load(path)
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
