@@ -12,6 +12,7 @@ from threads_study import ITERS, Hybrid, put_threads
 
 import p3s
 from p3s.advise.types import Objective
+from p3s.artefacts import sealed
 from p3s.cli.common import Progress as Bar
 from p3s.cli.params import ensure_family
 from p3s.errors import P3SError, UsageError
@@ -181,7 +182,7 @@ def test_nodes_and_cores_are_those_of_the_layout(surface: surfaces.Surface) -> N
 def test_surface_is_the_same_read_again(made: Study, surface: surfaces.Surface) -> None:
     path = surfaces.write(made, surface)
     assert surfaces.load(path) == surface
-    path.write_text(path.read_text().replace('"cells"', '"sells"'))
+    path.write_bytes(sealed(path.read_bytes().replace(b'"cells"', b'"sells"')))
     with pytest.raises(P3SError, match="damaged"):
         surfaces.load(path)
     surfaces.write(made, surface)
@@ -233,7 +234,7 @@ def test_advice_is_near_the_best(made: Study) -> None:
     path = advice_text.write(made, file)
     assert advice_text.load(made) == file
     assert "configurations that 4 nodes (2x8) and 64 cores admit" in advice_text.render(file, made)
-    path.write_text(path.read_text().replace('"advice":', '"advise":'))
+    path.write_bytes(sealed(path.read_bytes().replace(b'"advice":', b'"advise":')))
     with pytest.raises(P3SError, match="run p3s advise again"):
         advice_text.load(made)
     advice_text.write(made, file)
