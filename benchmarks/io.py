@@ -1,7 +1,8 @@
 """Files: what the model says at four times the processes beside real runs, and the cost of tracing.
 
-    python benchmarks/io.py DIR [--mpiexec "mpirun -n {np}"] [--traced 1,2,4] [--mib 16]
-                            [--repeats 7] [--modes own,shared,collective] [--sync 0,1] [--json]
+    python benchmarks/io.py DIR [--mpiexec "mpirun -n {np}"] [--traced 1,2,4]
+                            [--measured 1,2,4,8,16] [--mib 16] [--repeats 7]
+                            [--modes own,shared,collective] [--sync 0,1] [--json]
 
 tests/programs/io/checkpoint.c writes checkpoints into DIR. It is traced at small counts and run
 untraced at four times the largest, runs of all modes taking turns; medians are printed. The model
@@ -81,6 +82,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("directory")
     parser.add_argument("--mpiexec", default="mpiexec -n {np}")
     parser.add_argument("--traced", default="1,2,4")
+    parser.add_argument("--measured", help="processes for the file system [as --traced]")
     parser.add_argument("--mib", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--modes", default="own,shared,collective")
@@ -162,10 +164,10 @@ def p3s(*words: str) -> str:
 
 
 def file_system(asked: argparse.Namespace, words: list[str], where: Path, folder: Path) -> Path:
-    """Measure the file system with the traced counts of processes, and print its rates."""
+    """Measure the file system, and print its rates."""
     from p3s.machine.filesystem import measure_files
 
-    counts = [int(n) for n in asked.traced.split(",")]
+    counts = [int(n) for n in (asked.measured or asked.traced).split(",")]
     found = measure_files(where, words, counts, asked.mib << 20, asked.repeats)
     path = folder / "files.json"
     found.save(path)
