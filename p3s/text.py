@@ -170,6 +170,12 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.1f} %"
 
 
+def over(value: float, limit: float) -> str:
+    """Return a share beside the limit that it is above, with as many digits as that takes."""
+    digits = next((k for k in range(6) if f"{100 * value:.{k}f}" != f"{100 * limit:.{k}f}"), 6)
+    return f"{100 * value:.{digits}f} % (limit {100 * limit:.0f} %)"
+
+
 def visible(text: str, limit: int = 200) -> str:
     """Return text from a file with control and direction-changing characters made visible."""
     out = []

@@ -11,7 +11,7 @@ from p3s.predict.advice import again, another, measure
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.predict.types import Count, Residual
-from p3s.text import figures, joined, plural, processes, seconds
+from p3s.text import figures, joined, over, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured
@@ -197,7 +197,7 @@ def _work_off(off: float, n: int, code: str, words: str, commands: Commands) -> 
     advice = f"trace a larger count, or this one with repeats on quiet cores: {again(n, commands)}"
     if code == "validate-work":
         advice = f"validate at another count, and make this one a traced one: {again(n, commands)}"
-    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
+    return [Reason(code, f"{words} {over(off, WORK_LIMIT)}", advice)]
 
 
 def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Reason]:

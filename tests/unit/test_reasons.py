@@ -33,7 +33,7 @@ from p3s.serialise import from_data, to_data
 from p3s.simulate.folded import Folded, Settling
 from p3s.simulate.followed import Followed
 from p3s.study import Study, write_json
-from p3s.text import joined, plural, processes
+from p3s.text import joined, over, plural, processes
 from p3s.trace.other_calls import OtherCall
 
 Json = dict[str, Any]
@@ -578,3 +578,10 @@ def test_work_that_the_traced_processes_share_does_not_grow_with_them() -> None:
     near = {4: times_at(4, 1.0), 6: times_at(6, 1.0), 64: times_at(64, 1.0)}
     assert not texts(compose(near, {}, {}, [4, 6]), "same-work")
     assert texts(compose(near, {}, {}, [4, 64]), "same-work")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.2519, "25.2 %"), (0.31, "31 %"), (0.25001, "25.001 %"), (4.0, "400 %")]
+)
+def test_a_share_above_its_limit_is_seen_to_be_above_it(value: float, said: str) -> None:
+    assert over(value, 0.25) == f"{said} (limit 25 %)"
