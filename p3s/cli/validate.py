@@ -69,6 +69,7 @@ def validate(
     The study's own command is run without a question only if you have made the study.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
+    from p3s.parameters.stage import of_one_value
     from p3s.pipeline.stages import ensure_model
 
     wanted = parse_counts(count)
@@ -76,6 +77,7 @@ def validate(
         raise UsageError(f"-n {count}: validate compares at one process count")
     n = wanted[0]
     study = Study.open(study_dir)
+    of_one_value(study)
     words = _command(study, launcher_words(ctx), force)
     run_dir = study.validate_run_dir(n)
     if not run and not run_dir.is_dir():

@@ -244,12 +244,8 @@ def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Ch
 
 
 # ---- studies whose models are derived ---------------------------------------------------------
-def refresh(study: Study, again: bool = False) -> bool:
-    """Make the model of a derived study again where it is older than its family.
-
-    Returns False for a study that has, or can have, a model of its own. Raises P3SError for a
-    study with parameters itself: its models are those of its values.
-    """
+def of_one_value(study: Study) -> None:
+    """Raise P3SError for a study with parameters itself: its models are those of its values."""
     names = parameters(study)
     if names:
         raise P3SError(
@@ -257,6 +253,15 @@ def refresh(study: Study, again: bool = False) -> bool:
             f"with --param {names[0]}=VALUE, or one of its studies: "
             + ", ".join(str(at.root) for _, at in settings_in(study)[:3])
         )
+
+
+def refresh(study: Study, again: bool = False) -> bool:
+    """Make the model of a derived study again where it is older than its family.
+
+    Returns False for a study that has, or can have, a model of its own. Errors: P3SError, as of
+    :func:`of_one_value`.
+    """
+    of_one_value(study)
     if study.manifest().get("teams") and not study.counts():
         return True  # p3s.threads makes it again
     found = parent_of(study)
