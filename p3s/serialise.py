@@ -28,20 +28,26 @@ MAX_DEPTH = 64
 
 #: Ranks of a run are numbered in 24 bits: more processes there are not.
 MOST_PROCESSES = 1 << 24
+#: How far a number that was computed may be out of its range.
+ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What a number may be: least <= value <= most; None: no end. Part of a type, in Annotated."""
+    """What a number may be: least <= value <= most; None: no end. Part of a type, in Annotated.
+
+    Of a number with a fraction up to ROUNDING more is let pass: a sum of shares may be 1 + 2e-16.
+    """
 
     least: float | None = None
     most: float | None = None
 
     def check(self, value: Any) -> None:
         """Raise ValueError for a number that is outside."""
-        if self.least is not None and value < self.least:
+        slack = ROUNDING if isinstance(value, float) else 0
+        if self.least is not None and value < self.least - slack:
             raise ValueError(f"{value!r:.40} is less than {self.least}")
-        if self.most is not None and value > self.most:
+        if self.most is not None and value > self.most + slack:
             raise ValueError(f"{value!r:.40} is more than {self.most}")
 
 

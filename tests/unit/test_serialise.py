@@ -22,7 +22,8 @@ from p3s.model.law_types import CountLaw, Rival, SizeLaw, TripLaw
 from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.stage import as_file, load, read
 from p3s.model.types import Model, Occurs, Share
-from p3s.serialise import MAX_DEPTH, ShapeError, from_data, to_data
+from p3s.serialise import MAX_DEPTH, ShapeError, Total, from_data, to_data
+from p3s.serialise import Share as Part
 from p3s.study import Study, write_json
 
 ONE_LAW = ["num", 3, 1]
@@ -237,3 +238,19 @@ def test_every_key_of_the_model_is_checked(key: str, tmp_path: Path) -> None:
     write_json(path, {**data, key + "s_": 1})
     with pytest.raises(P3SError, match="damaged or of another version"):
         read(path)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rounded:
+    """A record with ranges."""
+
+    part: Part
+    total: Total = 0
+
+
+def test_a_share_may_be_rounded_above_one() -> None:
+    assert from_data(Rounded, {"part": 1 + 2**-52}).part > 1
+    with pytest.raises(P3SError, match="more than 1"):
+        from_data(Rounded, {"part": 1.001})
+    with pytest.raises(P3SError, match="less than 0"):
+        from_data(Rounded, {"part": 0.5, "total": -1})
