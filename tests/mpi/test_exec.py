@@ -213,7 +213,7 @@ class TestExec:
         assert (done.code, done.said()) == (0, []), done.err
         assert len(read_run(tmp_path / "p3s-np4").ranks) == 4
         made = sorted(p.name.split("-")[0] for p in (tmp_path / "c" / "p3s").glob("*-*"))
-        assert made == ["known", "tracer"]
+        assert made == ["known", "tracer", "tracer"]  # itself, and its digest
         linked = [line for line in log.read_text().splitlines() if "-shared" in line.split()]
         assert len(linked) == 1
 
