@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.trace.ops import IO, POSIX, kind_of
+from p3s.trace.ops import IO, OPEN, POSIX, file_work, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 #: calls: of the C library there are several in an event. placed: events whose place in the file is
 #: known; dense: of these without holes; follows: those that begin where the one before ended;
-#: stride: bytes between the beginnings of two in a row, -1 where it varies; first: first byte of
-#: the first. file: hash of the first file's name; files: how many there are. aggregated: MPI's
-#: hint, 1: a collective call goes through some ranks, 0: it does not, -1: not said.
-SUMS = ("events", "calls", "bytes", "elapsed_ns", "placed", "dense", "follows")
+#: truncates: those that open a file and drop what is in it; stride: bytes between the beginnings of
+#: two in a row, -1 where it varies; first: first byte of the first. file: hash of the first file's
+#: name; files: how many there are. aggregated: MPI's hint, 1: a collective call goes through some
+#: ranks, 0: it does not, -1: not said.
+SUMS = ("events", "calls", "bytes", "elapsed_ns", "placed", "dense", "follows", "truncates")
 COLUMNS = ("rank", "node", *SUMS, "first", "stride", "file", "files", "aggregated")
 _AGGREGATED = ("romio_cb_write", "romio_cb_read", "collective_buffering")
 
@@ -59,6 +60,7 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
     number = np.array([c.count if c.op.startswith(POSIX) else 1 for c in calls], dtype=np.int64)
     size = np.array([c.bytes for c in calls], dtype=np.int64)
     window = np.array([c.window for c in calls], dtype=np.int64)
+    truncates = np.array([_truncates(c) for c in calls], dtype=bool)
     begin, span = _places(rt, at)
     found, where = np.unique(nodes[at], return_inverse=True)
     out = np.zeros((len(found), len(COLUMNS)), dtype=np.int64)
@@ -74,6 +76,7 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
             known,
             known & (span == size[call[at]]),
             follows,
+            truncates[call[at]],
         ),
         start=2,
     ):
@@ -82,6 +85,11 @@ def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy
         mine = where == i
         out[i, 2 + len(SUMS) :] = _of_place(rt, window[call[at]][mine], begin[mine & known])
     return out
+
+
+def _truncates(call: Call) -> bool:
+    """Tell whether it opens a file and drops what is in it (docs/capture-format.md, tag)."""
+    return call.op.startswith(POSIX) and file_work(call.op) == OPEN and call.tag == 1
 
 
 def _places(rt: RankTrace, at: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:

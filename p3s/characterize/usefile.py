@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from p3s.characterize.part import Part
     from p3s.study import Study
 
-_META, _VERSION = b"p3s.files", 1
+_META, _VERSION = b"p3s.files", 2
 _ELAPSED = COLUMNS.index("elapsed_ns")
 
 
@@ -61,8 +61,12 @@ def load_uses(root: Path, n: int) -> FileUse | None:
     try:
         table = pq.read_table(io.BytesIO(path.read_bytes()), page_checksum_verification=True)
         head = parse_json((table.schema.metadata or {})[_META])
-        if head["version"] != _VERSION or head["np"] != n:
-            raise ValueError("of another version or count")
+        if head["version"] == 1:  # opening was not looked at
+            table = table.append_column("truncates", pa.array([0] * len(table), pa.int64()))
+        elif head["version"] != _VERSION:
+            raise ValueError("of another version")
+        if head["np"] != n:
+            raise ValueError("of another count")
         nodes = tuple((str(site), str(op)) for site, op in head["nodes"])
         values = np.stack([table.column(name).to_numpy() for name in COLUMNS], axis=1)
         if len(values) and not 0 <= values[:, 1].min() <= values[:, 1].max() < len(nodes):

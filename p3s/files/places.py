@@ -24,7 +24,8 @@ class Seen:
 
     Of one event of one process: ``calls``, ``nbytes`` (of a sync: what was written since the one
     before), ``seconds`` of the slowest process (of what all do together: of the last to come).
-    ``processes`` do it; each file is used by ``sharing`` of them.
+    ``processes`` do it; each file is used by ``sharing`` of them. ``renews``: the share of events
+    that truncate a file with data in it that no sync has brought to the disk.
     """
 
     n: int
@@ -33,6 +34,7 @@ class Seen:
     calls: float
     nbytes: float
     seconds: float
+    renews: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ def _seen(
     if file_work(op) == SYNC:
         each = [written[r] for r in use.rank[rows].tolist() if r in written]
         nbytes = float(np.mean([b / max(k, 1.0) for b, k in each])) if each else 0.0
+    again = use.column("truncates")[rows] - use.column("files")[rows]
+    stays = [r in written and written[r][0] > 0 and not written[r][1] for r in use.rank[rows]]
     return Seen(
         n,
         len(rows),
@@ -123,6 +127,7 @@ def _seen(
         float((use.column("calls")[rows] / events).mean()),
         nbytes,
         float(took.min() if is_file_collective(op) else took.max()),
+        float((np.maximum(again, 0) * stays / events).mean()),
     )
 
 

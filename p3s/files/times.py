@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.files.places import FilePlace, Seen
-from p3s.machine.filesystem import FileSystem, Span
+from p3s.machine.filesystem import OWN, RENEW, FileSystem, Span
 from p3s.model.evaluate import ScaledRows
 from p3s.model.types import Model
-from p3s.trace.ops import IO, READ, SYNC, WRITE, file_work
+from p3s.trace.ops import IO, OPEN, READ, SYNC, WRITE, file_work
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ def file_times(
 ) -> FileTimes:
     """Return how long the rows of ``n`` processes take in files; 0 for other calls.
 
-    A sync brings to the disk what its process wrote in the same phase since the one before.
+    A sync brings to the disk what its process wrote in the same phase since the one before; opening
+    a file waits for what is on its way there.
     """
     out = np.zeros((3, len(rows.rank)))
     nbytes = rows.nbytes.astype(np.float64)
@@ -57,16 +58,17 @@ def file_times(
 
 
 def _with_written(model: Model, rows: ScaledRows, nbytes: np.ndarray) -> None:
-    """Give the rows of syncs the bytes that they bring to the disk."""
+    """Give the rows of syncs, and of opening, the bytes that were written from one to the next."""
     what = np.array([file_work(it.op) for it in model.items] or [""])[rows.item]
-    writes, syncs = what == WRITE, what == SYNC
-    if not syncs.any():
+    writes = what == WRITE
+    if not writes.any():
         return
     key = rows.rank.astype(np.int64) * (len(model.phases) + 1) + rows.phase
     size = int(key.max()) + 1
     written = np.bincount(key[writes], weights=(nbytes * rows.repeat)[writes], minlength=size)
-    times = np.bincount(key[syncs], weights=rows.repeat[syncs], minlength=size)
-    nbytes[syncs] = (written / np.maximum(times, 1.0))[key[syncs]]
+    for ends in (what == SYNC, what == OPEN):
+        times = np.bincount(key[ends], weights=rows.repeat[ends], minlength=size)
+        nbytes[ends] = (written / np.maximum(times, 1.0))[key[ends]]
 
 
 def span_of(
@@ -74,18 +76,25 @@ def span_of(
 ) -> Span:
     """Return the time of one event of a process that moves ``nbytes``, ``mean`` of all of them."""
     if system is not None:
-        found = system.seconds(
-            place.way,
-            place.sharing,
-            place.what,
-            place.pattern,
-            processes=place.processes(n),
-            calls=1.0 if place.what == SYNC else place.calls(),
-            nbytes=nbytes,
-        )
+        found = _on(system, place, n, place.what, nbytes)
+        if found is not None and place.what == OPEN and place.sharing == OWN and place.last.renews:
+            waits = _on(system, place, n, RENEW, nbytes * place.last.renews)
+            return found.plus(waits) if waits is not None else found
         if found is not None:
             return found
     return as_traced(place, n, nbytes, mean * place.processes(n))
+
+
+def _on(system: FileSystem, place: FilePlace, n: int, what: str, nbytes: float) -> Span | None:
+    return system.seconds(
+        place.way,
+        place.sharing,
+        what,
+        place.pattern,
+        processes=place.processes(n),
+        calls=1.0 if what in (SYNC, RENEW) else place.calls(),
+        nbytes=nbytes,
+    )
 
 
 def as_traced(place: FilePlace, n: int, nbytes: float, all_bytes: float) -> Span:

@@ -2,8 +2,12 @@
  *
  *   files DIRECTORY BYTES REPEATS [posix]
  *
- * Line: way sharing what pattern bytes calls seconds... (a number for each repeat). Seconds are those
- * from a barrier until the last rank is done. */
+ * Line: way sharing what pattern bytes calls seconds... (a number for each repeat).
+ *
+ * Opening, writing and closing follow each other without a barrier, as in programs: while one rank
+ * closes another still writes. Each gets the share of the time until the last rank is done that the
+ * ranks spend in it. The same is done with a sync before the file is closed, and with a file that
+ * was written before and is truncated: sync and renew are what that takes longer. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
@@ -19,20 +23,56 @@ static const char *directory;
 static char *buffer;
 static int64_t most;
 static double taken[8][MOST];
-static const char *const names[] = {"open", "write", "sync", "close", "reopen", "read", "cold"};
-enum { OPEN, WRITE, SYNC, CLOSE, REOPEN, READ, COLD, STEPS };
+static const char *const names[] =
+    {"open", "write", "close", "sync", "renew", "reopen", "read", "cold"};
+enum { OPEN, WRITE, CLOSE, SYNC, RENEW, REOPEN, READ, COLD, STEPS, OTHER = STEPS };
 
-static double began;
-static void begin(void) { MPI_Barrier(MPI_COMM_WORLD); began = MPI_Wtime(); }
-
-static void end(int step, int repeat)
+static double began, before, mine[OTHER + 1];
+static void begin(void)
 {
-    double mine, last;
+    memset(mine, 0, sizeof mine);
+    MPI_Barrier(MPI_COMM_WORLD);
+    before = began = MPI_Wtime();
+}
+
+/* What was done since the lap before. */
+static void lap(int step)
+{
+    double now = MPI_Wtime();
+    mine[step] += now - before;
+    before = now;
+}
+
+/* Seconds since the beginning, until the last rank is done. */
+static double whole(void)
+{
+    double took, last;
     /* From the first that has begun: where processes share cores some begin late. */
     MPI_Barrier(MPI_COMM_WORLD);
-    mine = MPI_Wtime() - began;
-    MPI_Allreduce(&mine, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    taken[step][repeat] = last;
+    took = MPI_Wtime() - began;
+    MPI_Allreduce(&took, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return last;
+}
+
+/* A single step. */
+static void end(int step, int repeat) { taken[step][repeat] = whole(); }
+
+/* Divides the whole among the steps of a new file; what it takes longer with another is that step. */
+static void share(int extra, int repeat)
+{
+    double all = whole(), sums[OTHER + 1], sum = 0, plain = 0;
+    MPI_Allreduce(mine, sums, OTHER + 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int s = 0; s <= OTHER; s++)
+        sum += sums[s];
+    if (extra < 0) {
+        for (int s = OPEN; s <= CLOSE; s++)
+            taken[s][repeat] = sum > 0 ? all * sums[s] / sum : 0;
+        return;
+    }
+    all *= sum > 0 ? 1 - sums[OTHER] / sum : 0;
+    for (int s = OPEN; s <= CLOSE; s++)
+        plain += taken[s][repeat];
+    taken[extra][repeat] = all > plain ? all - plain : 0;
 }
 
 static void say(const char *way, const char *sharing, const char *pattern, int step, int64_t bytes,
@@ -69,64 +109,97 @@ static void forget(void)
         taken[s][0] = -1;
 }
 
+struct file { FILE *stream; int fd; };
+
+static struct file opened(const char *path, int stream, int flags, const char *mode)
+{
+    struct file f = {NULL, -1};
+    if (stream)
+        f.stream = fopen(path, mode);
+    else
+        f.fd = open(path, flags, 0666);
+    check(stream ? f.stream != NULL : f.fd >= 0, "open");
+    if (stream)
+        f.fd = fileno(f.stream);
+    return f;
+}
+
+static void closed(struct file f) { check((f.stream ? fclose(f.stream) : close(f.fd)) == 0, "close"); }
+
+/* Opens, writes and closes a file; where it is synced, before it is closed. */
+static void written(const char *path, int shared, int stream, int64_t each, int64_t calls, int sync)
+{
+    int64_t from = shared ? rank * each * calls : 0;
+    begin();
+    struct file f = opened(path, stream, O_CREAT | O_WRONLY | (shared ? 0 : O_TRUNC), "w");
+    lap(OPEN);
+    for (int64_t i = 0; i < calls; i++)
+        if (stream)
+            check(fwrite(buffer, 1, (size_t)each, f.stream) == (size_t)each, "fwrite");
+        else
+            check(pwrite(f.fd, buffer, (size_t)each, from + i * each) == each, "write");
+    if (stream)
+        fflush(f.stream);
+    lap(WRITE);
+    if (sync)
+        check(fsync(f.fd) == 0, "fsync");
+    lap(SYNC);
+    closed(f);
+    lap(CLOSE);
+}
+
+static void readings(const char *path, int shared, int stream, int64_t each, int64_t calls, int r)
+{
+    int64_t from = shared ? rank * each * calls : 0;
+    begin();
+    struct file f = opened(path, stream, O_RDONLY, "r");
+    end(REOPEN, r);
+    for (int cold = 0; cold < 2; cold++) {
+        if (cold)
+            posix_fadvise(f.fd, 0, 0, POSIX_FADV_DONTNEED);
+        if (stream)
+            rewind(f.stream);
+        begin();
+        for (int64_t i = 0; i < calls; i++)
+            if (stream)
+                check(fread(buffer, 1, (size_t)each, f.stream) == (size_t)each, "fread");
+            else
+                check(pread(f.fd, buffer, (size_t)each, from + i * each) == each, "read");
+        end(cold ? COLD : READ, r);
+    }
+    closed(f);
+}
+
+/* No file, or one that has nothing in it. */
+static void emptied(const char *path, int shared, int keep)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    if ((!shared || !rank) && (keep ? truncate(path, 0) : unlink(path)) < 0) {
+        /* It is not there yet. */
+    }
+}
+
 /* Through the C library: descriptors, or streams. */
 static void through_posix(int shared, int stream, int64_t each, int64_t calls)
 {
     char path[4096];
     path_of(path, sizeof path, shared);
-    int64_t from = shared ? rank * each * calls : 0;
     forget();
     for (int r = 0; r < repeats; r++) {
-        FILE *f = NULL;
-        int fd = -1;
-        if (shared && !rank && truncate(path, 0) < 0) {
-            /* It is not there yet. */
-        }
-        begin();
-        if (stream)
-            f = fopen(path, "w");
-        else
-            fd = open(path, O_CREAT | O_WRONLY | (shared ? 0 : O_TRUNC), 0666);
-        end(OPEN, r);
-        check(stream ? f != NULL : fd >= 0, "open");
-        begin();
-        for (int64_t i = 0; i < calls; i++)
-            if (stream)
-                check(fwrite(buffer, 1, (size_t)each, f) == (size_t)each, "fwrite");
-            else
-                check(pwrite(fd, buffer, (size_t)each, from + i * each) == each, "write");
-        if (stream)
-            fflush(f);
-        end(WRITE, r);
-        begin();
-        check(fsync(stream ? fileno(f) : fd) == 0, "fsync");
-        end(SYNC, r);
-        begin();
-        check((stream ? fclose(f) : close(fd)) == 0, "close");
-        end(CLOSE, r);
-        begin();
-        if (stream)
-            f = fopen(path, "r");
-        else
-            fd = open(path, O_RDONLY);
-        end(REOPEN, r);
-        for (int cold = 0; cold < 2; cold++) {
-            if (cold)
-                posix_fadvise(stream ? fileno(f) : fd, 0, 0, POSIX_FADV_DONTNEED);
-            if (stream)
-                rewind(f);
-            begin();
-            for (int64_t i = 0; i < calls; i++)
-                if (stream)
-                    check(fread(buffer, 1, (size_t)each, f) == (size_t)each, "fread");
-                else
-                    check(pread(fd, buffer, (size_t)each, from + i * each) == each, "read");
-            end(cold ? COLD : READ, r);
-        }
-        if (stream)
-            fclose(f);
-        else
-            close(fd);
+        emptied(path, shared, 0);
+        written(path, shared, stream, each, calls, 0);
+        share(-1, r);
+        /* Closing a file that was truncated may begin to write it: the third waits for that. */
+        for (int again = 0; again < 2 && !shared; again++)
+            written(path, shared, stream, each, calls, 0);
+        if (!shared)
+            share(RENEW, r);
+        written(path, shared, stream, each, calls, 1);      /* now it is on the disk */
+        if (shared)
+            emptied(path, shared, 1);
+        written(path, shared, stream, each, calls, 1);
+        share(SYNC, r);
+        readings(path, shared, stream, each, calls, r);
     }
     for (int s = 0; s < STEPS; s++)
         say(stream ? "stdio" : "posix", shared ? "shared" : "own", "dense", s, each, calls);
@@ -145,6 +218,16 @@ static MPI_Info hints(const char *way)
     return info;
 }
 
+static void set_view(MPI_File f, MPI_Info info)
+{
+    MPI_Datatype view;
+    MPI_Type_vector(2, PIECE, PIECE * size, MPI_BYTE, &view);
+    MPI_Type_create_resized(view, 0, (MPI_Aint)2 * PIECE * size, &view);
+    MPI_Type_commit(&view);
+    MPI_File_set_view(f, (MPI_Offset)rank * PIECE, MPI_BYTE, view, "native", info);
+    MPI_Type_free(&view);
+}
+
 /* Through MPI: alone ("mpi") or all together; strided: pieces of all ranks in turn. */
 static void through_mpi(const char *way, int shared, int strided, int64_t each, int64_t calls)
 {
@@ -155,37 +238,39 @@ static void through_mpi(const char *way, int shared, int strided, int64_t each, 
     int all = strcmp(way, "mpi") != 0;
     path_of(path, sizeof path, shared);
     forget();
-    for (int r = 0; r < repeats; r++) {
+    for (int turn = 0; turn < 2 * repeats; turn++) {
         MPI_File f;
+        int sync = turn % 2, r = turn / 2;
+        emptied(path, shared, sync);
         begin();
         int rc = MPI_File_open(comm, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &f);
-        end(OPEN, r);
         check(rc == MPI_SUCCESS, "MPI_File_open");
-        MPI_File_set_size(f, 0);
-        if (strided) {
-            MPI_Datatype view;
-            MPI_Type_vector(2, PIECE, PIECE * size, MPI_BYTE, &view);
-            MPI_Type_create_resized(view, 0, (MPI_Aint)2 * PIECE * size, &view);
-            MPI_Type_commit(&view);
-            MPI_File_set_view(f, (MPI_Offset)rank * PIECE, MPI_BYTE, view, "native", info);
-            MPI_Type_free(&view);
-        }
-        begin();
+        lap(OPEN);
+        if (strided)
+            set_view(f, info);
+        lap(OTHER);
         for (int64_t i = 0; i < calls; i++)
             check((all ? MPI_File_write_at_all : MPI_File_write_at)(f, from + i * each, buffer,
                   (int)each, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS, "MPI_File_write");
-        end(WRITE, r);
-        begin();
-        MPI_File_sync(f);
-        end(SYNC, r);
+        lap(WRITE);
+        if (sync)
+            MPI_File_sync(f);
+        lap(SYNC);
+        MPI_File_close(&f);
+        lap(CLOSE);
+        share(sync ? SYNC : -1, r);
+        if (!sync)
+            continue;
+        rc = MPI_File_open(comm, path, MPI_MODE_RDONLY, info, &f);
+        check(rc == MPI_SUCCESS, "MPI_File_open");
+        if (strided)
+            set_view(f, info);
         begin();
         for (int64_t i = 0; i < calls; i++)
             check((all ? MPI_File_read_at_all : MPI_File_read_at)(f, from + i * each, buffer,
                   (int)each, MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS, "MPI_File_read");
         end(READ, r);
-        begin();
         MPI_File_close(&f);
-        end(CLOSE, r);
     }
     for (int s = 0; s < STEPS; s++)
         say(way, shared ? "shared" : "own", strided ? "strided" : "dense", s, each, calls);

@@ -21,6 +21,8 @@ WAYS = ("posix", "stdio", "mpi", "collective", "aggregated", "direct")
 #: A file of each process, or one of all.
 OWN, SHARED = "own", "shared"
 DENSE, STRIDED = "dense", "strided"
+#: What a file that is truncated takes longer while the system still writes what was in it.
+RENEW = "renew"
 #: What else is tried where a way was not measured.
 _INSTEAD = {
     "stdio": ("posix",),
@@ -63,6 +65,10 @@ class Span:
     def times(self, factor: float) -> Span:
         """Return it a number of times."""
         return Span(self.s * factor, self.low_s * factor, self.high_s * factor)
+
+    def plus(self, other: Span) -> Span:
+        """Return one after the other."""
+        return Span(self.s + other.s, self.low_s + other.low_s, self.high_s + other.high_s)
 
 
 @dataclass(frozen=True)
@@ -239,7 +245,7 @@ def _rate(
     if what in ("open", "close", "reopen"):
         once = sum(row[2] for row in rows) / len(rows)
         return Rate(way, sharing, what, pattern, processes, once, 0.0, spread)
-    calls = [1.0 if what == "sync" else row[0] for row in rows]
+    calls = [1.0 if what in ("sync", RENEW) else row[0] for row in rows]
     moved, took = [row[1] for row in rows], [row[2] for row in rows]
     # Through the two of them; where that makes one of the two costs less than nothing it is none.
     below = calls[0] * moved[-1] - calls[-1] * moved[0]

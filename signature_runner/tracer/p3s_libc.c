@@ -105,10 +105,10 @@ P3S_EXPORT int fdatasync(int fd) MOVED(int, fdatasync, fdatasync, fd, 0, fd)
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-#define OPENED(op, name, ...)                                                                      \
+#define OPENED(op, name, drops, ...)                                                                      \
     {                                                                                              \
         struct p3s_io i;                                                                           \
-        bool there = p3s_io_opening(&i, P3S_OP_POSIX_##op, P3S_RA, P3S_FA);                              \
+        bool there = p3s_io_opening(&i, P3S_OP_POSIX_##op, drops, P3S_RA, P3S_FA);           \
         int got = REAL(name)(__VA_ARGS__);                                                         \
         if (there)                                                                                 \
             p3s_io_opened(&i, got);                                                                \
@@ -116,6 +116,8 @@ P3S_EXPORT int fdatasync(int fd) MOVED(int, fdatasync, fdatasync, fd, 0, fd)
             p3s_file_forget(got);                                                                  \
         return got;                                                                                \
     }
+
+#define DROPS(flags) (((flags) & O_TRUNC) != 0)
 
 /* Only then there is a third argument. */
 #define MODE(flags)                                                                                \
@@ -130,33 +132,33 @@ P3S_EXPORT int fdatasync(int fd) MOVED(int, fdatasync, fdatasync, fd, 0, fd)
 P3S_EXPORT int open(const char *p, int flags, ...)
 {
     MODE(flags)
-    OPENED(open, open, p, flags, mode)
+    OPENED(open, open, DROPS(flags), p, flags, mode)
 }
 
 P3S_EXPORT int open64(const char *p, int flags, ...)
 {
     MODE(flags)
-    OPENED(open, open64, p, flags, mode)
+    OPENED(open, open64, DROPS(flags), p, flags, mode)
 }
 
 P3S_EXPORT int openat(int at, const char *p, int flags, ...)
 {
     MODE(flags)
-    OPENED(open, openat, at, p, flags, mode)
+    OPENED(open, openat, DROPS(flags), at, p, flags, mode)
 }
 
 P3S_EXPORT int openat64(int at, const char *p, int flags, ...)
 {
     MODE(flags)
-    OPENED(open, openat64, at, p, flags, mode)
+    OPENED(open, openat64, DROPS(flags), at, p, flags, mode)
 }
 
-P3S_EXPORT int creat(const char *p, mode_t mode) OPENED(open, creat, p, mode)
-P3S_EXPORT int creat64(const char *p, mode_t mode) OPENED(open, creat64, p, mode)
-P3S_EXPORT int __open_2(const char *p, int flags) OPENED(open, __open_2, p, flags)
-P3S_EXPORT int __open64_2(const char *p, int flags) OPENED(open, __open64_2, p, flags)
-P3S_EXPORT int __openat_2(int at, const char *p, int f) OPENED(open, __openat_2, at, p, f)
-P3S_EXPORT int __openat64_2(int at, const char *p, int f) OPENED(open, __openat64_2, at, p, f)
+P3S_EXPORT int creat(const char *p, mode_t mode) OPENED(open, creat, true, p, mode)
+P3S_EXPORT int creat64(const char *p, mode_t mode) OPENED(open, creat64, true, p, mode)
+P3S_EXPORT int __open_2(const char *p, int flags) OPENED(open, __open_2, DROPS(flags), p, flags)
+P3S_EXPORT int __open64_2(const char *p, int flags) OPENED(open, __open64_2, DROPS(flags), p, flags)
+P3S_EXPORT int __openat_2(int at, const char *p, int f) OPENED(open, __openat_2, DROPS(f), at, p, f)
+P3S_EXPORT int __openat64_2(int at, const char *p, int f) OPENED(open, __openat64_2, DROPS(f), at, p, f)
 
 P3S_EXPORT int close(int fd)
 {
@@ -190,7 +192,8 @@ static inline int number(FILE *f) { return f ? fileno_unlocked(f) : -1; }
 #define OPENED_STREAM(name)                                                                        \
     {                                                                                              \
         struct p3s_io i;                                                                           \
-        bool there = p3s_io_opening(&i, P3S_OP_POSIX_fopen, P3S_RA, P3S_FA);                             \
+        bool there = p3s_io_opening(&i, P3S_OP_POSIX_fopen, mode && *mode == 'w',           \
+                                    P3S_RA, P3S_FA);                                               \
         FILE *got = REAL(name)(p, mode);                                                           \
         if (there)                                                                                 \
             p3s_io_opened(&i, number(got));                                                        \

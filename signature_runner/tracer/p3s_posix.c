@@ -23,6 +23,7 @@ struct run {                    /* what is pending; its members are the first ca
     void *ra, *fa;
     uint32_t op, site;
     int fd, file;
+    bool truncates;
     uint64_t calls;
     int64_t bytes, elapsed_ns, end_ns, work;
     int64_t from, to;           /* first byte, and behind the last one; -1: not known */
@@ -116,7 +117,7 @@ void p3s_io_flush(void)
         return;
     p3s_hold();
     struct p3s_call call = p3s_call_of(run.op, run.site, P3S_NONE, P3S_NONE, P3S_NONE);
-    call.tag = P3S_NONE;
+    call.tag = run.truncates ? 1 : P3S_NONE;
     call.bytes = run.bytes;
     call.count = (int64_t)run.calls;
     call.window = run.file;
@@ -182,7 +183,7 @@ static bool begin_run(struct p3s_io *i)
         return false;
     name_op(i->op);
     run = (struct run){.ra = i->ra, .fa = i->fa, .op = i->op, .site = site, .fd = i->fd,
-                       .file = i->file, .to = -1,
+                       .file = i->file, .truncates = i->truncates, .to = -1,
                        .from = sequential(i->op) ? lseek(i->fd, 0, SEEK_CUR) : -1};
     return true;
 }
@@ -290,12 +291,13 @@ void p3s_io_at(int64_t offset, int64_t bytes)
         run.to = end;
 }
 
-bool p3s_io_opening(struct p3s_io *i, uint32_t op, void *ra, void *fa)
+bool p3s_io_opening(struct p3s_io *i, uint32_t op, bool truncates, void *ra, void *fa)
 {
     int error = errno;
     if (!recorded_here())
         return false;
-    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = -1, .file = -1, .error = error};
+    *i = (struct p3s_io){.ra = ra, .fa = fa, .op = op, .fd = -1, .file = -1, .error = error,
+                         .truncates = truncates};
     p3s_go_in(ra, fa);
     read_clocks(i);
     return true;

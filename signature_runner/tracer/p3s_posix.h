@@ -10,6 +10,7 @@ struct p3s_io {
     void *ra, *fa;
     uint32_t op;
     int fd, file;
+    bool truncates;             /* opening drops what is in the file */
     bool joins, light;          /* one more of the pending calls; the work clock is not read */
     int error;                  /* errno on entry */
     int64_t t0_ns, clock;
@@ -23,7 +24,7 @@ void p3s_io_leave(struct p3s_io *i, int64_t bytes);
 /* Before that, of one that says where. */
 void p3s_io_at(int64_t offset, int64_t bytes);
 /* Opening: the file is known afterwards only. */
-bool p3s_io_opening(struct p3s_io *i, uint32_t op, void *ra, void *fa);
+bool p3s_io_opening(struct p3s_io *i, uint32_t op, bool truncates, void *ra, void *fa);
 void p3s_io_opened(struct p3s_io *i, int fd);
 
 /* A number for a new file; needs p3s_lock. */

@@ -14,6 +14,8 @@ import pytest
 from conformance import Installed, mpis
 from tracer_helpers import PROGRAMS, TIMEOUT_S
 
+from p3s.files.places import places_of
+from p3s.model.stage import load as load_model
 from p3s.signature_runner.launch import run_traced
 from p3s.trace import RankTrace, RunTrace, read_run
 
@@ -182,6 +184,27 @@ def test_without_posix_io_nothing_of_it_is_recorded(
     run_traced(words, 1, tmp_path / "run", timeout_s=TIMEOUT_S, recording=quiet)
     assert not [c for c in read_run(tmp_path / "run").calls if c.op.startswith("POSIX_")]
     assert sys.platform.startswith("linux")
+
+
+@pytest.mark.parametrize(
+    ("mode", "sync", "renews"), [("own", "0", 0.75), ("own", "1", 0), ("shared", "0", 0)]
+)
+def test_files_that_are_truncated_again_and_again_are_told(
+    mode: str, sync: str, renews: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mpi = ALL[0]
+    monkeypatch.chdir(tmp_path)
+    for name, value in mpi.env.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "files").mkdir()
+    program = [compiled(mpi, "checkpoint.c", tmp_path), "files", mode, "1", "4", sync]
+    words = [str(mpi.mpiexec), "-n", "{np}", *program]
+    asked("characterize", "-n", "1,2,3", "-o", "study", "--", *words)
+    asked("model", "study")
+    study = tmp_path / "study"
+    found = places_of(study, load_model(study))
+    (opened,) = [place for place in found.values() if place.what == "open"]
+    assert opened.last.renews == renews
 
 
 @pytest.mark.parametrize("source", ["gathered.c", "checkpoint.c"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,18 @@ def test_one_writer_stays_one() -> None:
     assert root.processes(64) == 1
     half = place(seen(2, 1, 1e6, 0.01), seen(4, 2, 1e6, 0.01))
     assert half.processes(64) == 32
+
+
+def test_a_file_that_is_truncated_waits_for_what_is_on_its_way() -> None:
+    lines = "posix own open dense 1048576 8 0.001\nposix own renew dense 1048576 8 0.01\n"
+    found = FileSystem("one", "ext4", tuple(parsed(lines, 4)))
+    data = 8 << 20
+    fresh = place(seen(4, 4, 0, 0.01), what="open")
+    assert span_of(fresh, 4, data, data, found).s == pytest.approx(0.001)
+    again = place(replace(seen(4, 4, 0, 0.01), renews=0.8), what="open")
+    assert span_of(again, 4, data, data, found).s == pytest.approx(0.001 + 0.8 * 0.01)
+    unknown = FileSystem("one", "ext4", tuple(parsed(lines.splitlines()[0], 4)))
+    assert span_of(again, 4, data, data, unknown).s == pytest.approx(0.001)
 
 
 def test_calls_that_move_nothing_have_a_trend() -> None:
