@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from p3s.cli import (
     add,
@@ -53,8 +54,29 @@ BUG = 70
 _MOST_NAMED = 3
 INTERRUPTED = 130
 
+
+class Grouped(TyperGroup):
+    """The commands, in their groups."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        for title, commands in _GROUPS.items():
+            rows = [
+                (settings.get("name") or _name_of(module), short)
+                for module, _, short, settings in commands
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _name_of(module: Any) -> str:
+    """Return the name of the command in a module."""
+    return str(module.__name__).rpartition(".")[2]
+
+
 app = typer.Typer(
     name="p3s",
+    cls=Grouped,
     help="Trace an MPI program at a few small process counts, predict its run time at large ones.",
     epilog=(
         "\b\nExample:\n"
@@ -67,53 +89,87 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+#: Another name of p3s characterize.
+_ALIAS = "trace"
 #: The program's own options must reach it: parsing stops at the first word that is no option.
 _PASS_THROUGH = {"allow_interspersed_args": False}
 
-_COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
-    (
-        characterize,
-        characterize.characterize,
-        "Trace the program at small counts.",
-        {"context_settings": _PASS_THROUGH},
-    ),
-    (
-        exec,
-        exec.exec_,
-        "Trace it inside a running launcher.",
-        {"name": "exec", "context_settings": _PASS_THROUGH},
-    ),
-    (add, add.add, "Put such captures into a study.", {"cls": WithLauncher}),
-    (phases, phases.phases, "Show phases, loops and call sites.", {}),
-    (model, model.model, "Fit equations and check them.", {}),
-    (explain, explain.explain, "What one phase's equations rest on.", {}),
-    (next, next.next_, "Which count to trace next.", {"name": "next"}),
-    (scale, scale.scale, "Write the trace at larger counts.", {}),
-    (replay, replay.replay, "Measure its communication.", {}),
-    (submit, submit.submit, "Write a batch script that does so.", {}),
-    (predict, predict.predict, "All that is missing, then times.", {"cls": WithLauncher}),
-    (advise, advise.advise, "Processes, threads and nodes.", {}),
-    (place, place.place, "Which rank on which node.", {}),
-    (report, report.report, "Write report.html and a picture.", {}),
-    (compare, compare.compare, "Two predictions side by side.", {}),
-    (gate, gate.gate, "Fail when a prediction is not good enough.", {}),
-    (validate, validate.validate, "Run at a count and compare.", {"cls": WithLauncher}),
-    (export, export.export, "For SimGrid, OTF2 and other tools.", {}),
-    (matrix, matrix.matrix, "Who sends how much to whom.", {}),
-    (check, check.check, "What captures hold and lack.", {}),
-    (recover, recover.recover, "Save what is intact of a capture.", {}),
-    (dump, dump.dump, "A capture as text, totals or Parquet.", {}),
-    (doctor, doctor.doctor, "What this machine has and lacks.", {"cls": WithLauncher}),
-]
-for _module, _function, _short, _settings in _COMMANDS:
-    _named = {"name": _function.__name__, **_settings}
-    app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_function)
-app.add_typer(
-    machine.app, name="machine", epilog=machine.EPILOG, short_help="Measure machines, compare them."
-)
-app.add_typer(
-    baseline.app, name="baseline", epilog=baseline.EPILOG, short_help="Regressions of run times."
-)
+#: Groups of the commands in ``--help``; of each: module, function, sentence, settings.
+_GROUPS: dict[str, list[tuple[Any, Any, str, dict[str, Any]]]] = {
+    "Start": [
+        (
+            doctor,
+            doctor.doctor,
+            "Check what this machine has for tracing, and what it lacks.",
+            {"cls": WithLauncher},
+        ),
+        (
+            characterize,
+            characterize.characterize,
+            "Trace your program at a few small process counts.",
+            {"name": _ALIAS, "context_settings": _PASS_THROUGH},
+        ),
+        (
+            characterize,
+            characterize.characterize,
+            "The same as trace.",
+            {"context_settings": _PASS_THROUGH},
+        ),
+        (
+            predict,
+            predict.predict,
+            "Predict run time and speedup at larger process counts.",
+            {"cls": WithLauncher},
+        ),
+        (report, report.report, "Write report.html and a picture of the speedup curve.", {}),
+        (next, next.next_, "Name the process count whose trace would tell most.", {}),
+    ],
+    "Inspect": [
+        (phases, phases.phases, "Show loops, calls and where the time goes.", {}),
+        (model, model.model, "Show the equations of every call, and how well they hold.", {}),
+        (explain, explain.explain, "Show the values behind the equations of a phase.", {}),
+        (matrix, matrix.matrix, "Show who sends how much to whom.", {}),
+        (check, check.check, "Tell whether captured runs are whole.", {}),
+        (dump, dump.dump, "Print a captured run, or write it as Parquet.", {}),
+    ],
+    "Compare and gate": [
+        (compare, compare.compare, "Show two predictions side by side.", {}),
+        (gate, gate.gate, "Fail when a prediction misses the limit you set.", {}),
+        (
+            validate,
+            validate.validate,
+            "Run the program at a count and compare every message.",
+            {"cls": WithLauncher},
+        ),
+        (baseline, baseline.app, "Predict by a regression of run times alone.", {}),
+    ],
+    "Machines and placement": [
+        (machine, machine.app, "Measure this machine; list and compare machines.", {}),
+        (place, place.place, "Choose the node of every rank.", {}),
+        (advise, advise.advise, "Choose processes, threads and nodes.", {}),
+    ],
+    "Expert": [
+        (
+            exec,
+            exec.exec_,
+            "Trace the program inside a launcher that you start.",
+            {"context_settings": _PASS_THROUGH},
+        ),
+        (add, add.add, "Put runs captured elsewhere into a study.", {"cls": WithLauncher}),
+        (scale, scale.scale, "Write the predicted trace of a larger process count.", {}),
+        (replay, replay.replay, "Measure the communication of that trace on your nodes.", {}),
+        (submit, submit.submit, "Write a batch script for that measurement.", {}),
+        (export, export.export, "Write traces for SimGrid, OTF2, Extra-P and others.", {}),
+        (recover, recover.recover, "Save what is intact of a damaged capture.", {}),
+    ],
+}
+for _commands in _GROUPS.values():
+    for _module, _made, _short, _settings in _commands:
+        if isinstance(_made, typer.Typer):
+            app.add_typer(_made, name=_name_of(_module), epilog=_module.EPILOG, short_help=_short)
+        else:
+            _named = {"name": _name_of(_module), **_settings}
+            app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_made)
 
 
 def _show_version(value: bool) -> None:
@@ -186,7 +242,7 @@ def _with_option(option: str, command: str) -> list[str]:
             for each in inspect.signature(info.callback).parameters.values()
         )
     ]
-    names = [name for name in found if name is not None and name != command]
+    names = [name for name in found if name not in (None, command, _ALIAS)]
     return names if len(names) <= _MOST_NAMED else []
 
 
