@@ -50,7 +50,7 @@ def report(
     phases: bool = typer.Option(False, "--phases", help="With --csv: a row per phase and count."),
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Write report.html (one offline file) and speedup.png, and print the table and the curve.
+    """Write report.html (one offline file) and speedup.png, and print what it says first.
 
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
@@ -78,7 +78,7 @@ def report(
         return _print_csv(prediction, phases)
     from p3s.report.html import write_html
     from p3s.report.pictures import SIZE, write_picture
-    from p3s.report.terminal import render
+    from p3s.report.terminal import summary
     from p3s.report.view import view_of
 
     view = view_of(study, prediction.content)
@@ -98,7 +98,7 @@ def report(
             }
         )
     else:
-        out(render(prediction.content, view.equations.places))
+        out(summary(prediction.content, view.equations.places))
         out("")
         out(f"report: {page}")
         for path in (study.speedup_png_path, *picture):

@@ -26,6 +26,8 @@ from p3s.text import aligned, percent, processes, seconds, visible
 WIDTH, HEIGHT = 56, 13
 #: Lines of a kind; what is beyond is counted.
 MAX_COUNTS, MAX_LIMITS, MAX_LINES = 40, 3, 12
+#: Counts in the table of a summary.
+SHORT = 12
 
 
 def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> str:
@@ -34,16 +36,8 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     places: where the calls of a phase are in the program, by its number.
     """
     rows = prediction.counts
-    table = count_rows(prediction)
-    shown = thinned(table, MAX_COUNTS)
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
-    parts = [*_verdict(prediction, places), "", *aligned([counts_head(prediction), *shown])]
-    if len(shown) < len(table):
-        parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
-    if any(row.measured and not row.representative for row in rows):
-        parts.append("(...) measured, but not representative")
-    if any(row.doubtful for row in rows):
-        parts.append("*     rests on communication that is not representative")
+    parts = [*_verdict(prediction, places), "", *_table(prediction, MAX_COUNTS)]
     parts += ["", curve(points_of(prediction)), ""]
     parts += _files(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
@@ -52,6 +46,31 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     parts += _few("note", lines(prediction.notes))
     parts += _few("left out", lines(prediction.not_modelled))
     return "\n".join(parts)
+
+
+def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> str:
+    """Return what a report says first: verdict, table and limits; places: as of render."""
+    mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
+    parts = [*_verdict(prediction, places), "", *_table(prediction, SHORT), ""]
+    parts += [*_limits(prediction, prediction.counts[-1].n, places or {})]
+    parts += reason_lines(mind[:MAX_LIMITS])
+    if said := len(lines(prediction.notes)) + len(lines(prediction.not_modelled)):
+        parts.append(f"notes: {said}, on the page")
+    return "\n".join(parts)
+
+
+def _table(prediction: Prediction, most: int) -> list[str]:
+    """Return the table of counts, at most so many of them, and what its signs mean."""
+    table = count_rows(prediction)
+    shown = thinned(table, most)
+    parts = [*aligned([counts_head(prediction), *shown])]
+    if len(shown) < len(table):
+        parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
+    if any(row.measured and not row.representative for row in prediction.counts):
+        parts.append("(...) measured, but not representative")
+    if any(row.doubtful for row in prediction.counts):
+        parts.append("*     rests on communication that is not representative")
+    return parts
 
 
 def _verdict(prediction: Prediction, places: Mapping[str, str] | None) -> list[str]:
