@@ -110,7 +110,7 @@ def bill() -> dict[str, Any]:
                 "name": project["name"],
                 "version": project["version"],
                 "description": project["description"],
-                "licenses": [{"license": {"id": project["license"]["text"]}}],
+                "licenses": [{"license": {"id": project["license"]}}],
             },
         },
         "components": parts,

@@ -43,6 +43,7 @@ from p3s.cli import (
     scale,
     submit,
     validate,
+    view,
 )
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
 from p3s.errors import P3SError
@@ -122,6 +123,7 @@ _GROUPS: dict[str, list[tuple[Any, Any, str, dict[str, Any]]]] = {
             {"cls": WithLauncher},
         ),
         (report, report.report, "Write report.html and a picture of the speedup curve.", {}),
+        (view, view.view, "Open that page in a browser, here or through ssh.", {}),
         (next, next.next_, "Name the process count whose trace would tell most.", {}),
     ],
     "Inspect": [
