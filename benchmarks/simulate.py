@@ -19,6 +19,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,9 +221,34 @@ def goal(n: int, turns: int, nbytes: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def whole(words: Sequence[str | Path]) -> tuple[float, float]:
+    """Return CPU seconds and peak memory in MB of a whole process.
+
+    A small interpreter starts it: until its exec a child shares the memory of its parent, and the
+    system counts that as its own.
+    """
+    small = (
+        "import os, sys\n"
+        "quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]\n"
+        "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)\n"
+        "_, status, used = os.wait4(pid, 0)\n"
+        "print(status, used.ru_utime + used.ru_stime, used.ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", small, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    status, seconds, kilobytes = done.stdout.split()
+    if int(status):
+        raise SystemExit(f"{words[0]} ended with status {status}: {done.stderr[-200:]}")
+    return float(seconds), float(kilobytes) / 1024
+
+
 def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) -> dict[str, Any]:
     """Return what LogGOPSim needs for the halo: calls per second of CPU time, memory in MB."""
-    import os
     import tempfile
 
     with tempfile.TemporaryDirectory() as work:
@@ -235,33 +261,10 @@ def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) ->
             timeout=TIMEOUT_S,
         )
         size = binary.stat().st_size
-        best, peak = float("inf"), 0.0
-        for _ in range(repeats):
-            process = subprocess.Popen(
-                [
-                    directory / "LogGOPSim",
-                    "-b",
-                    "-f",
-                    binary,
-                    "-L",
-                    "2000",
-                    "-o",
-                    "200",
-                    "-g",
-                    "5",
-                    "-G",
-                    "1",
-                    "-S",
-                    "16384",
-                ],
-                stdout=subprocess.DEVNULL,
-            )
-            _, status, used = os.wait4(process.pid, 0)
-            if status:
-                raise SystemExit(f"LogGOPSim ended with status {status}")
-            process.returncode = 0
-            best = min(best, used.ru_utime + used.ru_stime)
-            peak = max(peak, used.ru_maxrss / 1024)
+        words = [directory / "LogGOPSim", "-b", "-f", binary]
+        words += "-L 2000 -o 200 -g 5 -G 1 -S 16384".split()
+        used = [whole(words) for _ in range(repeats)]
+        best, peak = min(x[0] for x in used), max(x[1] for x in used)
     calls = n * turns * len(table("halo", n)[0])
     return {
         "pattern": "LogGOPSim",
