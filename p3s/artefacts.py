@@ -47,6 +47,8 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 #: Where the digest is: behind the version of the schema.
 _DIGEST = re.compile(rb',\n "digest": "([0-9a-f]{32})"')
 _VERSION_LINE = re.compile(rb'\n "schema_version": \d+')
+#: A digest under another name: that of its key was damaged.
+_LOST_DIGEST = re.compile(rb'\n "schema_version": \d+,\n "(?!digest")[^"]*": "[0-9a-f]{32}"')
 _HEAD_BYTES = 512
 
 
@@ -236,6 +238,14 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
     write_bytes(path, sealed(as_json({**head, **rest}).encode("utf-8")))
 
 
+def _is_whole(data: bytes, known: bool) -> bool:
+    """Tell whether a file is as its digest says; one without is, unless the key alone is gone."""
+    head = data[:_HEAD_BYTES]
+    if not known:
+        return _LOST_DIGEST.search(head) is None
+    return _DIGEST.search(head) is not None and sealed(data) == data
+
+
 def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
@@ -288,7 +298,7 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
             f"reads version {wanted}; use the p3s that wrote it or start a new study"
         )
-    if "digest" in obj and not (_DIGEST.search(data[:_HEAD_BYTES]) and sealed(data) == data):
+    if not _is_whole(data, "digest" in obj):
         raise Damaged(
             f"{path}: damaged, or changed since p3s wrote it{_made_by(schema)}; a change that is "
             "meant is read once the line with the digest is deleted"

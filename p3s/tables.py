@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import digest_of, file_bytes, plain_file
-from p3s.serialise import from_data
+from p3s.serialise import ShapeError, from_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,10 @@ def known_tables(head: Mapping[str, Any]) -> dict[str, TableFacts] | None:
     """
     if TABLES not in head:
         return None
-    return dict(from_data(Mapping[str, TableFacts], head[TABLES]))  # type: ignore[type-abstract]
+    try:
+        return dict(from_data(Mapping[str, TableFacts], head[TABLES]))  # type: ignore[type-abstract]
+    except ShapeError as err:
+        raise ValueError(f"{TABLES}: {err}") from err
 
 
 def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:

@@ -6,14 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.filesystem import checked as checked_files
 from p3s.machine.teams import OpenMP, checked
-from p3s.serialise import Natural, NotNegative, Positive, ShapeError, from_data, to_data
+from p3s.serialise import (
+    MOST_PROCESSES,
+    Natural,
+    NotNegative,
+    Positive,
+    Range,
+    ShapeError,
+    from_data,
+    to_data,
+)
 
 MACHINE_SCHEMA = "p3s.machine"
 MACHINE_VERSION = 1
@@ -163,7 +172,7 @@ class Machine:
                 name=read.name,
                 created=read.created,
                 p3s_version=read.p3s_version,
-                facts=read.facts,
+                facts=data["facts"],
                 settings=read.settings,
                 core=dict(read.core),
                 curves=dict(read.curves),
@@ -209,14 +218,17 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Columns of messages between two ranks, an entry for each size; None was not measured."""
+    """Columns of messages between two ranks, an entry for each size.
+
+    receive_ns: None where a message cannot have arrived before its receive.
+    """
 
     bytes: tuple[Natural, ...]
-    one_way_ns: tuple[NotNegative | None, ...]
-    one_way_median_ns: tuple[NotNegative | None, ...]
-    send_ns: tuple[NotNegative | None, ...]
+    one_way_ns: tuple[NotNegative, ...]
+    one_way_median_ns: tuple[NotNegative, ...]
+    send_ns: tuple[NotNegative, ...]
     receive_ns: tuple[NotNegative | None, ...]
-    gap_ns: tuple[NotNegative | None, ...]
+    gap_ns: tuple[NotNegative, ...]
 
     def valid(self) -> None:
         """Raise ValueError where columns differ in length, or sizes do not ascend."""
@@ -246,9 +258,32 @@ class NetworkRead:
     hosts: tuple[str, str]
     sizes: Sizes
     ranges: tuple[SizeRange, ...]
+    eager_bytes: int
     mpi: str = ""
-    eager_bytes: Natural | None = None
+    post_ns: NotNegative | None = None
     inside: NetworkRead | None = None
+
+
+@dataclass(frozen=True)
+class CacheRead:
+    """A cache: level, bytes, and how many cores share it."""
+
+    level: Natural
+    bytes: Natural
+    line_bytes: Natural = 0
+    cores: Natural = 0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What of a machine's own words is used; there may be more."""
+
+    processor: str | None = None
+    architecture: str | None = None
+    cores: Annotated[int, Range(1, MOST_PROCESSES)] | None = None
+    memory_bytes: Natural | None = None
+    huge_pages: str | None = None
+    caches: tuple[CacheRead, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -258,7 +293,7 @@ class MachineRead:
     name: str
     created: str
     p3s_version: str
-    facts: Mapping[str, Any]
+    facts: Facts
     settings: Mapping[str, Any]
     core: Mapping[str, Cost]
     curves: Mapping[str, Curve]

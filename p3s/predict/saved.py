@@ -86,7 +86,7 @@ class PredictionFile:
     @cached_property
     def content(self) -> Prediction:
         """The prediction; raises Damaged where the file makes no sense."""
-        wrong = first_problem(self.data, load_schema("prediction-3"))
+        wrong, found = first_problem(self.data, load_schema("prediction-3")), None
         try:
             found = None if wrong else from_data(Prediction, _known(self.data), more=True)
         except ShapeError as err:

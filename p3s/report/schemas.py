@@ -89,7 +89,7 @@ FORMATS = (
     Published(builds.SCHEMA, builds.VERSION, builds.SitesFile, more=True),
     Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
     Published(
-        baseline.BASELINE_SCHEMA, baseline.BASELINE_VERSION, baseline.BaselineRead, more=True
+        regression.BASELINE_SCHEMA, regression.BASELINE_VERSION, regression.BaselineRead, more=True
     ),
     Published(learned.SCHEMA, learned.VERSION, learned.LearnedRead, more=True),
     Published(dataset.SCHEMA, dataset.VERSION, dataset.Told, more=True),

@@ -100,7 +100,7 @@ class Job:
             wanted = ("events", "persistent", "persistent_count", *_ARRAYS)
             found = read_arrays(data, (*wanted, *(f"pairing_{name}" for name in paired)))
             events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
-            columns = {name: found[name] for name in _ARRAYS}
+            columns: dict[str, Any] = {name: found[name] for name in _ARRAYS}
             persistent = found["persistent"].view(EVENT).reshape(-1)
             cut = np.cumsum(found["persistent_count"])[:-1]
             pairing = Pairing(**{n: found[f"pairing_{n}"] for n in paired}) if paired else None

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzzing import AT, Outcome, Trial, fit_head
 from mutations import mutate_bytes, mutate_json, mutate_table
-from sample_files import put_all
+from outcomes import AT, Outcome, Trial, fit_head
 
 from p3s import records
 from p3s.artefacts import read_json, sealed
@@ -24,6 +23,8 @@ from p3s.serialise import ShapeError, from_data
 from p3s.study import Study
 from p3s.tables import ROOM, TIMES_ITS_SIZE
 
+#: Where files are written again and again: a disk would be waited for.
+MEMORY = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
 #: Seconds that one input may take, far above what it does.
 LIMIT_S = 20
 #: Memory that reading may take beside what the tables of a file may ask for.
@@ -120,10 +121,11 @@ def _validation(path: Path) -> Any:
 
 def _machine(path: Path) -> Any:
     from p3s.machine.machinefile import Machine
+    from p3s.machine.show import render
     from p3s.simulate.network import network_from_machine
 
     machine = Machine.load(path)
-    return machine, network_from_machine(machine)
+    return machine, network_from_machine(machine), render(machine)
 
 
 def _filesystem(path: Path) -> Any:
@@ -326,7 +328,8 @@ READERS = (
     Reader("collectives, TOML", "collectives.toml", _collectives, keeps=False),
     Reader("capture", "run/rank-000001.p3t", _capture),
 )
-_MUTATE = {".json": mutate_json, ".parquet": mutate_table}
+#: What changes files by their suffix; others are changed byte by byte.
+MUTATE = {".json": mutate_json, ".parquet": mutate_table}
 
 
 class _Hung(BaseException):
@@ -347,6 +350,8 @@ class Files:
     @classmethod
     def made(cls, folder: Path) -> Files:
         """Write the samples into an empty folder."""
+        from sample_files import put_all
+
         put_all(folder)
         return cls(folder)
 
@@ -357,7 +362,7 @@ class Files:
         assert same(expected, reader.read(path)), f"{reader.name} is not read the same twice"
         for seed in seeds:
             rng = random.Random(f"{reader.name} {seed}")
-            change = _MUTATE.get(path.suffix, mutate_bytes)
+            change = MUTATE.get(path.suffix, mutate_bytes)
             changed, what = change(rng, data)
             if changed == data:
                 changed, what = mutate_bytes(rng, data + b" ")
@@ -369,9 +374,11 @@ class Files:
         """Read a changed file and put the whole one back."""
         meant = bool(seed % 2) or not reader.keeps
         path = self.root / reader.file
-        kept = {path: data} | {each: each.read_bytes() for each in path.parent.glob("*.json")}
+        fitted = meant and path.suffix == ".parquet" and reader.keeps
+        heads = path.parent.glob("*.json") if fitted else ()
+        kept = {path: data} | {each: each.read_bytes() for each in heads}
         path.write_bytes(sealed(changed) if meant and path.suffix == ".json" else changed)
-        if meant and path.suffix == ".parquet" and reader.keeps:
+        if fitted:
             fit_head(path, changed)
         try:
             found, said = self.outcome(reader, expected)
