@@ -1,68 +1,167 @@
-"""Changes files of a study at random and says what the commands make of them.
+"""Changes files at random and says what P3S makes of them.
 
-    python benchmarks/fuzz_files.py --inputs 200            so many inputs of every format
-    python benchmarks/fuzz_files.py --seconds 600           as many as there is time for
-    python benchmarks/fuzz_files.py --format comms --first 17 --inputs 1
+    python benchmarks/fuzz_files.py --seconds 600          all levels, as many as there is time for
+    python benchmarks/fuzz_files.py --level readers --inputs 2000      so many of every format
+    python benchmarks/fuzz_files.py --level commands --format comms --first 17 --inputs 1
 
-Prints a line per input that crashed, hung or changed a result without a word, and a table. Exit
-code 1 where one did.
+Levels: ``readers`` reads a changed file with what reads its format, in milliseconds; ``commands``
+runs the whole commands that read it; ``guided`` is ``readers`` with inputs that atheris chooses by
+the lines they reach, where it is installed. Prints a line per input that crashed, hung or changed
+a result without a word, and a table of each level. Exit code 1 where one did.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import importlib.util
 import os
+import re
 import resource
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from fuzzing import FORMATS, Bench, Outcome, trials
+from fuzzing import FORMATS, Bench, trials
+from outcomes import Outcome, Trial
+from reading import MEMORY, READERS, Files
 
 BAD = (Outcome.SILENT, Outcome.CRASHED, Outcome.HUNG)
 #: Address space that a command may ask for beside what is there already.
 ROOM = 6 << 30
+#: Shares of the time that the levels get.
+LEVELS = {"readers": 0.5, "commands": 0.3, "guided": 0.2}
+#: Inputs of a format in one turn.
+TURN = {"readers": 40, "commands": 2}
+_DONE = re.compile(r"#(\d+)\s+DONE\s+cov: (\d+)")
+Counts = dict[str, collections.Counter[str]]
+Source = Callable[[str, range], Iterator[Trial]]
 
 
 def main() -> int:
     """Run the inputs; return the exit code."""
     given = options()
-    wanted = [form for form in FORMATS if not given.format or form.name in given.format]
-    resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
-    count: dict[str, collections.Counter[str]] = {f.name: collections.Counter() for f in wanted}
-    end = time.monotonic() + (given.seconds or 1e9)
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench.made(Path(folder))
-        step = 2 if given.seconds else given.inputs
-        first = given.first
-        while time.monotonic() < end and first < given.first + given.inputs:
-            for form in wanted:
-                for trial in trials(bench, form, range(first, first + step)):
-                    count[form.name][trial.outcome] += 1
-                    if trial.outcome in BAD or given.all:
-                        name = f"{form.name} {trial.seed} {trial.outcome}"
-                        print(f"{name}: {trial.what} | {trial.said[:300]}", flush=True)
-                if time.monotonic() > end:
-                    break
-            first += step
-    print(f"\n| {'format':<14} | tried | " + " | ".join(Outcome) + " |")
+    bad = 0
+    for level, share in LEVELS.items():
+        if given.level and level not in given.level:
+            continue
+        whole = sum(LEVELS[each] for each in given.level or LEVELS)
+        seconds = given.seconds and given.seconds * share / whole
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            bad += _LEVELS[level](given, Path(folder), seconds)
+    return int(bad > 0)
+
+
+def readers(given: argparse.Namespace, folder: Path, seconds: float | None) -> int:
+    """Read changed files with the readers of their formats; return how many of them did badly."""
+    files = Files.made(folder)
+    named = {reader.name: reader for reader in READERS}
+    found = tried("readers", given, list(named), seconds, lambda n, r: files.trials(named[n], r))
+    print(f"most memory that reading a file took: {files.memory >> 20} MiB\n")
+    return found
+
+
+def commands(given: argparse.Namespace, folder: Path, seconds: float | None) -> int:
+    """Run the commands that read changed files; return how many of them did badly."""
+    resource.setrlimit(resource.RLIMIT_AS, (ROOM, resource.RLIM_INFINITY))
+    bench = Bench.made(folder)
+    named = {form.name: form for form in FORMATS}
+    found = tried("commands", given, list(named), seconds, lambda n, r: trials(bench, named[n], r))
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return found
+
+
+def tried(
+    level: str,
+    given: argparse.Namespace,
+    names: Sequence[str],
+    seconds: float | None,
+    source: Source,
+) -> int:
+    """Try inputs of all formats in turn, print what came of them; return how many did badly."""
+    count: Counts = {n: collections.Counter() for n in names if n in (given.format or names)}
+    end = time.monotonic() + (seconds or 1e9)
+    first, last = given.first, given.first + given.inputs
+    while time.monotonic() < end and first < last:
+        for name, outcomes in count.items():
+            if time.monotonic() < end:
+                for trial in source(name, range(first, min(first + TURN[level], last))):
+                    outcomes[trial.outcome] += 1
+                    tell(trial, given.all)
+        first += TURN[level]
+    return table(level, count)
+
+
+def tell(trial: Trial, every: bool) -> None:
+    """Print a line for an input that did badly, or for every one."""
+    if trial.outcome in BAD or every:
+        name = f"{trial.format} {trial.seed} {trial.outcome}"
+        print(f"{name}: {trial.what} | {trial.said[:300]}", flush=True)
+
+
+def table(level: str, count: Mapping[str, collections.Counter[str]]) -> int:
+    """Print how often formats had which outcome; return how many were bad."""
+    print(f"\n| {level:<16} | tried | " + " | ".join(Outcome) + " |")
     total: collections.Counter[str] = collections.Counter()
     for name, found in [*count.items(), ("all", total)]:
         if name != "all":
             total.update(found)
         cells = " | ".join(f"{found[outcome]:>{len(outcome)}}" for outcome in Outcome)
-        print(f"| {name:<14} | {found.total():>5} | {cells} |")
-    return int(any(total[outcome] for outcome in BAD))
+        print(f"| {name:<16} | {found.total():>5} | {cells} |")
+    return sum(total[outcome] for outcome in BAD)
+
+
+def guided(given: argparse.Namespace, folder: Path, seconds: float | None) -> int:
+    """Let atheris choose inputs, a process for each format; return how many formats did badly."""
+    if importlib.util.find_spec("atheris") is None:
+        print("guided: atheris is not installed, so no inputs are chosen by coverage")
+        return 0
+    names = [reader.name for reader in READERS if reader.name in (given.format or [reader.name])]
+    each = max((seconds or 5.0 * len(names)) / len(names), 1.0)
+    bad, runs = 0, 0
+    Files.made(folder / "files")
+    for name in names:
+        program = str(Path(__file__).with_name("fuzz_guided.py"))
+        done = subprocess.run(
+            [
+                sys.executable,
+                program,
+                str(folder / "files"),
+                name,
+                f"{each:.0f}",
+                str(given.first + 1),
+            ],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=folder,
+            check=False,
+        )
+        found = _DONE.search(done.stderr)
+        if done.returncode or found is None:
+            bad += 1
+            lines = [line for line in done.stderr.splitlines() if "Error" in line or "Bad" in line]
+            print(f"guided {name}: exit code {done.returncode}: {' / '.join(lines)[:600]}")
+        else:
+            runs += int(found[1])
+            print(f"guided {name}: {int(found[1])} inputs, {found[2]} edges reached", flush=True)
+    print(f"guided: {runs} inputs of {len(names)} formats, {bad} formats did badly")
+    return bad
+
+
+_LEVELS = {"readers": readers, "commands": commands, "guided": guided}
 
 
 def options() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--level", action="append", choices=list(LEVELS), help="only this one")
     parser.add_argument("--inputs", type=int, default=None, help="of each format")
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")

@@ -117,11 +117,10 @@ class ScaledTrace:
     rows: int
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return all rows as a data frame; needs pandas."""
-        import pyarrow.parquet as pq
+        """Return all rows as a data frame; needs pandas. Raises P3SError where they are damaged."""
+        from p3s.program.scaled import whole_table
 
-        parts = sorted(self.path.glob("part-*.parquet"))
-        return pq.ParquetDataset(parts).read().to_pandas()
+        return whole_table(self.path).to_pandas()
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ import json
 import math
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.staging import new_file, shown
@@ -46,6 +47,8 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 #: Where the digest is: behind the version of the schema.
 _DIGEST = re.compile(rb',\n "digest": "([0-9a-f]{32})"')
 _VERSION_LINE = re.compile(rb'\n "schema_version": \d+')
+#: A digest under another name: that of its key was damaged.
+_LOST_DIGEST = re.compile(rb'\n "schema_version": \d+,\n "(?!digest")[^"]*": "[0-9a-f]{32}"')
 _HEAD_BYTES = 512
 
 
@@ -114,17 +117,37 @@ def as_json(obj: dict[str, Any]) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
 
 
+def plain_file(path: Path) -> BinaryIO:
+    """Open a file; OSError also where it is a pipe or a device, which may never end."""
+    # Without O_NONBLOCK a pipe would wait for somebody to write into it.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(mode := os.fstat(handle).st_mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def file_bytes(path: Path) -> bytes:
+    """Return what a file holds; raises OSError as :func:`plain_file` does."""
+    with plain_file(path) as file:
+        return file.read()
+
+
 def crc_of(path: Path) -> int:
     """Return the CRC-32 of a file, which tells whether it is still the same; 0 where it is gone."""
     try:
-        return zlib.crc32(Path(path).read_bytes())
+        return zlib.crc32(file_bytes(path))
     except OSError:
         return 0
 
 
 def reason(err: OSError) -> str:
     """Return why the system refused, in its words: libraries put others around them."""
-    return os.strerror(err.errno) if err.errno else err.strerror or str(err)
+    if err.errno and err.errno != errno.EINVAL:  # which says nothing
+        return os.strerror(err.errno)
+    return err.strerror or str(err)
 
 
 #: Errors of a disk that is full, of a quota among them.
@@ -215,6 +238,14 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
     write_bytes(path, sealed(as_json({**head, **rest}).encode("utf-8")))
 
 
+def _is_whole(data: bytes, known: bool) -> bool:
+    """Tell whether a file is as its digest says; one without is, unless the key alone is gone."""
+    head = data[:_HEAD_BYTES]
+    if not known:
+        return _LOST_DIGEST.search(head) is None
+    return _DIGEST.search(head) is not None and sealed(data) == data
+
+
 def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
@@ -248,7 +279,7 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
     """
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = file_bytes(path)
         obj = parse_json(data)
     except FileNotFoundError as err:
         raise P3SError(f"{path}: not there{_made_by(schema)}") from err
@@ -267,7 +298,7 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
             f"reads version {wanted}; use the p3s that wrote it or start a new study"
         )
-    if "digest" in obj and not (_DIGEST.search(data[:_HEAD_BYTES]) and sealed(data) == data):
+    if not _is_whole(data, "digest" in obj):
         raise Damaged(
             f"{path}: damaged, or changed since p3s wrote it{_made_by(schema)}; a change that is "
             "meant is read once the line with the digest is deleted"

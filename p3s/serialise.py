@@ -202,12 +202,14 @@ def _ranged(value: Any, kind: Any, converter: Any) -> Any:
 
 def _valid(kind: Any, structure: Any) -> Any:
     """Return what reads a record and lets it say what its fields must be to each other."""
-    if not hasattr(kind, "valid"):
-        return structure
+    valid = getattr(kind, "valid", None)
 
     def checked(value: Any, wanted: Any) -> Any:
+        if not isinstance(value, Mapping):  # a list lacks all keys, as an object may
+            raise ValueError("it is no object")
         made = structure(value, wanted)
-        made.valid()
+        if valid is not None:
+            made.valid()
         return made
 
     return checked

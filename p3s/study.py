@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
+    file_bytes,
     parse_json,
     read_json,
     reason,
@@ -493,7 +494,7 @@ def _changed_ns(path: Path) -> int:
 def is_old_replay(path: Path) -> bool:
     """Tell whether a replay was written by an older P3S."""
     try:
-        head = parse_json(path.read_bytes())
+        head = parse_json(file_bytes(path))
         version = head["schema_version"] if head["schema"] == REPLAY_SCHEMA else REPLAY_VERSION
         return isinstance(version, int) and version < REPLAY_VERSION
     except (OSError, ValueError, KeyError, TypeError):

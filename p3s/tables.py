@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import io
 import math
+import struct
+import tokenize
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import digest_of
-from p3s.serialise import from_data
+from p3s.artefacts import digest_of, file_bytes, plain_file
+from p3s.serialise import ShapeError, from_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +62,10 @@ def known_tables(head: Mapping[str, Any]) -> dict[str, TableFacts] | None:
     """
     if TABLES not in head:
         return None
-    return dict(from_data(Mapping[str, TableFacts], head[TABLES]))  # type: ignore[type-abstract]
+    try:
+        return dict(from_data(Mapping[str, TableFacts], head[TABLES]))  # type: ignore[type-abstract]
+    except ShapeError as err:
+        raise ValueError(f"{TABLES}: {err}") from err
 
 
 def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
@@ -67,7 +73,7 @@ def checked_bytes(path: Path, known: Mapping[str, TableFacts] | None) -> bytes:
 
     Errors: OSError where it is missing.
     """
-    data = Path(path).read_bytes()
+    data = file_bytes(path)
     if known is not None and path.name not in known:
         raise ValueError(f"{path.name} is not in its head")
     if known is not None and digest_of(data) != known[path.name].digest:
@@ -80,6 +86,14 @@ def check_names(paths: Iterable[Path], known: Mapping[str, TableFacts] | None) -
     there = {path.name for path in paths}
     if known is not None and there != set(known):
         raise ValueError(f"{min(there ^ set(known))} is missing, or not in the head")
+
+
+def columns_of(path: Path) -> list[str]:
+    """Return the names of a table's columns; OSError where it is no file, pyarrow's errors."""
+    import pyarrow.parquet as pq
+
+    with plain_file(path) as file:
+        return list(pq.read_schema(file).names)
 
 
 def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
@@ -98,6 +112,52 @@ def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
     if known is not None and rows != known[path.name].rows:
         raise ValueError(f"{path.name} has {rows:,} rows, its head says {known[path.name].rows:,}")
     return file
+
+
+def read_arrays(data: bytes, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return arrays of numbers from the bytes of an NPZ file.
+
+    Nothing is unpickled, and no more memory is asked for than the file has bytes. Raises ValueError
+    where an array is missing or damaged, of other things than numbers, or of another size than it
+    says.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            return {name: _array(file, name) for name in names}
+    except KeyError as err:
+        raise ValueError(f"{err.args[0]} is missing") from err
+    except _NO_ARRAYS as err:
+        raise ValueError(" ".join(str(err).split())[:80] or "it is damaged") from err
+
+
+#: What the reader of archives, and that of an array's head, raise beside ValueError.
+_NO_ARRAYS = (
+    *(zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OverflowError, SyntaxError),
+    *(OSError, struct.error, tokenize.TokenError),
+)
+
+
+def _array(file: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Return an array of an archive, which has it without compression."""
+    import numpy as np
+
+    info = file.getinfo(f"{name}.npy")
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{name} is compressed")
+    member = io.BytesIO(file.read(info))
+    if np.lib.format.read_magic(member) != (1, 0):
+        raise ValueError(f"{name} is of another version")
+    shape, _, kind = np.lib.format.read_array_header_1_0(member)
+    there = info.file_size - member.tell()
+    if (
+        kind.kind not in "iufb"
+        or min(shape, default=0) < 0
+        or math.prod(shape) != there / kind.itemsize
+    ):
+        raise ValueError(f"{name} is not as large as it says, or no numbers")
+    member.seek(0)
+    found: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
+    return found
 
 
 def _stated_bytes(metadata: Any) -> int:

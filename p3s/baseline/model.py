@@ -19,6 +19,7 @@ from p3s.baseline.families import FAMILIES, Array, Data, Fitted, fit, text_of
 from p3s.baseline.times import REDUCTIONS, Point, Series
 from p3s.baseline.weights import WEIGHTS, weights_of
 from p3s.errors import Damaged, P3SError, UsageError
+from p3s.serialise import Natural, NotNegative, ProcessCount, from_data
 from p3s.text import plural, processes
 
 BASELINE_SCHEMA = "p3s.baseline"
@@ -43,6 +44,68 @@ class Said:
     low: float | None
     high: float | None
     ratio: float
+
+
+@dataclass(frozen=True)
+class TrialRead:
+    """How a family did at the held-out counts, as the file has it; error: None is no number."""
+
+    family: str
+    error: NotNegative | None
+    signed: tuple[float, ...]
+    n_params: Natural
+    why_not: str
+
+
+@dataclass(frozen=True)
+class PointRead:
+    """Times of one count and one set of inputs, as the file has them."""
+
+    n: ProcessCount
+    seconds: NotNegative
+    repeats: tuple[NotNegative, ...]
+    inputs: tuple[float, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError for a time of 0."""
+        if not self.repeats or min(self.seconds, *self.repeats) <= 0:
+            raise ValueError("a time is none")
+
+
+@dataclass(frozen=True)
+class BaselineRead:
+    """What a baseline's file holds; parameters are those of its family."""
+
+    family: str
+    parameters: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    labels: Mapping[str, str]
+    why: str
+    held_out: tuple[int, ...]
+    trials: tuple[TrialRead, ...]
+    weights: str
+    reduction: str
+    points: tuple[PointRead, ...]
+    notes: tuple[str, ...]
+    machine: str
+    created: str
+    command: tuple[str, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError for words that are not known, inputs that points do not have."""
+        for word, known in (
+            *((name, FAMILIES) for name in (self.family, *(t.family for t in self.trials))),
+            (self.weights, WEIGHTS),
+            (self.reduction, REDUCTIONS),
+        ):
+            if word not in known:
+                raise ValueError(f"{word!r:.40} is not known")
+        if len(set(self.inputs)) != len(self.inputs):
+            raise ValueError("two inputs have one name")
+        if any(len(point.inputs) != len(self.inputs) for point in self.points):
+            raise ValueError("a point has other inputs")
+        if not isinstance(self.parameters.get("n_params"), int):
+            raise ValueError("parameters have no number")
 
 
 @dataclass(frozen=True)
@@ -217,41 +280,29 @@ class Baseline:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Baseline:
         """Return the baseline of a JSON object; KeyError, TypeError or ValueError for another."""
-        _check(found)
-        fitted = Fitted(found["family"], dict(found["parameters"]), tuple(found["inputs"]))
-        points = tuple(
-            Point(
-                int(p["n"]),
-                float(p["seconds"]),
-                tuple(map(float, p["repeats"])),
-                tuple(map(float, p["inputs"])),
-            )
-            for p in found["points"]
-        )
+        read = from_data(BaselineRead, found, more=True)
+        fitted = Fitted(read.family, dict(read.parameters), read.inputs)
+        _check(fitted)
         trials = tuple(
             Trial(
-                t["family"],
-                math.inf if t["error"] is None else float(t["error"]),
-                tuple(t["signed"]),
-                int(t["n_params"]),
-                str(t["why_not"]),
+                t.family, math.inf if t.error is None else t.error, t.signed, t.n_params, t.why_not
             )
-            for t in found["trials"]
+            for t in read.trials
         )
-        choice = Choice(fitted, trials, tuple(found["held_out"]), str(found["why"]))
+        points = tuple(Point(p.n, p.seconds, p.repeats, p.inputs) for p in read.points)
         made = cls(
-            choice,
+            Choice(fitted, trials, read.held_out, read.why),
             points,
-            tuple(found["inputs"]),
-            dict(found["labels"]),
-            str(found["weights"]),
-            str(found["reduction"]),
-            tuple(found["notes"]),
-            str(found["machine"]),
-            str(found["created"]),
-            tuple(found["command"]),
+            read.inputs,
+            dict(read.labels),
+            read.weights,
+            read.reduction,
+            read.notes,
+            read.machine,
+            read.created,
+            read.command,
         )
-        if len(made.counts) < 2 or any(not 0 < p.seconds < math.inf for p in points):
+        if len(made.counts) < 2:
             raise ValueError("no points that can have been fitted")
         given = dict.fromkeys(made.inputs, 1.0)
         row = np.array([[given[name] for name in made.inputs]]) if made.inputs else None
@@ -259,45 +310,10 @@ class Baseline:
         return made
 
 
-def _check(found: Mapping[str, Any]) -> None:
-    """Raise ValueError, KeyError or TypeError for content that no baseline has."""
-    names, points = found["inputs"], found["points"]
-    good = {
-        "family": all(
-            isinstance(name, str) and name in FAMILIES
-            for name in [found["family"], *(trial["family"] for trial in found["trials"])]
-        ),
-        "inputs": isinstance(names, list)
-        and all(isinstance(name, str) for name in names)
-        and len(set(names)) == len(names),
-        "weights": found["weights"] in WEIGHTS,
-        "reduction": found["reduction"] in REDUCTIONS,
-        "points": all(
-            len(p["inputs"]) == len(names)
-            and p["repeats"]
-            and all(0 < t < math.inf for t in [p["seconds"], *p["repeats"]])
-            and all(map(math.isfinite, p["inputs"]))
-            and isinstance(p["n"], int)
-            and p["n"] >= 1
-            for p in points
-        ),
-        "parameters": isinstance(found["parameters"]["n_params"], int),
-        "labels": all(isinstance(value, str) for value in found["labels"].values()),
-        "words": all(isinstance(word, str) for word in [*found["command"], *found["notes"]]),
-        "held_out": all(isinstance(n, int) for n in found["held_out"]),
-        "trials": all(
-            isinstance(t["n_params"], int)
-            and all(map(math.isfinite, t["signed"]))
-            and (t["error"] is None or t["error"] >= 0)
-            for t in found["trials"]
-        ),
-    }
-    for what, fine in good.items():
-        if not fine:
-            raise ValueError(f"{what} cannot be this")
-    numbers = {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(found["family"], ())
-    for name in numbers:
-        if not 0 <= found["parameters"][name] < math.inf:
+def _check(fitted: Fitted) -> None:
+    """Raise ValueError for numbers that the family cannot have."""
+    for name in {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(fitted.family, ()):
+        if not 0 <= fitted.parameters[name] < math.inf:
             raise ValueError(f"{name} cannot be this")
 
 

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.parse import trips, turns_with
+from p3s.characterize.phase_file import SCHEMA, VERSION, read_phases
 from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.trace.ops import COMPLETION, named
 
-SCHEMA = "p3s.phases"
-VERSION = 1
 #: A phase is relevant from this share of the time of a run on (thesis ch. 4.2).
 RELEVANT_SHARE = 0.01
 #: Up to this relative spread over the counts, total work counts as constant (Eq. 5.1).
@@ -45,12 +44,12 @@ def write_phases(study_dir: Path) -> Json:
 
 def load_phases(study_dir: Path) -> Json:
     """Return signature/phases.json, made anew where it is not that of the study's counts."""
-    from p3s.study import Study, read_json
+    from p3s.study import Study
 
     study = Study.open(Path(study_dir))
     path = study.phases_path
     if path.exists():
-        found = read_json(path, SCHEMA, VERSION)
+        found = read_phases(path)
         newest = max(
             (study.signature_path(n).stat().st_mtime_ns for n in study.signature_counts()),
             default=0,

@@ -17,6 +17,7 @@ import numpy as np
 
 from p3s.characterize.plans import Weights
 from p3s.errors import P3SError
+from p3s.serialise import Natural, NotNegative, ProcessCount, Share, Total
 from p3s.trace.recording_plan import WORK, Plan
 
 if TYPE_CHECKING:
@@ -24,7 +25,77 @@ if TYPE_CHECKING:
     from p3s.trace import RankTrace, RunTrace
 
 SCHEMA, VERSION = "p3s.sampled", 1
+#: States of a phase on a rank.
 _STATES = {0: "open", 1: "tight", 2: "most iterations", 3: "enough"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A time, and by how much a prediction is off, relative; None where there is no time."""
+
+    time: float
+    difference: float | None
+    from_detail: float | None
+
+
+@dataclass(frozen=True)
+class SampledEvents:
+    """Events in full detail, only counted, of a whole run, and the share in detail."""
+
+    recorded: Total
+    counted: Total
+    run: Total | None
+    share_in_detail: NotNegative
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Bytes and seconds of the run of a signature and of the full runs."""
+
+    bytes: Total
+    wall_s: NotNegative | None
+    full_bytes: Total | None
+    full_wall_s: NotNegative | None
+
+
+@dataclass(frozen=True)
+class SampledPhase:
+    """A phase in the run of a signature: iterations, in full detail, their mean time."""
+
+    phase: Natural
+    name: str
+    relevant: bool
+    ranks: Natural
+    turns: Total
+    in_detail: tuple[Total, Total]
+    mean: NotNegative | None
+    relative_half_width: NotNegative
+    state: tuple[str, ...]
+    predicted: NotNegative
+    share: Share
+
+
+@dataclass(frozen=True)
+class SampledFile:
+    """What sampled/npNNNN.json holds; P3S writes it for others."""
+
+    np: ProcessCount
+    stopped: bool
+    weights_from: str
+    measure: str
+    work_unit: str
+    width: Share
+    confidence: Share
+    turns: tuple[Natural, Natural]
+    events: SampledEvents
+    predicted: NotNegative
+    half_width: NotNegative
+    from_detail: NotNegative
+    outside_plan: NotNegative
+    of_this_run: Compared | None
+    of_full_run: Compared | None
+    saved: Saved
+    phases: tuple[SampledPhase, ...]
 
 
 @dataclass

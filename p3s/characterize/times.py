@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import numpy as np
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.characterize import clock
 from p3s.characterize.clock import QUANTILES
 from p3s.characterize.disturbed import disturbances, floor_ns
@@ -316,7 +316,7 @@ def _times_from(data: dict[str, Any], table_path: Path) -> Times:
     import zlib
 
     head = from_data(TimesRead, data, more=True)
-    if zlib.crc32(table_path.read_bytes()) != head.table_crc:
+    if zlib.crc32(file_bytes(table_path)) != head.table_crc:
         raise ValueError(f"{table_path.name} is another table than it names")
     wanted = dict.fromkeys(COLUMNS, int) | dict.fromkeys((*_VALUES, *_quantile_names()), float)
     table = read_table(table_path, wanted)
@@ -366,7 +366,7 @@ def stale(study: Study, np: int) -> bool:
 def _run_dirs(path: Path) -> list[str]:
     """Return the places in the study of the runs that times are from."""
     try:
-        return [str(run["dir"]) for run in parse_json(path.read_bytes())["runs"]]
+        return [str(run["dir"]) for run in parse_json(file_bytes(path))["runs"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []  # damaged: reading it says so
 

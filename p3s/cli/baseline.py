@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.cli import baseline_text, iterations, tree_options, trees
 from p3s.cli.common import (
     JSON_OPTION,
@@ -359,7 +359,7 @@ def _saved(file: Path) -> Baseline | None:
     if file.suffix.lower() != ".json" or not file.is_file():
         return None
     try:
-        found = parse_json(file.read_bytes())
+        found = parse_json(file_bytes(file))
     except (OSError, ValueError):
         return None  # reading it as run times says what is wrong
     schema = found.get("schema") if isinstance(found, dict) else None

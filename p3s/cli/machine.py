@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.cli import learn
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
 from p3s.errors import P3SError, UsageError
@@ -294,7 +294,7 @@ def show(
 def _schema_of(path: Path) -> str:
     """Return what a JSON file says it is, "" where it says nothing."""
     try:
-        return str(parse_json(path.read_bytes()).get("schema"))
+        return str(parse_json(file_bytes(path)).get("schema"))
     except (OSError, ValueError, AttributeError):
         return ""
 

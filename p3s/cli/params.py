@@ -449,6 +449,7 @@ def weak(
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
     from p3s.predict.prediction import as_file, compose, replays_behind
+    from p3s.predict.saved import WEAK
     from p3s.predict.weak import relate
     from p3s.report.weak import render
     from p3s.settings import setting_name, settings_in
@@ -541,7 +542,7 @@ def weak(
         knee,
     )
     result = replace(result, notes=(*notes, *result.notes))
-    data = {**as_file(result), "schema": "p3s.weak", "weak": told, "base_n": base_n}
+    data = {**as_file(result), "schema": WEAK, "weak": told, "base_n": base_n}
     write_json(path, data)
     if json_:
         emit_json(data)
@@ -553,13 +554,13 @@ def weak(
 
 def _earlier(path: Path, law: str) -> list[int]:
     """Return the counts that were predicted before with the same growth."""
-    from p3s.study import read_json
+    from p3s.predict.saved import read_weak
 
     try:
-        data = read_json(path, "p3s.weak")
-        return [int(row["n"]) for row in data["counts"]] if data["weak"] == law else []
-    except (P3SError, KeyError, TypeError, ValueError):  # none, or of an older version
+        found = read_weak(path)
+    except P3SError:  # none, or of an older version
         return []
+    return [row.n for row in found.counts] if found.weak == law else []
 
 
 def _base(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
 from p3s.cli.values import numbers, pairs, whole_numbers
 from p3s.errors import P3SError, UsageError
@@ -140,7 +140,7 @@ def saved_tree(file: Path) -> Stored | None:
     if file.suffix.lower() != ".json" or not file.is_file():
         return None
     try:
-        found = parse_json(file.read_bytes())
+        found = parse_json(file_bytes(file))
     except (OSError, ValueError):
         return None
     return load(file) if isinstance(found, dict) and found.get("schema") == TREE_SCHEMA else None

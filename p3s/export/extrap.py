@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import write_bytes, write_json
+from p3s.characterize.phase_file import read_phases
 from p3s.errors import P3SError
 from p3s.export.place import new_directory
 from p3s.export.scaled import Exported
-from p3s.study import read_json
 
 if TYPE_CHECKING:
     from p3s.predict.types import Prediction
@@ -36,7 +36,7 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
     alone: set[int] = set()
     files = {"times": list(_runs(study, done, alone))}
     if study.phases_path.exists():
-        phases = read_json(study.phases_path, "p3s.phases")
+        phases = read_phases(study.phases_path)
         files["times"] += _phase_times(phases, alone)
         files["measured"] = list(_phases(phases))
     else:

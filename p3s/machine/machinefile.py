@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from p3s.artefacts import read_json, write_json
 from p3s.errors import Damaged, P3SError
 from p3s.machine.filesystem import FileSystem
 from p3s.machine.filesystem import checked as checked_files
 from p3s.machine.teams import OpenMP, checked
-from p3s.serialise import ShapeError, from_data, to_data
+from p3s.serialise import (
+    MOST_PROCESSES,
+    Natural,
+    NotNegative,
+    Positive,
+    Range,
+    ShapeError,
+    from_data,
+    to_data,
+)
 
 MACHINE_SCHEMA = "p3s.machine"
 MACHINE_VERSION = 1
@@ -44,9 +53,14 @@ LOADED_KERNELS = ("read", "triad")
 class Cost:
     """Cost of one operation: ns is the least of the repeats, spread their median over it less 1."""
 
-    ns: float
-    spread: float
-    repeats: int
+    ns: NotNegative
+    spread: NotNegative
+    repeats: Positive
+
+    def valid(self) -> None:
+        """Raise ValueError for a cost of 0 ns."""
+        if self.ns <= 0:
+            raise ValueError("a cost of 0 ns")
 
 
 @dataclass(frozen=True)
@@ -56,10 +70,19 @@ class Curve:
     working_set: bytes, ascending. ns, spread, repeats: as in Cost, one entry per working set.
     """
 
-    working_set: tuple[int, ...]
-    ns: tuple[float, ...]
-    spread: tuple[float, ...]
-    repeats: tuple[int, ...]
+    working_set: tuple[Positive, ...]
+    ns: tuple[NotNegative, ...]
+    spread: tuple[NotNegative, ...]
+    repeats: tuple[Positive, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where working sets do not ascend, or have not one cost each, above 0."""
+        sizes = self.working_set
+        lengths = {len(sizes), len(self.ns), len(self.spread), len(self.repeats)}
+        if len(lengths) != 1 or not sizes or list(sizes) != sorted(set(sizes)):
+            raise ValueError("there are no ascending working sets with one cost each")
+        if min(self.ns) <= 0:
+            raise ValueError("a cost of 0 ns")
 
     def at(self, working_set: float) -> float:
         """Return the cost at a working set, straight between points on logarithmic axes.
@@ -144,33 +167,26 @@ class Machine:
     def from_json(cls, data: Mapping[str, Any], where: str) -> Machine:
         """Return the machine of a file's content; Damaged names what is wrong with it."""
         try:
-            loaded = _mapping(data, "loaded")
-            network, openmp = data["network"], data.get("openmp")
-            files = data.get("files")
+            read = from_data(MachineRead, data, more=True)
             machine = cls(
-                name=str(data["name"]),
-                created=str(data["created"]),
-                p3s_version=str(data["p3s_version"]),
-                facts=_mapping(data, "facts"),
-                settings=_mapping(data, "settings"),
-                core={str(name): _cost(cost) for name, cost in _mapping(data, "core").items()},
-                curves=_curves(_mapping(data, "curves")),
-                loaded=_curves(_mapping(loaded, "curves")),
-                loaded_processes=int(loaded["processes"]),
-                network=None if network is None else check_network(network),
-                network_missing=str(data.get("network_missing", "")),
-                disturbed=tuple(str(text) for text in data.get("disturbed", [])),
-                openmp=None if openmp is None else checked(from_data(OpenMP, openmp)),
-                files=None if files is None else checked_files(from_data(FileSystem, files)),
+                name=read.name,
+                created=read.created,
+                p3s_version=read.p3s_version,
+                facts=data["facts"],
+                settings=read.settings,
+                core=dict(read.core),
+                curves=dict(read.curves),
+                loaded=dict(read.loaded.curves),
+                loaded_processes=read.loaded.processes,
+                network=data["network"],
+                network_missing=read.network_missing,
+                disturbed=read.disturbed,
+                openmp=None if read.openmp is None else checked(read.openmp),
+                files=None if read.files is None else checked_files(read.files),
             )
-            absent = [name for name in CORE_KERNELS if name not in machine.core]
-            absent += [name for name in CURVE_KERNELS if name not in machine.curves]
-            if absent:
-                raise ValueError(f"kernel {absent[0]} is missing")
-        except (KeyError, TypeError, ValueError, AttributeError, ShapeError) as error:
-            why = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        except (TypeError, ValueError, ShapeError) as error:
             raise Damaged(
-                f"{where}: damaged machine file ({why[:120]}); measure that machine again: "
+                f"{where}: damaged machine file ({str(error)[:120]}); measure that machine again: "
                 "p3s machine measure -o FILE"
             ) from error
         return machine
@@ -191,78 +207,106 @@ def files_of(path: Path) -> FileSystem:
     return found
 
 
-def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data[key]
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{key} is no object")
-    return value
+# ---- the file as it is read ------------------------------------------------------------------
+@dataclass(frozen=True)
+class Loaded:
+    """Costs with so many cores busy at once."""
+
+    processes: Positive
+    curves: Mapping[str, Curve]
 
 
-def number(value: Any, least: float = 0.0) -> float:
-    """Return a finite number of at least ``least``; ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{value!r:.40} is no number")
-    if not math.isfinite(value) or value < least:
-        raise ValueError(f"{value!r:.40} cannot be")
-    return float(value)
+@dataclass(frozen=True)
+class Sizes:
+    """Columns of messages between two ranks, an entry for each size.
+
+    receive_ns: None where a message cannot have arrived before its receive.
+    """
+
+    bytes: tuple[Natural, ...]
+    one_way_ns: tuple[NotNegative, ...]
+    one_way_median_ns: tuple[NotNegative, ...]
+    send_ns: tuple[NotNegative, ...]
+    receive_ns: tuple[NotNegative | None, ...]
+    gap_ns: tuple[NotNegative, ...]
+
+    def valid(self) -> None:
+        """Raise ValueError where columns differ in length, or sizes do not ascend."""
+        if len({len(getattr(self, each.name)) for each in fields(self)}) != 1 or not self.bytes:
+            raise ValueError("the columns differ in length")
+        if list(self.bytes) != sorted(set(self.bytes)):
+            raise ValueError("bytes do not ascend")
 
 
-def _positive(value: Any) -> float:
-    if number(value) == 0:
-        raise ValueError("a cost of 0 ns")
-    return float(value)
+@dataclass(frozen=True)
+class SizeRange:
+    """Costs of a range of message sizes, as LogGP has them."""
+
+    from_bytes: Natural
+    to_bytes: Natural
+    L_ns: NotNegative
+    o_send_ns: NotNegative
+    o_receive_ns: NotNegative
+    g_ns: NotNegative
+    G_ns_per_byte: NotNegative
 
 
-def _cost(data: Mapping[str, Any]) -> Cost:
-    return Cost(_positive(data["ns"]), number(data["spread"]), int(number(data["repeats"], 1)))
+@dataclass(frozen=True)
+class NetworkRead:
+    """Messages between two ranks; inside: between two of one host, where that was measured too."""
+
+    hosts: tuple[str, str]
+    sizes: Sizes
+    ranges: tuple[SizeRange, ...]
+    eager_bytes: int
+    mpi: str = ""
+    post_ns: NotNegative | None = None
+    inside: NetworkRead | None = None
 
 
-def _curves(data: Mapping[str, Any]) -> dict[str, Curve]:
-    return {str(name): _curve(str(name), curve) for name, curve in data.items()}
+@dataclass(frozen=True)
+class CacheRead:
+    """A cache: level, bytes, and how many cores share it."""
+
+    level: Natural
+    bytes: Natural
+    line_bytes: Natural = 0
+    cores: Natural = 0
 
 
-def _curve(name: str, data: Mapping[str, Any]) -> Curve:
-    sizes = tuple(int(number(size, 1)) for size in data["working_set"])
-    curve = Curve(
-        sizes,
-        tuple(_positive(ns) for ns in data["ns"]),
-        tuple(number(spread) for spread in data["spread"]),
-        tuple(int(number(count, 1)) for count in data["repeats"]),
-    )
-    lengths = {len(sizes), len(curve.ns), len(curve.spread), len(curve.repeats)}
-    if len(lengths) != 1 or not sizes or list(sizes) != sorted(set(sizes)):
-        raise ValueError(f"curve {name} has no ascending working sets with one cost each")
-    return curve
+@dataclass(frozen=True)
+class Facts:
+    """What of a machine's own words is used; there may be more."""
+
+    processor: str | None = None
+    architecture: str | None = None
+    cores: Annotated[int, Range(1, MOST_PROCESSES)] | None = None
+    memory_bytes: Natural | None = None
+    huge_pages: str | None = None
+    caches: tuple[CacheRead, ...] = ()
 
 
-def check_network(data: Any) -> Mapping[str, Any]:
-    """Return the network part of a machine file; ValueError or KeyError when it is damaged."""
-    if not isinstance(data, Mapping):
-        raise ValueError("network is no object")
-    sizes = data["sizes"]
-    columns = [
-        sizes[key]
-        for key in ("bytes", "one_way_ns", "one_way_median_ns", "send_ns", "receive_ns", "gap_ns")
-    ]
-    if len({len(column) for column in columns}) != 1 or not columns[0]:
-        raise ValueError("the columns of network.sizes differ in length")
-    for column in columns:
-        for value in column:
-            if value is not None:
-                number(value)
-    for part in data["ranges"]:
-        for key in (
-            "from_bytes",
-            "to_bytes",
-            "L_ns",
-            "o_send_ns",
-            "o_receive_ns",
-            "g_ns",
-            "G_ns_per_byte",
-        ):
-            number(part[key])
-    if len(data["hosts"]) != 2:
-        raise ValueError("network.hosts are not two")
-    if data.get("inside") is not None:
-        check_network(data["inside"])
-    return data
+@dataclass(frozen=True)
+class MachineRead:
+    """What a machine file holds."""
+
+    name: str
+    created: str
+    p3s_version: str
+    facts: Facts
+    settings: Mapping[str, Any]
+    core: Mapping[str, Cost]
+    curves: Mapping[str, Curve]
+    loaded: Loaded
+    network: NetworkRead | None
+    network_missing: str = ""
+    disturbed: tuple[str, ...] = ()
+    openmp: OpenMP | None = None
+    files: FileSystem | None = None
+
+    def valid(self) -> None:
+        """Raise ValueError where a kernel is missing."""
+        absent = [name for name in CORE_KERNELS if name not in self.core]
+        absent += [name for name in CURVE_KERNELS if name not in self.curves]
+        if absent:
+            raise ValueError(f"kernel {absent[0]} is missing")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
@@ -158,7 +158,7 @@ def _is_old(path: Path, complete: int) -> bool:
     from p3s.characterize.store import SCHEMA, VERSION
 
     try:
-        head = parse_json(path.read_bytes())
+        head = parse_json(file_bytes(path))
         version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
         if isinstance(version, int) and version < VERSION:
             return True

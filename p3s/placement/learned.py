@@ -28,7 +28,7 @@ from p3s.simulate.network import Network
 from p3s.topology.units import Bools, Floats, Ints
 
 BOOSTED, RANDOM = "boosted", "random"
-SCHEMA, _VERSION = "p3s.communication", 2
+SCHEMA, VERSION = "p3s.communication", 2
 #: Names of a model's three ensembles.
 _TREES = ("middle", "low", "high")
 _FOLDS = 5
@@ -403,7 +403,7 @@ def save(path: Path, model: Learned) -> None:
         path,
         {
             "schema": SCHEMA,
-            "schema_version": _VERSION,
+            "schema_version": VERSION,
             "card": asdict(model.card),
             "names": list(model.names),
             "least": model.least,
@@ -419,7 +419,7 @@ def save(path: Path, model: Learned) -> None:
 def load(path: Path) -> Learned:
     """Read a model. Errors: P3SError, in one line, where it cannot be read or is damaged."""
     try:
-        data = read_json(path, SCHEMA, _VERSION)
+        data = read_json(path, SCHEMA, VERSION)
     except OtherVersion as err:
         raise OtherVersion(
             f"{path}: a communication model of another version of p3s; learn it again"
@@ -432,21 +432,61 @@ def load(path: Path) -> Learned:
         raise Damaged(f"{path}: {err}; learn it again") from err
 
 
+@dataclass(frozen=True)
+class TreesRead:
+    """Columns of the nodes of all trees; root: the first node of each."""
+
+    feature: list[int]
+    threshold: list[float]
+    left: list[int]
+    right: list[int]
+    value: list[float]
+    root: list[int]
+    base: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class LearnedRead:
+    """What the file of a model holds: its card, features with their ends, trees, network."""
+
+    card: Card
+    names: tuple[str, ...]
+    least: tuple[float, ...]
+    most: tuple[float, ...]
+    wider: Widening
+    first: Line | None
+    network: Mapping[str, Any] | None
+    middle: TreesRead
+    low: TreesRead
+    high: TreesRead
+
+    def valid(self) -> None:
+        """Raise ValueError where ends of features, or the line that goes first, are of others."""
+        if not len(self.least) == len(self.most) == len(self.names) == len(set(self.names)):
+            raise ValueError("the values of its features do not fit their names")
+        if any(low > high for low, high in zip(self.least, self.most, strict=True)):
+            raise ValueError("the least value of a feature is above the most")
+        line = self.first
+        if line is not None and (
+            not {name for product in line.products for name in product} <= set(self.names)
+            or len(line.products) != len(line.coefficients)
+        ):
+            raise ValueError("the line that goes first does not fit its features")
+
+
 def _read(data: Mapping[str, Any]) -> Learned:
-    names = from_data(tuple[str, ...], data["names"])
-    least, most = (np.array(from_data(tuple[float, ...], data[key])) for key in ("least", "most"))
-    if len(least) != len(names) or len(most) != len(names):
-        raise Damaged("the values of its features do not fit their names")
-    middle, low, high = (trees_from(data[name], len(names)) for name in _TREES)
-    card, wider = from_data(Card, data["card"]), from_data(Widening, data["wider"])
-    first = None if data["first"] is None else _line(data["first"], names)
-    network = None if data["network"] is None else Network.from_json(data["network"])
-    return Learned(card, names, least, most, middle, low, high, wider, first, network)
-
-
-def _line(data: Any, names: Sequence[str]) -> Line:
-    line = from_data(Line, data)
-    known = {name for product in line.products for name in product} <= set(names)
-    if not known or len(line.products) != len(line.coefficients):
-        raise Damaged("the line that goes first does not fit its features")
-    return line
+    read = from_data(LearnedRead, data, more=True)
+    middle, low, high = (trees_from(vars(getattr(read, name)), len(read.names)) for name in _TREES)
+    return Learned(
+        read.card,
+        read.names,
+        np.array(read.least),
+        np.array(read.most),
+        middle,
+        low,
+        high,
+        read.wider,
+        read.first,
+        None if read.network is None else Network.from_json(read.network),
+    )

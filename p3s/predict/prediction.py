@@ -165,13 +165,13 @@ def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, d
 
 
 def _validations(study: Study) -> list[Comparison]:
-    """Return the comparisons with runs that were made with the model as it is."""
+    """Return the comparisons with runs that were made with the model as it is.
+
+    Raises P3SError for one that is damaged: it may be what speaks against the model.
+    """
     found, crc = [], crc_of(study.model_path)
     for path in sorted((study.root / "validate").glob("np*.json")):
-        try:
-            of_model, compared = read_comparison(path)
-        except P3SError:
-            continue  # what is damaged says nothing, for or against
+        of_model, compared = read_comparison(path)
         if of_model == crc:
             found.append(compared)
     return found

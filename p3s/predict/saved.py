@@ -14,7 +14,7 @@ from p3s.commands import Commands, count_to_predict
 from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.rows import baseline
-from p3s.predict.types import Prediction
+from p3s.predict.types import Prediction, WeakPrediction
 from p3s.schemas import first_problem, load_schema
 from p3s.serialise import ShapeError, from_data
 from p3s.study import Study, as_json, read_json, write_json
@@ -22,6 +22,8 @@ from p3s.text import plural, processes
 
 SCHEMA = "p3s.prediction"
 VERSION = 3
+#: Predictions of weak scaling, of the same version.
+WEAK = "p3s.weak"
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (
@@ -84,7 +86,7 @@ class PredictionFile:
     @cached_property
     def content(self) -> Prediction:
         """The prediction; raises Damaged where the file makes no sense."""
-        wrong = first_problem(self.data, load_schema("prediction-3"))
+        wrong, found = first_problem(self.data, load_schema("prediction-3")), None
         try:
             found = None if wrong else from_data(Prediction, _known(self.data), more=True)
         except ShapeError as err:
@@ -176,6 +178,15 @@ class PredictionFile:
 def read_prediction(path: Path | str) -> Prediction:
     """Return a study's prediction, or that of a file, checked; raises P3SError in one line."""
     return PredictionFile.load(path).content
+
+
+def read_weak(path: Path) -> WeakPrediction:
+    """Return a prediction of weak scaling, its form checked; raises P3SError in one line."""
+    data = read_json(path, WEAK, VERSION)
+    try:
+        return from_data(WeakPrediction, _known(data))
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged: {err}; run p3s predict --weak again") from err
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -289,6 +289,14 @@ class Prediction:
         raise P3SError(f"{n} is not among the counts of the prediction, which are {there}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeakPrediction(Prediction):
+    """A prediction of weak scaling: weak is what grows with the processes, base_n where from."""
+
+    weak: str
+    base_n: int
+
+
 def part_s(of: Count | PhaseAt | Estimate, part: str) -> float | None:
     """Return seconds of a part: time, compute, io, comm, waiting, transfer, software."""
     value: float | None = getattr(of, f"{part}_s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,15 @@ from p3s.tables import (
     TIMES_ITS_SIZE,
     check_names,
     check_sums,
+    columns_of,
     known_tables,
+    open_table,
     read_table,
     sums_of_rows,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 Ints = npt.NDArray[np.int64]
@@ -158,6 +163,21 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     return trace
 
 
+def whole_table(scaled_dir: Path) -> pa.Table:
+    """Return all rows with all their columns as they are in the files; P3SError where damaged."""
+    import pyarrow as pa
+
+    read_scaled(scaled_dir)  # what it says is checked as for a prediction
+    head = scaled_head(scaled_dir)
+    try:
+        known = known_tables(head)
+        tables = [open_table(part, known).read() for part in parts_of(scaled_dir, head)]
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowException, OSError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{scaled_dir}: damaged ({why}); run p3s scale again") from err
+
+
 def read_order(scaled_dir: Path) -> TraceOrder:
     """Read ``order.json`` of a directory; raises P3SError, in one line, where it is damaged."""
     from p3s.model.check import check_loops
@@ -180,27 +200,17 @@ def read_order(scaled_dir: Path) -> TraceOrder:
 
 def time_column(parts: Sequence[Path]) -> str:
     """Return the column with the time before one occurrence: compute_ns, work in older traces."""
-    import pyarrow.parquet as pq
-
-    return (
-        "compute_ns"
-        if all("compute_ns" in pq.read_schema(part).names for part in parts)
-        else "work"
-    )
+    return "compute_ns" if all("compute_ns" in columns_of(part) for part in parts) else "work"
 
 
 def _file_column(parts: Sequence[Path]) -> list[str]:
     """Return the column with the time of one occurrence in files; none where no call uses any."""
-    import pyarrow.parquet as pq
-
-    return ["io_ns"] if all("io_ns" in pq.read_schema(part).names for part in parts) else []
+    return ["io_ns"] if all("io_ns" in columns_of(part) for part in parts) else []
 
 
 def _rule_columns(parts: Sequence[Path]) -> list[str]:
     """Return which of RULE_COLUMNS all parts have."""
-    import pyarrow.parquet as pq
-
-    schemas = [pq.read_schema(part).names for part in parts]
+    schemas = [columns_of(part) for part in parts]
     return [name for name in RULE_COLUMNS if all(name in schema for schema in schemas)]
 
 

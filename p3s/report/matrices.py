@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.characterize.matrix import CommMatrix
 from p3s.errors import P3SError
 from p3s.program.scaled import scaled_head
@@ -69,7 +69,7 @@ def traced_matrix(study: Study, n: int) -> CommMatrix | str | None:
 
     path = study.signature_path(n)
     try:
-        head = parse_json(path.read_bytes())  # of any version
+        head = parse_json(file_bytes(path))  # of any version
         groups = [(group[1], group[3]) for group in head["groups"]]
         wanted = dict.fromkeys(("rank", "group", "nbytes", "count"), int)
         table = read_table(path.with_suffix(".parquet"), wanted, known_tables(head))

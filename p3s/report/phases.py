@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from p3s.characterize.phase_file import read_phases
 from p3s.errors import Damaged, UsageError
-from p3s.study import read_json
 
-SCHEMA = "p3s.phases"
 #: Parts of a run in the order they are shown; together they are all of it.
 PARTS = ("start", "relevant", "rest", "end")
 #: No program nests its loops deeper; a file that does is damaged.
@@ -146,7 +145,7 @@ class Phases:
 
 def load(path: Path) -> Phases:
     """Read signature/phases.json; raises P3SError in one line when it is absent or damaged."""
-    raw = read_json(path, SCHEMA)
+    raw = read_phases(path)
     try:
         return _parsed(raw)
     except _WRONG as err:

@@ -12,10 +12,12 @@ from typing import Any
 
 from p3s import schemas
 from p3s.artefacts import SCHEMA_VERSION
-from p3s.characterize import store, times
+from p3s.baseline import model as regression
+from p3s.characterize import phase_file, sampled, store, times
 from p3s.costs import stage as costs
 from p3s.costs.types import ComputeModel
-from p3s.machine import filesystem
+from p3s.machine import filesystem, machinefile
+from p3s.machine.machinefile import MachineRead
 from p3s.model import stage as model
 from p3s.model.compare import VALIDATION
 from p3s.model.comparison import Comparison
@@ -23,15 +25,20 @@ from p3s.model.law_types import TraceOrder
 from p3s.model.types import Model
 from p3s.parameters import stage as parameters
 from p3s.parameters.types import Family
-from p3s.predict import surface
+from p3s.placement import learned
+from p3s.predict import saved, surface
 from p3s.predict.placing import file as placing
 from p3s.predict.placing.types import Placements
+from p3s.predict.types import WeakPrediction
 from p3s.program.types import Communicators, HeadRead
 from p3s.records import RUN_SCHEMA, ReplayRead, RunRead, StudyRead
 from p3s.report import advice
 from p3s.schemas.made import schema_of
+from p3s.small_runs import builds, summary
 from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION, STUDY_SCHEMA
+from p3s.threads import stage as threads_stage
 from p3s.threads import store as threads
+from p3s.training import dataset
 from p3s.trees import store as trees
 
 
@@ -73,7 +80,19 @@ FORMATS = (
     Published(advice.SCHEMA, advice.VERSION, advice.AdviceFile),
     Published(threads.SCHEMA, SCHEMA_VERSION, threads.File),
     Published(filesystem.SCHEMA, filesystem.VERSION, filesystem.FileSystem),
+    Published(threads_stage.SCHEMA, SCHEMA_VERSION, threads_stage.ChecksHead),
     Published(trees.TREE_SCHEMA, trees.TREE_VERSION, trees.Stored),
+    Published(phase_file.SCHEMA, phase_file.VERSION, phase_file.PhasesRead, more=True),
+    Published(machinefile.MACHINE_SCHEMA, machinefile.MACHINE_VERSION, MachineRead, more=True),
+    Published(saved.WEAK, saved.VERSION, WeakPrediction),
+    Published(summary.SCHEMA, summary.VERSION, summary.FarFile, more=True),
+    Published(builds.SCHEMA, builds.VERSION, builds.SitesFile, more=True),
+    Published(sampled.SCHEMA, sampled.VERSION, sampled.SampledFile, more=True),
+    Published(
+        regression.BASELINE_SCHEMA, regression.BASELINE_VERSION, regression.BaselineRead, more=True
+    ),
+    Published(learned.SCHEMA, learned.VERSION, learned.LearnedRead, more=True),
+    Published(dataset.SCHEMA, dataset.VERSION, dataset.Told, more=True),
 )
 
 

@@ -5,18 +5,35 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.artefacts import read_json, write_json
 from p3s.characterize.tables import PointTable
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
+from p3s.serialise import ShapeError, from_data
 from p3s.small_runs.places import HOW, SITE, Same, correspond, known
 
 if TYPE_CHECKING:
     from p3s.study import Study
 
 SCHEMA, VERSION = "p3s.far-sites", 1
+
+
+@dataclass(frozen=True)
+class SitesFile:
+    """How places were matched, and which site of the study each of another build is."""
+
+    how: str
+    sites: Mapping[str, str]
+
+    def valid(self) -> None:
+        """Raise ValueError where places were not matched, or two are the same."""
+        if self.how not in HOW or self.how == SITE:
+            raise ValueError(f"how is {self.how!r:.40}")
+        if len(set(self.sites.values())) != len(self.sites):
+            raise ValueError("two sites are the same one of the study")
 
 
 def sites_path(other: Study) -> Path:
@@ -63,23 +80,23 @@ def _load(other: Study, own: Sequence[PointTable] | None = None) -> Same | None:
     if not path.exists():
         return None
     try:
-        data = read_json(path, SCHEMA, VERSION)
+        found = read_sites(path)
     except P3SError:  # it is found again
         return None
-    sites, how = data.get("sites"), data.get("how")
-    if (
-        not isinstance(sites, dict)
-        or how not in HOW
-        or how == SITE
-        or not all(isinstance(v, str) for v in sites.values())
-        or len(set(sites.values())) != len(sites)
-    ):
-        return None
-    if own is not None and not set(sites.values()) <= {
+    if own is not None and not set(found.sites.values()) <= {
         name for t in own for site, _ in t.nodes for name in (site, site.partition("#")[0])
     }:
         return None
-    return Same(how, sites)
+    return Same(found.how, found.sites)
+
+
+def read_sites(path: Path) -> SitesFile:
+    """Return what sites.json holds, checked; raises P3SError in one line."""
+    data = read_json(path, SCHEMA, VERSION)
+    try:
+        return from_data(SitesFile, data, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({err}); remove it, and it is found again") from err
 
 
 def _correspond(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p3s.characterize.phases import RELEVANT_SHARE
 from p3s.characterize.tables import INSTRUCTIONS
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
 from p3s.model.types import Model
 from p3s.model.work.scic import ranges, ranges_text
+from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, from_data
 from p3s.small_runs.cells import counted, places_of
 from p3s.small_runs.match import Found, matched_all
 from p3s.small_runs.places import HOW, SITE
@@ -24,6 +26,71 @@ SCHEMA, VERSION = "p3s.far", 1
 #: Counts by work and by bytes that differ by more, relative: blocks of another shape.
 SHAPE = 0.10
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FarRow:
+    """A group of ranks of a phase at a count: its work, bytes and cost, and what it stands for."""
+
+    np: ProcessCount
+    phase: Natural
+    name: str
+    group: Natural
+    ranks: Natural
+    where: str
+    turns: NotNegative
+    work_per_turn: float | None
+    bytes_per_turn: float | None
+    work: float | None
+    least_ns: float | None
+    cost: float | None
+    n: NotNegative | None
+    nearest: NotNegative | None
+    distance: float | None
+    n_by_work: NotNegative | None
+    why_not_by_work: str
+    n_by_bytes: NotNegative | None
+    why_not_by_bytes: str
+    bytes_over_work: float | None
+    other_shape: bool
+
+
+@dataclass(frozen=True)
+class FarMinimum:
+    """Where a phase's cost per unit of work is least: status and count."""
+
+    phase: Natural
+    name: str
+    counts: tuple[ProcessCount, ...]
+    cost: tuple[float, ...]
+    status: str
+    at: Natural | None
+
+    def valid(self) -> None:
+        """Raise ValueError unless there is a cost for each count."""
+        if len(self.counts) != len(self.cost):
+            raise ValueError("there is not one cost for each count")
+
+
+@dataclass(frozen=True)
+class FarWorkload:
+    """Runs of another input: what they stand for, or why they cannot be compared."""
+
+    name: str
+    command: tuple[str, ...]
+    counts: tuple[ProcessCount, ...]
+    error: str | None
+    places: str
+    rows: tuple[FarRow, ...]
+    minimum: tuple[FarMinimum, ...]
+
+
+@dataclass(frozen=True)
+class FarFile:
+    """What far.json holds."""
+
+    work_unit: str
+    workloads: tuple[FarWorkload, ...]
 
 
 def write(study: Study, model: Model) -> Json:
@@ -40,7 +107,14 @@ def load(study: Study) -> Json | None:
     from p3s.study import read_json
 
     path = study.root / "far.json"
-    return read_json(path, SCHEMA, VERSION) if path.exists() else None
+    if not path.exists():
+        return None
+    data = read_json(path, SCHEMA, VERSION)
+    try:
+        from_data(FarFile, data, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({err}); run p3s characterize --far again") from err
+    return data
 
 
 def summary(study: Study, model: Model) -> Json:

@@ -18,7 +18,7 @@ from p3s.errors import Damaged, P3SError
 from p3s.model.judge import phase_key
 from p3s.model.stage import load as load_model
 from p3s.model.types import Model
-from p3s.serialise import from_data, to_data
+from p3s.serialise import Positive, Share, from_data, to_data
 from p3s.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
 from p3s.study import Study
 from p3s.threads.checks import ThreadCheck, check_messages
@@ -55,14 +55,14 @@ class ThreadFile:
 
 
 @dataclass(frozen=True)
-class _Head:
+class ChecksHead:
     """What threads-checks.json holds."""
 
-    base: int
-    threads: tuple[int, ...]
+    base: Positive
+    threads: tuple[Positive, ...]
     node: Node
     checks: tuple[ThreadCheck, ...]
-    inside: float
+    inside: Share
 
 
 def threads_path(root: Study) -> Path:
@@ -102,7 +102,7 @@ def build(
         save_laws(threads_path(root), laws)
     else:
         threads_path(root).unlink(missing_ok=True)
-    head = _Head(base, tuple(threads_in(root)), node, tuple(checks), calls_inside(root))
+    head = ChecksHead(base, tuple(threads_in(root)), node, tuple(checks), calls_inside(root))
     write_json(
         checks_path(root), {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_data(head)}
     )
@@ -114,7 +114,7 @@ def load(root: Study) -> ThreadFile:
     path = checks_path(root)
     data = read_json(path, SCHEMA)
     try:
-        head = from_data(_Head, {k: v for k, v in data.items() if k not in _HEAD})
+        head = from_data(ChecksHead, {k: v for k, v in data.items() if k not in _HEAD})
     except P3SError as err:
         raise Damaged(f"{path}: damaged ({err}); run p3s model {root.root} again") from err
     laws = load_laws(threads_path(root)) if threads_path(root).exists() else ()

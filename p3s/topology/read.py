@@ -13,11 +13,10 @@ import numpy as np
 
 from p3s.artefacts import parse_json
 from p3s.errors import P3SError, UsageError
-from p3s.host.hosts import expand_hosts
 from p3s.schemas import first_problem, load_schema
 from p3s.topology.direct import Dragonfly, Torus
 from p3s.topology.fabric import About, Extra, Fabric
-from p3s.topology.switches import Entry, Topology, built, of_text, read_text
+from p3s.topology.switches import Entry, Topology, built, hosts_named, of_text, read_text
 from p3s.topology.trees import FatTree, Tree, tree_of
 from p3s.topology.units import ns_of, speed_of
 
@@ -110,7 +109,7 @@ def _made(source: str, data: Mapping[str, Any], nodes: int) -> Fabric:
 
 
 def _about(source: str, data: Mapping[str, Any], nodes: int) -> About:
-    hosts = tuple(expand_hosts(data["hosts"])) if data.get("hosts") else ()
+    hosts = tuple(hosts_named(source, data["hosts"])) if data.get("hosts") else ()
     if hosts and (len(hosts) > nodes or len(set(hosts)) != len(hosts)):
         why = "names a host twice" if len(set(hosts)) != len(hosts) else f"is for {nodes} nodes"
         raise P3SError(f"{source}: {why}, hosts has {len(hosts)}; correct the list of hosts")

@@ -114,6 +114,14 @@ def read_text(path: Path) -> str:
         raise P3SError(f"{path}: cannot be read ({why})") from err
 
 
+def hosts_named(source: str, text: str) -> list[str]:
+    """Return the names in a list of hosts; P3SError names the file that it is in."""
+    try:
+        return expand_hosts(text)
+    except P3SError as err:
+        raise P3SError(f"{source}: {err}") from err
+
+
 def of_text(source: str, text: str) -> Topology:
     """Return the switches that the text of a file of Slurm's or netloc's names."""
     start = text.lstrip()
@@ -184,13 +192,13 @@ def built(source: str, entries: Sequence[Entry], notes: tuple[str, ...] = ()) ->
     children: list[list[str]] = []
     speeds: list[float] = []
     for entry in entries:
-        for switch in expand_hosts(entry.name):
+        for switch in hosts_named(source, entry.name):
             speeds.append(entry.speed)
             if switch in names:
                 raise P3SError(f"{source}, {entry.where}: switch {switch} is there twice")
             names.append(switch)
-            nodes.append(expand_hosts(entry.nodes) if entry.nodes else [])
-            children.append(expand_hosts(entry.switches) if entry.switches else [])
+            nodes.append(hosts_named(source, entry.nodes) if entry.nodes else [])
+            children.append(hosts_named(source, entry.switches) if entry.switches else [])
     if not any(nodes):
         raise P3SError(
             f"{source}: no switch has nodes; a line of topology.conf is SwitchName=S "

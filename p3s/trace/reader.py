@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import NAME, Capture, read_capture, read_header
@@ -241,7 +241,7 @@ def _one_unit(run_dir: Path, found: dict[int, tuple[Path, Header]]) -> str:
 
 def _wall_ns(run_dir: Path) -> int | None:
     try:
-        wall = parse_json((run_dir / "run.json").read_bytes())["wall_s"]
+        wall = parse_json(file_bytes(run_dir / "run.json"))["wall_s"]
         return int(wall * 1e9)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p3s.artefacts import parse_json, sealed
+from p3s.artefacts import file_bytes, parse_json, sealed
 from p3s.errors import P3SError, UsageError
 from p3s.trace import layout
 from p3s.trace.capture import NAME, intact_chunks, rank_of, read_capture, read_header
@@ -300,7 +300,7 @@ def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
         except OSError:
             continue
     try:
-        info = parse_json((run_dir / "run.json").read_bytes())
+        info = parse_json(file_bytes(run_dir / "run.json"))
         info.pop("digest", None)
         info.update(recovered=True, **({"status": "partial"} if lost else {}))
         write_bytes(target / "run.json", sealed((json.dumps(info, indent=1) + "\n").encode()))

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from p3s.artefacts import read_json, write_bytes, write_json
 from p3s.errors import Damaged, P3SError
 from p3s.placement.communication import Phase, row_of
+from p3s.serialise import (
+    MOST_PROCESSES,
+    Natural,
+    NotNegative,
+    Positive,
+    Range,
+    ShapeError,
+    Share,
+    from_data,
+)
+from p3s.tables import open_table
 from p3s.topology.fabric import Fabric
 from p3s.topology.units import Floats, Ints
 from p3s.training import campaign
@@ -21,7 +33,7 @@ from p3s.training.campaign import Draw, Execution, Settings
 from p3s.training.costs import Probe, hockney_of, network_of, pairs_of, probes, traffic_of
 from p3s.training.jobs import Job, Machine, hosts_of, measure, on_processes
 
-_SCHEMA, _VERSION = "p3s.training", 1
+SCHEMA, VERSION = "p3s.training", 1
 _FACTS, _PROBES, _SCOUTS = "campaign.json", "probes.parquet", "scouts.parquet"
 #: Bytes of probes.
 SIZES = tuple(0 if k < 0 else 1 << k for k in (-1, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22))
@@ -42,6 +54,7 @@ _OTHER = {
 }
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -96,17 +109,16 @@ def measured(
         if not path.exists():
             say(f"execution {execution.number + 1} of {len(made)}")
             _measure(path, execution, told, fabric, machine)
-    return _joined(known, [_read(_path(directory, each.number)) for each in made])
+    return _joined(known, [read_execution(_path(directory, each.number)) for each in made])
 
 
 def _claim(directory: Path, told: Told) -> None:
     """Say what a directory is of, or see that it is of the same."""
     path, facts = directory / _FACTS, asdict(told)
     if path.exists():
-        data = read_json(path, _SCHEMA, _VERSION)
+        there = asdict(read_told(directory))
         for name, value in facts.items():
-            here = list(value) if isinstance(value, tuple) else value
-            if data.get(name) != here:
+            if there[name] != value:
                 raise P3SError(
                     f"{directory}: was measured with {_OTHER[name]}; give another --data, or "
                     "remove it"
@@ -115,7 +127,17 @@ def _claim(directory: Path, told: Told) -> None:
     if directory.exists() and any(directory.iterdir()):
         raise P3SError(f"{directory}: is there and holds no measured phases; give another --data")
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"schema": _SCHEMA, "schema_version": _VERSION, **facts})
+    write_json(path, {"schema": SCHEMA, "schema_version": VERSION, **facts})
+
+
+def read_told(directory: Path) -> Told:
+    """Return what a directory of measured phases is of; raises P3SError in one line."""
+    path = directory / _FACTS
+    data = read_json(path, SCHEMA, VERSION)
+    try:
+        return from_data(Told, data, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({err}); give another --data, or remove it") from err
 
 
 def _path(directory: Path, execution: int) -> Path:
@@ -156,8 +178,13 @@ def _probe(
         hosts = np.repeat(np.array(told.hosts_at(used), dtype=object), slots)
         seconds = _run(path, Job(tuple(hosts.tolist()), made, machine.repeats), machine)
         _write(path, [asdict(p) | {"seconds": seconds[k]} for k, p in enumerate(wanted)])
+    return read_probes(path)
+
+
+def read_probes(path: Path) -> dict[Probe, float]:
+    """Return the seconds of probes in a file; raises P3SError in one line."""
     return {
-        Probe(row["distance"], row["nbytes"], row["number"]): row["seconds"] for row in _read(path)
+        Probe(row.distance, row.nbytes, row.number): row.seconds for row in _rows(path, ProbeRow)
     }
 
 
@@ -205,13 +232,67 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_bytes(path, sink.getvalue())
 
 
+@dataclass(frozen=True)
+class ProbeRow:
+    """A row of probes.parquet."""
+
+    distance: Annotated[int, Range(-1, MOST_PROCESSES)]
+    nbytes: Natural
+    number: Positive
+    seconds: NotNegative
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A row of a measured execution, beside its features; nodes: ascending numbers."""
+
+    execution: Natural
+    phase: Natural
+    nodes: tuple[Annotated[int, Range(0, MOST_PROCESSES)], ...]
+    slots: Annotated[int, Range(1, MOST_PROCESSES)]
+    messages: Annotated[int, Range(0, MOST_PROCESSES)]
+    nbytes: Natural
+    inside: Share
+    seed: Natural
+    seconds: NotNegative
+
+    def valid(self) -> None:
+        """Raise ValueError where there is no node, or one twice."""
+        if not self.nodes or list(self.nodes) != sorted(set(self.nodes)):
+            raise ValueError("nodes do not ascend")
+
+
+def _rows(path: Path, kind: type[T]) -> list[T]:
+    """Return the rows of a table as records; raises Damaged in one line."""
+    return [_row(path, kind, row) for row in _read(path)]
+
+
+def _row(path: Path, kind: type[T], row: Mapping[str, Any]) -> T:
+    try:
+        return from_data(kind, row, more=True)
+    except ShapeError as err:
+        raise Damaged(f"{path}: damaged ({err}); remove it and measure it again") from err
+
+
+def read_execution(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a measured execution with their features; raises P3SError in one line."""
+    rows = _read(path)
+    for row in rows:
+        _row(path, PhaseRow, row)
+        features = {name: x for name, x in row.items() if name not in _OWN}
+        if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in features.values()):
+            raise Damaged(
+                f"{path}: damaged (a feature is no number); remove it and measure it again"
+            )
+    return rows
+
+
 def _read(path: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        return list(pq.read_table(path).to_pylist())
-    except (OSError, pa.ArrowException) as err:
+        return list(open_table(path, None).read().to_pylist())
+    except (OSError, ValueError, pa.ArrowException) as err:
         raise Damaged(f"{path}: cannot be read; remove it and measure it again") from err
 
 

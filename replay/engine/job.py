@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3s.artefacts import parse_json
+from p3s.artefacts import file_bytes, parse_json
 from p3s.errors import P3SError
 from p3s.replay.engine.clocks import kernel
 from p3s.replay.engine.watchdog import pages_dir
 from p3s.replay.plan.program import EVENT, Pairing, Program
 from p3s.replay.plan.world import Process, World
+from p3s.tables import read_arrays
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
@@ -95,16 +96,14 @@ class Job:
         path = program_path(self.directory, number)
         data = _same(path, head["digest"])
         try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as found:
-                events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
-                columns = {name: found[name] for name in _ARRAYS}
-                persistent = found["persistent"].view(EVENT).reshape(-1)
-                cut = np.cumsum(found["persistent_count"])[:-1]
-                pairing = (
-                    Pairing(**{name: found[f"pairing_{name}"] for name in _PAIRING})
-                    if head["pairing"]
-                    else None
-                )
+            paired = _PAIRING if head["pairing"] else ()
+            wanted = ("events", "persistent", "persistent_count", *_ARRAYS)
+            found = read_arrays(data, (*wanted, *(f"pairing_{name}" for name in paired)))
+            events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
+            columns: dict[str, Any] = {name: found[name] for name in _ARRAYS}
+            persistent = found["persistent"].view(EVENT).reshape(-1)
+            cut = np.cumsum(found["persistent_count"])[:-1]
+            pairing = Pairing(**{n: found[f"pairing_{n}"] for n in paired}) if paired else None
         except (OSError, KeyError, ValueError) as err:
             raise P3SError(f"{path}: missing or damaged ({err}); replay with --again") from err
         return Program(
@@ -144,7 +143,7 @@ def write_json(path: Path, content: Any) -> str:
 def _same(path: Path, digest: str) -> bytes:
     """Return a file. Errors: P3SError where it is not the one that was written for the job."""
     try:
-        data = path.read_bytes()
+        data = file_bytes(path)
     except OSError as err:
         raise P3SError(f"{path}: cannot be read: {err.strerror}; replay with --again") from err
     if hashlib.sha256(data).hexdigest() != digest:
@@ -260,7 +259,7 @@ def read_job(directory: Path, digest: str | None = None) -> Job:
     """
     path = directory / PLAN
     try:
-        plan = parse_json(path.read_bytes() if digest is None else _same(path, digest))
+        plan = parse_json(file_bytes(path) if digest is None else _same(path, digest))
         if plan["version"] != VERSION:
             raise P3SError(f"{path}: written by another version of P3S")
         settings = JobSettings(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from p3s.artefacts import file_bytes
 from p3s.errors import P3SError
 from p3s.simulate.steps import Floats, Ints
+from p3s.tables import read_arrays
 
 #: Written into every file; other versions are refused.
 VERSION = 1
@@ -98,12 +100,47 @@ def save_result(path: Path, result: ProgramResult) -> None:
 def read_result(path: Path) -> ProgramResult:
     """Read a result. Errors: P3SError in one line when it is missing or damaged."""
     try:
-        with np.load(path, allow_pickle=False) as found:
-            if int(found["version"]) != VERSION:
-                raise P3SError(f"{path}: written by another version of P3S; replay with --again")
-            arrays = {name: found[name] for name in _ARRAYS}
-            passes, clock_error_ns = (float(found[name]) for name in _SCALARS)
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as err:
+        found = read_arrays(file_bytes(path), ("version", *_SCALARS, *_ARRAYS))
+        if found["version"].shape != () or int(found["version"]) != VERSION:
+            raise P3SError(f"{path}: written by another version of P3S; replay with --again")
+        arrays = {name: found[name] for name in _ARRAYS}
+        passes, clock_error_ns = (float(found[name]) for name in _SCALARS)
+        made = ProgramResult(passes=int(passes), clock_error_ns=clock_error_ns, **arrays)
+        _check(made)
+    except (OSError, TypeError, ValueError, OverflowError) as err:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{path}: missing or damaged ({why}); replay with --again") from err
-    return ProgramResult(passes=int(passes), clock_error_ns=clock_error_ns, **arrays)
+    return made
+
+
+def _check(made: ProgramResult) -> None:
+    """Raise ValueError where arrays do not fit each other, or hold what no clock says."""
+    events = len(made.event)
+    shapes = {
+        "pass_ns": (made.passes, None),
+        "comm_ns": made.pass_ns.shape,
+        "event": (None,),
+        "event_ns": (made.passes, events),
+        "begin_ns": (events,),
+        "transfer_ns": (made.passes, None),
+        "link_ns": (made.passes, None),
+        "work_error_ns": (None,),
+        "post_late_ns": (made.passes, None),
+    }
+    for name, wanted in shapes.items():
+        values, where = getattr(made, name), f"{name} of {made.passes} passes"
+        _check_shape(values.shape, wanted, where)
+        if np.isinf(values).any():
+            raise ValueError(f"{name} is infinite")
+    if made.event.dtype.kind != "i" or made.event.min(initial=0) < 0:
+        raise ValueError("a sampled event has no position")
+    if not math.isfinite(made.clock_error_ns) or np.nanmin(made.pass_ns, initial=0.0) < 0:
+        raise ValueError("a time is none")
+
+
+def _check_shape(shape: tuple[int, ...], wanted: tuple[int | None, ...], where: str) -> None:
+    same = len(shape) == len(wanted) and all(
+        there == size for there, size in zip(shape, wanted, strict=True) if size is not None
+    )
+    if not same and 0 not in shape:  # nothing was measured of it
+        raise ValueError(f"{where} has shape {shape}")

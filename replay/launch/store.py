@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.artefacts import parse_json, write_bytes, writing
+from p3s.artefacts import file_bytes, parse_json, write_bytes, writing
 from p3s.errors import P3SError
 from p3s.replay.launch.landing import Place
 from p3s.staging import discard, new_directory, put_in_place
@@ -181,7 +181,7 @@ class ResultStore:
         Errors: OSError, P3SError when not all can be moved; the directory stays for a harvest.
         """
         with contextlib.suppress(FileNotFoundError, ValueError):
-            keys = parse_json((directory / _KEYS).read_bytes())
+            keys = parse_json(file_bytes(directory / _KEYS))
             for path in (directory / "results").glob("program-*.npz"):
                 number = int(path.stem.rpartition("-")[2])
                 if number < len(keys) and _KEY.fullmatch(str(keys[number])):
@@ -209,7 +209,7 @@ def read_places(path: Path) -> tuple[Place, ...]:
                 int(one.get("pid", 0)),
                 str(one.get("node", "")),
             )
-            for one in parse_json(path.read_bytes())
+            for one in parse_json(file_bytes(path))
         )
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise P3SError(f"{path}: missing or damaged; replay with --again") from err

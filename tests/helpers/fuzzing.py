@@ -5,30 +5,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import random
 import re
 import shutil
 import signal
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import corpus
 import handmade
-import pyarrow as pa
-import pyarrow.parquet as pq
 import timed_study
 from machines import synthetic
 from mutations import mutate_bytes, mutate_json, mutate_table
+from outcomes import AT, Outcome, Trial, fit_head
 from sketch import rank_file
 
 from p3s import records
-from p3s.artefacts import digest_of, read_json, sealed, write_json
+from p3s.artefacts import read_json, sealed, write_json
 from p3s.characterize.times import _save as save_times
 from p3s.cli.main import BUG, run
 from p3s.study import Study
@@ -37,34 +33,8 @@ from p3s.study import Study
 LIMIT_S = 60
 #: What a command says of a file that it goes on without.
 _TOLD = re.compile("damaged|is not used")
-#: Counts of the study, and the count that is predicted.
-COUNTS, AT = (2, 4, 6, 9), 12
-
-
-class Outcome(StrEnum):
-    """What became of a changed file.
-
-    OTHER: its digest was made to fit the change, so that it is another file, and gave other
-    results; SILENT: it did so although the digest did not fit.
-    """
-
-    REFUSED = "refused"
-    UNCHANGED = "unchanged"
-    OTHER = "other"
-    SILENT = "silent"
-    CRASHED = "crashed"
-    HUNG = "hung"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One input: its format and number, what was changed, what came of it, and what was said."""
-
-    format: str
-    seed: int
-    what: str
-    outcome: Outcome
-    said: str
+#: Counts of the study.
+COUNTS = (2, 4, 6, 9)
 
 
 @dataclass(frozen=True)
@@ -262,28 +232,6 @@ class Bench:
         shutil.copytree(self.root, self.work, copy_function=shutil.copy2)
         for name in form.without:
             (self.work / name).unlink()
-
-
-def fit_head(path: Path, data: bytes) -> None:
-    """Let the head of a changed table say of it what it would say had it been written so."""
-    for head in sorted(path.parent.glob("*.json")):
-        content = json.loads(head.read_bytes())
-        known = content.get("tables", {}).get(path.name)
-        mine = known is not None or head.with_suffix(".parquet") == path
-        if not mine:
-            continue
-        with contextlib.suppress(pa.ArrowException, OSError):
-            rows = pq.ParquetFile(path).metadata.num_rows
-            content |= {"rows": rows} if known is None and "rows" in content else {}
-            if known is not None:
-                known["rows"] = rows
-        if known is not None:
-            known["digest"] = digest_of(data)
-        elif "table_crc" in content:
-            content["table_crc"] = zlib.crc32(data)
-        before = head.stat()
-        write_json(head, content)
-        os.utime(head, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def trials(bench: Bench, form: Format, seeds: range) -> Iterator[Trial]:

@@ -59,7 +59,7 @@ def _get(data: Any, at: tuple[Any, ...]) -> Any:
     return data
 
 
-def _text(data: Any) -> str:
+def text_of(data: Any) -> str:
     """Return JSON text with Raw values as they are."""
     marks: dict[str, str] = {}
 
@@ -107,7 +107,7 @@ def mutate_json(rng: random.Random, data: bytes) -> tuple[bytes, str]:
             depth = rng.choice(DEEP)
             holder[key] = Raw("[" * depth + "]" * depth)
         said.append(f"{what} {'.'.join(map(str, at))} {str(_seen(holder, key))[:40]}")
-    return _text(whole).encode(), "; ".join(said)
+    return text_of(whole).encode(), "; ".join(said)
 
 
 def _seen(holder: Any, key: Any) -> Any:

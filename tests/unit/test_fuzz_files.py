@@ -1,30 +1,55 @@
-"""Whatever is changed in a file of a study: commands refuse it in one line, or nothing changes."""
+"""Whatever is changed in a file: it is refused in one line that names it, or nothing changes."""
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
-from fuzzing import FORMATS, Bench, Format, Outcome, trials
+from fuzzing import FORMATS, Bench, Format, trials
+from mutations import Raw, text_of
+from outcomes import Outcome
+from reading import MEMORY, READERS, Files, Reader
+
+from p3s.artefacts import file_bytes, sealed
+from p3s.errors import P3SError
 
 #: Inputs of each format; every second one has a digest that fits what was changed.
-FEW, MANY = 2, 5_000
+COMMANDS, FEW, MANY = 2, 10, 5_000
+BAD = (Outcome.CRASHED, Outcome.HUNG, Outcome.SILENT)
+NAMED = {reader.name: reader for reader in READERS}
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench.made(tmp_path_factory.mktemp("fuzz"))
+def files() -> Iterator[Files]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Files.made(Path(folder))
+
+
+@pytest.fixture(scope="module")
+def bench(files: Files) -> Bench:
+    return Bench(files.root / "study", files.root / "work")
 
 
 @pytest.mark.parametrize(
     "inputs", [range(FEW), pytest.param(range(FEW, MANY), marks=pytest.mark.slow)], ids=len
 )
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_no_changed_file_crashes_or_misleads(form: Format, inputs: range, bench: Bench) -> None:
-    bad = [
-        trial
-        for trial in trials(bench, form, inputs)
-        if trial.outcome in (Outcome.CRASHED, Outcome.HUNG, Outcome.SILENT)
-    ]
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_no_changed_file_crashes_or_misleads_its_reader(
+    reader: Reader, inputs: range, files: Files
+) -> None:
+    bad = [trial for trial in files.trials(reader, inputs) if trial.outcome in BAD]
     assert not bad, f"{len(bad)} of {len(inputs)}, the first: {bad[0]}"
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+def test_no_changed_file_crashes_or_misleads_a_command(form: Format, bench: Bench) -> None:
+    bad = [trial for trial in trials(bench, form, range(COMMANDS)) if trial.outcome in BAD]
+    assert not bad, f"{len(bad)} of {COMMANDS}, the first: {bad[0]}"
 
 
 def test_what_is_not_changed_is_unchanged(bench: Bench) -> None:
@@ -32,3 +57,131 @@ def test_what_is_not_changed_is_unchanged(bench: Bench) -> None:
         expected = bench.expected(form)
         bench.fresh(form)
         assert bench.outcome(form, expected)[0] is Outcome.UNCHANGED
+
+
+# ---- what was found once ---------------------------------------------------------------------
+GONE = object()
+DEEP = Raw("[" * 70_000 + "]" * 70_000)
+#: Format, place in its file, what stood there: each crashed P3S, or passed, before it was mended.
+FOUND: list[tuple[str, tuple[Any, ...], Any]] = [
+    ("comms", ("comms", 0, "members"), -1),
+    ("model", ("sites", "x"), [[]]),
+    ("model", ("items", 0, "rivals"), ""),
+    ("order", ("slots",), "text"),
+    ("family", ("parts", 0, "missed"), 0),
+    ("family", ("parts", 0, "tree"), DEEP),
+    ("scaled", ("tables",), None),
+    ("scaled", ("n",), Raw("1e400")),
+    ("replay", ("tables", "np000012.parquet", "more"), 1),
+    ("prediction", ("traced_counts", 2), 1.5),
+    ("weak", ("counts", 0, "n"), "2"),
+    ("machine", ("network", "eager_bytes"), GONE),
+    ("machine", ("network", "sizes", "send_ns", 0), None),
+    ("machine", ("facts", "cores"), 10**12),
+    ("machine", ("facts", "memory_bytes"), []),
+    ("machine", ("facts",), [{}]),
+    ("phases", ("tree", "body"), [[]]),
+    ("phases", ("phases", 0, "per_count", "3"), {}),
+    ("far", ("workloads", 0, "minimum", 0, "cost"), []),
+    ("far sites", ("sites",), {"a": "x", "b": "x"}),
+    ("baseline", ("points", 0, "seconds"), 0),
+    ("baseline", ("parameters",), {}),
+    ("learned", ("first", "coefficients"), []),
+    ("learned", ("middle", "left", 0), 0),
+    ("thread checks", ("inside",), 2),
+    ("campaign", ("settings", "ranks"), None),
+    ("validation", ("n",), "9"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "value"), FOUND, ids=lambda each: str(each)[:40])
+def test_what_was_found_stays_mended(
+    name: str, place: tuple[Any, ...], value: Any, files: Files
+) -> None:
+    reader = NAMED[name]
+    path = files.root / reader.file
+    data = path.read_bytes()
+    content = json.loads(data)
+    holder = content
+    for key in place[:-1]:
+        holder = holder[key]
+    if value is GONE:
+        del holder[place[-1]]
+    else:
+        holder[place[-1]] = value
+    changed = sealed(text_of(content).encode())
+    trial = files.trial(reader, 1, changed, "", data, reader.read(path))
+    assert trial.outcome is Outcome.REFUSED, trial
+
+
+def test_hosts_that_are_none_are_told_with_their_file(files: Files) -> None:
+    reader = NAMED["switches"]
+    data = (files.root / reader.file).read_bytes()
+    changed = data.replace(b"n[0-3]", b"n[0-3")
+    assert files.trial(reader, 1, changed, "", data, None).outcome is Outcome.REFUSED
+
+
+def test_a_digest_whose_key_is_damaged_is_missed(files: Files) -> None:
+    reader = NAMED["study"]
+    data = (files.root / reader.file).read_bytes()
+    changed = data.replace(b'"digest"', b'"dhgest"')
+    assert files.trial(reader, 0, changed, "", data, None).outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(reader: Reader, files: Files) -> None:
+    if not reader.keeps:
+        pytest.skip("people may give P3S a pipe here")
+    path = files.root / reader.file
+    data = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    try:
+        outcome, said = files.outcome(reader, None)
+    finally:
+        path.unlink()
+        path.write_bytes(data)
+    assert outcome is Outcome.REFUSED, said
+
+
+def _npy(claims: str) -> Callable[[bytes], bytes]:
+    return lambda data: data.replace(b"'shape': (4, 4), ", claims.encode().ljust(17))
+
+
+@pytest.mark.parametrize("shape", ["'shape': (9, 9),", "'shape': (-4,-4)", "'shape': (99**9,)"])
+def test_an_array_that_is_not_as_large_as_it_says_is_refused(shape: str, files: Files) -> None:
+    import zipfile
+
+    reader = NAMED["result"]
+    path = files.root / reader.file
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for name, member in members.items():
+            new.writestr(name, _npy(shape)(member))
+    changed = path.read_bytes()
+    trial = files.trial(reader, 1, changed, "", data, None)
+    assert trial.outcome is Outcome.REFUSED, trial
+
+
+def test_a_damaged_comparison_stops_a_prediction(files: Files, tmp_path: Path) -> None:
+    from p3s.predict.prediction import _validations
+    from p3s.study import Study
+
+    study = Study(files.root / "study")
+    assert len(_validations(study)) == 1
+    path = study.validate_path(9)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"n": 9', b'"n": 8'))
+    try:
+        with pytest.raises(P3SError, match="np000009.json: damaged"):
+            _validations(study)
+    finally:
+        path.write_bytes(data)
+
+
+def test_directories_and_devices_are_no_files() -> None:
+    for path in ("/dev/zero", "/"):
+        with pytest.raises(OSError):
+            file_bytes(Path(path))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.simulate.followed import Followed
 from p3s.study import Study, is_old_replay
-from p3s.tables import TableFacts, check_sums, known_tables, read_table
+from p3s.tables import check_sums, known_tables, read_table
 from p3s.text import processes
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def communication(name: str, study: Study, n: int) -> Communication:
 
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
     head = study.replay(n)
-    columns = _table(study.replay_table(n), n, phases, known_tables(head))
+    columns = _table(study.replay_table(n), n, phases, head)
     why = (
         ""
         if head.get("representative")
@@ -95,7 +95,7 @@ def communication(name: str, study: Study, n: int) -> Communication:
 
 
 def _table(
-    path: Path, n: int, phases: tuple[int, ...], known: Mapping[str, TableFacts] | None
+    path: Path, n: int, phases: tuple[int, ...], head: Mapping[str, Any]
 ) -> dict[str, FloatArray]:
     """Return the columns of the replay's table in seconds, shape (ranks, phases).
 
@@ -107,6 +107,7 @@ def _table(
     again = "run p3s replay again"
     try:
         kinds = {"rank": int, "phase": int, **dict.fromkeys(_COLUMNS, float)}
+        known = known_tables(head)
         table = read_table(path, kinds, known)
         rank = table.column("rank").to_numpy().astype(np.int64)
         phase = table.column("phase").to_numpy().astype(np.int64)

@@ -1,0 +1,457 @@
+"""Files of every format, changed at random: what their readers make of them, in one process."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mutations import mutate_bytes, mutate_json, mutate_table
+from outcomes import AT, Outcome, Trial, fit_head
+
+from p3s import records
+from p3s.artefacts import read_json, sealed
+from p3s.errors import P3SError
+from p3s.serialise import ShapeError, from_data
+from p3s.study import Study
+from p3s.tables import ROOM, TIMES_ITS_SIZE
+
+#: Where files are written again and again: a disk would be waited for.
+MEMORY = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+#: Seconds that one input may take, far above what it does.
+LIMIT_S = 20
+#: Memory that reading may take beside what the tables of a file may ask for.
+_BESIDE = 64 << 20
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format: a file of it, and what reads it.
+
+    keeps: it has a digest, or checksums, so that a change that was not meant is told.
+    """
+
+    name: str
+    file: str
+    read: Callable[[Path], Any]
+    keeps: bool = True
+
+
+def _signature(path: Path) -> Any:
+    from p3s.characterize.store import load_table
+
+    return load_table(path.parents[1], 6)
+
+
+def _in_study(name: str) -> Callable[[Path], Any]:
+    def read(path: Path) -> Any:
+        from p3s.characterize.teamfile import load_teams
+        from p3s.characterize.times import load_times
+        from p3s.characterize.usefile import load_uses
+
+        at = path.parents[1]
+        if name == "times":
+            return load_times(at, 6)
+        return load_uses(at, 6) if name == "files" else load_teams(at, 4)
+
+    return read
+
+
+def _phases(path: Path) -> Any:
+    from p3s.report.phases import load
+
+    return load(path)
+
+
+def _model(path: Path) -> Any:
+    from p3s.model.stage import read
+
+    return read(path)
+
+
+def _compute(path: Path) -> Any:
+    from p3s.costs.stage import read
+
+    return read(path)
+
+
+def _scaled(path: Path) -> Any:
+    from p3s.program.scaled import read_scaled, scaled_head
+
+    return scaled_head(path.parent), read_scaled(path.parent)
+
+
+def _order(path: Path) -> Any:
+    from p3s.program.scaled import read_order
+
+    return read_order(path.parent)
+
+
+def _replay(path: Path) -> Any:
+    from p3s.predict.estimators.replayed import communication
+
+    study = Study(path.parents[1])
+    return study.replay(AT), communication("simulation", study, AT)
+
+
+def _prediction(path: Path) -> Any:
+    from p3s.predict.saved import PredictionFile
+
+    return PredictionFile.load(path).content
+
+
+def _weak(path: Path) -> Any:
+    from p3s.predict.saved import read_weak
+
+    return read_weak(path)
+
+
+def _validation(path: Path) -> Any:
+    from p3s.model.compare import read_comparison
+
+    return read_comparison(path)
+
+
+def _machine(path: Path) -> Any:
+    from p3s.machine.machinefile import Machine
+    from p3s.machine.show import render
+    from p3s.simulate.network import network_from_machine
+
+    machine = Machine.load(path)
+    return machine, network_from_machine(machine), render(machine)
+
+
+def _filesystem(path: Path) -> Any:
+    from p3s.machine.filesystem import FileSystem
+
+    return FileSystem.load(path)
+
+
+def _cluster(path: Path) -> Any:
+    from p3s.machine.cluster import Cluster
+
+    return Cluster.load(path)
+
+
+def _topology(path: Path) -> Any:
+    from p3s.topology.read import read_fabric
+
+    return read_fabric(str(path), 4).about
+
+
+def _result(path: Path) -> Any:
+    from p3s.replay.engine.results import read_result
+
+    return read_result(path)
+
+
+def _places(path: Path) -> Any:
+    from p3s.replay.launch.store import read_places
+
+    return read_places(path)
+
+
+def _far(path: Path) -> Any:
+    from p3s.small_runs.summary import load
+
+    return load(Study(path.parent))
+
+
+def _sites(path: Path) -> Any:
+    from p3s.small_runs.builds import read_sites
+
+    return read_sites(path)
+
+
+def _sampled(path: Path) -> Any:
+    from p3s.characterize.sampled import SCHEMA, SampledFile
+
+    try:
+        return from_data(SampledFile, read_json(path, SCHEMA), more=True)
+    except ShapeError as err:
+        raise P3SError(f"{path}: {err}") from err
+
+
+def _threads(path: Path) -> Any:
+    from p3s.threads.stage import load
+
+    return load(Study(path.parent))
+
+
+def _surface(path: Path) -> Any:
+    from p3s.predict.surface import load
+
+    return load(path)
+
+
+def _advice(path: Path) -> Any:
+    from p3s.report.advice import load
+
+    return load(Study(path.parent))
+
+
+def _family(path: Path) -> Any:
+    from p3s.parameters.stage import load
+
+    return load(path.parent)
+
+
+def _tree(path: Path) -> Any:
+    from p3s.trees.store import load
+
+    return load(path)
+
+
+def _baseline(path: Path) -> Any:
+    from p3s.baseline.model import Baseline
+
+    return Baseline.load(path)
+
+
+def _learned(path: Path) -> Any:
+    from p3s.placement.learned import load
+
+    return load(path)
+
+
+def _placement(path: Path) -> Any:
+    from p3s.predict.placing.file import load
+
+    return load(path)
+
+
+def _campaign(path: Path) -> Any:
+    from p3s.training.dataset import read_told
+
+    return read_told(path.parent)
+
+
+def _probes(path: Path) -> Any:
+    from p3s.training.dataset import read_probes
+
+    return read_probes(path)
+
+
+def _execution(path: Path) -> Any:
+    from p3s.training.dataset import read_execution
+
+    return read_execution(path)
+
+
+def _run_times(path: Path) -> Any:
+    from p3s.baseline.read import read
+
+    return read(path)
+
+
+def _rank_file(path: Path) -> Any:
+    from p3s.program.mapping import read_rank_file
+
+    return read_rank_file(path, 8)
+
+
+def _collectives(path: Path) -> Any:
+    from p3s.program.collectives.library import rules_of
+
+    return rules_of(path)
+
+
+def _capture(path: Path) -> Any:
+    from p3s.trace import read_run
+
+    run = read_run(path.parent)
+    for rank, problem in run.problems.items():  # what is left of it is used, and this is said
+        raise P3SError(f"{path.parent}: rank {rank}: {problem}")
+    return run.np, list(run.ranks)
+
+
+_SIGNATURE = "study/signature/np0006"
+_SCALED = f"study/scaled/np{AT:06d}"
+READERS = (
+    Reader("study", "study/study.json", lambda path: Study(path.parent).manifest()),
+    Reader("run", "study/runs/np0004.r0/run.json", lambda path: records.read_run(path.parent)),
+    Reader("signature", f"{_SIGNATURE}.json", _signature),
+    Reader("calls", f"{_SIGNATURE}.parquet", _signature),
+    Reader("edges", f"{_SIGNATURE}.edges.parquet", _signature),
+    Reader("events", f"{_SIGNATURE}.events.parquet", _signature),
+    Reader("samples", f"{_SIGNATURE}.samples.parquet", _signature),
+    Reader("segments", f"{_SIGNATURE}.segments.parquet", _signature),
+    Reader("times", f"{_SIGNATURE}.times.json", _in_study("times")),
+    Reader("times table", f"{_SIGNATURE}.times.parquet", _in_study("times")),
+    Reader("files", f"{_SIGNATURE}.files.parquet", _in_study("files")),
+    Reader("teams", "threads/at/threads=2/signature/np0004.teams.parquet", _in_study("teams")),
+    Reader("phases", "study/signature/phases.json", _phases),
+    Reader("model", "study/model.json", _model),
+    Reader("compute", "study/compute.json", _compute),
+    Reader("scaled", f"{_SCALED}/scaled.json", _scaled),
+    Reader("comms", f"{_SCALED}/comms.json", _scaled),
+    Reader("order", f"{_SCALED}/order.json", _order),
+    Reader("rows", f"{_SCALED}/part-00000.parquet", _scaled),
+    Reader("replay", f"study/replay/np{AT:06d}.json", _replay),
+    Reader("replay table", f"study/replay/np{AT:06d}.parquet", _replay),
+    Reader("result", "result.npz", _result),
+    Reader("places", "places.json", _places, keeps=False),
+    Reader("prediction", "study/prediction.json", _prediction),
+    Reader("weak", "weak-size.json", _weak),
+    Reader("validation", "study/validate/np000009.json", _validation),
+    Reader("machine", "machine.json", _machine),
+    Reader("filesystem", "files.json", _filesystem),
+    Reader("cluster", "cluster.json", _cluster),
+    Reader("topology", "topology.json", _topology, keeps=False),
+    Reader("switches", "topology.conf", _topology, keeps=False),
+    Reader("far", "far/far.json", _far),
+    Reader("far sites", "far/sites.json", _sites),
+    Reader("sampled", "sampled.json", _sampled),
+    Reader("threads", "threads/threads.json", _threads),
+    Reader("thread checks", "threads/threads-checks.json", _threads),
+    Reader("surface", "threads/surface.json", _surface),
+    Reader("advice", "threads/advice.json", _advice),
+    Reader("family", "family/family.json", _family),
+    Reader("tree", "tree.json", _tree),
+    Reader("baseline", "baseline.json", _baseline),
+    Reader("learned", "learned.json", _learned),
+    Reader("placement", "placed/placement/np000008.json", _placement),
+    Reader("campaign", "training/campaign.json", _campaign),
+    Reader("probes", "training/probes.parquet", _probes, keeps=False),
+    Reader("execution", "training/execution-0000.parquet", _execution, keeps=False),
+    Reader("run times", "times.json", _run_times, keeps=False),
+    Reader("run times, CSV", "times.csv", _run_times, keeps=False),
+    Reader("rank file", "ranks.txt", _rank_file, keeps=False),
+    Reader("collectives", "collectives.json", _collectives, keeps=False),
+    Reader("collectives, TOML", "collectives.toml", _collectives, keeps=False),
+    Reader("capture", "run/rank-000001.p3t", _capture),
+)
+#: What changes files by their suffix; others are changed byte by byte.
+MUTATE = {".json": mutate_json, ".parquet": mutate_table}
+
+
+class _Hung(BaseException):
+    """Reading took longer than the limit."""
+
+
+def _hung(_number: int, _frame: Any) -> None:
+    raise _Hung
+
+
+@dataclass
+class Files:
+    """Samples of all formats, and the most memory that reading one took, in bytes."""
+
+    root: Path
+    memory: int = 0
+
+    @classmethod
+    def made(cls, folder: Path) -> Files:
+        """Write the samples into an empty folder."""
+        from sample_files import put_all
+
+        put_all(folder)
+        return cls(folder)
+
+    def trials(self, reader: Reader, seeds: Sequence[int]) -> Iterator[Trial]:
+        """Yield what becomes of the inputs of a format with these numbers."""
+        path = self.root / reader.file
+        data, expected = path.read_bytes(), reader.read(path)
+        assert same(expected, reader.read(path)), f"{reader.name} is not read the same twice"
+        for seed in seeds:
+            rng = random.Random(f"{reader.name} {seed}")
+            change = MUTATE.get(path.suffix, mutate_bytes)
+            changed, what = change(rng, data)
+            if changed == data:
+                changed, what = mutate_bytes(rng, data + b" ")
+            yield self.trial(reader, seed, changed, what, data, expected)
+
+    def trial(
+        self, reader: Reader, seed: int, changed: bytes, what: str, data: bytes, expected: Any
+    ) -> Trial:
+        """Read a changed file and put the whole one back."""
+        meant = bool(seed % 2) or not reader.keeps
+        path = self.root / reader.file
+        fitted = meant and path.suffix == ".parquet" and reader.keeps
+        heads = path.parent.glob("*.json") if fitted else ()
+        kept = {path: data} | {each: each.read_bytes() for each in heads}
+        path.write_bytes(sealed(changed) if meant and path.suffix == ".json" else changed)
+        if fitted:
+            fit_head(path, changed)
+        try:
+            found, said = self.outcome(reader, expected)
+        finally:
+            for each, before in kept.items():
+                each.write_bytes(before)
+        if meant and found is Outcome.SILENT:
+            found = Outcome.OTHER
+        return Trial(reader.name, seed, f"{'meant' if meant else 'damage'}: {what}", found, said)
+
+    def outcome(self, reader: Reader, expected: Any) -> tuple[Outcome, str]:
+        """Read a file as it is now; sort what comes of it."""
+        path = self.root / reader.file
+        old = signal.signal(signal.SIGALRM, _hung)
+        signal.alarm(LIMIT_S)
+        before = _memory_of_now()
+        try:
+            made = reader.read(path)
+        except P3SError as err:
+            return _refused(str(err), self.root)
+        except _Hung:
+            return Outcome.HUNG, ""
+        except (Exception, RecursionError) as err:
+            return Outcome.CRASHED, f"{type(err).__name__}: {err}"
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, old)
+            asked = _most_memory() - before
+            self.memory = max(self.memory, asked)
+        if asked > ROOM + _BESIDE + TIMES_ITS_SIZE * path.stat().st_size:
+            return Outcome.CRASHED, f"{asked:,} bytes of memory"
+        return (Outcome.UNCHANGED if same(made, expected) else Outcome.SILENT), ""
+
+
+def _refused(text: str, root: Path) -> tuple[Outcome, str]:
+    """Return that a file was refused, if that was said in one line that names it."""
+    good = "\n" not in text.strip() and str(root) in text
+    return (Outcome.REFUSED, text) if good else (Outcome.CRASHED, f"said badly: {text!r:.300}")
+
+
+def _memory_of_now() -> int:
+    """Return the bytes this process has, and let the most be counted from now on."""
+    Path("/proc/self/clear_refs").write_bytes(b"5")
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _most_memory() -> int:
+    with open("/proc/self/status", "rb") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(b"VmHWM"))
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None), Path, types.FunctionType, frozenset, set)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two objects hold the same, NaN like NaN."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if isinstance(one, float):
+        return one == other or (one != one and other != other)
+    if isinstance(one, _PLAIN):
+        return bool(one == other)
+    if isinstance(one, Mapping):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if dataclasses.is_dataclass(one):
+        return all(
+            same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)
+        )
+    return bool(one == other) or same(getattr(one, "__dict__", 1), getattr(other, "__dict__", 2))

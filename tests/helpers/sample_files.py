@@ -1,0 +1,383 @@
+"""One file of every format that P3S reads, made by what writes it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import corpus
+import hybrid_machine
+import numpy as np
+import timed_study
+from fuzzing import make_study, put_run
+from machines import synthetic
+from openmp_made import openmp
+from sketch import rank_file
+from threads_study import Hybrid, put_threads
+
+from p3s.artefacts import crc_of, write_json
+from p3s.characterize import fileuse, usefile
+from p3s.machine import filesystem
+from p3s.machine.cluster import typical
+from p3s.model.compare import compare
+from p3s.model.stage import load as load_model
+from p3s.report.advice import AdviceFile
+from p3s.report.advice import write as write_advice
+from p3s.small_runs.places import STRUCTURE
+from p3s.study import Study
+from p3s.validate import Validation
+
+BYTES = [0, 1000, 100_000]
+
+
+def network(latency: float, per_byte: float, hosts: list[str]) -> dict[str, Any]:
+    """Return the messages of a machine file."""
+    from p3s.machine.network import ranges
+
+    one_way = [latency + per_byte * b for b in BYTES]
+    sizes = {
+        "bytes": BYTES,
+        "timings": [9] * 3,
+        "one_way_ns": one_way,
+        "one_way_median_ns": one_way,
+        "send_ns": [100.0] * 3,
+        "send_median_ns": [100.0] * 3,
+        "receive_ns": [100.0, 100.0, None],
+        "receive_median_ns": [100.0, 100.0, None],
+        "gap_ns": [200.0, per_byte * 1000, per_byte * 100_000],
+    }
+    about = {"mpi": "openmpi 4.1.4", "hosts": hosts, "cores": [0, 0], "eager_bytes": 4096}
+    found: dict[str, Any] = {**about, "sizes": sizes}
+    return {**found, "ranges": ranges(found)}
+
+
+def put_all(root: Path) -> None:
+    """Write every format below an empty directory."""
+    make_study(root / "study")
+    for put in (
+        *(_beside, _validation, _machine, _clusters, _replayed, _weak, _far, _sampled),
+        *(_threads, _family, _tree, _baseline, _learned, _placement, _training, _texts),
+    ):
+        put(root)
+
+
+def _beside(root: Path) -> None:
+    """What was done to files, and what threads did."""
+    from p3s.characterize.store import load_table
+
+    study = Study(root / "study")
+    table = load_table(study.root, 6)
+    rows = np.abs(np.random.default_rng(1).integers(0, 1000, (6, len(fileuse.COLUMNS))))
+    rows[:, 0], rows[:, 1] = np.arange(6), 0
+    part: Any = SimpleNamespace(files=rows, nodes=list(table.nodes))
+    usefile.write_uses(study, 6, [part])
+
+
+def _validation(root: Path) -> None:
+    """The model beside a run that it was not made from."""
+    from p3s.characterize.store import load_table
+
+    study = Study(root / "study")
+    model = load_model(study.root)
+    compared = compare(model, load_table(study.root, 9))
+    made = Validation(model.counts, crc_of(study.model_path), compared, (), {}, ())
+    write_json(study.validate_path(9), made.to_json())
+
+
+def _machine(root: Path) -> None:
+    far, near = network(10_000, 10, ["a", "b"]), network(500, 0.1, ["a", "a"])
+    storage = filesystem.typical(filesystem.names()[0])
+    machine = replace(synthetic(), network={**far, "inside": near}, openmp=openmp(), files=storage)
+    machine.save(root / "machine.json")
+    storage.save(root / "files.json")
+
+
+def _clusters(root: Path) -> None:
+    write_json(root / "cluster.json", dict(typical("infiniband-hdr").data))
+    tree = [
+        {"switch": "r0", "nodes": "n[0-3]", "speed": "100Gbit/s"},
+        {"switch": "r1", "nodes": "n[4-7]", "speed": "100Gbit/s"},
+        {"switch": "top", "switches": "r0,r1"},
+    ]
+    told = {"schema": "p3s.topology", "schema_version": 1, "kind": "tree", "tree": tree}
+    (root / "topology.json").write_text(json.dumps({**told, "latency": "100ns"}))
+
+
+def _replayed(root: Path) -> None:
+    """What a program of a replay measured, and where its processes ran."""
+    from p3s.replay.engine.results import ProgramResult, save_result
+
+    rng = np.random.default_rng(2)
+    passes, events, messages = 4, 6, 3
+    result = ProgramResult(
+        passes,
+        rng.random((passes, 4)),
+        rng.random((passes, 4)),
+        np.arange(events),
+        rng.random((passes, events)),
+        rng.random(events),
+        rng.random((passes, messages)),
+        rng.random((passes, messages)),
+        10.0,
+        rng.random(5),
+        rng.random((passes, messages)),
+    )
+    save_result(root / "result.npz", result)
+    place = {"name": "n0", "kernel": "x", "cores": "0x3", "pid": 7, "node": ""}
+    (root / "places.json").write_text(json.dumps([place, place]))
+
+
+def _weak(root: Path) -> None:
+    told = json.loads((root / "study" / "prediction.json").read_bytes())
+    told |= {"schema": "p3s.weak", "weak": "size = 100 n", "base_n": 2}
+    write_json(root / "weak-size.json", told)
+
+
+def _far(root: Path) -> None:
+    row = {
+        "np": 4,
+        "phase": 0,
+        "name": "p",
+        "group": 0,
+        "ranks": 4,
+        "where": "0-3",
+        "turns": 3,
+        "work_per_turn": 10.0,
+        "bytes_per_turn": None,
+        "work": 30.0,
+        "least_ns": 5.0,
+        "cost": 0.2,
+        "n": 16.0,
+        "nearest": 16,
+        "distance": 0.0,
+        "n_by_work": 16.0,
+        "why_not_by_work": "",
+        "n_by_bytes": None,
+        "why_not_by_bytes": "none",
+        "bytes_over_work": None,
+        "other_shape": False,
+    }
+    least = {"phase": 0, "name": "p", "counts": [2, 4], "cost": [0.3, 0.2]}
+    load = {
+        "name": "far/w1",
+        "command": ["mpiexec", "-n", "{np}", "./a"],
+        "counts": [2, 4],
+        "error": None,
+        "places": "by call site",
+        "rows": [row],
+        "minimum": [{**least, "status": "met", "at": 4}],
+    }
+    head = {"schema": "p3s.far", "schema_version": 1, "work_unit": "instructions"}
+    (root / "far").mkdir()
+    write_json(root / "far" / "far.json", {**head, "workloads": [load]})
+    same = {"schema": "p3s.far-sites", "schema_version": 1, "how": STRUCTURE}
+    write_json(root / "far" / "sites.json", {**same, "sites": {"a+1": "b+2", "a+3": "b+4"}})
+
+
+def _sampled(root: Path) -> None:
+    compared = {"time": 1.0, "difference": 0.1, "from_detail": -0.1}
+    phase = {
+        "phase": 0,
+        "name": "p",
+        "relevant": True,
+        "ranks": 4,
+        "turns": 9,
+        "in_detail": [3, 4],
+        "mean": 1.0,
+        "relative_half_width": 0.1,
+        "state": ["enough"],
+        "predicted": 1.0,
+        "share": 1.0,
+    }
+    events = {"recorded": 10, "counted": 20, "run": None, "share_in_detail": 0.5}
+    saved = {"bytes": 9, "wall_s": 1.0, "full_bytes": None, "full_wall_s": None}
+    write_json(
+        root / "sampled.json",
+        {
+            "schema": "p3s.sampled",
+            "schema_version": 1,
+            "np": 4,
+            "stopped": False,
+            "weights_from": "this run",
+            "measure": "work",
+            "work_unit": "cpu_ns",
+            "width": 0.02,
+            "confidence": 0.95,
+            "turns": [20, 1000],
+            "events": events,
+            "predicted": 1.0,
+            "half_width": 0.1,
+            "from_detail": 1.0,
+            "outside_plan": 0.0,
+            "of_this_run": compared,
+            "of_full_run": None,
+            "saved": saved,
+            "phases": [phase],
+        },
+    )
+
+
+def _threads(root: Path) -> None:
+    """Laws of threads, messages over threads, times over both, advice."""
+    from p3s.pipeline import teams
+    from p3s.pipeline.advising import Asked, advised
+    from p3s.pipeline.basis import request_of
+    from p3s.predict import surface
+    from p3s.progress import Progress
+    from p3s.replay.settings import ReplaySettings
+    from p3s.topology.node import read_node
+
+    study, node = put_threads(root / "threads", Hybrid()), read_node("2x8")
+    request, before = request_of("auto", "", True, ReplaySettings()), teams.cores
+    teams.cores = lambda: 8
+    try:
+        found = teams.surface(study, teams.Wanted([16], [1, 2], node=node), request, Progress())
+        surface.write(study, found)
+        told = advised(study, Asked(nodes=2, cores=32, node=node), request, Progress())
+    finally:
+        teams.cores = before
+    write_advice(
+        study, AdviceFile("", node, 2, 32, told.advice, told.cells, told.next, "", told.reasons)
+    )
+
+
+def _family(root: Path) -> None:
+    """Laws of a parameter over two of its values, and a third that has one count only."""
+    from p3s.parameters import build
+
+    study = Study.create(root / "family", ["mpiexec", "-n", "{np}", "./a", "{size}"])
+    sizes = (101, 203, 301)
+    study.update(parameters={"size": [str(size) for size in sizes]})
+    for size in sizes:
+        at = study.at_dir(f"size={size}")
+        made, _ = timed_study.put_study(at, corpus.jacobi2d(size, size, 3), (4, 6, 9), "cpu_ns")
+        for n in (4, 6, 9):
+            put_run(made, n)
+    build(study.root)
+
+
+def _tree(root: Path) -> None:
+    from p3s.trees.grow import grow
+    from p3s.trees.store import Stored, save
+
+    some = hybrid_machine.workloads(hybrid_machine.TRAINING["nb"])[::8]
+    runs = hybrid_machine.runs("nb", some, 0.02, 0)
+    tree = grow(runs, hybrid_machine.EXPRESSION["nb"], hybrid_machine.VARIABLES)
+    save(root / "tree.json", Stored(tree, 1, workers=(2.0,), threads=(1.0, 2.0)))
+
+
+def _baseline(root: Path) -> None:
+    from p3s.baseline.model import fit_series
+    from p3s.baseline.times import RunTime, series_of
+
+    runs = [RunTime(n, 100.0 / n + 0.1 + 0.01 * r, r) for n in (2, 4, 8, 16, 32) for r in (0, 1)]
+    fit_series(series_of(runs)).save(root / "baseline.json")
+    rows = [{"n": run.n, "repeat": run.repeat, "seconds": run.seconds} for run in runs]
+    (root / "times.json").write_text(json.dumps(rows))
+    lines = [f"{row['n']},{row['repeat']},{row['seconds']}" for row in rows]
+    (root / "times.csv").write_text("\n".join(["n,repeat,seconds", *lines]) + "\n")
+
+
+def _learned(root: Path) -> None:
+    """A communication model of one split, without a library that learns."""
+    from p3s.placement.learned import Card, Learned, Line, Widening, save
+    from p3s.placement.trees import Trees
+
+    ints, reals = np.array([-1, -1]), np.array([1.0, 2.0])
+    made = Trees(
+        np.array([0, *ints]),
+        np.array([0.5, 0, 0]),
+        np.array([1, *ints]),
+        np.array([2, *ints]),
+        np.array([0.0, *reals]),
+        np.array([0]),
+        -5.0,
+        0.1,
+    )
+    line = Line((("ND",), ("n",)), (1.0, 2.0))
+    ends = np.array([1.0, 2.0]), np.array([100.0, 64.0])
+    card = Card("boosted", "a", "b", 10, 2)
+    save(
+        root / "learned.json",
+        Learned(card, ("ND", "n"), *ends, made, made, made, Widening(), line, None),
+    )
+
+
+def _placement(root: Path) -> None:
+    """Placements of a ring, some of them simulated."""
+    from replay_patterns import ring
+
+    from p3s.placement.allocation import allocation
+    from p3s.predict.estimators.machine import measured_messages
+    from p3s.predict.estimators.settings import Setting
+    from p3s.predict.placing.file import save
+    from p3s.predict.placing.job import job_of
+    from p3s.predict.placing.ranking import Search, placements
+    from p3s.progress import Progress
+    from p3s.topology.read import read_fabric
+
+    study, trace = (
+        Study.create(root / "placed", ["mpiexec", "-n", "{np}", "p"]),
+        ring(8, nbytes=2000),
+    )
+    trace.write(study.scaled_dir(trace.n))
+    found = {**network(10_000, 10, ["a", "b"]), "inside": network(500, 0.1, ["a", "a"])}
+    replace(synthetic(), network=found, facts={"cores": 2}).save(study.root / "machine.json")
+    messages = measured_messages(study, None, Setting(library="openmpi 4.1"))
+    fabric, where = read_fabric("fat-tree:2,1,4", 4), allocation(4, 2)
+    job = job_of(study, trace.n, where, fabric, messages, known=True)
+    made = placements(job, (4, 2), None, Search(number=6, simulated=2), Progress())
+    save(study.placement_path(8), made)
+
+
+def _training(root: Path) -> None:
+    """Measured phases of a machine."""
+    from p3s.training import dataset
+
+    folder = root / "training"
+    folder.mkdir()
+    facts = {"machine": "m", "network": "n", "nodes": [0, 1], "hosts": ["a", "b"]}
+    settings = {"ranks": 2, "slots": 1, "phases": 10, "seed": 0, "budget_s": None}
+    head = {"schema": "p3s.training", "schema_version": 1}
+    write_json(folder / "campaign.json", {**head, **facts, "settings": settings})
+    probes = [
+        {"distance": d, "nbytes": b, "number": 9, "seconds": 1e-4} for d in (0, 1) for b in (0, 9)
+    ]
+    dataset._write(folder / "probes.parquet", probes)
+    row = {
+        "execution": 0,
+        "nodes": [0, 1],
+        "slots": 1,
+        "messages": 3,
+        "nbytes": 64,
+        "inside": 0.0,
+        "seed": 5,
+        "seconds": 1e-3,
+        "ND": 64.0,
+        "n": 2.0,
+    }
+    dataset._write(folder / "execution-0000.parquet", [{**row, "phase": k} for k in range(3)])
+
+
+def _texts(root: Path) -> None:
+    """What people write: ranks on hosts, algorithms of collectives, switches; and a capture."""
+    (root / "ranks.txt").write_text(
+        "".join(f"rank {r}=node{r // 2} slot={r % 2}\n" for r in range(8))
+    )
+    (root / "collectives.json").write_text(
+        '{"allreduce": "ring", "bcast": [{"algorithm": "binomial"}]}'
+    )
+    (root / "collectives.toml").write_text('allreduce = "ring"\n')
+    (root / "topology.conf").write_text(
+        "SwitchName=r0 Nodes=n[0-3]\nSwitchName=r1 Nodes=n[4-7]\nSwitchName=top Switches=r[0-1]\n"
+    )
+    run = root / "run"
+    run.mkdir()
+    for rank in range(2):
+        calls = [("Send", {"peer": 1}), ("Allreduce",), ("Finalize",)]
+        writer = rank_file(rank, 2, [calls[1], calls[2]])
+        writer.end()
+        (run / f"rank-{rank:06d}.p3t").write_bytes(writer.data())
