@@ -88,24 +88,26 @@ class Ranks:
     def __len__(self) -> int:
         return self.size
 
+    def __getitem__(self, rank: int) -> Any:
+        call = sequence(self.events // self.size, rank, self.irregular)
+        call = (call + rank * len(OPS)).astype(np.uint32)
+        same = np.full(len(call), 700, dtype=np.int64)
+        return SimpleNamespace(
+            rank=rank,
+            complete=True,
+            call=call,
+            elapsed_ns=same,
+            work=same,
+            start_ns=np.arange(len(call)) * 1400,
+            failed_polls=0,
+            failed_poll_ns=0,
+            counted_events=0,
+            thread=None,
+            tracer_ns=0,
+        )
+
     def __iter__(self) -> Iterator[Any]:
-        for rank in range(self.size):
-            call = sequence(self.events // self.size, rank, self.irregular)
-            call = (call + rank * len(OPS)).astype(np.uint32)
-            same = np.full(len(call), 700, dtype=np.int64)
-            yield SimpleNamespace(
-                rank=rank,
-                complete=True,
-                call=call,
-                elapsed_ns=same,
-                work=same,
-                start_ns=np.arange(len(call)) * 1400,
-                failed_polls=0,
-                failed_poll_ns=0,
-                counted_events=0,
-                thread=None,
-                tracer_ns=0,
-            )
+        return (self[rank] for rank in range(self.size))
 
 
 def synthetic(events: int, ranks: int, irregular: bool) -> Any:

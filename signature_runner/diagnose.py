@@ -185,7 +185,7 @@ def captures_of(run_dir: Path) -> dict[int, Capture]:
     found = {}
     for path in sorted(run_dir.glob("rank-*.p3t")):
         try:
-            capture = read_capture(path, last_only=True)
+            capture = read_capture(path, completions=False, each=len)
         except P3SError:
             continue
         found[capture.header.rank] = capture

@@ -11,7 +11,6 @@ from p3s.trace.ops import COLLECTIVE, NEIGHBOR, RECV, SEND, kind_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from p3s.trace import RankTrace
     from p3s.trace.types import Call
 
 #: Totals of a run over sends and collectives: messages, and of these device and scattered (of a
@@ -37,11 +36,11 @@ def marks(calls: Sequence[Call]) -> dict[str, np.ndarray]:
     }
 
 
-def add_rank(uses: Uses, columns: Mapping[str, np.ndarray], rank: RankTrace) -> None:
-    """Add one rank to the totals of its run; ``columns``: of :func:`marks`."""
-    import numpy as np
+def add_rank(uses: Uses, columns: Mapping[str, np.ndarray], times: np.ndarray) -> None:
+    """Add one rank to the totals of its run; ``columns``: of :func:`marks`.
 
-    times = np.bincount(np.asarray(rank.call), minlength=len(columns["bytes"]))
+    ``times``: how often the rank makes each call of the run.
+    """
     found = {"messages": int(times[columns["messages"]].sum())}
     for kind in _KINDS:
         mine = columns[kind]
@@ -77,14 +76,17 @@ def scattered(calls: Sequence[Call], node: np.ndarray, nodes: int) -> np.ndarray
 
 
 def add_pieces(
-    pieces: Pieces, rows: np.ndarray, nodes: Sequence[tuple[str, str]], rank: RankTrace
+    pieces: Pieces, rows: np.ndarray, nodes: Sequence[tuple[str, str]], times: np.ndarray
 ) -> None:
-    """Add the pieces of one rank's messages to those of its run; ``rows``: of scattered."""
+    """Add the pieces of one rank's messages to those of its run; ``rows``: of scattered.
+
+    ``times``: how often the rank makes each call of the run.
+    """
     import numpy as np
 
     if not len(rows):
         return
-    times = np.bincount(np.asarray(rank.call), minlength=int(rows[:, 0].max()) + 1)[rows[:, 0]]
+    times = times[rows[:, 0]]
     for number in np.unique(rows[:, 1]).tolist():
         mine = rows[:, 1] == number
         site, op = nodes[number]

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.characterize.segments import occurring
+from p3s.characterize.segments import index_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from p3s.characterize.blocks import Block
     from p3s.trace import RankTrace, RunTrace
 
     Int64s = NDArray[np.int64]
@@ -46,55 +49,77 @@ def unit_of(run: RunTrace) -> str:
     return CPU if _TASK_CLOCK in getattr(run, "counter_names", ()) else WALL
 
 
-def before_ns(run: RunTrace, rt: RankTrace) -> Int64s | None:
-    """Return the computation time before each event of a rank, None where there is no clock."""
-    unit = unit_of(run)
-    if not unit:
-        return None
-    if run.work_unit in TIMES:
-        return np.asarray(rt.work, dtype=np.int64)
-    if unit == CPU:
-        return np.asarray(rt.counters[:, run.counter_names.index(_TASK_CLOCK)], dtype=np.int64)
-    return _gaps(rt)
+class Clock:
+    """The computation time before each event of a rank, given block by block."""
+
+    def __init__(self, run: RunTrace) -> None:
+        self.unit = unit_of(run)
+        self._is_work = run.work_unit in TIMES
+        names = getattr(run, "counter_names", ())
+        self._counter = names.index(_TASK_CLOCK) if _TASK_CLOCK in names else -1
+        self._ends: dict[int, int] = {}
+
+    def before_ns(self, block: Block) -> Int64s | None:
+        """Return the time before each event of the next block, None where there is no clock."""
+        if not self.unit:
+            return None
+        if self._is_work:
+            return np.asarray(block.work, dtype=np.int64)
+        if self.unit == CPU:
+            return np.asarray(block.counters[:, self._counter], dtype=np.int64)
+        return self._gaps(block)
+
+    def _gaps(self, block: Block) -> Int64s:
+        """Return the wall time from the end of a thread's call to its next."""
+        out = np.zeros(len(block.call), dtype=np.int64)
+        threads = np.zeros(len(out), dtype=np.int32) if block.thread is None else block.thread
+        for thread in np.unique(threads).tolist():
+            mine = np.flatnonzero(threads == thread)
+            start = block.start_ns[mine]
+            ends = start + block.elapsed_ns[mine]
+            before = np.concatenate([[self._ends.get(thread, int(start[0]))], ends[:-1]])
+            out[mine] = np.maximum(start - before, 0)
+            self._ends[thread] = int(ends[-1])
+        return out
 
 
-def _gaps(rt: RankTrace) -> Int64s:
-    """Return the wall time from the end of a thread's call to its next."""
-    out = np.zeros(len(rt.call), dtype=np.int64)
-    threads = np.zeros(len(out), dtype=np.int32) if rt.thread is None else rt.thread
-    for thread in np.unique(threads):
-        mine = np.flatnonzero(threads == thread)
-        ends = rt.start_ns[mine] + rt.elapsed_ns[mine]
-        out[mine[1:]] = np.maximum(rt.start_ns[mine[1:]] - ends[:-1], 0)
-    return out
+class Load:
+    """What a rank's row of LOADS rests on, added up block by block."""
 
+    def __init__(self) -> None:
+        self.events = self.time_ns = self.between_ns = self.last_start_ns = 0
+        self._end_ns = 0
 
-def off_core_ns(rt: RankTrace, after_init: NDArray[np.bool_], work_ns: int) -> int:
-    """Return how long a rank was between two calls without getting CPU time.
+    def take(self, block: Block, after_init: NDArray[np.bool_], ns: Int64s) -> None:
+        """Add the next events; after_init: those that are not MPI_Init; ns: computation before."""
+        if not len(block.start_ns):
+            return
+        ends = np.where(after_init, block.start_ns + block.elapsed_ns, 0)
+        first = self._end_ns if self.events else int(block.start_ns[0])
+        before = np.concatenate([[first], ends[:-1]])
+        self.between_ns += int(np.maximum(block.start_ns - before, 0).sum())
+        self.time_ns += int(ns[after_init].sum())
+        self.events += len(ends)
+        self._end_ns, self.last_start_ns = int(ends[-1]), int(block.start_ns[-1])
 
-    after_init: events that are not MPI_Init. work_ns: CPU time of the computation before them.
-    It waited for a core, slept, or did input or output; what the tracer itself may take is off.
-    """
-    if not len(rt.start_ns):
-        return 0
-    ends = np.where(after_init, rt.start_ns + rt.elapsed_ns, 0)
-    between = int(np.maximum(rt.start_ns[1:] - ends[:-1], 0).sum()) - rt.failed_poll_ns
-    return between - work_ns - _TRACER_NS * len(rt.start_ns)
+    def off_core_ns(self, failed_poll_ns: int) -> int:
+        """Return how long the rank was between two calls without getting CPU time.
 
+        It waited for a core, slept, or did input or output; what the tracer itself may take is off.
+        """
+        return self.between_ns - failed_poll_ns - self.time_ns - _TRACER_NS * self.events
 
-def load_of(unit: str, rt: RankTrace, after_init: NDArray[np.bool_], ns: Int64s) -> list[int]:
-    """Return one rank's row of LOADS; ns: computation before its events."""
-    time_ns = int(ns[after_init].sum())
-    lost_ns = max(off_core_ns(rt, after_init, time_ns), 0) if unit == CPU else 0
-    wall_ns = max(int(rt.start_ns[-1]), 0) if len(rt.start_ns) else 0
-    return [
-        rt.rank,
-        wall_ns,
-        time_ns,
-        lost_ns,
-        getattr(rt, "resident_bytes", 0),
-        getattr(rt, "preempted", 0),
-    ]
+    def row(self, unit: str, rt: RankTrace) -> list[int]:
+        """Return the rank's row of LOADS; unit: of the clock."""
+        lost_ns = max(self.off_core_ns(rt.failed_poll_ns), 0) if unit == CPU else 0
+        return [
+            rt.rank,
+            max(self.last_start_ns, 0),
+            self.time_ns,
+            lost_ns,
+            getattr(rt, "resident_bytes", 0),
+            getattr(rt, "preempted", 0),
+        ]
 
 
 def no_times() -> Floats:
@@ -102,36 +127,68 @@ def no_times() -> Floats:
     return np.zeros((0, 1 + len(QUANTILES)))
 
 
-def times_of(nodes: Int64s, ns: Int64s, places: int) -> Floats:
-    """Return the times of one rank's segments, a row per segment as segments_of has them.
+class SegmentTimes:
+    """The times of one rank's segments, given block by block.
 
-    nodes, ns: of each call that moves something, in program order. Columns: sum over the
-    occurrences, and their QUANTILES (between two occurrences by linear interpolation).
+    Of each event its segment and its time stay: quantiles are of all of them.
     """
-    if not len(nodes):
-        return no_times()
-    pair, segment, count = occurring(nodes, places)
-    total = np.zeros(len(pair), dtype=np.int64)
-    np.add.at(total, segment, ns)  # whole numbers: floats would lose digits of long runs
-    ordered = _sorted_within(segment, ns, len(pair))
-    out = np.empty((len(pair), 1 + len(QUANTILES)))
-    out[:, 0] = total
-    begin = np.cumsum(count) - count
-    for k, share in enumerate(QUANTILES):
-        at = share * (count - 1)
-        low = np.floor(at).astype(np.int64)
-        high = np.minimum(low + 1, count - 1)
-        below, above = ordered[begin + low], ordered[begin + high]
-        out[:, 1 + k] = below + (at - low) * (above - below)
-    return out
+
+    def __init__(self) -> None:
+        self._codes: list[NDArray[np.integer]] = []
+        self._ns: list[NDArray[np.integer]] = []
+
+    def take(self, codes: Int64s, ns: Int64s) -> None:
+        """Take the next events: codes of their segments (segments.Pairs), and times."""
+        if len(codes):
+            self._codes.append(_narrow(codes))
+            self._ns.append(_narrow(ns))
+
+    def table(self, code: Int64s, count: Int64s) -> Floats:
+        """Return a row per segment, and forget the events; code, count: of segments.Pairs.
+
+        Columns: sum over the occurrences, and their QUANTILES (between two occurrences by linear
+        interpolation).
+        """
+        if not self._codes:
+            return no_times()
+        out = np.empty((len(code), 1 + len(QUANTILES)))
+        out[:, 0], time_at = self._ordered(code, int(count.sum()))
+        begin = np.cumsum(count) - count
+        for k, share in enumerate(QUANTILES):
+            at = share * (count - 1)
+            low = np.floor(at).astype(np.int64)
+            high = np.minimum(low + 1, count - 1)
+            below, above = time_at(begin + low), time_at(begin + high)
+            out[:, 1 + k] = below + (at - low) * (above - below)
+        return out
+
+    def _ordered(self, code: Int64s, events: int) -> tuple[Int64s, Callable[[Int64s], Int64s]]:
+        """Return the sum of each segment, and the k-th time in order of segments, then of size."""
+        total = np.zeros(len(code), dtype=np.int64)
+        low = min(int(ns.min()) for ns in self._ns)
+        bits = max(max(int(ns.max()) for ns in self._ns) - low, 1).bit_length()
+        fits = len(code).bit_length() + bits < 63
+        key, more = np.empty(events, dtype=np.int64), np.empty(0 if fits else events, np.int64)
+        at = 0
+        self._codes.reverse()
+        self._ns.reverse()
+        while self._codes:
+            segment = index_in(code, self._codes.pop()).astype(np.int64)
+            ns = self._ns.pop().astype(np.int64)
+            np.add.at(total, segment, ns)  # whole numbers: floats would lose digits of long runs
+            here = slice(at, at + len(ns))
+            key[here] = segment << bits | ns - low if fits else segment
+            if not fits:
+                more[here] = ns
+            at += len(ns)
+        if fits:  # one sort of numbers is much faster than two of places
+            key.sort()
+            return total, lambda k: (key[k] & ((1 << bits) - 1)) + low
+        order = np.lexsort((more, key))
+        return total, lambda k: more[order[k]]
 
 
-def _sorted_within(segment: Int64s, ns: Int64s, segments: int) -> Int64s:
-    """Return the times ordered by segment, then by size."""
-    low = int(ns.min())
-    bits = max(int(ns.max()) - low, 1).bit_length()
-    if segments.bit_length() + bits < 63:  # one sort of numbers is much faster than two of places
-        key = (segment.astype(np.int64) << bits) | (ns - low)
-        key.sort()
-        return np.asarray((key & ((1 << bits) - 1)) + low, dtype=np.int64)
-    return np.asarray(ns[np.lexsort((ns, segment))], dtype=np.int64)
+def _narrow(values: Int64s) -> NDArray[np.integer]:
+    """Return numbers in as few bytes each as all of them fit into."""
+    low, high = int(values.min()), int(values.max())
+    return values.astype(np.min_scalar_type(high)) if low >= 0 else values

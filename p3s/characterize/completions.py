@@ -43,6 +43,11 @@ class Completions:
         found = Completions(run, site, np.array(tests, dtype=bool), {})
         return found._with_sums() if any(c.op in SOME for c in run.calls) else found
 
+    @property
+    def changes(self) -> bool:
+        """Whether a rank may have other events than it recorded."""
+        return bool(self.tests.any() or self.sums)
+
     def _with_sums(self) -> Completions:
         """Return it with a call for every sum of requests that some rank completes in one go."""
         calls, site, sums = list(self.run.calls), list(self.site), dict(self.sums)
@@ -79,7 +84,7 @@ class Completions:
     def once(self, rt: RankTrace) -> RankTrace:
         """Return a rank with one event per completion."""
         call = np.asarray(rt.call)
-        if not len(call) or not (self.tests.any() or self.sums):
+        if not len(call) or not self.changes:
             return rt
         first, total, begins = self._goes(call)
         at, calls = self._places()[call], self.run.calls

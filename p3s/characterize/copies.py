@@ -7,9 +7,10 @@ before and behind the other, and no rank that makes both makes them equally ofte
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,12 +31,7 @@ def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) ->
     """
     graph = _Graph.of(table)
     calls = calls_by_rank(table)
-    pairs = {
-        pair
-        for pair in _candidates(table, functions)
-        if graph.component[pair[0]] == graph.component[pair[1]]
-        and _unlike(*(calls[site] for site in pair))
-    }
+    pairs = set(_candidates(table, functions, graph.component, calls))
     facts = {site: _Facts() for pair in pairs for site in pair}
     _collect(facts, table)
     pairs = {(a, b) for a, b in pairs if facts[a].meets(facts[b])}
@@ -44,7 +40,7 @@ def copied_calls(table: PointTable, functions: Mapping[str, tuple[str, ...]]) ->
         kept = {
             (a, b) for a, b in pairs if graph.inside(a, b, of_class) or graph.inside(b, a, of_class)
         }
-        kept -= {pair for pair in kept if _mixed(of_class, of_class[pair[0]], kept)}
+        kept -= _mixed(of_class, kept)
         if kept == pairs:
             return of_class
         pairs = kept
@@ -100,12 +96,12 @@ def _requests(table: PointTable, site: str) -> set[int]:
 
 def calls_by_rank(table: PointTable) -> dict[str, np.ndarray]:
     """Return site -> how often every rank makes its calls, those that move nothing included."""
-    out = {site: np.zeros(table.np, dtype=np.int64) for site, _ in table.nodes}
+    number = {site: k for k, site in enumerate(dict.fromkeys(site for site, _ in table.nodes))}
+    of_node = np.array([number[site] for site, _ in table.nodes], dtype=np.int64)
     edges = table.edges[table.edges[:, 2] >= 0]
-    for node, (site, _) in enumerate(table.nodes):
-        mine = edges[edges[:, 2] == node]
-        np.add.at(out[site], mine[:, 0], mine[:, 3])
-    return out
+    made = np.zeros((len(number), table.np), dtype=np.int64)
+    np.add.at(made, (of_node[edges[:, 2]], edges[:, 0]), edges[:, 3])
+    return dict(zip(number, made, strict=True))
 
 
 def _unlike(a: np.ndarray, b: np.ndarray) -> bool:
@@ -114,27 +110,48 @@ def _unlike(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _candidates(
-    table: PointTable, functions: Mapping[str, tuple[str, ...]]
-) -> Iterable[tuple[str, str]]:
-    """Yield the pairs of sites of the same functions whose stacks differ in one of them."""
+    table: PointTable,
+    functions: Mapping[str, tuple[str, ...]],
+    component: Mapping[str, int],
+    calls: Mapping[str, np.ndarray],
+) -> Iterable[Pair]:
+    """Yield the pairs of sites of the same functions whose stacks differ in one of them.
+
+    Both share a loop, and no rank makes both equally often: most calls of a program are made as
+    often as their neighbours, and are in no pair.
+    """
     ops: dict[str, set[str]] = {}
     for site, op in table.nodes:
         ops.setdefault(site, set()).add(op)
-    alike: dict[tuple[object, ...], list[str]] = {}
+    alike: dict[tuple[object, ...], dict[bytes, list[str]]] = {}
     for site in sorted(functions):
         # Copies of whole functions have a suffix: halo.constprop.0
         plain = tuple(name.partition(".")[0] for name in functions[site])
-        alike.setdefault((plain, frozenset(ops[site])), []).append(site)
-    for sites in alike.values():
-        for a, b in combinations(sites, 2):
-            differ = [
-                f == g and x != y
-                for f, g, x, y in zip(
-                    functions[a], functions[b], table.sites[a], table.sites[b], strict=True
+        kind = alike.setdefault((plain, frozenset(ops[site]), component[site]), {})
+        kind.setdefault(calls[site].tobytes(), []).append(site)
+    for kind in alike.values():
+        for some, others in _unlike_pairs(kind, calls):
+            for a, b in ((min(pair), max(pair)) for pair in product(some, others)):
+                differ = (
+                    f == g and x != y
+                    for f, g, x, y in zip(
+                        functions[a], functions[b], table.sites[a], table.sites[b], strict=True
+                    )
                 )
-            ]
-            if sum(differ) <= 1:
-                yield a, b
+                if sum(differ) <= 1:
+                    yield a, b
+
+
+def _unlike_pairs(
+    kind: Mapping[bytes, list[str]], calls: Mapping[str, np.ndarray]
+) -> Iterable[tuple[list[str], list[str]]]:
+    """Yield the sites that are made alike beside those of which no rank makes as many."""
+    for some, others in combinations(kind.values(), 2):
+        if _unlike(calls[some[0]], calls[others[0]]):
+            yield some, others
+    for some in kind.values():
+        if not calls[some[0]].any():
+            yield from (([a], [b]) for a, b in combinations(some, 2))
 
 
 @dataclass
@@ -172,16 +189,28 @@ def _collect(facts: Mapping[str, _Facts], table: PointTable) -> None:
 def _classes(sites: Iterable[str], pairs: Iterable[Pair]) -> dict[str, str]:
     """Return site -> the first of those that are copies of each other."""
     out = {site: site for site in sites}
+    members = {site: [site] for site in out}
     for a, b in sorted(pairs):
         first, second = sorted((out[a], out[b]))
-        out.update({site: first for site, one in out.items() if one == second})
+        if first != second:
+            moved = members.pop(second)
+            members[first] += moved
+            out.update(dict.fromkeys(moved, first))
     return out
 
 
-def _mixed(of_class: Mapping[str, str], one: str, pairs: set[Pair]) -> bool:
-    """Tell whether a class holds sites that are no copies of each other."""
-    mine = sorted(site for site, each in of_class.items() if each == one)
-    return any(pair not in pairs for pair in combinations(mine, 2))
+def _mixed(of_class: Mapping[str, str], pairs: set[Pair]) -> set[Pair]:
+    """Return the pairs of classes that hold sites that are no copies of each other."""
+    members: dict[str, list[str]] = {}
+    for site in sorted({site for pair in pairs for site in pair}):
+        members.setdefault(of_class[site], []).append(site)
+    of_all = Counter(of_class.values())
+    mixed = {
+        one
+        for one, mine in members.items()
+        if of_all[one] != len(mine) or any(pair not in pairs for pair in combinations(mine, 2))
+    }
+    return {pair for pair in pairs if of_class[pair[0]] in mixed}
 
 
 @dataclass(frozen=True)

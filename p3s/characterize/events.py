@@ -7,6 +7,8 @@ equal codes: those are kept once.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,12 +25,14 @@ class Sequences:
         self._known: dict[bytes, np.ndarray] = {}
         self._left = most
 
-    def offer(self, rank: int, codes: np.ndarray) -> None:
-        """Keep a rank's codes, unless there is no room: then nothing is kept."""
-        if self._left < 0:
+    def offer(self, rank: int, codes: np.ndarray | None) -> None:
+        """Keep a rank's codes, unless there is no room (None: too many): then nothing is kept."""
+        if codes is None:
+            self.drop()
+        if self._left < 0 or codes is None:
             return
         small = compact(codes)
-        key = small.dtype.char.encode() + small.tobytes()
+        key = small.dtype.char.encode() + hashlib.blake2b(small).digest()
         if key not in self._known:
             self._left -= len(small)
             if self._left < 0:
@@ -46,21 +50,34 @@ def compact(codes: np.ndarray) -> np.ndarray:
     """Return codes in two bytes each where they fit, else in four."""
     bound = np.iinfo(np.int16)
     small = not len(codes) or bool(codes.min() >= bound.min and codes.max() <= bound.max)
-    return codes.astype(np.int16 if small else np.int32)
+    return codes.astype(np.int16 if small else np.int32, copy=False)
 
 
-def codes_of(row: np.ndarray, keep: np.ndarray, node: np.ndarray, rows: int) -> np.ndarray:
-    """Return the codes of a rank's events.
+class Codes:
+    """The codes of one rank, given block by block; of too many events there are none."""
 
-    row: number of the call's row for the events number ``keep``, of ``rows`` in the run; node:
-    of all events. The rank's rows are those it uses, in ascending order.
-    """
-    local = np.zeros(rows, dtype=np.int64)
-    local[row] = 1
-    local = np.cumsum(local) - 1
-    codes = -1 - np.asarray(node, dtype=np.int64)
-    codes[keep] = local[row]
-    return codes
+    def __init__(self) -> None:
+        self._blocks: list[np.ndarray] = []
+        self.events = 0
+
+    def take(self, node: np.ndarray, keep: np.ndarray, row: np.ndarray) -> None:
+        """Take the next events: the node of each, and the row of the call of those in ``keep``."""
+        self.events += len(node)
+        if self.events > MAX_EVENTS:
+            self._blocks = []
+            return
+        codes = -1 - np.asarray(node, dtype=np.int64)
+        codes[keep] = row
+        self._blocks.append(compact(codes))
+
+    def finish(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the codes, None of too many events; rows: those the rank uses, ascending."""
+        if self.events > MAX_EVENTS:
+            return None
+        local = np.zeros(int(rows[-1]) + 1 if len(rows) else 1, dtype=np.int64)
+        local[rows] = np.arange(len(rows))
+        moved = [np.where(b >= 0, local[np.maximum(b, 0)], b) for b in self._blocks]
+        return np.concatenate([compact(block) for block in moved])
 
 
 def renumbered(codes: np.ndarray, node_to: np.ndarray) -> np.ndarray:

@@ -50,6 +50,11 @@ def none() -> numpy.ndarray:
     return np.zeros((0, len(COLUMNS)), dtype=np.int64)
 
 
+def there(calls: Sequence[Call]) -> bool:
+    """Tell whether some of a run's calls are of files."""
+    return any(kind_of(c.op) == IO for c in calls)
+
+
 def uses_of(rt: RankTrace, nodes: numpy.ndarray, calls: Sequence[Call]) -> numpy.ndarray:
     """Return the rows of a rank, columns COLUMNS; nodes: of all its events."""
     call = np.asarray(rt.call)

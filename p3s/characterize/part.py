@@ -19,40 +19,24 @@ import numpy
 import numpy as np
 
 from p3s.characterize import buffers, clock, fileuse, segments, teams
-from p3s.characterize.completions import Completions, gathered
-from p3s.characterize.events import Sequences, codes_of, renumbered
+from p3s.characterize.blocks import blocks_of
+from p3s.characterize.calls import Calls, Group
+from p3s.characterize.completions import Completions
+from p3s.characterize.events import Sequences, renumbered
+from p3s.characterize.rank import COLUMNS, END, INSTRUCTIONS, RankSums, Recorded
 from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
-from p3s.trace.ops import RECV, SEND, kind_of
-from p3s.trace.order import backwards
 
 if TYPE_CHECKING:
     from p3s.trace import RankTrace, RunTrace
 
-START, END = -1, -2
-PROC_NULL = -3
-#: Units of work; those in nanoseconds can be mixed.
-INSTRUCTIONS, CPU = "instructions", "cpu_ns"
+__all__ = ["COLUMNS", "CPU", "INSTRUCTIONS", "Group", "Part", "Place", "Sites", "join", "part_of"]
+
+START = -1
+#: Units of work in nanoseconds can be mixed.
+CPU = "cpu_ns"
 #: Sequences of nodes are kept of so many ranks, of so many events each and in all.
 _SAMPLES, _SAMPLE_EVENTS, _ALL_SAMPLES = 64, 1 << 22, 1 << 24
-COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns", "first")
-
-
-@dataclass(frozen=True)
-class Group:
-    """A distinct (site, operation, communicator, partner, tag, root) of one process count."""
-
-    site: str
-    op: str
-    comm: int
-    peer: int
-    tag: int
-    root: int
-
-    @property
-    def kind(self) -> str:
-        """The kind of the operation (p3s.trace.ops)."""
-        return kind_of(self.op)
 
 
 @dataclass(frozen=True)
@@ -132,38 +116,6 @@ class Sites:
         return self.same.get(site, site) in self.waits
 
 
-class _Calls:
-    """Numbers of a run's calls: of group, node and row (calls the table does not tell apart)."""
-
-    def __init__(self, run: RunTrace, site: list[str]) -> None:
-        calls = run.calls
-        groups: dict[tuple[str, str, int, int, int, int], int] = {}
-        group = np.empty(len(calls), dtype=np.int64)
-        self.null = np.zeros(len(calls), dtype=bool)
-        for i, c in enumerate(calls):
-            self.null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
-            key = (site[i], c.op, c.comm, c.peer, c.tag, c.root)
-            group[i] = -1 if self.null[i] else groups.setdefault(key, len(groups))
-        self.inside = np.array([getattr(c, "team", 0) > 1 for c in calls], dtype=bool)
-        self.starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
-        nodes: dict[tuple[str, str], int] = {}
-        self.node = np.array(
-            [nodes.setdefault((site[i], c.op), len(nodes)) for i, c in enumerate(calls)],
-            dtype=np.int64,
-        )
-        distinct: dict[tuple[int, int, int], int] = {}
-        self.row = np.array(
-            [
-                distinct.setdefault((int(group[i]), c.bytes, max(c.elem_bytes, 1)), len(distinct))
-                for i, c in enumerate(calls)
-            ],
-            dtype=np.int64,
-        )
-        self.rows = np.array(list(distinct), dtype=np.int64).reshape(-1, 3)
-        self.groups = [Group(*k) for k in groups]
-        self.nodes = list(nodes)
-
-
 def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
     """Return the tables of all ranks of a run that have a file.
 
@@ -180,7 +132,7 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         names.setdefault(key, tuple(s.frames))
     if sites.apart:
         _tell_apart(run, site, names, {k for k, key in enumerate(keys) if key in sites.apart})
-    calls = _Calls(run, site)
+    calls = Calls(run, site)
     out = Part(
         run.np,
         run.work_unit,
@@ -192,59 +144,100 @@ def part_of(run: RunTrace, sites: Sites | None = None) -> Part:
         unmodelled=dict(run.unmodelled),
         problem=getattr(run, "problem", ""),
     )
-    columns: list[dict[str, np.ndarray]] = []
-    edges: list[np.ndarray] = []
-    samples, sequences = _Samples(), Sequences()
-    between: list[np.ndarray] = [segments.none()]
-    times, loads, threads = [clock.no_times()], [], [teams.none()]
-    files = [fileuse.none()]
-    present = getattr(run.ranks, "present", None)
-    node_of_call: np.ndarray = calls.node.astype(np.int32)
+    tables = _Tables()
     marks = buffers.marks(run.calls)
-    gaps = buffers.scattered(run.calls, node_of_call, len(calls.nodes))
-    for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
+    gaps = buffers.scattered(run.calls, calls.node, len(calls.nodes))
+    whole = bool(sites.apart) or logical.changes or fileuse.there(run.calls)
+    present = getattr(run.ranks, "present", None)
+    for rank in range(len(run.ranks)) if present is None else present:
+        rt, recorded, sums = _summed(logical, calls, rank, whole)
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
-        add_rank(out.tracing, rt)
-        buffers.add_rank(out.buffers, marks, rt)
-        buffers.add_pieces(out.pieces, gaps, calls.nodes, rt)
-        if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
+        add_rank(out.tracing, rt, recorded.events, recorded.last_start_ns)
+        buffers.add_rank(out.buffers, marks, recorded.times)
+        buffers.add_pieces(out.pieces, gaps, calls.nodes, recorded.times)
+        if not out.problem and (turned := recorded.backwards()):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
-        rt = logical.once(teams.numbered(rt))
-        call = np.asarray(rt.call)
-        if not len(call):
-            continue
-        sequence = node_of_call[call]
-        edges.append(_transitions(rt.rank, sequence, len(calls.nodes)))
-        samples.offer(rt.rank, sequence, edges[-1])
-        keep = np.flatnonzero(~calls.null[call])
-        threads.append(teams.teams_of(rt, keep, sequence))
-        files.append(fileuse.uses_of(rt, sequence, run.calls))
-        out.events += len(call)
-        out.inside += int(calls.inside[call].sum())
-        out.null_events += len(call) - len(keep)
-        sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence, len(calls.rows)))
-        if len(keep):
-            work, elapsed = _before(rt, call[keep], keep, calls, run.work_unit)
-            columns.append(_rows(rt.rank, call[keep], keep, calls, work, elapsed))
-            between.append(segments.segments_of(rt.rank, sequence[keep], work, len(calls.nodes)))
-        ns = clock.before_ns(run, rt)
-        if ns is not None:
-            loads.append(clock.load_of(out.time_unit, rt, ~calls.starts[call], ns))
-            if len(keep):
-                took = gathered(ns, keep)
-                took[calls.starts[call[keep]]] = 0
-                times.append(clock.times_of(sequence[keep], took, len(calls.nodes)))
-    if edges:
-        out.edges = np.concatenate(edges)
-    out.table = _stacked(columns)
-    out.samples, out.sequences = samples.kept, sequences.kept
-    out.segments, out.times = np.concatenate(between), np.concatenate(times)
-    out.teams = np.concatenate(threads)
-    out.files = np.concatenate(files)
-    if loads:
-        out.loads = np.array(loads, dtype=np.int64)
+        if sums.events:
+            out.events += sums.events
+            out.inside += sums.inside
+            out.null_events += sums.events - sums.kept
+            tables.add(rt, sums, out.time_unit)
+            tables.add_others(rt, run, calls)
+    tables.into(out)
     return out
+
+
+def _summed(
+    logical: Completions, calls: Calls, rank: int, whole: bool
+) -> tuple[RankTrace, Recorded, RankSums]:
+    """Return the sums of one rank, and the rank: a part of it where it is read in blocks.
+
+    whole: what is made of its events needs all of them at once.
+    """
+    run = logical.run
+    recorded, sums = Recorded(len(run.calls)), RankSums(run, calls, _SAMPLE_EVENTS)
+    of_rank = None if whole else getattr(run.ranks, "pieces", None)
+    pieces = of_rank(rank) if of_rank else None
+    if pieces is None:
+        rt = run.ranks[rank]
+        for block in blocks_of(rt):
+            recorded.take(block)
+        rt = logical.once(teams.numbered(rt))
+        for block in blocks_of(rt):
+            sums.take(block)
+        return rt, recorded, sums
+    for rt in pieces:
+        for block in blocks_of(rt):
+            recorded.take(block)
+            sums.take(block)
+    return rt, recorded, sums
+
+
+class _Tables:
+    """The tables of a part, rank by rank."""
+
+    def __init__(self) -> None:
+        self.columns: list[dict[str, np.ndarray]] = []
+        self.edges: list[np.ndarray] = []
+        self.samples, self.sequences = _Samples(), Sequences()
+        self.segments, self.times = [segments.none()], [clock.no_times()]
+        self.teams, self.files = [teams.none()], [fileuse.none()]
+        self.loads: list[list[int]] = []
+
+    def add(self, rt: RankTrace, sums: RankSums, time_unit: str) -> None:
+        """Add what the events of a rank sum up to."""
+        self.edges.append(sums.transitions(rt.rank))
+        self.samples.offer(rt.rank, sums.sample(), self.edges[-1])
+        self.sequences.offer(rt.rank, sums.codes.finish(sums.used))
+        between = sums.segments
+        if sums.kept:
+            self.columns.append(sums.columns(rt.rank))
+            self.segments.append(between.rows(rt.rank, between.count, between.total))
+        if time_unit:
+            self.loads.append(sums.load.row(time_unit, rt))
+            self.times.append(sums.times.table(between.code, between.count))
+
+    def add_others(self, rt: RankTrace, run: RunTrace, calls: Calls) -> None:
+        """Add what threads and files of a rank were used for; of these it is there as a whole."""
+        threads = getattr(rt, "threads", None) is not None
+        if not (threads or fileuse.there(run.calls)):
+            return
+        call = np.asarray(rt.call)
+        node = calls.node[call]
+        self.teams.append(teams.teams_of(rt, np.flatnonzero(~calls.null[call]), node))
+        self.files.append(fileuse.uses_of(rt, node, run.calls))
+
+    def into(self, out: Part) -> None:
+        """Put the tables into a part."""
+        if self.edges:
+            out.edges = np.concatenate(self.edges)
+        out.table = _stacked(self.columns)
+        out.samples, out.sequences = self.samples.kept, self.sequences.kept
+        out.segments, out.times = np.concatenate(self.segments), np.concatenate(self.times)
+        out.teams, out.files = np.concatenate(self.teams), np.concatenate(self.files)
+        if self.loads:
+            out.loads = np.array(self.loads, dtype=np.int64)
 
 
 def _tell_apart(
@@ -268,67 +261,6 @@ def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {c: np.concatenate([each[c] for each in columns] or [none]) for c in COLUMNS}
 
 
-def _before(
-    rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the work before and the time in each of the events number ``keep``."""
-    work, elapsed = gathered(rt.work, keep), np.array(rt.elapsed_ns, dtype=np.int64)[keep]
-    # The run is timed from the return of MPI_Init: what lies before is the launcher's.
-    before = calls.starts[call]
-    work[before] = 0
-    elapsed[before] = 0
-    if unit == INSTRUCTIONS:
-        elapsed[:] = 0
-    return work, elapsed
-
-
-def _rows(
-    rank: int,
-    call: np.ndarray,
-    keep: np.ndarray,
-    calls: _Calls,
-    work: np.ndarray,
-    elapsed: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Return one rank's rows of the table; call, work, elapsed: of the events number ``keep``."""
-    row = calls.row[call]
-    size = len(calls.rows)
-    number = np.bincount(row, minlength=size)
-    used = np.flatnonzero(number)
-    first = np.zeros(size, dtype=np.int64)
-    first[row[::-1]] = np.arange(len(row) - 1, -1, -1)  # the last one written is the first
-    group, nbytes, elem = calls.rows[used].T
-    return {
-        "rank": np.full(len(used), rank, dtype=np.int64),
-        "group": group,
-        "nbytes": nbytes,
-        "elem_bytes": elem,
-        "count": number[used].astype(np.int64),
-        "work": _sums(row, work, size)[used],
-        "elapsed_ns": _sums(row, elapsed, size)[used],
-        "first": first[used],
-    }
-
-
-def _transitions(rank: int, sequence: np.ndarray, nodes: int) -> np.ndarray:
-    """Return one rank's rows of PointTable.edges from its events as node numbers."""
-    codes: numpy.ndarray = sequence[:-1].astype(np.int32 if nodes * nodes < 1 << 31 else np.int64)
-    np.multiply(codes, nodes, out=codes)
-    np.add(codes, sequence[1:], out=codes)
-    if nodes * nodes <= max(4 * len(codes), 1 << 16):
-        number = np.bincount(codes, minlength=nodes * nodes)
-        pair = np.flatnonzero(number)
-        first = np.zeros(nodes * nodes, dtype=np.int64)
-        first[codes[::-1]] = np.arange(len(codes), 0, -1)  # the last one written is the first
-        count, at = number[pair], first[pair]
-    else:
-        pair, at, count = np.unique(codes, return_index=True, return_counts=True)
-        at = at + 1
-    rows = np.stack([np.full(len(pair), rank), pair // nodes, pair % nodes, count, at], axis=1)
-    ends = np.array([[rank, START, sequence[0], 1, 0], [rank, sequence[-1], END, 1, len(sequence)]])
-    return np.concatenate([ends[:1], rows, ends[1:]]).astype(np.int64)
-
-
 class _Samples:
     """Keeps the sequence of one rank of each kind."""
 
@@ -350,13 +282,6 @@ class _Samples:
         self._kinds.add(kind)
         self._events += len(part)
         self.kept[rank] = part.astype(np.int32)
-
-
-def _sums(place: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
-    """Return the exact sums by place: floats would lose digits of long runs."""
-    total = np.zeros(length, dtype=np.int64)
-    np.add.at(total, place, values)
-    return total
 
 
 def join(parts: Iterable[Part]) -> Part:

@@ -21,36 +21,79 @@ def none() -> np.ndarray:
     return np.zeros((0, len(COLUMNS)), dtype=np.int64)
 
 
-def segments_of(rank: int, nodes: np.ndarray, work: np.ndarray, places: int) -> np.ndarray:
-    """Return one rank's segments from its calls as numbers of nodes, and the work before each.
+class Pairs:
+    """Places of a rank that follow each other, counted block by block; int64 columns.
 
-    nodes, work: a number per call that moves something, in program order; places: nodes in all.
+    code: (place before + 1) * places + place, ascending, -1 before the first; count: how often;
+    first: number of the first event at the end of such a pair; total: sum of what came with them.
     """
-    if not len(nodes):
-        return none()
-    pair, where, count = occurring(nodes, places)
-    total = np.zeros(len(pair), dtype=np.int64)
-    np.add.at(total, where, work)  # whole numbers: floats would lose digits of long runs
-    return np.stack(
-        [np.full(len(pair), rank), pair // places - 1, pair % places, count, total], axis=1
-    ).astype(np.int64)
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self.last, self.taken = _START, 0
+        none = np.zeros(0, dtype=np.int64)
+        self.code, self.count, self.first, self.total = none, none, none, none
+
+    def take(self, nodes: np.ndarray, values: np.ndarray | None = None) -> np.ndarray:
+        """Count the next events, given as numbers of places; return the code of each."""
+        before = np.concatenate([[self.last], nodes[:-1]]).astype(np.int64)
+        codes: np.ndarray = (before + 1) * self.places + nodes
+        if not len(codes):
+            return codes
+        pair, index, count = _occurring(codes, (self.places + 1) * self.places)
+        first = np.zeros(len(pair), dtype=np.int64)
+        at = np.arange(self.taken, self.taken + len(codes))
+        first[index[::-1]] = at[::-1]  # the last one written is the first
+        total = np.zeros(len(pair), dtype=np.int64)
+        if values is not None:
+            np.add.at(total, index, values)  # whole numbers: floats would lose digits of long runs
+        self._merge(pair, count, first, total)
+        self.last, self.taken = int(nodes[-1]), self.taken + len(codes)
+        return codes
+
+    def _merge(
+        self, pair: np.ndarray, count: np.ndarray, first: np.ndarray, total: np.ndarray
+    ) -> None:
+        known = len(self.code)
+        self.code, where = np.unique(np.concatenate([self.code, pair]), return_inverse=True)
+        old, new = where[:known], where[known:]
+        for name, values in (("count", count), ("total", total)):
+            column = np.zeros(len(self.code), dtype=np.int64)
+            column[old] = getattr(self, name)
+            column[new] += values
+            setattr(self, name, column)
+        column = np.zeros(len(self.code), dtype=np.int64)
+        column[new] = first
+        column[old] = self.first  # what was there before came first
+        self.first = column
+
+    def rows(self, rank: int, *columns: np.ndarray) -> np.ndarray:
+        """Return a row per pair: rank, place before, place, and these columns."""
+        number = np.full(len(self.code), rank, dtype=np.int64)
+        before, after = self.code // max(self.places, 1) - 1, self.code % max(self.places, 1)
+        return np.stack([number, before, after, *columns], axis=1)
 
 
-def occurring(nodes: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the segments of a rank in ascending order, which each call ends, and how often each.
+def _occurring(codes: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the codes that occur, ascending, an index of the first per event, how often each.
 
-    Segments as (before + 1) * places + node; the second array has an index of the first per call.
+    Codes are below ``size``.
     """
-    before = np.concatenate([[_START], nodes[:-1]]).astype(np.int64)
-    codes = (before + 1) * places + nodes
-    size = (places + 1) * places
     if size > max(4 * len(codes), 1 << 16):
         return np.unique(codes, return_inverse=True, return_counts=True)
     count = np.bincount(codes, minlength=size)
     pair = np.flatnonzero(count)
+    return pair, index_in(pair, codes), count[pair].astype(np.int64)
+
+
+def index_in(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return where each code is in ``pair``, which is ascending and has them all."""
+    size = int(pair[-1]) + 1 if len(pair) else 0
+    if size > max(4 * len(codes), 1 << 16):
+        return np.searchsorted(pair, codes)
     index = np.zeros(size, dtype=np.int32)
     index[pair] = np.arange(len(pair), dtype=np.int32)
-    return pair, index[codes], count[pair]
+    return index[codes]
 
 
 def renumbered(table: np.ndarray, node_to: np.ndarray) -> np.ndarray:

@@ -109,7 +109,8 @@ def run_times(run: RunTrace) -> RunTimes:
     """
     import numpy
 
-    from p3s.characterize.clock import off_core_ns
+    from p3s.characterize.blocks import blocks_of
+    from p3s.characterize.clock import Load
 
     timed = run.work_unit in _NS_UNITS
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
@@ -118,11 +119,12 @@ def run_times(run: RunTrace) -> RunTimes:
         if not len(rank.start_ns):
             continue
         wall_ns = max(wall_ns, int(rank.start_ns[-1]))
-        after_init = late[rank.call]
         if not timed:
             continue
-        work = int(rank.work[after_init].sum())
-        work_ns, total_ns = max(work_ns, work), total_ns + work
-        lost_ns = max(lost_ns, off_core_ns(rank, after_init, work))
+        load = Load()
+        for block in blocks_of(rank):
+            load.take(block, late[block.call], block.work)
+        work_ns, total_ns = max(work_ns, load.time_ns), total_ns + load.time_ns
+        lost_ns = max(lost_ns, load.off_core_ns(rank.failed_poll_ns))
     work_s, total_s = (ns / 1e9 if timed else math.nan for ns in (work_ns, total_ns))
     return RunTimes(wall_ns / 1e9, work_s, lost_ns / wall_ns if wall_ns else 0.0, total_s)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.trace import ops
 from p3s.trace.parts import CallBook, Parts
 from p3s.trace.types import RankTrace, RunTrace
 
@@ -20,13 +21,9 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 
-#: Receives that a later call completes.
-_POSTED = frozenset({"MPI_Irecv", "MPI_Recv_init"})
-
-
 def takes(op: str) -> bool:
     """Tell whether calls of a name are receives that leave a request."""
-    return op in _POSTED
+    return op in ops.POSTED
 
 
 def there(run: RunTrace) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,14 +152,14 @@ def rank_of(path: Path) -> int | None:
     return rank if rank < layout.MAX_RANKS and path.name == NAME.format(rank) else None
 
 
-def read_capture(path: Path, last_only: bool = False, completions: bool = True) -> Capture:
+def read_capture(
+    path: Path, completions: bool = True, each: Callable[[Events], object] | None = None
+) -> Capture:
     """Read one rank's file: every chunk of it that is intact.
 
     Without ``completions`` the rows of ``done`` are checked one by one, but only those of cancelled
-    requests are kept: what needs events alone stays small.
-
-    With ``last_only`` the result keeps no event but the last one and no rows of ``done`` and
-    ``resolved``: all of it is still checked, but captures of many ranks fit into memory.
+    requests are kept: what needs events alone stays small. ``each`` is given the events of every
+    chunk; the result then has bare ones, a tenth as large.
     Raises P3SError as read_header does; damage after the header never raises, ``problem`` says
     what it is.
     """
@@ -173,17 +173,35 @@ def read_capture(path: Path, last_only: bool = False, completions: bool = True) 
         header = parse_header(raw, path)
         size = os.fstat(handle).st_size
         scan = Scan(handle, size, header.header_bytes, header.rank, header.file_key)
-        capture = _Collector(path, header, size, completions).collect(scan)
+        return _Collector(path, header, size, completions, each).collect(scan)
     except OSError as error:
         raise P3SError(f"{path}: {error.strerror}") from error
     finally:
         os.close(handle)
-    if last_only:
-        capture.events = capture.events.pick(slice(max(len(capture.events) - 1, 0), None))
-        capture.done, capture.cancelled = capture.done[:0], capture.cancelled[:0]
-        capture.resolved = capture.resolved[:0]
-        capture.threads = capture.accesses = None
-    return capture
+
+
+def event_blocks(path: Path, least: int) -> Iterator[Events]:
+    """Yield the events of an undamaged file of which none is lost, at least so many at a time.
+
+    Raises P3SError as read_header does, and where the file is no such one any more.
+    """
+    header = read_header(path)
+    counters, parts = len(header.counter_names), list[tuple[int, Events]]()
+    held = 0
+    try:
+        for chunk, payload in intact_chunks(path, header):
+            if chunk.kind == layout.EVENTS:
+                parts.append(
+                    (chunk.first, read_events(chunk, payload, header.work_source, counters))
+                )
+                held += len(parts[-1][1])
+            if held >= least:
+                yield join_events(parts, counters)[0]
+                held = 0
+    except (OSError, ValueError) as error:
+        raise P3SError(f"{path} has changed while it was read; read it again") from error
+    if parts:
+        yield join_events(parts, counters)[0]
 
 
 def intact_chunks(path: Path, header: Header | None) -> Iterator[tuple[Chunk, bytes]]:
@@ -206,9 +224,16 @@ _PACK = 256
 class _Collector:
     """Puts the chunks of one file together."""
 
-    def __init__(self, path: Path, header: Header, size: int, completions: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        size: int,
+        completions: bool,
+        each: Callable[[Events], object] | None,
+    ) -> None:
         self.path, self.header, self.bytes = path, header, size
-        self.completions = completions
+        self.completions, self.each = completions, each
         self.done_rows = 0
         self.defs = Definitions(header.size, size)
         self.events: list[tuple[int, Events]] = []
@@ -270,6 +295,9 @@ class _Collector:
         header = self.header
         events = read_events(chunk, payload, header.work_source, len(header.counter_names))
         if len(events):
+            if self.each is not None:
+                self.each(events)
+                events = events.bare()
             self.events.append((chunk.first, events))
             self.places.append((chunk.first, chunk.offset))
             if chunk.first > self.expected and self.gap_at is None:

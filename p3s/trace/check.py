@@ -13,7 +13,7 @@ from p3s.text import plural
 from p3s.trace import layout, ops
 from p3s.trace.capture import NAME, Capture, intact_chunks, rank_of, read_capture
 from p3s.trace.chunks import Header
-from p3s.trace.order import backwards
+from p3s.trace.order import Forward, backwards
 from p3s.trace.reader import no_capture, of_another_run
 from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
@@ -25,6 +25,8 @@ COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
     "missing",
     "unreadable",
 )
+#: Events that are looked at at a time.
+_BLOCK_EVENTS = 1 << 20
 #: Pairs of ranks named when their messages do not match.
 _NAMED_PAIRS = 3
 
@@ -98,13 +100,24 @@ def check(place: Place) -> RunCheck:
         return RunCheck(place.path, 0, UNREADABLE, (), (f"cannot be read: {reason(error)}",))
 
 
+def _read(path: Path) -> tuple[Capture, str]:
+    """Return a capture with bare events, and where its time goes backwards, if anywhere."""
+    forward = Forward()
+    capture = read_capture(
+        path, completions=False, each=lambda e: forward.take(e.start_ns, e.elapsed_ns)
+    )
+    if not capture.calls["thread"].any():
+        return capture, forward.backwards()
+    events = read_capture(path, completions=False).events  # each thread has a time of its own
+    threads = capture.calls["thread"][events.call]
+    return capture, backwards(events.start_ns, events.elapsed_ns, threads)
+
+
 def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
     try:
-        capture = read_capture(path)
+        capture, turned = _read(path)
     except P3SError as error:
         return _unreadable(path, rank, str(error)), None
-    threads = capture.calls["thread"][capture.events.call] if len(capture.calls) else None
-    turned = backwards(capture.events.start_ns, capture.events.elapsed_ns, threads)
     problem = capture.problem or turned
     damaged = capture.damages or turned
     status = DAMAGED if damaged else PARTIAL if problem else COMPLETE
@@ -219,20 +232,30 @@ def _count_messages(capture: Capture, messages: _Messages) -> None:
     if not len(events):
         return
     kinds = {number: ops.kind_of(name) for number, name in capture.opnames.items()}
-    peer = calls["peer"][events.call].astype(np.int64)
-    at, there = events.index_of(capture.resolved[:, 0])
-    peer[at[there]] = capture.resolved[there, 1]
-    at, there = events.index_of(capture.done[:, 1])
-    peer[at[there & capture.cancelled]] = -1
+    received, there = events.index_of(capture.resolved[:, 0])
+    order = np.argsort(received[there], kind="stable")
+    received, sources = received[there][order], capture.resolved[there, 1][order]
+    posted, there = events.index_of(capture.done[:, 1])
+    cancelled = np.sort(posted[there & capture.cancelled])
     me = capture.header.rank
-    for kind, pairs in ((ops.SEND, messages.sent), (ops.RECV, messages.received)):
-        own = np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
-        chosen = peer[own[events.call]]
-        if (chosen == ANY_SOURCE).any():
-            messages.unclear.add(me)
-        for other, count in zip(*np.unique(chosen[chosen >= 0], return_counts=True), strict=True):
-            pair = (me, int(other)) if kind == ops.SEND else (int(other), me)
-            pairs[pair] += int(count)
+    own = {
+        kind: np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
+        for kind in (ops.SEND, ops.RECV)
+    }
+    for first in range(0, len(events), _BLOCK_EVENTS):
+        call = events.call[first : first + _BLOCK_EVENTS]
+        peer = calls["peer"][call].astype(np.int64)
+        low, high = np.searchsorted(received, [first, first + len(call)])
+        peer[received[low:high] - first] = sources[low:high]
+        low, high = np.searchsorted(cancelled, [first, first + len(call)])
+        peer[cancelled[low:high] - first] = -1
+        for kind, pairs in ((ops.SEND, messages.sent), (ops.RECV, messages.received)):
+            chosen = peer[own[kind][call]]
+            if (chosen == ANY_SOURCE).any():
+                messages.unclear.add(me)
+            ranks, counts = np.unique(chosen[chosen >= 0], return_counts=True)
+            for other, count in zip(ranks.tolist(), counts.tolist(), strict=True):
+                pairs[(me, other) if kind == ops.SEND else (other, me)] += count
 
 
 def _unmatched(messages: _Messages) -> list[str]:

@@ -25,13 +25,14 @@ _MOST_ORDINAL = 1 << 48
 class Events:
     """Events in the order of their return, as columns of equal length.
 
-    ``call`` (uint32) numbers the rank's own calls; ``start_ns``, ``elapsed_ns``, ``work``:
+    ``call`` (unsigned) numbers the rank's own calls; ``start_ns``, ``elapsed_ns``, ``work``:
     int64; ``counters``: int64, shape (events, counters). ``ordinal`` is None where event i is
     number i: nothing before it is lost. ``gap``: how many events right before it were only
-    counted; None where none ever was.
+    counted; None where none ever was. Of bare events there are only ``call``, in as few bytes as
+    it takes, ``ordinal`` and ``gap``; the other columns are empty.
     """
 
-    call: NDArray[np.uint32]
+    call: NDArray[np.unsignedinteger]
     start_ns: Int64s
     elapsed_ns: Int64s
     work: Int64s
@@ -65,15 +66,27 @@ class Events:
         import numpy as np
 
         ordinal = np.arange(len(self)) if self.ordinal is None else self.ordinal
+        start, elapsed, work, counters = (
+            column[rows].copy() if len(column) == len(self) else column
+            for column in (self.start_ns, self.elapsed_ns, self.work, self.counters)
+        )
         return Events(
             self.call[rows].copy(),
-            self.start_ns[rows].copy(),
-            self.elapsed_ns[rows].copy(),
-            self.work[rows].copy(),
-            self.counters[rows].copy(),
+            start,
+            elapsed,
+            work,
+            counters,
             ordinal[rows].copy(),
             None if self.gap is None else self.gap[rows].copy(),
         )
+
+    def bare(self) -> Events:
+        """Return the events without their times."""
+        import numpy as np
+
+        none = no_events(self.counters.shape[1])
+        call = self.call.astype(np.min_scalar_type(int(self.call.max(initial=0))))
+        return replace(none, call=call, ordinal=self.ordinal, gap=self.gap)
 
 
 @dataclass(frozen=True)

@@ -58,12 +58,21 @@ class Tables:
         numbers = self._numbers(matrix)
         if not len(capture.resolved):
             return numbers, np.empty(0, dtype=np.int64)
+        return numbers, self._resolved(capture, matrix)
+
+    def _resolved(self, capture: Capture, matrix: Int64s) -> Int64s:
+        """Return the number of the call that each wildcard receive turned out to be."""
+        import numpy as np
+
         at, _ = capture.events.index_of(capture.resolved[:, 0])
-        actual = matrix[capture.events.call[at]]
-        actual[:, _PEER] = capture.resolved[:, 1]
-        actual[:, _TAG] = capture.resolved[:, 2]
+        call = capture.events.call[at]
+        # Few of them differ: numbers first of what is told apart, then of what stands in rows.
+        told = np.stack([call, *capture.resolved[:, 1:3].T], axis=1, dtype=np.int64)
+        some, where = distinct_rows(told)
+        actual = matrix[some[:, 0]]
+        actual[:, _PEER], actual[:, _TAG] = some[:, 1], some[:, 2]
         distinct, inverse = np.unique(actual, axis=0, return_inverse=True)
-        return numbers, self._numbers(distinct)[inverse.reshape(-1)]
+        return self._numbers(distinct)[inverse.reshape(-1)][where]
 
     def files(self, capture: Capture) -> dict[int, FileName]:
         """Return what one rank knows of files, by the number of their windows; after add."""
@@ -175,6 +184,18 @@ class Tables:
         return index
 
 
+def distinct_rows(table: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the distinct rows of a table, in no order that means something, and each row's."""
+    import numpy as np
+
+    where = np.zeros(len(table), dtype=np.int64)
+    for column in table.T:
+        _, number = np.unique(column, return_inverse=True)
+        _, where = np.unique(where * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
+    _, first = np.unique(where, return_index=True)
+    return table[first], where
+
+
 def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Int64s:
     """Return table[value] of each value; -1 for one that is not in it."""
     import numpy as np
@@ -193,3 +214,33 @@ def event_calls(capture: Capture, calls: Int64s, resolved: Int64s) -> Int64s:
     at, _ = capture.events.index_of(capture.resolved[:, 0])
     found[at] = resolved
     return found
+
+
+@dataclass(frozen=True)
+class CallsInBlocks:
+    """The row numbers of events' calls as event_calls has them, a block at a time.
+
+    at: events that are wildcard receives, ascending; became: the row number of each.
+    """
+
+    calls: Int64s
+    at: Int64s
+    became: Int64s
+
+    @staticmethod
+    def of(capture: Capture, calls: Int64s, resolved: Int64s) -> CallsInBlocks:
+        """Return those of a rank; calls, resolved: see Tables.add."""
+        import numpy as np
+
+        at, _ = capture.events.index_of(capture.resolved[:, 0])
+        order = np.argsort(at, kind="stable")
+        return CallsInBlocks(calls, at[order], resolved[order])
+
+    def of_block(self, first: int, call: NDArray[np.unsignedinteger]) -> Int64s:
+        """Return the row numbers of the events from number ``first`` on, with these calls."""
+        import numpy as np
+
+        found = self.calls[call]
+        low, high = np.searchsorted(self.at, [first, first + len(call)])
+        found[self.at[low:high] - first] = self.became[low:high]
+        return found

@@ -235,6 +235,10 @@ def blocking_of(op: str) -> str:
     return _BLOCKING.get(op, like(op) if kind_of(op) == COLLECTIVE else op)
 
 
+#: Receives that a later call completes.
+POSTED = frozenset({"MPI_Irecv", "MPI_Recv_init"})
+
+
 def leaves_request(op: str) -> bool:
     """Tell whether a collective is completed by a later call: nonblocking or persistent."""
     return op in _BLOCKING and _BLOCKING[op] != op

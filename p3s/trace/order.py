@@ -14,6 +14,52 @@ if TYPE_CHECKING:
 _SLACK_NS = 1_000_000
 
 
+class Forward:
+    """Whether the times of a rank run forward, looked at block by block."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}  # half the end of each thread's last call
+        self._events = self._times = 0
+        self._first, self._step = -1, 0
+
+    def take(
+        self, start_ns: Int64s, elapsed_ns: Int64s, thread: NDArray[np.integer] | None = None
+    ) -> None:
+        """Look at the next events; ``thread`` of each, None where there is one."""
+        import numpy as np
+
+        # Halves: differences of times near the ends of their range do not fit into 64 bits.
+        halves = (start_ns + elapsed_ns) // 2
+        one = thread is None or not len(thread)
+        for number in [0] if one else np.unique(thread).tolist():
+            mine = slice(None) if one else np.flatnonzero(thread == number)
+            ends = halves[mine]
+            if len(ends):
+                before = np.concatenate([[self._ends.get(number, int(ends[0]))], ends[:-1]])
+                self._note(ends - before, None if one else mine)
+                self._ends[number] = int(ends[-1])
+        self._events += len(halves)
+
+    def _note(self, steps: Int64s, events: Int64s | None) -> None:
+        import numpy as np
+
+        at = np.flatnonzero(steps < -_SLACK_NS // 2)
+        if not len(at):
+            return
+        self._times += len(at)
+        first = self._events + int(at[0] if events is None else events[at[0]])
+        if self._first < 0 or first < self._first:
+            self._first, self._step = first, int(steps[at[0]])
+
+    def backwards(self) -> str:
+        """Say where a call returned before the one recorded before it on its thread; else empty."""
+        if self._first < 0:
+            return ""
+        seconds = -2e-9 * float(self._step)
+        times = f" ({self._times} times)" if self._times > 1 else ""
+        return f"its time goes backwards by {seconds:.3g} s at event {self._first}{times}"
+
+
 def backwards(
     start_ns: Int64s, elapsed_ns: Int64s, thread: NDArray[np.integer] | None = None
 ) -> str:
@@ -21,22 +67,6 @@ def backwards(
 
     The times of no machine do this: the clock of a capture only runs forward.
     """
-    import numpy as np
-
-    if not len(start_ns):
-        return ""
-    where = np.arange(len(start_ns))
-    ends = start_ns + elapsed_ns
-    if thread is not None and len(thread):
-        where = np.argsort(thread, kind="stable")
-        same = np.diff(thread[where]) == 0
-    else:
-        same = np.ones(len(ends) - 1, dtype=bool)
-    # Halves: differences of times near the ends of their range do not fit into 64 bits.
-    steps = np.diff(ends[where] // 2)
-    at = np.flatnonzero(same & (steps < -_SLACK_NS // 2))
-    if not len(at):
-        return ""
-    seconds = -2e-9 * float(steps[at[0]])
-    times = f" ({len(at)} times)" if len(at) > 1 else ""
-    return f"its time goes backwards by {seconds:.3g} s at event {where[at[0] + 1]}{times}"
+    found = Forward()
+    found.take(start_ns, elapsed_ns, thread)
+    return found.backwards()

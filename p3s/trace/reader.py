@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from p3s.artefacts import file_bytes, parse_json
 from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import NAME, Capture, read_capture, read_header
 from p3s.trace.chunks import Header
-from p3s.trace.files import FileName
-from p3s.trace.merge import Tables, event_calls
-from p3s.trace.types import ANY_SOURCE, Neighbours, RankTrace, RunTrace
+from p3s.trace.merge import CallsInBlocks, Tables, event_calls
+from p3s.trace.ranks import BLOCK_EVENTS, LazyRanks, Source, head_of, in_order, rank_trace
+from p3s.trace.types import RunTrace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,137 +25,8 @@ if TYPE_CHECKING:
 
 #: Columns of small runs are kept; those of large ones are decoded anew at each access.
 _KEEP_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class _Rank:
-    """What it takes to decode a rank: its file and the run's number of each of its calls."""
-
-    path: Path
-    calls: Int64s
-    resolved: Int64s
-    problem: str
-    files: dict[int, FileName]
-    neighbours: Mapping[int, Neighbours]
-
-
-class LazyRanks(Sequence[RankTrace]):
-    """The ranks of a run, decoded one at a time as they are asked for."""
-
-    def __init__(self, run_dir: Path, size: int) -> None:
-        self._run_dir = run_dir
-        self._size = size
-        self._sources: dict[int, _Rank] = {}
-        self._kept: dict[int, RankTrace] = {}
-        self._problems: dict[int, str] = {}
-
-    def __len__(self) -> int:
-        return self._size
-
-    @overload
-    def __getitem__(self, rank: int) -> RankTrace: ...
-    @overload
-    def __getitem__(self, rank: slice) -> tuple[RankTrace, ...]: ...
-    def __getitem__(self, rank: int | slice) -> RankTrace | tuple[RankTrace, ...]:
-        """Return the columns of one rank (of several for a slice)."""
-        if isinstance(rank, slice):
-            return tuple(self[number] for number in range(*rank.indices(self._size)))
-        if rank < 0:
-            rank += self._size
-        if not 0 <= rank < self._size:
-            raise IndexError(rank)
-        if rank in self._kept:
-            return self._kept[rank]
-        source = self._sources.get(rank)
-        if source is None:
-            return _nothing(rank, self._problems.get(rank, ""))
-        capture = read_capture(source.path)
-        if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(source.resolved):
-            raise P3SError(f"{source.path} has changed while it was read; read it again")
-        call = event_calls(capture, source.calls, source.resolved)
-        trace = _rank_trace(capture, call, source.calls, source.problem, source.files)
-        return replace(trace, neighbours=source.neighbours)
-
-    @property
-    def present(self) -> list[int]:
-        """The ranks that have a readable file."""
-        return sorted(self._sources)
-
-    def __iter__(self) -> Iterator[RankTrace]:
-        return (self[rank] for rank in range(self._size))
-
-
-def _nothing(rank: int, problem: str) -> RankTrace:
-    import numpy as np
-
-    none = np.empty(0, dtype=np.int64)
-    return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=problem)
-
-
-def _rank_trace(
-    capture: Capture, call: Int64s, calls: Int64s, problem: str, files: dict[int, FileName]
-) -> RankTrace:
-    import numpy as np
-
-    events, header = capture.events, capture.header
-    completing, there = events.index_of(capture.done[:, 0])
-    posting, posted = events.index_of(capture.done[:, 1])
-    both = there & posted
-    return RankTrace(
-        header.rank,
-        not problem,
-        call.astype(np.int32),
-        events.start_ns,
-        events.elapsed_ns,
-        events.work,
-        header.failed_polls,
-        header.failed_poll_ns,
-        problem,
-        np.stack([completing, posting], axis=1)[both],
-        capture.cancelled[both],
-        events.counters,
-        _counted(capture, calls),
-        header.paused_calls,
-        capture.counted_events,
-        events.ordinal,
-        _threads(capture),
-        header.tracer_ns,
-        events.gap,
-        capture.phases,
-        header.resident_bytes,
-        header.preempted,
-        capture.threads,
-        capture.runtime,
-        capture.team_threads,
-        files,
-        capture.accesses,
-        anybody=_from_anybody(capture),
-    )
-
-
-def _from_anybody(capture: Capture) -> Int64s:
-    """Return which events of a rank are receives or probes from MPI_ANY_SOURCE."""
-    at, there = capture.events.index_of(capture.resolved[:, 0])
-    peer = capture.calls["peer"][capture.events.call[at]]
-    found: Int64s = at[there & (peer == ANY_SOURCE)]
-    return found
-
-
-def _threads(capture: Capture) -> NDArray[np.int32] | None:
-    import numpy as np
-
-    threads = capture.calls["thread"]
-    return threads[capture.events.call].astype(np.int32) if threads.any() else None
-
-
-def _counted(capture: Capture, calls: Int64s) -> dict[int, tuple[int, int, int]]:
-    found: dict[int, tuple[int, int, int]] = {}
-    for number, row in capture.counted.items():
-        if number < len(calls) and calls[number] >= 0:
-            call = int(calls[number])
-            before = found.get(call, (0, 0, 0))
-            found[call] = (before[0] + row[0], before[1] + row[1], before[2] + row[2])
-    return found
+#: Files from this size on are not kept as a whole by those who can do without.
+LONG_BYTES = 64 << 20
 
 
 def no_capture(run_dir: Path) -> str:
@@ -259,7 +130,7 @@ class _Reading:
 
         self._most_kept = keep_bytes
         self.tables = Tables(size)
-        self.ranks = LazyRanks(run_dir, size)
+        self.ranks = LazyRanks(run_dir, size, keep_all=keep_bytes == float("inf"))
         self.used = np.zeros(0, dtype=np.int64)  # events of each row
         self.problems: dict[int, str] = {}
         self.aborted: list[int] = []
@@ -269,9 +140,9 @@ class _Reading:
 
     def take(self, rank: int, path: Path) -> None:
         """Read one rank; its columns are kept if the run is small."""
-        import numpy as np
 
-        capture = read_capture(path, completions=self._completions)
+        long = path.stat().st_size >= LONG_BYTES
+        capture = read_capture(path, self._completions, each=len if long else None)
         problem = f"{path} {capture.problem}" if capture.problem else ""
         if problem:
             self.problems[rank] = problem
@@ -280,18 +151,28 @@ class _Reading:
         elif capture.end is None and not capture.header.in_call:
             self.outside.append(rank)
         calls, resolved = self.tables.add(capture)
-        call = event_calls(capture, calls, resolved)
-        used = np.bincount(call, minlength=len(self.tables.rows)).astype(np.int64)
-        for number in capture.counted:  # counted after the limit: the call must have its name
-            if number < len(calls):
-                used[calls[number]] += capture.counted[number][0]
-        used[: len(self.used)] += self.used
-        self.used = used
-        self.counted_events += capture.counted_events
         files = self.tables.files(capture) if capture.files else {}
         around = self.tables.neighbours(capture)
-        self.ranks._sources[rank] = _Rank(path, calls, resolved, problem, files, around)
-        trace = _rank_trace(capture, call, calls, problem, files)
+        source = Source(path, calls, resolved, problem, files, around)
+        self.counted_events += capture.counted_events
+        if long:
+            in_blocks = CallsInBlocks.of(capture, calls, resolved)
+            self._use(capture, calls, in_blocks)
+            if in_order(capture):
+                head, threads = head_of(capture, calls), capture.calls["thread"].astype("int32")
+                source = replace(
+                    source,
+                    head=head,
+                    calls_of=in_blocks,
+                    threads=threads if threads.any() else None,
+                    events=len(capture.events),
+                )
+            self.ranks._sources[rank] = source
+            return
+        self.ranks._sources[rank] = source
+        call = event_calls(capture, calls, resolved)
+        self._use(capture, calls, CallsInBlocks.of(capture, calls, resolved))
+        trace = rank_trace(capture, call, calls, problem, files)
         trace = replace(trace, neighbours=around)
         size = sum(
             column.nbytes
@@ -308,6 +189,20 @@ class _Reading:
             self._kept_bytes += size
             self.ranks._kept[rank] = trace
 
+    def _use(self, capture: Capture, calls: Int64s, in_blocks: CallsInBlocks) -> None:
+        """Count the events of each row."""
+        import numpy as np
+
+        used = np.zeros(len(self.tables.rows), dtype=np.int64)
+        used[: len(self.used)] = self.used
+        for at in range(0, len(capture.events), BLOCK_EVENTS):
+            call = in_blocks.of_block(at, capture.events.call[at : at + BLOCK_EVENTS])
+            used += np.bincount(call, minlength=len(used))
+        for number in capture.counted:  # counted after the limit: the call must have its name
+            if number < len(calls):
+                used[calls[number]] += capture.counted[number][0]
+        self.used = used
+
     @property
     def blamed(self) -> int | None:
         """The rank that ended the run, if that shows: the others were ended inside of calls."""
@@ -323,9 +218,7 @@ class _Reading:
         final = np.full(len(self.used) + 1, -1, dtype=np.int64)
         final[keep] = np.arange(len(keep))
         for rank, source in ranks._sources.items():
-            ranks._sources[rank] = replace(
-                source, calls=final[source.calls], resolved=final[source.resolved]
-            )
+            ranks._sources[rank] = source.renumbered(final)
         for rank, trace in ranks._kept.items():
             counted = {int(final[call]): row for call, row in trace.counted.items()}
             call = final[trace.call].astype(np.int32)

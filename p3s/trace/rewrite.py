@@ -103,6 +103,8 @@ class Messages:
         from p3s.trace.reader import read_file
 
         run = read_file(path, completions=False)
+        if _in_blocks(run) and not any(_taken(call.op) for call in run.calls):
+            return run
         some_cancelled = cancelled.there(run)
         from_anybody = anybody.there(run)
         taken = any(_taken(call.op) for call in run.calls)
@@ -123,6 +125,13 @@ class Messages:
         if self._known is None:
             self._known = _learned(self._paths)
         return self._known
+
+
+def _in_blocks(run: RunTrace) -> bool:
+    """Tell whether all ranks of a run are long and can be read in blocks."""
+    pieces = getattr(run.ranks, "pieces", None)
+    present = getattr(run.ranks, "present", ())
+    return pieces is not None and all(pieces(rank) is not None for rank in present)
 
 
 def _learned(paths: Iterable[Path]) -> Known:

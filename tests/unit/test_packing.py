@@ -50,9 +50,9 @@ def pieces_of(sequence: list[int]) -> buffers.Pieces:
     node = np.array([0, 0, 1, 2])
     rows = buffers.scattered(calls, node, 3)
     found: buffers.Pieces = {}
-    rank: Any = SimpleNamespace(call=np.array(sequence, dtype=np.int64))
+    times = np.bincount(np.array(sequence, dtype=np.int64), minlength=len(calls))
     nodes = [("a", "MPI_Send"), ("b", "MPI_Recv"), ("c", "MPI_Barrier")]
-    buffers.add_pieces(found, rows, nodes, rank)
+    buffers.add_pieces(found, rows, nodes, times)
     return found
 
 

@@ -9,10 +9,11 @@ import pytest
 from capture_writer import INSTRUCTIONS, WALL, Writer
 
 from p3s.characterize import characterize
-from p3s.characterize.clock import QUANTILES, times_of
+from p3s.characterize.clock import QUANTILES, SegmentTimes
 from p3s.characterize.disturbed import floor_ns
 from p3s.characterize.parallel import from_bytes, to_bytes
 from p3s.characterize.part import join, part_of
+from p3s.characterize.segments import Pairs
 from p3s.characterize.times import Times, load_times, make_times, notes, stale
 from p3s.errors import Damaged, P3SError
 from p3s.gather import check_runs, put_runs
@@ -250,12 +251,16 @@ def test_times_are_the_same_rank_by_rank_and_as_bytes(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [3000, 700, 1])
 @pytest.mark.parametrize("scale", [1, 1 << 50])
-def test_times_of_segments_against_the_plain_way(scale: int) -> None:
+def test_times_of_segments_against_the_plain_way(scale: int, size: int) -> None:
     rng = np.random.default_rng(5)
     nodes = rng.integers(0, 6, 3000)
     ns = rng.integers(-3, 400, 3000) * scale
-    got = times_of(nodes, ns, 6)
+    pairs, times = Pairs(6), SegmentTimes()
+    for at in range(0, len(nodes), size):
+        times.take(pairs.take(nodes[at : at + size]), ns[at : at + size])
+    got = times.table(pairs.code, pairs.count)
     before = np.concatenate([[-1], nodes[:-1]])
     for row, (a, b) in enumerate(sorted(set(zip(before.tolist(), nodes.tolist(), strict=True)))):
         mine = ns[(before == a) & (nodes == b)]

@@ -31,6 +31,7 @@ from hypothesis import strategies as st
 from p3s.errors import P3SError
 from p3s.trace import Window, read_file, read_run, reader, summary
 from p3s.trace.capture import read_capture, read_header
+from p3s.trace.events import Events
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -213,12 +214,14 @@ def test_completions_of_several_threads_come_in_any_order(tmp_path: Path) -> Non
     assert rank.complete and rank.done[5:].tolist() == [[6, 1], [3, 2], [5, 0]]
 
 
-def test_only_the_last_event_is_kept_when_asked(tmp_path: Path) -> None:
+def test_times_are_not_kept_where_somebody_takes_them_chunk_by_chunk(tmp_path: Path) -> None:
     path = small(0).save(tmp_path)
-    whole, last = read_capture(path), read_capture(path, last_only=True)
-    assert (last.event_count, len(last.events), last.complete) == (7, 1, True)
-    assert last.events["call"].tolist() == whole.events["call"][-1:].tolist()
-    empty = read_capture(Writer(0, 1).save(tmp_path), last_only=True)
+    taken: list[Events] = []
+    whole, bare = read_capture(path), read_capture(path, each=taken.append)
+    assert (bare.event_count, len(bare.events.work), bare.complete) == (7, 0, True)
+    assert bare.events.call.tolist() == whole.events.call.tolist()
+    assert [n for each in taken for n in each.work.tolist()] == whole.events.work.tolist()
+    empty = read_capture(Writer(0, 1).save(tmp_path), each=taken.append)
     assert (empty.event_count, len(empty.events)) == (0, 0)
 
 
