@@ -87,10 +87,11 @@ test-mpi: $(MPI)
 coverage: $(MPI)
 	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
 
-# Files of a study, changed at random: JSON and Parquet.
+# Files of a study, changed at random, then P3S's own C: the writer of captures, the replay's loop.
 SECONDS ?= 600
 fuzz: $(READY)
 	$(BIN)/python benchmarks/fuzz_files.py --seconds $(SECONDS)
+	$(BIN)/python benchmarks/fuzz_c.py --seconds $(SECONDS)
 
 test-all: $(MPI)
 	$(RUN) python -m pytest -q

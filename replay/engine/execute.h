@@ -3,7 +3,7 @@
 /* The requests of a list as MPI wants them: one after the other. */
 static MPI_Request *gathered(struct loop *s, const struct op *o)
 {
-    if (o->in_order)
+    if (o->in_order && o->number > 0)
         return s->slots + o->list[0];
     for (int i = 0; i < o->number; i++)
         s->scratch[i] = s->slots[o->list[i]];

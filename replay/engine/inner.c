@@ -46,6 +46,12 @@ static int agree(struct loop *s, int64_t offset_ns, int64_t *start_ns, int64_t *
     return wait_until(s, *start_ns);
 }
 
+static int64_t scaled(int64_t work_ns, double scale)
+{
+    double ns = (double)work_ns * scale;
+    return ns < (double)LONGEST_NS ? (int64_t)ns : LONGEST_NS;
+}
+
 static int one_pass(struct loop *s, int64_t start_ns, double work_scale, int timed,
                     int64_t *times_ns, int64_t *links_ns)
 {
@@ -54,7 +60,7 @@ static int one_pass(struct loop *s, int64_t start_ns, double work_scale, int tim
         const struct op *o = &s->ops[i];
         p->event = i;
         if (o->work_ns > 0 && work_scale > 0)
-            compute(&s->work, (int64_t)((double)o->work_ns * work_scale), p);
+            compute(&s->work, scaled(o->work_ns, work_scale), p);
         int error;
         if (o->at_ns >= 0 && timed) {
             error = wait_until(s, start_ns + o->at_ns);
@@ -135,18 +141,45 @@ void p3s_close(struct loop *s)
     free(s);
 }
 
-static int fill(struct loop *s, const struct program *g)
+/* Persistent operations are what a request can be made of, and wait for nothing themselves. */
+static int is_persistent(const struct event *e)
+{
+    return e->code == ISEND || e->code == ISSEND || e->code == IRECV;
+}
+
+/* Of two requests in one slot the first would be lost. */
+static int has_slot(struct loop *s, int64_t slot)
+{
+    return within(slot, 0, s->n_slots - 1) && !s->posted[slot]++;
+}
+
+/* Look at all events before anything is done with them. */
+static int check(struct loop *s, const struct program *g)
 {
     int error = MPI_SUCCESS;
-    s->progress->state = IN_PASS; /* so that an event that is wrong is named */
-    for (int64_t i = 0; i < g->count; i++) {
+    for (int64_t i = 0; i < g->count && error == MPI_SUCCESS; i++) {
+        const struct event *e = &g->events[i];
         s->progress->event = i;
-        if ((error = need(s, &g->events[i], g->comms, g->n_comms)) != MPI_SUCCESS)
-            return error;
+        if (!is_sound(s, e, g->n_lists, g->n_comms)
+            || (leaves_request(e->code) && !has_slot(s, e->slot)))
+            return BAD_EVENT;
+        error = need(s, e, g->comms);
     }
-    for (int64_t i = 0; i < g->n_persistent; i++)
-        if ((error = need(s, &g->persistent[i], g->comms, g->n_comms)) != MPI_SUCCESS)
-            return error;
+    for (int64_t i = 0; i < g->n_persistent && error == MPI_SUCCESS; i++) {
+        const struct event *e = &g->persistent[i];
+        if (!is_persistent(e) || !is_sound(s, e, 0, 0))
+            return BAD_EVENT;
+        error = need(s, e, g->comms);
+    }
+    return error;
+}
+
+static int fill(struct loop *s, const struct program *g, int *seen)
+{
+    s->progress->state = IN_PASS; /* so that an event that is wrong is named */
+    int error = check(s, g);
+    if (error != MPI_SUCCESS)
+        return error;
     s->out = buffer_of(&s->out_room, s->pages);
     s->in = buffer_of(&s->in_room, s->pages);
     if (!s->out || !s->in)
@@ -154,15 +187,14 @@ static int fill(struct loop *s, const struct program *g)
     for (int64_t i = 0; i < g->count; i++) {
         s->progress->event = i;
         struct op *o = &s->ops[i];
-        int64_t slot = g->events[i].slot;
-        if (leaves_request(g->events[i].code) && (slot < 0 || slot >= s->n_slots))
-            return BAD_EVENT;
-        if ((error = ready(s, o, &g->events[i], g->lists, g->comms)) != MPI_SUCCESS)
+        if ((error = ready(s, o, &g->events[i], g->lists, g->comms, seen)) != MPI_SUCCESS)
             return error;
         o->record = (int32_t)g->record[i];
         if (o->code == LINK_RECV) {
             o->link = (int32_t)s->links;
             s->links += o->number;
+            if (s->links > INT32_MAX)
+                return BAD_EVENT;
         }
     }
     s->progress->state = OUTSIDE;
@@ -189,6 +221,13 @@ struct loop *p3s_open(const int *comms, const struct program *g, int pages, int 
     s->work.shared_cores = shared_cores;
     memcpy(s->work.overshoot_ns, overshoot_ns, sizeof s->work.overshoot_ns);
     s->pages = pages;
+    if (!within(g->n_slots, 0, INT32_MAX) || !within(g->count, 0, INT32_MAX)
+        || !within(g->in_bytes, 0, MOST_BYTES) || !within(g->out_bytes, 0, MOST_BYTES)) {
+        *error = BAD_EVENT;
+        free(s);
+        return NULL;
+    }
+    MPI_Comm_size(s->messages, &s->size);
     at_least(&s->out_room, g->out_bytes + 64);
     at_least(&s->in_room, g->in_bytes + 64);
     size_t slots = (size_t)g->n_slots + 1, count = (size_t)g->count + 1;
@@ -200,13 +239,15 @@ struct loop *p3s_open(const int *comms, const struct program *g, int pages, int 
     s->indices = malloc(longest * sizeof *s->indices);
     s->hidden = malloc(count * sizeof *s->hidden);
     s->persistent = malloc(((size_t)g->n_persistent + 1) * sizeof *s->persistent);
+    for (int64_t i = 0; s->slots && i < g->n_slots; i++)
+        s->slots[i] = MPI_REQUEST_NULL;
+    for (int64_t i = 0; s->persistent && i < g->n_persistent; i++)
+        s->persistent[i] = MPI_REQUEST_NULL; /* what p3s_close looks at */
     if (s->ops && s->slots && s->posted && s->scratch && s->indices && s->hidden
         && s->persistent) {
-        for (int64_t i = 0; i < g->n_slots; i++)
-            s->slots[i] = MPI_REQUEST_NULL;
-        for (int64_t i = 0; i < g->n_persistent; i++)
-            s->persistent[i] = MPI_REQUEST_NULL;
-        *error = fill(s, g);
+        int *seen = calloc(slots, sizeof *seen);
+        *error = seen ? fill(s, g, seen) : NO_MEMORY;
+        free(seen);
     }
     if (*error == MPI_SUCCESS)
         return s;

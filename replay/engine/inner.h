@@ -30,6 +30,10 @@ enum {
     CONTROL_WORDS = 3
 };
 
+/* More than these no program has: longer times, larger buffers. Sums of them do not overflow. */
+#define LONGEST_NS ((int64_t)1 << 53)
+#define MOST_BYTES ((int64_t)1 << 46)
+
 /* What p3s_run and p3s_open return beside MPI's error codes. */
 enum { NO_MEMORY = -1, WRONG_CONTROL = -2, NO_MEMBER = -3, BAD_EVENT = -4 };
 

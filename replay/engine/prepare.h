@@ -43,18 +43,56 @@ static int leaves_request(int64_t code)
         || code == COLLECTIVE_START;
 }
 
+static int waits(int64_t code)
+{
+    return code == WAIT || code == WAITANY || code == WAITSOME;
+}
+
+static int floods(int64_t code)
+{
+    return code == LINK_SEND || code == LINK_RECV;
+}
+
+/* Whether an event has a peer, a tag and bytes of its own. */
+static int moves(int64_t code)
+{
+    return !waits(code) && code != START && code != NOTHING && code != END;
+}
+
+static int within(int64_t value, int64_t low, int64_t high)
+{
+    return low <= value && value <= high;
+}
+
+/* Whether an event can be executed: its numbers fit those of a call, and what they point at is
+ * there. n_lists, n_comms: lengths of what it may point into. */
+static int is_sound(const struct loop *s, const struct event *e, int64_t n_lists, int64_t n_comms)
+{
+    int good = within(e->code, SEND, LINK_RECV) && e->work_ns <= LONGEST_NS
+        && e->at_ns <= LONGEST_NS;
+    if (moves(e->code))
+        good &= within(e->peer, NOBODY, s->size - 1) && within(e->tag, ANY, INT32_MAX)
+            && within(e->bytes, 0, INT32_MAX) && within(e->offset, 0, MOST_BYTES)
+            && within(e->arg, INT32_MIN, INT32_MAX);
+    if (waits(e->code))
+        good &= within(e->first, 0, n_lists) && within(e->number, 0, n_lists - e->first)
+            && within(e->arg, INT32_MIN, INT32_MAX);
+    if (floods(e->code))
+        good &= within(e->number, 0, INT32_MAX);
+    if (collects(e->code))
+        good &= within(e->arg, BARRIER, EXSCAN) && within(e->comm, 0, n_comms - 1);
+    if (e->code == START)
+        good &= within(e->arg, 0, s->n_persistent - 1);
+    return good;
+}
+
 /* How much room an event needs in the two buffers. */
-static int need(struct loop *s, const struct event *e, const int *comms, int64_t n_comms)
+static int need(struct loop *s, const struct event *e, const int *comms)
 {
     int64_t out = e->bytes, in = e->bytes, window = e->number < WINDOW ? e->number : WINDOW;
-    if (e->code == WAIT || e->code == WAITANY || e->code == WAITSOME || e->code == START
-        || e->code == NOTHING || e->code == END || e->code == ASK)
+    if (!moves(e->code) || e->code == ASK)
         return MPI_SUCCESS;
-    if (e->bytes < 0 || e->bytes > INT32_MAX || e->offset < 0)
-        return BAD_EVENT;
     if (collects(e->code)) {
-        if (e->comm < 0 || e->comm >= n_comms)
-            return BAD_EVENT;
         MPI_Comm comm = MPI_Comm_f2c(comms[e->comm]);
         if (comm == MPI_COMM_NULL)
             return NO_MEMBER;
@@ -65,7 +103,7 @@ static int need(struct loop *s, const struct event *e, const int *comms, int64_t
         at_least(&s->out_room, out); /* of a collective the offset is that of the result */
         return MPI_SUCCESS;
     }
-    if (e->code == LINK_SEND || e->code == LINK_RECV)
+    if (floods(e->code))
         out = in = e->bytes * window;
     if (receives(e->code))
         at_least(&s->in_room, e->offset + in);
@@ -74,8 +112,24 @@ static int need(struct loop *s, const struct event *e, const int *comms, int64_t
     return MPI_SUCCESS;
 }
 
+/* The slots that an event waits for: those there are, each once. seen has a place for every slot
+ * and holds the number of the last event that waits for it, from 1. */
+static int list_of(const struct loop *s, struct op *o, int *seen)
+{
+    int me = (int)(o - s->ops) + 1;
+    for (int64_t i = 0; i < o->number; i++) {
+        int64_t slot = o->list[i];
+        if (!within(slot, 0, s->n_slots - 1) || seen[slot] == me)
+            return BAD_EVENT;
+        seen[slot] = me;
+        if (slot != o->list[0] + i)
+            o->in_order = 0;
+    }
+    return MPI_SUCCESS;
+}
+
 static int ready(struct loop *s, struct op *o, const struct event *e, const int64_t *lists,
-                 const int *comms)
+                 const int *comms, int *seen)
 {
     o->code = (int32_t)e->code;
     o->peer = e->peer == NOBODY ? MPI_PROC_NULL : (int32_t)e->peer;
@@ -90,19 +144,14 @@ static int ready(struct loop *s, struct op *o, const struct event *e, const int6
     o->number = (int32_t)e->number;
     o->work_ns = e->work_ns;
     o->at_ns = e->at_ns;
-    o->buffer = (receives(e->code) ? s->in : s->out) + e->offset;
-    o->list = lists + e->first;
     o->in_order = 1;
-    if (e->code == WAIT || e->code == WAITANY || e->code == WAITSOME) {
-        for (int64_t i = 0; i < e->number; i++) {
-            if (o->list[i] < 0 || o->list[i] >= s->n_slots)
-                return BAD_EVENT;
-            if (o->list[i] != o->list[0] + i)
-                o->in_order = 0;
-        }
+    if (moves(e->code))
+        o->buffer = (receives(e->code) ? s->in : s->out) + e->offset;
+    if (waits(e->code)) {
+        o->list = lists + e->first;
+        if (list_of(s, o, seen) != MPI_SUCCESS)
+            return BAD_EVENT;
     }
-    if (e->code == START && (e->arg < 0 || e->arg >= s->n_persistent))
-        return BAD_EVENT;
     if (e->code == SENDRECV && (o - s->ops + 1 >= s->count || e[1].code != SECOND))
         return BAD_EVENT;
     if (collects(e->code)) {
@@ -128,9 +177,9 @@ static int make_persistent(struct loop *s, const struct event *e, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         struct op o = {0};
-        int error = ready(s, &o, &e[i], NULL, NULL);
         MPI_Request *r = &s->persistent[i];
-        if (error == BAD_EVENT)
+        int error = ready(s, &o, &e[i], NULL, NULL, NULL);
+        if (error != MPI_SUCCESS)
             return error;
         if (e[i].code == IRECV)
             error = MPI_Recv_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);

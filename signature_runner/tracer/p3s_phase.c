@@ -32,6 +32,7 @@ struct known { uint64_t key; char op[40]; int loop, place, phase; };
  * and the spread is that of the batches. When all are full, they become half as many, twice as
  * long. */
 #define BATCHES 32
+#define DEEPEST 256             /* loops inside each other; entering them takes stack */
 struct phase {
     bool relevant, begun;
     double slack;               /* by which the variance may be larger: it is a small phase */
@@ -91,7 +92,8 @@ static bool read_plan(FILE *file)
                 phase < -1 || phase >= phase_count)
                 return false;
             loops[l] = (struct loop){parent, l ? loops[parent].depth + 1 : 0, place, phase, -1};
-            l++;
+            if (loops[l++].depth > DEEPEST)
+                return false;
         } else if (sscanf(text, "call %llx %39s %d %d %d", &key, op, &loop, &place, &phase) == 5) {
             if (k >= known_count || loop < 0 || loop >= l || phase < 0 || phase >= phase_count)
                 return false;

@@ -417,8 +417,10 @@ static void count_only(uint32_t call, int64_t elapsed_ns, int64_t work)
     size_t k = call / COUNTS_PER_CHUNK, at = call % COUNTS_PER_CHUNK;
     if (k >= count_chunks) {
         struct p3s_chunk *more = realloc(counts, (k + 1) * sizeof *counts);
-        if (!more)
+        if (!more) {
+            p3s_stop("no memory for the trace", ENOMEM);
             return;
+        }
         counts = more;
         memset(counts + count_chunks, 0, (k + 1 - count_chunks) * sizeof *counts);
         count_chunks = k + 1;
