@@ -100,7 +100,7 @@ test-all: $(MPI)
 TRIALS ?= 500
 SEED ?= 1
 faults: examples
-	$(RUN) python tests/faults/run.py --trials $(TRIALS) --seed $(SEED)
+	$(RUN) python tests/faults/run.py --trials $(TRIALS) --seed $(SEED) $(if $(LOG),--log $(LOG))
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import signal
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from p3s.artefacts import cannot_be_written
 from p3s.errors import P3SError, RunFailed
 from p3s.host import command, mpi
 from p3s.host.cores import cores
+from p3s.host.processes import MARK, end_with_parent, new_mark, stop
 from p3s.host.teams import Team, team_for
 from p3s.signature_runner import build, diagnose, emulate, stopping
 from p3s.signature_runner.deaths import Deaths
@@ -30,9 +30,7 @@ OnOutput = Callable[[str, str], None]
 
 _GRACE_S = 5.0
 _SRUN_GRACE_S = 30.0  # killed, it would leave its job behind on the nodes
-_MARK = "P3S_RUN_ID"
 _OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT", "P3S_SIGNATURE", "P3S_POSIX_IO")
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -72,52 +70,7 @@ def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
         **_SRUN,
         **(_AS_ROOT if os.getuid() == 0 else {}),
     }
-    return {**defaults, **env, _MARK: mark}
-
-
-def _marked(mark: str) -> list[int]:
-    """Return the ids of the processes of this run on this machine, by a mark they inherited."""
-    wanted = f"{_MARK}={mark}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.append(int(name))
-        except OSError:
-            continue
-    return found
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except OSError:
-            continue
-
-
-def _stop(process: subprocess.Popen[bytes], mark: str, grace_s: float) -> None:
-    """End the launcher, then every process of the run that is left."""
-    if process.poll() is None:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    # Launchers put ranks into sessions of their own; an ended launcher can leave them behind.
-    left = _marked(mark)
-    if left:
-        _signal(left, signal.SIGTERM)
-        deadline = time.monotonic() + 1.0
-        while _marked(mark) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        _signal(_marked(mark), signal.SIGKILL)
+    return {**defaults, **env, MARK: mark}
 
 
 def _copy(name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput) -> None:
@@ -128,28 +81,6 @@ def _copy(name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput) ->
         target.write(piece)
         target.flush()
         on_output(name, piece.decode("utf-8", "replace"))
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """Return what makes a child get SIGTERM when this process dies, even by SIGKILL.
-
-    The launcher has a session of its own: nothing else would end it. None where there is no
-    prctl.
-    """
-    import ctypes
-
-    try:
-        prctl = ctypes.CDLL(None).prctl  # looked up now: the child must do as little as possible
-    except (OSError, AttributeError):
-        return None
-    parent, number = os.getpid(), int(signal.SIGTERM)
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it died before it could be asked for
-            os._exit(1)
-
-    return ask
 
 
 @dataclass(frozen=True)
@@ -208,7 +139,7 @@ def _execute(
                 stderr=subprocess.PIPE if on_output else err,
                 env=env,
                 start_new_session=True,
-                preexec_fn=_end_with_parent(),
+                preexec_fn=end_with_parent(),
             )
         except OSError as error:
             raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error
@@ -233,7 +164,7 @@ def _execute(
             wall_s = time.monotonic() - begin
             if how == "seen":
                 _end_early(process, grace_s)
-            _stop(process, env[_MARK], grace_s)
+            stop(process, env[MARK], grace_s)
             for thread in threads:
                 thread.join(_GRACE_S)
     return _Ended(process.returncode, wall_s, how == "timed out", how == "seen", order)
@@ -288,7 +219,7 @@ def _argv(
     """Return the whole command; what the ranks need is on it, as launchers may drop variables."""
     if tracer is None:
         return parsed.argv()
-    variables = {**recording.environment(run_dir), _MARK: mark}
+    variables = {**recording.environment(run_dir), MARK: mark}
     if recording.work == INSTRUCTIONS:
         more = team.environment() if team else {}
         start = emulate.with_counter(tracer.path, run_dir, {**variables, **more}, parsed.program)
@@ -344,7 +275,7 @@ def run_traced(
     oversubscribed = np * width > cores() if sharing is None else sharing
 
     def attempt(tracer: build.TracerBuild | None) -> _Ended:
-        mark = secrets.token_hex(16)
+        mark = new_mark()
         argv = _argv(parsed, tracer, run_dir, recording, mark, team)
         _prepare(run_dir)
         env = _environment(oversubscribed, mark)

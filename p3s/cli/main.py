@@ -285,6 +285,12 @@ def _run(args: Sequence[str]) -> int:
         where = f"{name}: " if name else ""
         why = getattr(err, "strerror", None) or str(err) or "out of memory"
         return _fail(args, f"{where}{why}; P3S_DEBUG=1 shows where", 1)
+    except ImportError as err:  # also where there is no memory left for a library
+        if os.environ.get("P3S_DEBUG") == "1":
+            raise
+        name = err.name or err.path or "a library"
+        why = f"{name} cannot be loaded: {err}; is there memory left, is p3s installed whole?"
+        return _fail(args, why, 1)
     except Exception as err:
         if os.environ.get("P3S_DEBUG") == "1":
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 #: What starting two ranks may take beyond the measuring itself.
 _START_S = 90.0
+#: Between asking the launcher to end, and ending it.
+_GRACE_S = 5.0
 _COLUMNS = (
     "bytes",
     "timings",
@@ -104,6 +105,7 @@ def _default() -> list[str]:
 def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> str:
     """Return what ranks printed; P3SError, which says who they are, when they fail or hang."""
     from p3s.host.cores import cores
+    from p3s.host.processes import MARK, end_with_parent, new_mark, stop
 
     defaults = {}
     if cores() < processes:
@@ -113,6 +115,7 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
         for prefix in ("OMPI", "PRTE"):
             defaults[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
             defaults[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    mark = new_mark()
     try:
         process = subprocess.Popen(
             argv,
@@ -121,8 +124,9 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**defaults, **os.environ},
+            env={**defaults, **os.environ, MARK: mark},
             start_new_session=True,
+            preexec_fn=end_with_parent(),
         )
     except OSError as error:
         raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error
@@ -131,8 +135,7 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
     except subprocess.TimeoutExpired as error:
         raise P3SError(f"{argv[0]}: {who} did not end within {timeout_s:.0f} s") from error
     finally:
-        if process.poll() is None:
-            _end(process)
+        stop(process, mark, _GRACE_S)
     if process.returncode != 0:
         lines = [line.strip() for line in complaints.splitlines() if line.strip(" -=*")]
         raise P3SError(
@@ -140,16 +143,6 @@ def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> st
             f"{(lines or ['no message'])[0][:160]}"
         )
     return text
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End a launcher: it is asked first, so that it ends its ranks."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def parsed(text: str) -> dict[str, Any]:

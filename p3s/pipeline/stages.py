@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Fewer counts leave none for a hold-out.
 MIN_COUNTS = 3
+#: A file server's clock may be ahead of this machine's, but not by an hour.
+_AHEAD_NS = 3600 * 10**9
 
 
 def changed_ns(path: Path) -> int | None:
@@ -29,9 +32,12 @@ def changed_ns(path: Path) -> int | None:
 
 
 def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
-    """Tell whether an artefact is missing or older than one of its inputs."""
+    """Tell whether an artefact is missing, older than one of its inputs, or from the future.
+
+    The clock was wrong when that was written: whatever changes until then would look older.
+    """
     made = changed_ns(artefact)
-    if made is None:
+    if made is None or made > time.time_ns() + _AHEAD_NS:
         return True
     return any((changed_ns(path) or 0) > made for path in inputs)
 

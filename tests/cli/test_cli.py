@@ -60,7 +60,7 @@ def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "p3s", *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **env},
         check=False,
     )
@@ -75,7 +75,7 @@ def test_help_imports_nothing_heavy() -> None:
         "sys.exit(code)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0 and done.stderr.strip() == "[]"
     for name in COMMANDS:
@@ -259,7 +259,7 @@ def test_closed_pipe_is_quiet() -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         said = process.stderr.read()
-        process.wait(timeout=60)
+        process.wait(timeout=300)
     assert b"Traceback" not in said and b"Exception" not in said
 
 

@@ -247,7 +247,7 @@ def test_a_terminal_gets_blocks_unless_it_wants_none(plain: bool, study: Path) -
     done = subprocess.run(
         [sys.executable, "-m", "p3s", "matrix", str(study)],
         stdout=other,
-        timeout=60,
+        timeout=300,
         env=env,
         stderr=subprocess.PIPE,
         check=False,

@@ -1,24 +1,35 @@
 """Faults in every command: python tests/faults/run.py [--trials N] [--seed S] [--commands A,B].
 
 Traces a small program, disturbs commands on copies of its study at operations that are drawn, and
-tells what was survived. Exit code 1 when something was not. Needs an MPI and a C compiler.
+tells what was survived. Exit code 1 when something was not. Needs an MPI and a C compiler; a user
+who may mount file systems also tries small and read-only ones.
+
+--log FILE keeps what each trial gave, and those that it has are not tried again: many trials can
+be made in parts (--seconds S: none is begun after that).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from fault_trials import Command, Matrix, compiled, drawn  # noqa: E402
+import fault_trials as ft  # noqa: E402
+from fault_trials import Command, Matrix, Outcome  # noqa: E402
 
 #: Larger than what is traced; 8 is also replayed.
 COUNTS = "8,16"
@@ -61,62 +72,139 @@ def replayed(study: Path) -> object:
     return found["schema"], found["n"], len(found.get("messages", []))
 
 
-def commands(program: Path) -> list[Command]:
+def commands(program: Path, mounts: bool) -> list[Command]:
     """Return what is disturbed; every study has three counts, a model and scaled traces."""
     launch = ("--", "mpiexec", "-n", "{np}", str(program), "--nx", "101", "--iterations", "5")
-    runs = ("characterize", "-n", "2,3", "-o", "study", *launch)
+    runs = ("characterize", "-n", "2,3", "-o", "study", "--timeout", "15", *launch)
+    own = (*ft.FAULTS, *(ft.MOUNTS if mounts else ()))
+    jobs = (*own, *ft.RANKS)
+    measure = ("machine", "measure", "--quick", "-o", "study/machine.json")
     return [
         Command("characterize", runs, ("runs/", "signature/", "study.json", "model.json",
-                "compute.json"), False, traced),
-        Command("model", ("model", "study"), ("model.json", "compute.json", "signature/")),
-        Command("scale", ("scale", "study", "-n", COUNTS), ("scaled/",)),
+                "compute.json"), False, traced, jobs),
+        Command("model", ("model", "study"), ("model.json", "compute.json", "signature/"),
+                faults=own),
+        Command("scale", ("scale", "study", "-n", COUNTS), ("scaled/",), faults=own),
         Command("predict", ("predict", "study", "-n", COUNTS, "--no-replay"),
-                ("scaled/", "prediction.json", "study.json")),
-        Command("report", ("report", "study"), ("report", "scaled/", "prediction.json")),
+                ("scaled/", "prediction.json", "study.json"), faults=own),
+        Command("report", ("report", "study"), ("report", "scaled/", "prediction.json"),
+                faults=own),
         Command("replay", ("replay", "study", "-n", "8", "--budget", "1s"), ("replay/",),
-                False, replayed),
-        Command("machine measure", ("machine", "measure", "--quick", "--no-network", "-o",
-                "study/machine.json"), ("machine.json",), False, measured),
+                False, replayed, jobs, 33.0),
+        Command("machine measure", (*measure, "--no-network"), ("machine.json",), False, measured,
+                own),
+        Command("machine measure with messages", measure, ("machine.json",), False, measured,
+                tuple(ft.RANKS)),
     ]  # fmt: skip
 
 
+@contextmanager
+def matrices(program: Path, number: int) -> Iterator[tuple[list[Command], list[Matrix]]]:
+    """Give commands, and so many places to try them in, each with its copy of a traced study."""
+    work = Path(tempfile.mkdtemp(prefix="p3s-faults-"))
+    made: list[Matrix] = []
+    try:
+        shim = ft.compiled(work)
+        if shim is None:
+            sys.exit("no C compiler: no faults")
+        known = commands(program, ft.can_mount(work))
+        launch = known[0].words[known[0].words.index("--") :]
+        p3s(work, "characterize", "-n", "2,3,4", "-o", "study", *launch)
+        p3s(work, "predict", "study", "-n", COUNTS, "--no-replay")
+        shutil.rmtree(work / "study" / "scaled" / "np000016")  # something is to be made
+        for k in range(number):
+            (work / str(k)).mkdir()
+            made.append(Matrix(work / "study", work / str(k), shim))
+        yield known, made
+    finally:
+        for one in made:
+            one.close()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def read_log(path: Path | None) -> dict[int, Outcome]:
+    """Return the outcomes that a log has, by the number of the trial."""
+    if path is None or not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {row.pop("number"): Outcome(**row) for row in rows}
+
+
+def told(outcomes: Sequence[Outcome]) -> None:
+    """Print what was survived, by command and by fault."""
+    for what in ("command", "fault"):
+        print(f"\n| {what} | trials | survived |\n|---|---|---|")
+        for name in dict.fromkeys(getattr(one, what) for one in outcomes):
+            mine = [one for one in outcomes if getattr(one, what) == name]
+            print(f"| {name} | {len(mine)} | {sum(not one.wrong for one in mine)} |")
+
+
 def main() -> None:
-    """Run the trials and print their table."""
+    """Run the trials and print their tables."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--trials", type=int, default=500)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--commands", default="")
+    options.add_argument("--faults", default="")
     options.add_argument("--program", type=Path, default=ROOT / "examples" / "bin" / "jacobi2d")
+    options.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    options.add_argument("--seconds", type=float, default=float("inf"))
+    options.add_argument("--log", type=Path)
     given = options.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="p3s-faults-"))
-    try:
-        shim = compiled(work)
-        if shim is None:
-            sys.exit("no C compiler: no faults")
-        known = commands(given.program.resolve())
-        names = given.commands.split(",") if given.commands else [one.name for one in known]
-        p3s(work, "characterize", "-n", "2,3,4", "-o", "study", *known[0].words[5:])
-        p3s(work, "predict", "study", "-n", COUNTS, "--no-replay")
-        shutil.rmtree(work / "study" / "scaled" / "np000016")  # something is to be made
-        matrix = Matrix(work / "study", work, shim)
-        survived: Counter[tuple[str, str]] = Counter()
-        tried: Counter[tuple[str, str]] = Counter()
-        chosen = [one for one in known if one.name in names]
-        for number, (command, fault, draw) in enumerate(drawn(chosen, given.seed, given.trials)):
-            outcome = matrix.trial(command, fault, draw)
-            tried[command.name, fault] += 1
-            survived[command.name, fault] += not outcome.wrong
-            if outcome.wrong:
-                print(f"{number}: {outcome}", flush=True)
-        for name in names:
-            row = {f: n for (command, f), n in tried.items() if command == name}
-            good = sum(survived[name, f] for f in row)
-            print(f"{name}: {good} of {sum(row.values())} survived")
-        total, good = sum(tried.values()), sum(survived.values())
-        print(f"all: {good} of {total} survived (seed {given.seed})")
-        sys.exit(good != total)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    until = time.monotonic() + given.seconds
+    outcomes = read_log(given.log)
+    with matrices(given.program.resolve(), given.jobs) as (known, places):
+        trials = list(enumerate(ft.drawn(_chosen(known, given), given.seed, given.trials)))
+        free: queue.Queue[Matrix] = queue.Queue()
+        for place in places:
+            free.put(place)
+
+        def tried(command: Command, fault: str, draw: int) -> Outcome | None:
+            if time.monotonic() > until:
+                return None
+            place = free.get()
+            try:
+                return place.trial(command, fault, draw)
+            finally:
+                free.put(place)
+
+        with ThreadPoolExecutor(given.jobs) as pool:
+            asked = {pool.submit(tried, *trial): k for k, trial in trials if k not in outcomes}
+            for done in as_completed(asked):
+                outcome, number = done.result(), asked[done]
+                if outcome is not None:
+                    outcomes[number] = outcome
+                    _keep(given.log, number, outcome)
+    _end([outcomes[k] for k in sorted(outcomes) if k < given.trials], given.trials, given.seed)
+
+
+def _chosen(known: Sequence[Command], given: argparse.Namespace) -> list[Command]:
+    names, faults = (text.split(",") if text else [] for text in (given.commands, given.faults))
+    chosen = [one for one in known if not names or one.name in names]
+    if faults:
+        chosen = [
+            replace(one, faults=tuple(each for each in one.faults if each in faults))
+            for one in chosen
+        ]
+    return chosen
+
+
+def _keep(log: Path | None, number: int, outcome: Outcome) -> None:
+    if outcome.wrong or not outcome.happened:
+        print(f"{number}: {outcome}", flush=True)
+    if log is not None:
+        with open(log, "a") as file:
+            file.write(json.dumps({"number": number, **asdict(outcome)}) + "\n")
+
+
+def _end(outcomes: Sequence[Outcome], asked: int, seed: int) -> None:
+    told(outcomes)
+    good = sum(not one.wrong for one in outcomes)
+    idle = sum(not one.happened for one in outcomes)
+    print(f"\nall: {good} of {len(outcomes)} survived (seed {seed}, {idle} did not happen)")
+    if len(outcomes) < asked:
+        print(f"{asked - len(outcomes)} of {asked} not tried yet")
+    sys.exit(good != len(outcomes))
 
 
 if __name__ == "__main__":

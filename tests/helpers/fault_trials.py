@@ -1,4 +1,4 @@
-"""Trials of faults: a command is disturbed at one of its operations on files, then run again.
+"""Trials of faults: a command is disturbed at one of its operations, then run again.
 
 What holds after each: nothing that was there is lost, no process is left, no traceback, and the
 second run gives what an undisturbed one gives.
@@ -6,6 +6,7 @@ second run gives what an undisturbed one gives.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -22,16 +23,34 @@ from pathlib import Path
 from paths import ROOT
 
 SHIM = ROOT / "tests" / "faults" / "shim.c"
-#: Faults of the shim, and two processes that do the same at once.
+#: Of the process itself, by the shim; and two processes that do the same at once.
 FAULTS = (
     "kill", "stop", "term", "int", "slow", "full", "quota", "readonly", "close", "rename",
-    "two writers",
+    "later", "earlier", "pause", "memory", "two writers",
 )  # fmt: skip
-#: Exit codes of disturbed commands: as without a fault, failed in one line, ended by a signal.
-_ENDS = {"kill": (-signal.SIGKILL,), "term": (143,), "int": (130,), "stop": (), "slow": ()}
+#: Of the file system, where this user may mount one.
+MOUNTS = ("small disk", "read-only disk")
+#: Of rank 1 of its jobs, of their launcher, of all processes, by the kind of the shim.
+RANKS = {
+    "rank killed": "kill", "rank stopped": "stop", "rank frozen": "freeze", "rank slow": "slow",
+    "rank closes": "close", "launcher ended": "end launcher", "launcher killed": "kill launcher",
+    "batch system": "batch",
+}  # fmt: skip
+#: Exit codes of disturbed commands beside the usual one; of others: 1, failed in one line.
+_ENDS = {
+    "kill": (-signal.SIGKILL,), "term": (143,), "int": (130,), "batch system": (143, -9, 1, 3),
+    **dict.fromkeys(("stop", "slow", "later", "earlier", "rank stopped", "rank slow"), ()),
+}  # fmt: skip
+_FAILED = (1,)
+#: A job that fails at one of several counts is told by 3.
+_JOB_FAILED = (1, 3)
 _MARK = "P3S_FAULT_TRIAL"
 _LIMIT_S = 300.0
 _GONE_S = 15.0
+#: What starting and ending a command may take beyond its limit, on a machine with other work.
+_SLACK_S = 30.0
+#: Of a batch system, between SIGTERM and SIGKILL.
+_KILL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +58,8 @@ class Command:
     """A command on the study directory ``study`` of its working directory.
 
     ``makes``: beginnings of the paths that it may change. ``exact``: what it writes is the same
-    each time; else ``same`` tells what is.
+    each time; else ``same`` tells what is. ``faults``: those it is tried with. ``limit_s``: by
+    which it promises to have ended.
     """
 
     name: str
@@ -47,6 +67,8 @@ class Command:
     makes: tuple[str, ...]
     exact: bool = True
     same: Callable[[Path], object] | None = None
+    faults: tuple[str, ...] = FAULTS
+    limit_s: float = _LIMIT_S
 
 
 def compiled(folder: Path) -> Path | None:
@@ -60,30 +82,67 @@ def compiled(folder: Path) -> Path | None:
     return made if done.returncode == 0 else None
 
 
+def can_mount(folder: Path) -> bool:
+    """Tell whether this user can mount a file system."""
+    place = folder / "mounted"
+    place.mkdir()
+    done = _mount(place, 1 << 20)
+    if done:
+        _unmount(place)
+    place.rmdir()
+    return done
+
+
+def _mount(place: Path, nbytes: int) -> bool:
+    words = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "tmpfs", str(place)]
+    try:
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _mount_again(place: Path, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", str(place)], check=True)
+
+
+def _unmount(place: Path) -> None:
+    if place.is_mount():
+        subprocess.run(["umount", str(place)], check=True)
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """A trial: what was done, what was wrong afterwards (nothing: it was survived), exit codes."""
+    """A trial: what was done, what was wrong afterwards (nothing: it was survived), exit codes.
+
+    ``happened``: the command came to the operation; ``seconds``: of the disturbed command.
+    """
 
     command: str
     fault: str
     at: int
     codes: tuple[int, ...]
     wrong: tuple[str, ...] = ()
+    happened: bool = True
+    seconds: float = 0.0
 
     def __str__(self) -> str:
-        found = "; ".join(self.wrong) or "survived"
+        found = "; ".join(self.wrong) or ("survived" if self.happened else "did not happen")
         codes = ", ".join(map(str, self.codes))
         return f"{self.command}: {self.fault} at {self.at} (exit code {codes}): {found}"
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a command does without a fault: exit code, tree of files, operations on files."""
+    """What a command does without a fault: exit code, tree of files, bytes it writes.
+
+    ``operations``: its number of them; of rank 1 of its jobs by kind (files, clock).
+    """
 
     code: int
     tree: dict[str, str]
     facts: object
-    operations: int
+    written: int
+    operations: dict[str, int]
 
 
 @dataclass
@@ -96,71 +155,125 @@ class Matrix:
     environment: dict[str, str] = field(default_factory=dict)
     _known: dict[str, Undisturbed] = field(default_factory=dict)
 
-    def undisturbed(self, command: Command) -> Undisturbed:
-        """Return what a command does without a fault; it is run once."""
-        if command.name not in self._known:
+    def undisturbed(self, command: Command, kind: str = "") -> Undisturbed:
+        """Return what a command does without a fault; it is run once, and for each kind."""
+        known = self._known.get(command.name)
+        if known is None or kind not in known.operations:
+            where = f"@1:{kind}" if kind else str(self._study)
+            before = tree(self._copy())
             count = self.work / "operations"
-            process = self._start(self._copy(), command, f"count:1:{self._study}", "none")
-            code = process.wait(_LIMIT_S)
-            said = (self.work / "said").read_text()
-            assert code in (0, 3), said
-            operations = int(count.read_text())
-            self._known[command.name] = Undisturbed(
-                code, tree(self._study), self._facts(command), operations
+            count.unlink(missing_ok=True)
+            code = self._start(command, f"count:1:{where}", "none").wait(_LIMIT_S)
+            assert code in (0, 3), (self.work / "said").read_text()
+            operations = {kind: int(count.read_text())} if count.exists() else {kind: 1}
+            now = tree(self._study)
+            changed = [self._study / path for path in now if now[path] != before.get(path)]
+            known = Undisturbed(
+                known.code if known else code,
+                known.tree if known else now,
+                known.facts if known else self._facts(command),
+                sum(path.stat().st_size for path in changed),
+                {**(known.operations if known else {}), **operations},
             )
-        return self._known[command.name]
+            self._known[command.name] = known
+        return known
 
     def trial(self, command: Command, fault: str, number: int) -> Outcome:
-        """Disturb a command at an operation; run it again; say what was wrong."""
-        usual = self.undisturbed(command)
-        at = number % usual.operations + 1
-        before = tree(self._copy())
-        mark = f"{os.getpid()}-{command.name}-{fault}-{at}".replace(" ", "-")
-        wrong: list[str] = []
-        if fault == "two writers":
-            both = [self._start(self._study, command, "", mark) for _ in range(2)]
-            codes = [_end(process) for process in both]
-        else:
-            process = self._start(self._study, command, f"{fault}:{at}:{self._study}", mark)
-            if fault == "stop":
-                _go_on(process)
-            codes = [_end(process)]
-        allowed = (usual.code, *_ENDS.get(fault, (1,)))
-        if fault == "two writers":
-            allowed = (usual.code, 1)
-        wrong += [f"exit code {code}" for code in codes if code not in allowed]
-        said = (self.work / "said").read_text()
+        """Disturb a command at an operation; run it again; say what was wrong.
+
+        A job's operations differ from run to run: where it has ended before, it is tried earlier.
+        """
+        kind = ("files", "clock")[number % 2] if fault in RANKS else ""
+        usual = self.undisturbed(command, kind)
+        at = number // 2 % usual.operations[kind] + 1
+        while True:
+            outcome = self._trial(command, fault, kind, at, usual)
+            if outcome.happened or outcome.wrong or at == 1:
+                return outcome
+            at = at // 2 or 1
+
+    def _trial(
+        self, command: Command, fault: str, kind: str, at: int, usual: Undisturbed
+    ) -> Outcome:
+        before = tree(self._copy(fault, at, usual))
+        mark = f"{self.work.name}-{os.getpid()}-{command.name}-{fault}-{at}".replace(" ", "-")
+        begin = time.monotonic()
+        codes = self._disturbed(command, fault, kind, at, mark)
+        seconds = time.monotonic() - begin
+        ends = _ENDS.get(fault, _JOB_FAILED if kind else _FAILED)
+        wrong = [f"exit code {code}" for code in codes if code not in (usual.code, *ends)]
+        if seconds > command.limit_s + _SLACK_S:
+            wrong.append(f"took {seconds:.0f} s")
+        said = (self.work / "said").read_text(errors="replace")
         if "Traceback" in said or "internal error" in said:
             wrong.append(f"said {said.strip().splitlines()[-1][:200]}")
         left = _left(mark)
         if left:
             wrong.append(f"{len(left)} processes left")
+        if self._place.is_mount():
+            _mount_again(self._place, f"rw,size={1 << 30}")
         wrong += self._lost(command, before, usual)
-        code = _end(self._start(self._study, command, "", mark))
+        code = _end(self._start(command, "", mark))
         wrong += self._differs(command, usual, code)
-        return Outcome(command.name, fault, at, tuple(codes), tuple(wrong))
+        done = fault in ("two writers", *MOUNTS) or (self.work / "done").exists()
+        return Outcome(command.name, fault, at, tuple(codes), tuple(wrong), done, seconds)
+
+    def _disturbed(self, command: Command, fault: str, kind: str, at: int, mark: str) -> list[int]:
+        """Run a command with a fault; return its exit code, or those of both."""
+        if fault == "two writers":
+            return [_end(one) for one in [self._start(command, "", mark) for _ in range(2)]]
+        if fault in MOUNTS:
+            return [_end(self._start(command, "", mark))]
+        where = f"@1:{kind}" if kind else str(self._study)
+        process = self._start(command, f"{RANKS.get(fault, fault)}:{at}:{where}", mark)
+        if fault in ("stop", "rank stopped"):
+            _go_on(process, mark)
+        if fault == "batch system":
+            _end_all(process, mark, self.work / "done")
+        return [_end(process)]
+
+    @property
+    def _place(self) -> Path:
+        return self.work / "trial"
 
     @property
     def _study(self) -> Path:
-        return self.work / "trial" / "study"
+        return self._place / "study"
 
-    def _copy(self) -> Path:
-        shutil.rmtree(self.work / "trial", ignore_errors=True)
+    def _copy(self, fault: str = "", at: int = 0, usual: Undisturbed | None = None) -> Path:
+        _unmount(self._place)
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._place.mkdir()
+        if fault in MOUNTS and not _mount(self._place, 1 << 30):
+            raise OSError("no file system can be mounted here")
         shutil.copytree(self.study, self._study, symlinks=True)
+        if fault == "read-only disk":
+            _mount_again(self._place, "ro")
+        if fault == "small disk" and usual is not None:
+            used = os.statvfs(self._place)
+            taken = (used.f_blocks - used.f_bfree) * used.f_frsize
+            _mount_again(self._place, f"size={taken + at * 4096 % max(usual.written, 4096)}")
         (self.work / "said").write_text("")
+        (self.work / "done").unlink(missing_ok=True)
         return self._study
 
-    def _start(
-        self, study: Path, command: Command, fault: str, mark: str
-    ) -> subprocess.Popen[bytes]:
+    def close(self) -> None:
+        """Give up what is mounted."""
+        _unmount(self._place)
+
+    def _start(self, command: Command, fault: str, mark: str) -> subprocess.Popen[bytes]:
         variables = {**os.environ, **self.environment, _MARK: mark, "PYTHONPATH": str(ROOT)}
         if fault:
-            variables |= {"P3S_FAULT": fault, "P3S_FAULT_COUNT": str(self.work / "operations")}
-            variables["LD_PRELOAD"] = str(self.shim)
+            variables |= {
+                "P3S_FAULT": fault,
+                "P3S_FAULT_COUNT": str(self.work / "operations"),
+                "P3S_FAULT_DONE": str(self.work / "done"),
+                "LD_PRELOAD": str(self.shim),
+            }
         with open(self.work / "said", "ab") as said:
             return subprocess.Popen(
                 [sys.executable, "-m", "p3s", *command.words],
-                cwd=study.parent,
+                cwd=self._place,
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -211,15 +324,43 @@ def _end(process: subprocess.Popen[bytes]) -> int:
         return 1000
 
 
-def _go_on(process: subprocess.Popen[bytes]) -> None:
-    """Let a process go on when it has been stopped."""
+def _go_on(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Let a process of a trial go on when it has been stopped for a while."""
     while process.poll() is None:
-        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state == "T":
+        stopped = [pid for pid in _marked(mark) if _state(pid) == "T"]
+        if stopped:
             time.sleep(0.5)
-            process.send_signal(signal.SIGCONT)
+            _signal(stopped, signal.SIGCONT)
             return
         time.sleep(0.02)
+
+
+def _end_all(process: subprocess.Popen[bytes], mark: str, done: Path) -> None:
+    """Do as a batch system at the end of a job's time: SIGTERM to all, SIGKILL some seconds later.
+
+    ``done``: is there when the moment has come.
+    """
+    while not done.exists() and process.poll() is None:
+        time.sleep(0.005)
+    _signal(list(_marked(mark)), signal.SIGTERM)
+    deadline = time.monotonic() + _KILL_S
+    while (found := list(_marked(mark))) and time.monotonic() < deadline:
+        process.poll()  # else it stays as a zombie
+        time.sleep(0.05)
+    _signal(found, signal.SIGKILL)
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def _left(mark: str) -> list[int]:
@@ -274,7 +415,7 @@ def drawn(
 ) -> Iterator[tuple[Command, str, int]]:
     """Give trials: all pairs of commands and faults in turn, at operations that are drawn."""
     rng = random.Random(seed)
-    pairs = [(command, fault) for command in commands for fault in FAULTS]
+    pairs = [(command, fault) for command in commands for fault in command.faults]
     order: list[tuple[Command, str]] = []
     for _ in range(trials):
         order = order or rng.sample(pairs, len(pairs))

@@ -109,7 +109,7 @@ def test_a_static_mpi(tmp_path: Path) -> None:
     assert "shared MPI library" in found["program"]["fix"]
     with pytest.raises(P3SError, match="has MPI linked statically; .*p3s doctor --tracer-archive"):
         words = [launcher, "-n", "{np}", str(target), "none", "1"]
-        run_traced(words, 2, tmp_path / "run", timeout_s=60)
+        run_traced(words, 2, tmp_path / "run", timeout_s=300)
 
 
 def test_a_program_of_another_mpi_than_the_launcher(program: Path, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_mpi4py_under_the_wrong_launcher(tmp_path: Path) -> None:
     assert found["start"]["status"] == "fail"
     assert "another MPI than" in found["start"]["detail"]
     with pytest.raises(P3SError, match=f"MPI4PY_MPIABI={wrong.family}$"):
-        run_traced(words, 2, tmp_path / "run", timeout_s=60)
+        run_traced(words, 2, tmp_path / "run", timeout_s=300)
 
 
 def test_ranks_that_do_not_find_each_other(program: Path, tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ from p3s.trace.types import RankTrace, RunTrace
 
 pytestmark = [pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
+#: Of a run that hangs: on a busy machine all its ranks come to where they do within this.
+HANG_S = 12
 TRIALS = 50
 QUICK = {(2, 0), (3, 1), (8, 2)}  # (ranks, trial) that `make test` runs
 
@@ -168,9 +170,9 @@ def test_a_run_that_is_timed_out(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = launch([str(endless), "3", "1", "hang", "500"], 3, tmp_path / "run", timeout_s=3)
+    said = launch([str(endless), "3", "1", "hang", "500"], 3, tmp_path / "run", timeout_s=HANG_S)
     check_nothing_lost(tmp_path / "run", tmp_path, 3)
-    assert "not finished after 3 s at 3 ranks" in said
+    assert f"not finished after {HANG_S} s at 3 ranks" in said
     for rank in range(3):
         assert not os.path.exists(f"/proc/{ledger(tmp_path, rank)[0]}/exe")
 

@@ -381,7 +381,7 @@ def test_last_words_before_a_signal_are_no_reason(
 def test_a_killed_p3s_leaves_no_launcher_behind(dies: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from p3s.signature_runner.launch import run_traced;"
-        "run_traced(sys.argv[2:], 2, Path(sys.argv[1]), timeout_s=60)"
+        "run_traced(sys.argv[2:], 2, Path(sys.argv[1]), timeout_s=300)"
     )
     run_dir = tmp_path / "run"
     words = [launcher(), "-n", "{np}", str(dies), "hang", "1"]

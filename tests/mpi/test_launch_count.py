@@ -96,7 +96,7 @@ class TestCounter:
         guest, folder = tmp_path / "guest", tmp_path / "a, place"
         folder.mkdir()
         subprocess.run(
-            ["cc", "-O1", str(tmp_path / "guest.c"), "-o", str(guest)], check=True, timeout=60
+            ["cc", "-O1", str(tmp_path / "guest.c"), "-o", str(guest)], check=True, timeout=300
         )
         first, again = counted(guest, folder), counted(guest, folder)
         assert first == again

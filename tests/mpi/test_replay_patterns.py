@@ -154,6 +154,6 @@ def test_patterns_come_to_their_end_with_real_processes(tmp_path: Path, seed: in
         write_job(
             job, programs, plan.world, settings_of(mpi, budget_s=8.0, stall_s=20.0, work_scale=0.01)
         )
-        ended = run_job(job, mpi, plan.world.size, timeout_s=90.0)
+        ended = run_job(job, mpi, plan.world.size, timeout_s=300.0)
         assert ended.code == 0, ended.stderr
         assert all(result_path(job, number).exists() for number in range(len(programs)))

@@ -92,7 +92,7 @@ def run(
         input="\n".join(lines),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     wanted, *rows = done.stdout.splitlines()
@@ -305,7 +305,7 @@ def test_a_damaged_plan_is_no_plan(text: str, harness: Path, tmp_path: Path) -> 
         input="0 0",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 2  # everything is recorded

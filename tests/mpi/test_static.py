@@ -39,7 +39,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _headers() -> str:
     shown = subprocess.run(
-        [str(MPICC), "-show"], capture_output=True, text=True, timeout=60, check=True
+        [str(MPICC), "-show"], capture_output=True, text=True, timeout=300, check=True
     )
     return next(word for word in shown.stdout.split() if word.startswith("-I"))
 

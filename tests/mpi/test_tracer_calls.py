@@ -78,7 +78,7 @@ def works_untraced(program: str, np: int) -> bool:
         },
     )
     try:
-        return process.wait(timeout=30) == 0
+        return process.wait(timeout=120) == 0
     except subprocess.TimeoutExpired:
         return False
     finally:

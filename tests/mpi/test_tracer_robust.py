@@ -84,7 +84,7 @@ def test_the_cause_of_death_is_that_of_the_rank(
 
 def test_a_hanging_program_is_stopped_and_says_where(dies: Path, tmp_path: Path) -> None:
     with pytest.raises(P3SError, match=r"rank 0 inside MPI_Barrier, rank 1 inside MPI_Recv"):
-        _launch([str(dies), "hang", "3"], 2, tmp_path, timeout_s=4)
+        _launch([str(dies), "hang", "3"], 2, tmp_path, timeout_s=12)
     assert len(read_run(tmp_path).ranks[1].call) == 7
     pids = [rank_pid(tmp_path / f"rank-{rank:06d}.p3t") for rank in (0, 1)]
     assert not any(os.path.exists(f"/proc/{pid}/exe") for pid in pids)

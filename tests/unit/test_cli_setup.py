@@ -124,7 +124,7 @@ def test_chosen_tools_are_called_by_their_own_names(choose: ModuleType, tmp_path
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=300,
         )
         assert done.stdout == f"{folder / name} -n a b\n"
         assert os.access(tmp_path / "chosen" / name, os.X_OK)

@@ -29,7 +29,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def took(disk: Path, processes: int, nbytes: int, calls: int) -> float:
     """Seconds until all have written."""
     words = [str(disk), str(processes), str(nbytes), str(calls), str(CALL_S)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
     return float(done.stdout.split()[-1])
 
 

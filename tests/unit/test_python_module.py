@@ -45,7 +45,7 @@ def ask(source: str, folder: Path, questions: list[tuple[int, list[int]]]) -> li
         [sys.executable, "-c", ASK, str(folder), json.dumps(questions)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -288,10 +288,10 @@ def test_a_batch_script_is_one_that_a_shell_runs(tmp_path: Path) -> None:
         "#SBATCH --partition=p",
         "#SBATCH --constraint=a",
     } <= set(text.splitlines())
-    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20)
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=120)
     assert done.stdout == f"a b {folder}\n$HOME\n" and done.returncode == 3
     text = batch_script(BATCH, [["false"], ["echo", "no"]], folder)
-    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=20)
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=120)
     assert done.stdout == "" and done.returncode == 1
 
 

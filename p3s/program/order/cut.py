@@ -82,12 +82,14 @@ def cut(
     most_steps: int,
     most_total: int = MOST_TOTAL,
     whole: frozenset[int] = frozenset(),
+    times: Mapping[int, float] | None = None,
 ) -> list[Piece]:
     """Return the stretches of a run, in program order; loops: those of order.json.
 
-    whole: loops that are executed with all their iterations, unless these are far too many.
+    whole: loops that are executed with all their iterations, unless these are far too many. times:
+    how many times as many iterations loops of the program itself have (see shorten).
     """
-    cutter = _Cutter(kinds, loops, max(turns, 1), max(most_steps, 1), most_total, whole)
+    cutter = _Cutter(kinds, loops, max(turns, 1), max(most_steps, 1), most_total, whole, times)
     everything = {k: np.arange(len(kind.row)) for k, kind in enumerate(kinds)}
     cutter.body(0, everything, everything, "")
     return cutter.pieces
@@ -154,8 +156,10 @@ class _Cutter:
         most_steps: int,
         most_total: int,
         whole: frozenset[int],
+        times: Mapping[int, float] | None,
     ) -> None:
         self.kinds, self.turns, self.whole = kinds, turns, whole
+        self.times = times or {}
         self.most_steps, self.most_total = most_steps, most_total
         self.loops = {loop.loop: loop for loop in loops}
         self.pieces: list[Piece] = []
@@ -264,7 +268,17 @@ class _Cutter:
             if level and len(outer):
                 change = (outer[1:] != outer[:-1]).any(axis=1)
                 most = max(most, int(change.sum()) + 1)
-        return float(most)
+        return float(most) * self._times_around(scope, level)
+
+    def _times_around(self, scope: Events, level: int) -> float:
+        """Return how many times as many iterations the outermost of the loops around has."""
+        around = [
+            self.kinds[k].path[self.kinds[k].row[e[0]], 0] for k, e in scope.items() if len(e)
+        ]
+        return self.times.get(int(around[0]), 1.0) if level and around else 1.0
+
+    def _run_turns(self, loop: int, shape: _Shape) -> int:
+        return round(shape.trips * self.times.get(loop, 1.0))
 
     def _loop(
         self, loop: int, level: int, once: Events, scope: Events, shape: _Shape, where: str
@@ -393,14 +407,15 @@ class _Cutter:
         where: str,
         sorts: int,
     ) -> None:
-        name = f"loop {loop}, {turns} of {shape.trips} iterations"
+        run_turns = self._run_turns(loop, shape)
+        name = f"loop {loop}, {turns} of {run_turns} iterations"
         self.pieces.append(
             Piece(
                 f"{where}, {name}" if where else name,
                 tuple(parts),
                 turns,
                 first,
-                shape.trips,
+                run_turns,
                 self._entries(scope, level),
                 sorts,
             )
@@ -430,7 +445,7 @@ class _Cutter:
                     )
                 ]
                 here.setdefault(k, np.zeros(0, dtype=np.int64))
-            name = f"loop {loop}, iteration {turn} of {shape.trips}"
+            name = f"loop {loop}, iteration {turn} of {self._run_turns(loop, shape)}"
             self.body(level + 1, here, mine, f"{where}, {name}" if where else name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from p3s.program.order.sequence import (
     kinds_in_order,
     with_preferences,
 )
+from p3s.program.order.shorten import MOST_UNFOLDED, most_events, shortened
 from p3s.program.order.unstick import moved_earlier, unstuck
 from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_order, read_scaled
 from p3s.simulate.steps import PLAIN, LeftOut, Section, Steps
@@ -63,7 +64,13 @@ def sections_of(
     ranks: steps of these only. turns: how many iterations a window of a loop has; most_steps:
     of one rank in an iteration, above that a loop is taken apart; most_total: of all ranks in a
     section. The weights of a row's steps in all sections sum up to its repeat, unless it is left
-    out. Where the order is not known there is one section per phase, with every row once."""
+    out. Where the order is not known, or too long, there is one section per phase, with every row
+    once."""
+    short, times = scaled, dict[int, float]()
+    if order is not None:
+        short, order, times = shortened(scaled, order)
+        order = order if most_events(short) <= MOST_UNFOLDED else None
+        short = scaled if order is None else short
     calls = calls_of(scaled)
     reason = reasons_of(scaled)
     message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
@@ -71,7 +78,7 @@ def sections_of(
     out, into, tag = row_channels(scaled, sends, receives)
     absent = ~np.isin(np.arange(scaled.n), scaled.rank)
     rows = Rows(
-        scaled,
+        short,
         calls,
         reason,
         out,
@@ -80,14 +87,19 @@ def sections_of(
         (sends | receives) & absent[np.maximum(scaled.peer, 0)],
     )
     if order is not None and order.loops is not None:
-        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total)
+        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total, times)
     else:
         pieces, kinds, made = _by_phase(rows)
     return tuple(_finish(scaled, reason, pieces, made, ranks))
 
 
 def _in_order(
-    rows: Rows, order: TraceOrder, turns: int, most_steps: int, most_total: int
+    rows: Rows,
+    order: TraceOrder,
+    turns: int,
+    most_steps: int,
+    most_total: int,
+    times: Mapping[int, float],
 ) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Cut, assemble, and cut again where calls meet only calls of another stretch."""
     kinds, calls = with_preferences(
@@ -106,6 +118,7 @@ def _in_order(
             most_steps=most_steps,
             most_total=most_total,
             whole=whole,
+            times=times,
         )
         made = [assemble(piece, kinds, rows, in_order=True) for piece in pieces]
         found: set[int] = set()

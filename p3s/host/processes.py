@@ -1,0 +1,86 @@
+"""Processes of a launcher: found by a mark that they inherit, ended with it, none left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+#: Variable of the mark.
+MARK = "P3S_RUN_ID"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_ASKED_S = 1.0
+
+
+def new_mark() -> str:
+    """Return a mark that no other run has."""
+    return secrets.token_hex(16)
+
+
+def marked(mark: str) -> list[int]:
+    """Return the ids of the processes of a run on this machine, by the mark they inherited."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def stop(process: subprocess.Popen[Any], mark: str, grace_s: float) -> None:
+    """End a launcher that leads a session, then every process of the run that is left."""
+    if process.poll() is None:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    # Launchers put ranks into sessions of their own; an ended launcher can leave them behind.
+    left = marked(mark)
+    if left:
+        _signal(left, signal.SIGTERM)
+        deadline = time.monotonic() + _ASKED_S
+        while marked(mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _signal(marked(mark), signal.SIGKILL)
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def end_with_parent() -> Callable[[], None] | None:
+    """Return what makes a child get SIGTERM when this process dies, even by SIGKILL.
+
+    A launcher has a session of its own: nothing else would end it. None where there is no prctl.
+    """
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl  # looked up now: the child must do as little as possible
+    except (OSError, AttributeError):
+        return None
+    parent, number = os.getpid(), int(signal.SIGTERM)
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # it died before it could be asked for
+            os._exit(1)
+
+    return ask
