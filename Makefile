@@ -7,6 +7,7 @@
 # make test-all  the slow and optional tests too
 # make lock      pins what P3S and its tests need, with digests
 # make audit     licences and known vulnerabilities of what is pinned
+# make docs      the documentation as a site, in build/site
 # make wheel     the wheel, the same bytes each time, with a bill of materials
 # make faults    commands that are killed, stopped or out of disk, and run again
 # make clean     removes everything these made
@@ -32,7 +33,8 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel fuzz clean setup examples faults
+.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel fuzz clean setup examples faults \
+  docs docs-pages docs-outputs
 
 all: setup
 
@@ -55,7 +57,7 @@ $(READY): pyproject.toml $(LOCK)
 	  grep -a '^ERROR' $(VENV)/lock.log | tail -n 1 | cut -c 1-160 >&2; \
 	  echo "what is pinned cannot be installed here; taking what pyproject.toml allows" >&2; }
 	@for attempt in 1 2 3; do \
-	  $(PIP) -e '.[dev]' && exit 0; \
+	  $(PIP) -e '.[dev,docs]' && exit 0; \
 	  echo "pip failed, once more" >&2; sleep 2; \
 	done; exit 1
 	@touch $@
@@ -111,7 +113,7 @@ lint: $(READY)
 lock: $(READY)
 	@test -x $(VENV)/tools/bin/uv || { $(PYTHON) -m venv $(VENV)/tools && \
 	  $(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check uv; }
-	$(VENV)/tools/bin/uv pip compile --quiet pyproject.toml --extra dev --universal \
+	$(VENV)/tools/bin/uv pip compile --quiet pyproject.toml --extra dev --extra docs --universal \
 	  --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade) -o $(LOCK)
 
 audit: $(READY)
@@ -121,6 +123,20 @@ wheel: $(READY)
 	@$(PIP) --upgrade "setuptools>=77"
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
 	@sha256sum dist/p3s-*.whl
+
+# The site, without a network; a link or an anchor that leads nowhere ends it.
+docs: $(READY)
+	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
+	@echo "open $(CURDIR)/build/site/index.html"
+
+# Pages that are made from the code.
+docs-pages: $(READY)
+	$(RUN) python -m p3s.report.calls_page docs/mpi-calls.md
+	$(RUN) python docs/make/commands_page.py docs/reference/commands.md
+
+# What the commands of the tutorial print; some minutes, and other times on another machine.
+docs-outputs: $(MPI)
+	$(RUN) python docs/make/tutorial_outputs.py docs/tutorial/index.md docs/tutorial/python.md
 
 clean:
 	rm -rf $(VENV) $(STUDY) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
