@@ -11,6 +11,8 @@ from p3s.text import factor, interval, percent, processes, seconds, span, visibl
 
 #: Rows of a table, and counts of the one of all counts.
 MAX_ROWS, MAX_COUNTS = 20, 8
+#: Changes that a summary names.
+MAX_BEST = 3
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,24 @@ def terminal_lines(prediction: Prediction) -> list[str]:
     if found.curves:
         lines += ["", *aligned([found.curve_head, *found.curves], {0})]
     return [*lines, *(f"note: {text}" for text in found.said), ""]
+
+
+def summary_lines(prediction: Prediction) -> list[str]:
+    """Return what saves most at the largest count, in a line; none where nothing does."""
+    last = prediction.last
+    best = [each for each in prediction.what_if if each.last.n == last.n and _saves(each.last)]
+    if not best:
+        return []
+    texts = [
+        f"{visible(each.text, 80)} {_share(each.last.saved_s, last.time_s)}"
+        for each in best[:MAX_BEST]
+    ]
+    return [f"what if: of the time at {processes(last.n)}, would be saved by {', '.join(texts)}"]
+
+
+def _saves(at: WhatIfAt) -> bool:
+    """Tell whether changes save anything for sure."""
+    return at.saved_s > 0 and (at.saved_low_s is None or at.saved_low_s > 0)
 
 
 def _row(each: WhatIf, row: Count, shown: Callable[..., str]) -> list[str]:
