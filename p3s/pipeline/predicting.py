@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import Basis, Request, basis_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
@@ -25,7 +25,7 @@ from p3s.pipeline.stages import (
 )
 from p3s.predict import KNEE_EFFICIENCY, as_file, predict
 from p3s.predict.types import Prediction
-from p3s.predict.what_if.answers import with_answers
+from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
 from p3s.predict.what_if.simulated import costs_of
 from p3s.progress import Progress
@@ -120,18 +120,24 @@ def predicted(
 def _with_answers(
     study: Study, result: Prediction, told: Mapping[str, Any], what_if: WhatIfs, progress: Progress
 ) -> Prediction:
-    """Return a prediction with what changes save, and write it."""
-    if what_if.table is False and not what_if.asked:
+    """Return a prediction with what changes save, and write it.
+
+    Changes that nobody has asked for do not make a prediction fail.
+    """
+    if not what_if.asked and not (
+        what_if.table or (what_if.table is None and cheap(study, result))
+    ):
         return result
-    costs = costs_of(study, result.estimator, told["machine"], told["setting"])
-    answered = with_answers(
-        study,
-        result,
-        what_if.asked,
-        costs,
-        table=what_if.table,
-        say=lambda text: progress.start(text),
-    )
+    try:
+        costs = costs_of(study, result.estimator, told["machine"], told["setting"])
+        answered = with_answers(
+            study, result, what_if.asked, costs, table=what_if.table, say=progress.start
+        )
+    except P3SError as err:
+        if what_if.asked or what_if.table:
+            raise
+        progress.say(f"note: what changes would save is not known: {err}")
+        return result
     if answered.what_if:
         write_json(study.prediction_path, as_file(answered))
     return answered

@@ -262,7 +262,7 @@ class WhatIf:
 
     text: as they are told; asked: whether the user named them, else they are of the usual ones and
     at the largest count only. estimator: which simulation answers; why: why it is not that of the
-    prediction, "" where it is.
+    prediction, "" where it is; notes: what explains the result at the largest count.
     """
 
     text: str
@@ -270,6 +270,7 @@ class WhatIf:
     estimator: str
     why: str
     counts: tuple[WhatIfAt, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def last(self) -> WhatIfAt:

@@ -123,7 +123,8 @@ def _said(prediction: Prediction, found: list[WhatIf]) -> list[str]:
     said = [f"each change is made alone; speedups are over the program as it is with {base}"]
     if any(each.counts and _less_sure(each) for each in found):
         said.append("where an interval reaches below 0 s the change may as well save nothing")
-    return [*said, *why]
+    notes = dict.fromkeys(visible(note, 300) for each in found for note in each.notes)
+    return [*said, *why, *notes]
 
 
 def _less_sure(each: WhatIf) -> bool:

@@ -149,6 +149,7 @@ def test_messages_inside_of_a_node_keep_their_latency(tmp_path: Path) -> None:
     study = study_of(tmp_path, ping_pong(1000))
     found = asked(study, [2], "latency/2", setting=Setting(ranks_per_node=2))
     assert only(found).last.saved_s == 0.0
+    assert "one node" in only(found).notes[0]
 
 
 def test_ranks_that_compute_alike(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from p3s.predict.estimators.altered import off_by_draws
 from p3s.predict.intervals import Factors, combine, own_parts, total
 from p3s.predict.rows import slowest_rank
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
-from p3s.predict.what_if.changes import Changes, check_phases
+from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases
 from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs
 from p3s.predict.what_if.usual import usual
+from p3s.program.scaled import scaled_head
 
 if TYPE_CHECKING:
     from p3s.predict.times import PhaseTimes
@@ -27,7 +28,16 @@ _OFF = 0.08
 #: Share of Student's t below the upper end of a 90 % interval.
 _UPPER = 0.95
 #: Steps of a count for which the usual changes are simulated without being asked for.
-CHEAP = 60_000
+CHEAP = 30_000
+
+
+def cheap(study: Study, prediction: Prediction) -> bool:
+    """Tell whether the largest count is so small that it may be simulated without being asked for.
+
+    By the rows of its scaled trace, which are no more than the steps.
+    """
+    head = scaled_head(study.scaled_dir(prediction.last.n))
+    return int(head.get("rows") or 0) <= CHEAP
 
 
 def with_answers(
@@ -70,10 +80,19 @@ def with_answers(
                 asked=own,
                 estimator=costs.name,
                 why=costs.why,
+                notes=_notes(there, changes) if row is prediction.last else (),
                 counts=(at,) if before is None else (*before.counts, at),
             )
     most_first = sorted(found.values(), key=lambda each: -each.last.saved_s)
     return replace(prediction, what_if=tuple(most_first))
+
+
+def _notes(there: Simulation, changes: Changes) -> tuple[str, ...]:
+    """Return what explains what changes do at a count."""
+    between = {"latency", "bandwidth"} & {part.what for part in changes.of(Scaled)}
+    if there.n > 1 and (between or changes.of(Placed)) and not there.ready.node_of.any():
+        return (f"all ranks are on one node at {there.n} processes: no message is between nodes",)
+    return ()
 
 
 def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes) -> WhatIfAt:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeVar
 
 from p3s.errors import P3SError, UsageError
 from p3s.program.collectives.library import checked
@@ -75,6 +76,7 @@ class Placed:
     how: str
 
 
+T = TypeVar("T")
 Change = Scaled | Balanced | Algorithm | OnNetwork | Placed
 
 
@@ -85,7 +87,7 @@ class Changes:
     text: str
     parts: tuple[Change, ...]
 
-    def of(self, kind: type[Change]) -> list[Change]:
+    def of(self, kind: type[T]) -> list[T]:
         """Return the parts of a kind."""
         return [part for part in self.parts if isinstance(part, kind)]
 
