@@ -124,9 +124,8 @@ def _with_answers(
 
     Changes that nobody has asked for do not make a prediction fail.
     """
-    if not what_if.asked and not (
-        what_if.table or (what_if.table is None and cheap(study, result))
-    ):
+    usual = cheap(study, result) if what_if.table is None else what_if.table
+    if not (what_if.asked or usual):
         return result
     try:
         costs = costs_of(study, result.estimator, told["machine"], told["setting"])
