@@ -11,16 +11,17 @@ What is missing or out of date is made when it is asked for, as the commands do.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import AUTO, Request, request_of
-from p3s.pipeline.predicting import predicted
+from p3s.pipeline.predicting import predicted, what_ifs_of
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
 from p3s.predict import KNEE_EFFICIENCY, as_file
+from p3s.predict.types import WhatIfAt
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report.notebook import Prediction
@@ -281,13 +282,15 @@ class Study:
         only: bool = False,
         allowed: Collection[str] = (),
         settings: ReplaySettings | None = None,
+        what_if: Iterable[str] = (),
     ) -> Prediction:
         """Predict run times at ``counts``; nothing is replayed unless ``settings`` say how.
 
         ``network``: a cluster of p3s machine list or a file. ``knee``: efficiency below which more
         processes are not worth it. ``machine``: file of another machine to predict for. Counts that
         were predicted before stay, unless ``only``. ``allowed``: codes of reasons that do not
-        speak against it. Raises P3SError, in one line.
+        speak against it. ``what_if``: changes such as latency/2, as of --what-if. Raises P3SError,
+        in one line.
         """
         wanted = sorted({counts} if isinstance(counts, int) else set(counts))
         if not wanted or wanted[0] < 1:
@@ -302,8 +305,34 @@ class Study:
             knee=knee,
             only=only,
             allowed=allowed,
+            what_if=what_ifs_of(list(what_if)),
         )
         return Prediction.of(as_file(result), study.prediction_path)
+
+    def what_if(
+        self,
+        changes: Iterable[str] | str,
+        counts: Iterable[int] | int,
+        *,
+        network: str = "",
+        estimator: str = AUTO,
+    ) -> Table:
+        """Return what each change would save at ``counts``: a row per change and count.
+
+        ``changes``: such as latency/2 or "phase 3 * 0.7, balanced" (docs/what-if.md); "table" for
+        the usual ones. Times in s; the prediction is written as by ``predict``. Raises P3SError, in
+        one line.
+        """
+        texts = [changes] if isinstance(changes, str) else list(changes)
+        found = self.predict(counts, network=network, estimator=estimator, what_if=texts)
+        rows = [(each, at) for each in found.content.what_if for at in each.counts]
+        columns: dict[str, list[Any]] = {
+            "what if": [each.text for each, _ in rows],
+            "estimator": [each.estimator for each, _ in rows],
+        }
+        for name in (field.name for field in fields(WhatIfAt)):
+            columns["processes" if name == "n" else name] = [getattr(at, name) for _, at in rows]
+        return Table(columns)
 
     def over_threads(
         self,

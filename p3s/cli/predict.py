@@ -41,6 +41,7 @@ EPILOG = """Words after -- are a launcher command; with it a new study is traced
 Example:
   p3s predict study -n 32,64 -- mpiexec -n {np} ./program input
   p3s predict study -n 1024 --network slingshot
+  p3s predict study -n 1024 --what-if latency/2 --what-if 'phase 3 * 0.7'
 Next:
   p3s report study"""
 
@@ -59,6 +60,13 @@ ALLOW = typer.Option(
     metavar="CODES",
     help="Trust the prediction although these reasons speak against it, as in "
     "--allow other-calls; may be repeated.",
+)
+WHAT_IF = typer.Option(
+    [],
+    "--what-if",
+    metavar="CHANGE",
+    help="What a change would save, such as latency/2, 'phase 3 * 0.7', balanced, allreduce=ring "
+    "or network=ideal; may be repeated. table: the usual changes; none: no table.",
 )
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -98,6 +106,7 @@ def predict(
     placement: Path | None = PLACEMENT,
     no_replay: bool = NO_REPLAY,
     io: str = IO,
+    what_if: list[str] = WHAT_IF,
     only: bool = ONLY,
     allow: list[str] = ALLOW,
     json_: bool = JSON_OPTION,
@@ -106,13 +115,13 @@ def predict(
     from p3s.cli import params, teams
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.pipeline.basis import request_of, with_placement
-    from p3s.pipeline.predicting import predicted
+    from p3s.pipeline.predicting import predicted, what_ifs_of
     from p3s.predict import as_file
     from p3s.report.places import places_of
     from p3s.report.terminal import render
     from p3s.study import Study
 
-    wanted, allowed = parse_counts(counts), allowed_codes(allow)
+    wanted, allowed, changes = parse_counts(counts), allowed_codes(allow), what_ifs_of(what_if)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     request = request_of(
         estimator, network, no_replay, settings, topology, placed=placement is not None
@@ -138,6 +147,10 @@ def predict(
         )
     if node and not threads:
         raise UsageError("--node: says where threads are; add --threads, as in --threads 1,2,4")
+    if what_if and (weak or threads):
+        raise UsageError(
+            f"--what-if: not with {'--weak' if weak else '--threads'}, which predict many studies"
+        )
     if weak and machine is not None:
         raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:
@@ -179,6 +192,7 @@ def predict(
             knee=knee,
             only=only or placement is not None,
             allowed=allowed,
+            what_if=changes,
         )
     if json_:
         emit_json(as_file(result))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import Basis, Request, basis_of, told_of
 from p3s.pipeline.room import check_scaled_room
 from p3s.pipeline.stages import (
@@ -21,11 +23,41 @@ from p3s.pipeline.stages import (
     setting_of,
     stale_replays,
 )
-from p3s.predict import KNEE_EFFICIENCY, predict
+from p3s.predict import KNEE_EFFICIENCY, as_file, predict
 from p3s.predict.types import Prediction
+from p3s.predict.what_if.answers import cheap, with_answers
+from p3s.predict.what_if.changes import Changes, read_changes
+from p3s.predict.what_if.simulated import costs_of
 from p3s.progress import Progress
 from p3s.settings import counts_behind
-from p3s.study import Study
+from p3s.study import Study, write_json
+
+#: Words for the usual changes in the place of a change: with them, and without.
+TABLE, NO_TABLE = "table", "none"
+
+
+@dataclass(frozen=True)
+class WhatIfs:
+    """Which changes are asked for; ``table``: the usual ones as well, None: where that is quick."""
+
+    asked: tuple[Changes, ...] = ()
+    table: bool | None = None
+
+
+#: Nothing is asked for, and the usual changes are not either.
+NOTHING = WhatIfs(table=False)
+
+
+def what_ifs_of(texts: Sequence[str]) -> WhatIfs:
+    """Return the changes of an option's texts; raises UsageError in one line."""
+    words = [text.strip().lower() for text in texts]
+    if NO_TABLE in words and len(words) > 1:
+        raise UsageError(f"--what-if {NO_TABLE}: asks for nothing; leave the others out")
+    table = True if TABLE in words else False if NO_TABLE in words else None
+    changes = [
+        read_changes(text) for text in texts if text.strip().lower() not in (TABLE, NO_TABLE)
+    ]
+    return WhatIfs(tuple({each.text: each for each in changes}.values()), table)
 
 
 def predicted(
@@ -39,13 +71,15 @@ def predicted(
     knee: float = KNEE_EFFICIENCY,
     only: bool = False,
     allowed: Collection[str] = (),
+    what_if: WhatIfs = NOTHING,
 ) -> tuple[Study, Prediction]:
     """Make what is missing and predict; return the study that holds the prediction, and it.
 
     ``wanted``: process counts, ascending; those predicted before stay beside them unless ``only``.
     ``machine``: file of another machine to predict for, ``base`` that of the runs; the study
     returned is then the one of that machine. ``allowed``: codes of reasons that do not speak
-    against the prediction. Errors: P3SError, in one line.
+    against the prediction. ``what_if``: changes whose effect is asked for. Errors: P3SError, in
+    one line.
     """
     from p3s.predict import other_machine
 
@@ -75,11 +109,37 @@ def predicted(
     told["allowed"] = allowed
     progress.start("predicting")
     if made is None:
-        return study, predict(study, every, **told)
+        return study, _with_answers(study, predict(study, every, **told), told, what_if, progress)
     for n in every:
         ensure_scaled(made, n, progress)
         other_machine.widen(made, n)
-    return made, other_machine.compose(study, made, every, told)
+    result = other_machine.compose(study, made, every, told)
+    return made, _with_answers(made, result, told, what_if, progress)
+
+
+def _with_answers(
+    study: Study, result: Prediction, told: Mapping[str, Any], what_if: WhatIfs, progress: Progress
+) -> Prediction:
+    """Return a prediction with what changes save, and write it.
+
+    Changes that nobody has asked for do not make a prediction fail.
+    """
+    usual = cheap(study, result) if what_if.table is None else what_if.table
+    if not (what_if.asked or usual):
+        return result
+    try:
+        costs = costs_of(study, result.estimator, told["machine"], told["setting"])
+        answered = with_answers(
+            study, result, what_if.asked, costs, table=what_if.table, say=progress.start
+        )
+    except P3SError as err:
+        if what_if.asked or what_if.table:
+            raise
+        progress.say(f"note: what changes would save is not known: {err}")
+        return result
+    if answered.what_if:
+        write_json(study.prediction_path, as_file(answered))
+    return answered
 
 
 def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:

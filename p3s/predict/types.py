@@ -236,6 +236,49 @@ class StartAndEnd:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhatIfAt:
+    """What changes do at one count: the time with them, and how much less that is.
+
+    saved_s: less than 0 where they make it slower. Its interval is narrower than the difference of
+    two intervals: what both times are off by together is in none. speedup: over the program as it
+    is at the baseline. None: not known.
+    """
+
+    n: int
+    time_s: float
+    low_s: float | None
+    high_s: float | None
+    saved_s: float
+    saved_low_s: float | None
+    saved_high_s: float | None
+    speedup: float
+    speedup_low: float | None
+    speedup_high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """Changes made at the same time, and what they do at each count, ascending.
+
+    text: as they are told; asked: whether the user named them, else they are of the usual ones and
+    at the largest count only. estimator: which simulation answers; why: why it is not that of the
+    prediction, "" where it is; notes: what explains the result at the largest count.
+    """
+
+    text: str
+    asked: bool
+    estimator: str
+    why: str
+    counts: tuple[WhatIfAt, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> WhatIfAt:
+        """What they do at the largest count."""
+        return self.counts[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prediction:
     """Run time, speedup and efficiency at several process counts, and how sure they are.
 
@@ -243,6 +286,7 @@ class Prediction:
     efficiency stays below knee_efficiency; files: what call sites do to files at the largest count,
     files_from: whose costs that has; machine: how the computation was moved, in predictions
     for another machine. start_and_end: what is no part of the times, where launches were timed.
+    what_if: what changes would save, at the largest count most first.
     """
 
     counts: tuple[Count, ...]
@@ -269,6 +313,7 @@ class Prediction:
     files_from: str = ""
     machine: Mapping[str, Any] | None = None
     start_and_end: tuple[StartAndEnd, ...] = ()
+    what_if: tuple[WhatIf, ...] = ()
 
     @property
     def base(self) -> Count:

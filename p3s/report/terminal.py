@@ -21,6 +21,7 @@ from p3s.report.verdict import (
     verdict_sentences,
     warning_of,
 )
+from p3s.report.what_if import summary_lines, terminal_lines
 from p3s.text import aligned, percent, processes, seconds, visible
 
 WIDTH, HEIGHT = 56, 13
@@ -40,6 +41,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     parts = [*_verdict(prediction, places), "", *_table(prediction, MAX_COUNTS)]
     parts += ["", curve(points_of(prediction)), ""]
     parts += _files(prediction)
+    parts += terminal_lines(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
     parts += _residuals(prediction)
     parts += reason_lines(mind[:MAX_LINES])
@@ -53,6 +55,7 @@ def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> 
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *_table(prediction, SHORT), ""]
     parts += [*_limits(prediction, prediction.counts[-1].n, places or {})]
+    parts += summary_lines(prediction)
     parts += reason_lines(mind[:MAX_LIMITS])
     if said := len(lines(prediction.notes)) + len(lines(prediction.not_modelled)):
         parts.append(f"notes: {said}, on the page")

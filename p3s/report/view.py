@@ -50,6 +50,7 @@ from p3s.report.sure import (
     shares_of,
 )
 from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, verdict_of, warning_of
+from p3s.report.what_if import WhatIfTable, what_if_of
 from p3s.study import Study
 from p3s.text import visible
 from p3s.version import __version__
@@ -95,6 +96,7 @@ class View:
     laws: list[LawRow]
     laws_cut: str
     limits: list[Limit]
+    what_if: WhatIfTable | None
     estimator: str
     estimator_why: str
     estimates: list[Estimate]
@@ -153,6 +155,7 @@ def view_of(study: Study, prediction: Prediction) -> View:
         laws=laws,
         laws_cut=laws_cut,
         limits=limits_of(prediction),
+        what_if=what_if_of(prediction),
         estimator=visible(prediction.estimator, 60),
         estimator_why=visible(prediction.estimator_why, 600),
         estimates=estimates_of(prediction),

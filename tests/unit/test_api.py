@@ -123,3 +123,18 @@ def test_placements_are_ranked(study: p3s.Study) -> None:
     assert times == sorted(times) and len(times) >= 2
     with pytest.raises(UsageError, match="16 ranks need 16 slots, 2 nodes have 8"):
         study.place(16, nodes=2, ppn=4)
+
+
+def test_what_changes_would_save(study: p3s.Study) -> None:
+    found = study.what_if(["latency/2", "balanced"], [24, 32])
+    assert {"what if", "processes", "saved_s", "saved_low_s", "speedup"} <= set(found.columns)
+    asked = [text for text in found["what if"] if text == "latency / 2"]
+    assert len(asked) >= 2 + len(COUNTS)  # at the traced counts, and those of before, too
+    prediction = p3s.Prediction.load(study.path)
+    assert {"latency / 2", "balanced", "network=ideal"} <= {
+        each.text for each in prediction.content.what_if
+    }
+    alone = study.predict(32, what_if=["none"])
+    assert alone.content.what_if == ()
+    with pytest.raises(UsageError, match="did you mean latency"):
+        study.what_if("latncy/2", 32)

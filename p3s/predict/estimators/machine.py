@@ -19,6 +19,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
+from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
@@ -26,7 +27,7 @@ from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
 from p3s.program.packing import usual as usual_packing
-from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
+from p3s.simulate.folded import PARTS, Folded, Settling, folded
 from p3s.simulate.followed import Followed
 from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.simulate import simulate_anyway
@@ -55,6 +56,9 @@ _OFF = 0.08
 #: allowance, for want of programs to measure it with.
 _OF_TREND = 0.25
 _MOST_OFF = 0.75
+
+#: Costs and study are simulated as they are.
+AS_IS = Altered()
 
 
 def machine_path(study: Study, machine: Path | None) -> Path:
@@ -208,16 +212,23 @@ def placed(
     say: Callable[[str], None],
     *,
     ends: bool = True,
+    altered: Altered = AS_IS,
 ) -> Communication:
-    """Return the communication of what is prepared; without ``ends`` with typical costs alone."""
+    """Return the communication of what is prepared; without ``ends`` with typical costs alone.
+
+    ``altered``: what is another way than the costs and the study say.
+    """
     nodes = int(ready.node_of.max()) + 1
     if ready.distance is None and nodes > 1:
         ready = replace(ready, distance=messages.distance(nodes))
     costs = messages.on(nodes)
     said = [*messages.said(costs[0]), f"collectives as in {messages.library}", *messages.of_runs]
     costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
+    if altered.network is not None:
+        usual, least, most = map(altered.network, costs)
+        costs = usual, least, most
     said += [*setting.said_of(ready.trace.n), *links, *messages.ends]
-    found = told(messages.name, study, ready, costs, setting, said, say, ends)
+    found = told(messages.name, study, ready, costs, setting, said, say, ends, altered)
     found = with_own_part(found, ready, messages, ends)
     costs_of_gaps = messages.packing or usual_packing(messages.library.family)
     found = with_packing(found, ready.trace, costs_of_gaps, ends)
@@ -271,6 +282,7 @@ def told(
     said: Sequence[str],
     say: Callable[[str], None],
     ends: bool = True,
+    altered: Altered = AS_IS,
 ) -> Communication:
     """Simulate what is prepared with costs of messages; return it as an estimator's result.
 
@@ -282,10 +294,14 @@ def told(
     n = ready.trace.n
     say(f"{processes(n)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
+    if variation is not None and altered.variation is not None:
+        variation = altered.variation(variation)
     shared = variation is not None and shared_cores(study)
     head = read_head(study.scaled_dir(n), n)
     off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
-    sums, notes, followed = simulated(ready, costs, variation, off, even_low=shared)
+    sums, notes, followed = simulated(
+        ready, costs, variation, off, even_low=shared, draws=altered.draws
+    )
     number = {phase: i for i, phase in enumerate(ready.phases)}
     phases = tuple(int(phase["phase"]) for phase in head["phases"])
     order = [number[phase] for phase in phases]
@@ -338,6 +354,7 @@ def simulated(
     off: float = 0.0,
     *,
     even_low: bool = False,
+    draws: Draws | None = None,
 ) -> tuple[list[Floats], list[str], Followed]:
     """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
 
@@ -345,7 +362,7 @@ def simulated(
     the most, and that less and more by a part ``off``, from its typical costs, added to what the
     varied one says; with ``even_low`` the low end is that in which nothing varies where that is
     less. The notes say what was changed, and which loops have not settled; last is how
-    much rests on those.
+    much rests on those. ``draws``: how often computation is drawn, and what that came to.
     """
     cells = ready.trace.n * len(ready.phases)
     total = np.zeros((PARTS + 2, cells))
@@ -353,7 +370,7 @@ def simulated(
     cut: list[int] = []
     settling = Settling()
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
-    for loop in ready.loops:
+    for number, loop in enumerate(ready.loops):
         even = folded(loop, _runner(ready, costs[0], notes, cut=cut), overlap=overlap)
         # What had to be changed so that all ranks end is told once, for the typical costs.
         low, high = (
@@ -365,7 +382,7 @@ def simulated(
         typical = (
             even.sums
             if variation is None or not variation.varies
-            else _varied(ready, loop, costs[0], variation, even, overlap)
+            else _varied(ready, number, costs[0], variation, even, overlap, draws)
         )
         total[:PARTS] += typical
         least = np.maximum(typical[0] - np.maximum(even.sums[0] - low, 0), 0)
@@ -412,14 +429,27 @@ def _runner(
 
 
 def _varied(
-    ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded, overlap: bool
+    ready: Prepared,
+    number: int,
+    network: Network,
+    variation: Variation,
+    even: Folded,
+    overlap: bool,
+    draws: Draws | None = None,
 ) -> Floats:
-    """Return the mean of some simulations in which computation varies."""
+    """Return the mean of some simulations of a loop in which computation varies."""
+    loop = ready.loops[number]
     windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
-    total = np.zeros((PARTS, loop.cells))
+    if draws is not None:
+        windows, repeats = draws.planned(number, windows, repeats)
+    total, each = np.zeros((PARTS, loop.cells)), []
     for repeat in range(repeats):
         run = _runner(ready, network, [], variation=variation, seed=repeat)
-        total += folded(loop, run, windows=windows, overlap=overlap).sums / repeats
+        found = folded(loop, run, windows=windows, overlap=overlap).sums
+        total += found / repeats
+        each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
+    if draws is not None:
+        draws.seconds[number] = np.array(each)
     return total

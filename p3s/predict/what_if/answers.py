@@ -1,0 +1,193 @@
+"""What changes save at the counts of a prediction, with the interval of the difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from p3s.errors import P3SError
+from p3s.predict import queues
+from p3s.predict.estimators.altered import off_by_draws
+from p3s.predict.intervals import Factors, combine, own_parts, total
+from p3s.predict.rows import slowest_rank
+from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
+from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases
+from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs
+from p3s.predict.what_if.usual import usual
+from p3s.program.scaled import scaled_head
+
+if TYPE_CHECKING:
+    from p3s.predict.times import PhaseTimes
+    from p3s.study import Study
+
+#: What messages that the prediction has not may be off by, each for itself, as a share of their
+#: time: what simulated messages are (p3s.predict.estimators.machine).
+_OFF = 0.08
+#: Share of Student's t below the upper end of a 90 % interval.
+_UPPER = 0.95
+#: Steps of a count for which the usual changes are simulated without being asked for.
+CHEAP = 30_000
+
+
+def cheap(study: Study, prediction: Prediction) -> bool:
+    """Tell whether the largest count is so small that it may be simulated without being asked for.
+
+    By the rows of its scaled trace, which are no more than the steps.
+    """
+    head = scaled_head(study.scaled_dir(prediction.last.n))
+    return int(head.get("rows") or 0) <= CHEAP
+
+
+def with_answers(
+    study: Study,
+    prediction: Prediction,
+    asked: Sequence[Changes],
+    costs: Costs,
+    *,
+    table: bool | None = None,
+    say: Callable[[str], None],
+) -> Prediction:
+    """Return a prediction with what changes save.
+
+    ``asked``: at all counts. ``table``: the usual ones too, at the largest count; None: where that
+    takes a few seconds. ``costs``: those of the prediction. Errors: UsageError for a phase that
+    there is not, P3SError, in one line, where changes cannot be simulated.
+    """
+    check_phases(asked, (phase.phase for row in prediction.counts for phase in row.phases))
+    if queues.learned(study) is not None:
+        if asked or table:
+            raise P3SError(
+                f"{study.root}: a master deals out the work, and who waits for whom changes with "
+                "every time; leave --what-if out and change the program or the network instead"
+            )
+        return prediction
+    rows = prediction.counts if asked else prediction.counts[-1:]
+    found: dict[str, WhatIf] = {}
+    for row in rows:
+        there = Simulation(study, row.n, costs)
+        each = [(changes, True) for changes in asked]
+        if row is prediction.last and (table or (table is None and there.size <= CHEAP)):
+            named = {changes.text for changes in asked}
+            each += [(one, False) for one in usual(there, row) if one.text not in named]
+        for changes, own in each:
+            say(f"n={row.n}: what if {changes.text}")
+            at = answer(row, prediction.base, there.base, there.changed(changes), changes)
+            before = found.get(changes.text)
+            found[changes.text] = WhatIf(
+                text=changes.text,
+                asked=own,
+                estimator=costs.name,
+                why=costs.why,
+                notes=_notes(there, changes) if row is prediction.last else (),
+                counts=(at,) if before is None else (*before.counts, at),
+            )
+    most_first = sorted(found.values(), key=lambda each: -each.last.saved_s)
+    return replace(prediction, what_if=tuple(most_first))
+
+
+def _notes(there: Simulation, changes: Changes) -> tuple[str, ...]:
+    """Return what explains what changes do at a count."""
+    between = {"latency", "bandwidth"} & {part.what for part in changes.of(Scaled)}
+    if there.n > 1 and (between or changes.of(Placed)) and not there.ready.node_of.any():
+        return (f"all ranks are on one node at {there.n} processes: no message is between nodes",)
+    return ()
+
+
+def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes) -> WhatIfAt:
+    """Return what changes do at a count.
+
+    The simulation says by which share they make the run shorter; that is taken of the time of the
+    prediction. ``base``: the count that speedups relate to.
+    """
+    one, other = _run_time(as_is.times), _run_time(changed.times)
+    scale = row.time_s / one
+    time, saved = scale * other, scale * (one - other)
+    low, high = _ends(row, changed.times, time)
+    below, above = _apart(row, as_is, changed, changes)
+    known = low is not None and below is not None and above is not None
+    return WhatIfAt(
+        n=row.n,
+        time_s=time,
+        low_s=low,
+        high_s=high,
+        saved_s=saved,
+        saved_low_s=saved - below if known and below is not None else None,
+        saved_high_s=saved + above if known and above is not None else None,
+        speedup=_over(base.time_s, time) or 0.0,
+        speedup_low=_over(base.time_s, high),
+        speedup_high=_over(base.time_s, low),
+    )
+
+
+def _run_time(times: PhaseTimes) -> float:
+    return total(times.own + times.comm, times.estimator)
+
+
+def _over(base: float, seconds: float | None) -> float | None:
+    return None if seconds is None or seconds <= 0 else base / seconds
+
+
+def _of_row(row: Count) -> tuple[Factors | None, Factors | None]:
+    """Return what the model as a whole may be off by: a factor of any time it says."""
+    return row.interval_parts.model, row.interval_parts.residual
+
+
+def _ends(row: Count, times: PhaseTimes, time: float) -> tuple[float | None, float | None]:
+    """Return the interval of a time with changes: of the same parts as that of the row."""
+    own = own_parts(times)
+    if own is None or row.low_s is None:
+        return None, None
+    low, high = combine([*own.values(), *_of_row(row)])
+    return time * low, time * high
+
+
+def _apart(
+    row: Count, as_is: Made, changed: Made, changes: Changes
+) -> tuple[float | None, float | None]:
+    """Return how much less, and how much more, may be saved, in s; None where that is not known.
+
+    Each part of the interval is moved to its ends in both times at once, and what the difference
+    changes by is joined as the root of the sum of squares, each side for itself. Few draws add
+    what they vary by; messages that the prediction has not are off by themselves.
+    """
+    before, after = own_parts(as_is.times), own_parts(changed.times)
+    if before is None or after is None:
+        return None, None
+    one, other = _run_time(as_is.times), _run_time(changed.times)
+    saved, scale = one - other, row.time_s / one
+    moves = [
+        (one * ends[side] - other * (after[name] or (1.0, 1.0))[side]) - saved
+        for name, part in before.items()
+        for ends in [part or (1.0, 1.0)]
+        for side in (0, 1)
+    ]
+    moves += [saved * (end - 1.0) for part in _of_row(row) if part for end in part]
+    noise = off_by_draws(as_is.draws, changed.draws, _student)
+    noise = math.hypot(noise, _off_messages(as_is, changed) if other_costs(changes) else 0.0)
+    below = math.hypot(noise, *(move for move in moves if move < 0))
+    above = math.hypot(noise, *(move for move in moves if move > 0))
+    return scale * below, scale * above
+
+
+def _student(freedom: int) -> float:
+    """Return the end of a 90 % interval of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, _UPPER))
+
+
+def _off_messages(as_is: Made, changed: Made) -> float:
+    """Return by how much messages may be off in both times, each for itself, in s."""
+    return _OFF * math.hypot(_messages(as_is.times), _messages(changed.times))
+
+
+def _messages(times: PhaseTimes) -> float:
+    """Return the time of messages of the rank that needs longest, without waiting, in s."""
+    import numpy as np
+
+    if times.transfer is None or times.software is None or not times.comm.size:
+        return 0.0
+    rank = slowest_rank(times)
+    return float(np.nansum(times.transfer[rank] + times.software[rank]))

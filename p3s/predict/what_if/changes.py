@@ -1,0 +1,251 @@
+"""What a change is, and reading it from a text such as ``latency/2, allreduce=ring``.
+
+    changes    = change {"," change}
+    change     = quantity ("*" | "/") number  |  "balanced" [phase]  |  name "=" value
+    quantity   = "latency" | "bandwidth" | "software" | "compute" | phase
+    phase      = "phase" number
+    name=value = "network=ideal" | "network=" NAME or FILE | "placement=" block, cyclic or FILE
+               | COLLECTIVE "=" ALGORITHM [":" bytes of a segment]
+
+Letters may be large or small, blanks are passed over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeVar
+
+from p3s.errors import P3SError, UsageError
+from p3s.program.collectives.library import checked
+from p3s.program.collectives.registry import COLLECTIVES
+from p3s.program.collectives.rules import Rule
+from p3s.text import figures
+
+#: What of the costs of messages can be multiplied.
+COSTS = ("latency", "bandwidth", "software")
+#: The same of computation: that of all phases, and of one.
+COMPUTE, PHASE = "compute", "phase"
+BALANCED = "balanced"
+NETWORK, PLACEMENT, IDEAL = "network", "placement", "ideal"
+#: Factors beyond these say nothing.
+_MOST = 1e6
+_SCALE = re.compile(r"(?P<what>.*?)\s*(?P<sign>[*/])\s*(?P<number>[^*/]*)", re.S)
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.I)
+_PHASE = re.compile(r"phase\s*(-?\d{1,9})", re.I)
+_NAMES = (*COSTS, COMPUTE, PHASE, BALANCED, NETWORK, PLACEMENT)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A quantity (one of COSTS, COMPUTE or PHASE) times a factor; ``phase``: which, of PHASE."""
+
+    what: str
+    factor: float
+    phase: int | None = None
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """All ranks of a phase compute as much as they do in the mean; ``phase`` None: of each."""
+
+    phase: int | None = None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A collective takes another algorithm."""
+
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class OnNetwork:
+    """Messages cost what they cost on a network: IDEAL, or a name or file of p3s machine list."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Ranks are on nodes in another way: block, cyclic, or as a file says."""
+
+    how: str
+
+
+T = TypeVar("T")
+Change = Scaled | Balanced | Algorithm | OnNetwork | Placed
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is changed at the same time, and how it reads."""
+
+    text: str
+    parts: tuple[Change, ...]
+
+    def of(self, kind: type[T]) -> list[T]:
+        """Return the parts of a kind."""
+        return [part for part in self.parts if isinstance(part, kind)]
+
+    @property
+    def phases(self) -> set[int]:
+        """The phases that are named."""
+        found = (getattr(part, "phase", None) for part in self.parts)
+        return {phase for phase in found if phase is not None}
+
+
+def read_changes(text: str) -> Changes:
+    """Return the changes of a text; UsageError, in one line, says what is wrong with it."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise UsageError(f"--what-if {text!r}: a change is missing; write for example latency/2")
+    parts = tuple(_change(word, text) for word in words)
+    kinds = [_subject(part) for part in parts]
+    twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--what-if {text!r}: {twice} is there twice; say it once")
+    return Changes(", ".join(map(text_of, parts)), parts)
+
+
+def check_phases(every: Iterable[Changes], known: Iterable[int]) -> None:
+    """Raise UsageError for a phase that the prediction does not have."""
+    there = sorted(known)
+    for each in every:
+        for phase in sorted(each.phases - set(there)):
+            listed = ", ".join(map(str, there))
+            raise UsageError(f"--what-if {each.text!r}: no phase {phase}; there are {listed}")
+
+
+def text_of(part: Change) -> str:
+    """Return how a change reads: what :func:`read_changes` reads as the same."""
+    if isinstance(part, Scaled):
+        what = f"{PHASE} {part.phase}" if part.what == PHASE else part.what
+        return f"{what} {_times(part.factor)}"
+    if isinstance(part, Balanced):
+        return BALANCED if part.phase is None else f"{BALANCED} {PHASE} {part.phase}"
+    if isinstance(part, Algorithm):
+        segment = f":{part.rule.segment}" if part.rule.segment else ""
+        return f"{part.rule.call}={part.rule.algorithm}{segment}"
+    if isinstance(part, OnNetwork):
+        return f"{NETWORK}={part.name}"
+    return f"{PLACEMENT}={part.how}"
+
+
+def _times(factor: float) -> str:
+    """Return a factor as people write it: "/ 2" for a half."""
+    over = 1.0 / factor if 0.0 < factor < 1.0 else 0.0
+    if over and abs(over - round(over)) < 1e-9 * over:
+        return f"/ {round(over)}"
+    return f"* {factor:.12g}"
+
+
+def _subject(part: Change) -> str:
+    """Return what a change is of, for people; two of the same contradict each other."""
+    text = text_of(part)
+    if isinstance(part, Scaled):
+        return text.rpartition(" ")[0][:-2]
+    return text.partition("=")[0]
+
+
+def _change(word: str, text: str) -> Change:
+    if "=" in word:
+        return _named(word, text)
+    scaled = _SCALE.fullmatch(word)
+    if scaled is not None:
+        return _scaled(scaled["what"].strip(), scaled["sign"], scaled["number"].strip(), text)
+    low = word.lower()
+    if low == BALANCED:
+        return Balanced()
+    phase = _PHASE.fullmatch(low.removeprefix(BALANCED).strip())
+    if low.startswith(BALANCED) and phase is not None:
+        return Balanced(int(phase[1]))
+    name = low.split()[0]
+    if name in (*COSTS, COMPUTE, PHASE):
+        raise UsageError(f"--what-if {text!r}: {word} by how much? write for example {low}/2")
+    if name in (NETWORK, PLACEMENT, *COLLECTIVES):
+        raise UsageError(
+            f"--what-if {text!r}: {name} is to be what? write for example {_like(name)}"
+        )
+    raise _unknown(name, text)
+
+
+def _scaled(what: str, sign: str, number: str, text: str) -> Scaled:
+    """Return a quantity times or over a number."""
+    low, factor = what.lower(), _factor(sign, number, text)
+    phase = _PHASE.fullmatch(low)
+    if phase is not None:
+        return Scaled(PHASE, factor, int(phase[1]))
+    if low == PHASE:
+        raise UsageError(f"--what-if {text!r}: which phase? write phase 3{sign}{number}")
+    if low not in (*COSTS, COMPUTE):
+        raise _unknown(low, text)
+    if low == "bandwidth" and not factor > 0:
+        raise UsageError(f"--what-if {text!r}: without bandwidth no message arrives; give a factor")
+    return Scaled(low, factor)
+
+
+def _factor(sign: str, number: str, text: str) -> float:
+    if _NUMBER.fullmatch(number) is None:
+        raise UsageError(
+            f"--what-if {text!r}: {number or 'nothing'} behind {sign} is no number; "
+            "write for example latency/2 or phase 3 * 0.7"
+        )
+    value = float(number)
+    if sign == "/" and not value > 0:
+        raise UsageError(f"--what-if {text!r}: nothing can be divided by 0")
+    factor = value if sign == "*" else 1.0 / value
+    if not (math.isfinite(factor) and factor <= _MOST):
+        raise UsageError(f"--what-if {text!r}: a factor is from 0 to {figures(_MOST)}")
+    return factor
+
+
+def _named(word: str, text: str) -> Change:
+    """Return what is told by name=value; names of files keep their letters."""
+    name, _, value = (part.strip() for part in word.partition("="))
+    low = name.lower().removeprefix("mpi_")
+    if not value:
+        raise UsageError(f"--what-if {text!r}: nothing behind {name}=; write {_like(low)}")
+    if low == NETWORK:
+        return OnNetwork(IDEAL if value.lower() == IDEAL else value)
+    if low == PLACEMENT:
+        return Placed(value.lower() if value.lower() in ("block", "cyclic") else value)
+    if low not in COLLECTIVES:
+        raise _unknown(low, text, "=")
+    algorithm, _, segment = value.lower().partition(":")
+    if segment and not (segment.isdigit() and len(segment) < 10):
+        raise UsageError(f"--what-if {text!r}: a segment of {segment} is no number of bytes")
+    try:
+        return Algorithm(checked(Rule(low, algorithm.strip(), int(segment or 0))))
+    except P3SError:
+        known = list(COLLECTIVES[low].algorithms)
+        raise UsageError(
+            f"--what-if {text!r}: {low} has no algorithm {algorithm!r}"
+            f"{_meant(algorithm, known)}; there are {', '.join(known)}"
+        ) from None
+
+
+def _unknown(name: str, text: str, sign: str = "") -> UsageError:
+    """Return the error for a name that is none, with the one that it is like."""
+    known = [*_NAMES, *COLLECTIVES]
+    there = "network, placement and collectives" if sign else ", ".join(_NAMES)
+    return UsageError(
+        f"--what-if {text!r}: there is no {name!r}{_meant(name, known)}; there are {there}"
+    )
+
+
+def _meant(name: str, known: list[str]) -> str:
+    like = get_close_matches(name, known, 1, 0.6)
+    return f", did you mean {like[0]}?" if like else ""
+
+
+def _like(name: str) -> str:
+    """Return an example of a name with a value."""
+    if name == PLACEMENT:
+        return "placement=cyclic"
+    if name in COLLECTIVES and COLLECTIVES[name].algorithms:
+        return f"{name}={next(iter(COLLECTIVES[name].algorithms))}"
+    return "network=ideal"

@@ -1,0 +1,181 @@
+"""Computation of ranks that is scaled or balanced: in the times and in the steps simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.predict.ends import END, REST, START, Ends, ends_of
+from p3s.predict.what_if.changes import COMPUTE, Balanced, Change, Scaled
+from p3s.simulate.steps import Floats, Ints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from p3s.predict.estimators.prepared import Prepared
+    from p3s.predict.estimators.variation import Variation
+    from p3s.predict.times import PhaseTimes
+    from p3s.simulate.folded import Loop
+
+_NS_PER_S = 1e9
+#: Work that is taken away altogether leaves so much, so that the same is drawn for it.
+_NOTHING = 1e-12
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which column of the times each simulated step belongs to.
+
+    ``numbers``: phases of the columns; ``of``: column of each step, one array per loop; ``weight``:
+    calls of the run per rank and column, (ranks, columns): who takes part in a phase.
+    """
+
+    numbers: tuple[int, ...]
+    of: tuple[Ints, ...]
+    weight: Floats
+
+
+def where_of(ready: Prepared, times: PhaseTimes, scaled_dir: Path) -> Where:
+    """Return where the steps of all loops are; those of phase 0 in start, rest or end."""
+    numbers = tuple(int(phase["phase"]) for phase in times.phases)
+    ends = ends_of(scaled_dir, _undivided(times))
+    column = {number: i for i, number in enumerate(numbers)}
+    by_cell = np.array([column[number] for number in ready.phases], dtype=np.int64)
+    weight = np.zeros((times.n, len(numbers)))
+    found = []
+    for loop in ready.loops:
+        of = by_cell[loop.cell % len(ready.phases)]
+        if ends is not None and START in column:
+            parts = np.array([column[number] for number in (REST, START, END)])
+            root = of == column[REST]
+            of = np.where(root, parts[_place(loop, ends, ready.trace.slot)], of)
+        np.add.at(weight, (loop.full.rank, of), np.where(_calls(loop), loop.weight, 0.0))
+        found.append(of)
+    return Where(numbers, tuple(found), weight)
+
+
+def nowhere(times: PhaseTimes) -> Where:
+    """Return the columns of times of which nothing is simulated."""
+    numbers = tuple(int(phase["phase"]) for phase in times.phases)
+    return Where(numbers, (), np.zeros_like(times.compute))
+
+
+def _undivided(times: PhaseTimes) -> list[dict[str, object]]:
+    return [phase for phase in times.phases if phase["phase"] >= REST]
+
+
+def _place(loop: Loop, ends: Ends, slot: Ints) -> Ints:
+    """Return 0, 1 or 2 per step of a loop, as Ends.place; a step without a row: as the one before.
+
+    Those in front of the first row are where that is.
+    """
+    row = loop.full.row
+    known = np.flatnonzero(row >= 0)
+    if not len(known) or not len(slot):
+        return np.zeros(len(row), dtype=np.int64)
+    before = np.searchsorted(known, np.arange(len(row)), side="right") - 1
+    return ends.place(slot[row[known[np.maximum(before, 0)]]])
+
+
+def _calls(loop: Loop) -> np.ndarray:
+    """Return which steps are calls of the program: of a collective the first of its messages."""
+    row, rank = loop.full.row, loop.full.rank
+    first = np.ones(len(row), dtype=bool)
+    first[1:] = (row[1:] != row[:-1]) | (rank[1:] != rank[:-1]) | _again(loop)
+    return first & (row >= 0)
+
+
+def _again(loop: Loop) -> np.ndarray:
+    """Return behind which steps another turn begins: the same row then is another call."""
+    turn = loop.full.turn
+    return np.asarray(turn[1:] != turn[:-1])
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is made of computation, per rank and column: times ``factor``, and ``more`` seconds.
+
+    More only where there was none.
+    """
+
+    factor: Floats
+    more: Floats
+
+    def of_times(self, times: PhaseTimes) -> PhaseTimes:
+        """Return times with this computation."""
+        return replace(times, compute=times.compute * self.factor + self.more)
+
+    def of_steps(self, ready: Prepared, where: Where) -> Prepared:
+        """Return what is simulated with this computation."""
+        each = self.more * _NS_PER_S / np.maximum(where.weight, 1e-300)
+        each[where.weight <= 0] = 0.0
+        loops = []
+        for loop, of in zip(ready.loops, where.of, strict=True):
+            rank = loop.full.rank
+            work = loop.full.work_ns * self.factor[rank, of] + each[rank, of] * _calls(loop)
+            loops.append(replace(loop, full=replace(loop.full, work_ns=work)))
+        return replace(ready, loops=tuple(loops))
+
+
+def altered_work(parts: Sequence[Change], times: PhaseTimes, where: Where) -> Work | None:
+    """Return what changes make of computation; None where they leave it alone."""
+    factor, more = np.ones_like(times.compute), np.zeros_like(times.compute)
+    touched = False
+    for part in parts:
+        if isinstance(part, Scaled) and (part.what == COMPUTE or part.phase is not None):
+            columns = _columns(where.numbers, part.phase)
+            factor[:, columns] *= max(part.factor, _NOTHING)
+            more[:, columns] *= part.factor
+            touched = True
+        if isinstance(part, Balanced):
+            for column in _columns(where.numbers, part.phase):
+                _balance(column, times.compute, where.weight, factor, more)
+            touched = True
+    return Work(factor, more) if touched else None
+
+
+def _columns(numbers: Sequence[int], phase: int | None) -> list[int]:
+    return [i for i, number in enumerate(numbers) if phase is None or number == phase]
+
+
+def _balance(column: int, compute: Floats, weight: Floats, factor: Floats, more: Floats) -> None:
+    """Let all ranks that take part in a phase compute as much as they do in the mean."""
+    now = compute[:, column] * factor[:, column] + more[:, column]
+    there = (weight[:, column] > 0) | (now > 0)
+    if not there.any():
+        return
+    mean = float(now.sum()) / int(there.sum())
+    busy = compute[:, column] > 0
+    factor[busy, column] = mean / compute[busy, column]
+    more[:, column] = np.where(there & ~busy, mean, 0.0)
+
+
+def altered_variation(parts: Sequence[Change], phases: Sequence[int]) -> _Evened | None:
+    """Return what changes make of how computation varies; None where they leave it alone.
+
+    Ranks that are balanced don't differ for long; from iteration to iteration they still do.
+    """
+    found = [part.phase for part in parts if isinstance(part, Balanced)]
+    if not found:
+        return None
+    return _Evened(tuple(None in found or phase in found for phase in phases))
+
+
+@dataclass(frozen=True)
+class _Evened:
+    """Takes the lasting differences between ranks out of phases; ``which``: of each column."""
+
+    which: tuple[bool, ...]
+
+    def __call__(self, variation: Variation) -> Variation:
+        """Return the variation without them."""
+        from p3s.costs.spread import EVEN
+
+        spreads = tuple(
+            replace(one, ranks=EVEN) if even else one
+            for one, even in zip(variation.spreads, self.which, strict=True)
+        )
+        return replace(variation, spreads=spreads)

@@ -1,0 +1,109 @@
+"""What changes would save, on the terminal and in the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_predictions import made_prediction
+from report_studies import put_study
+
+from p3s.predict import as_file
+from p3s.predict.saved import PredictionFile
+from p3s.predict.types import Prediction, WhatIf, WhatIfAt
+from p3s.report.html import render as page
+from p3s.report.terminal import render, summary
+from p3s.report.view import view_of
+from p3s.report.what_if import what_if_of
+
+COUNTS = (4, 8, 512)
+
+
+def at(n: int, saved: float, half: float | None) -> WhatIfAt:
+    known = half is not None
+    return WhatIfAt(
+        n=n,
+        time_s=2.0 - saved,
+        low_s=1.0 if known else None,
+        high_s=3.0 if known else None,
+        saved_s=saved,
+        saved_low_s=saved - half if half is not None else None,
+        saved_high_s=saved + half if half is not None else None,
+        speedup=50.0,
+        speedup_low=40.0 if known else None,
+        speedup_high=60.0 if known else None,
+    )
+
+
+def changed(*, html: str = "latency / 2", why: str = "") -> Prediction:
+    prediction = PredictionFile.of(made_prediction(COUNTS)).content
+    more = {"asked": True, "estimator": "machine", "why": why}
+    return replace(
+        prediction,
+        what_if=(
+            WhatIf(text=html, counts=tuple(at(n, 0.5, 0.1) for n in COUNTS), **more),
+            WhatIf(
+                text="balanced",
+                asked=False,
+                estimator="machine",
+                why=why,
+                counts=(at(512, 0.01, 0.2),),
+                notes=("all ranks are on one node",),
+            ),
+            WhatIf(text="bcast=linear", counts=tuple(at(n, -0.25, None) for n in COUNTS), **more),
+        ),
+    )
+
+
+def test_the_table_on_a_terminal() -> None:
+    found = changed(why="the prediction rests on simulation")
+    text = render(found)
+    assert "what if, at 512 processes:" in text
+    table = what_if_of(found)
+    assert table is not None and [row[0] for row in table.rows] == [
+        "latency / 2",
+        "balanced",
+        "bcast=linear",
+    ]
+    assert table.rows[0][1:3] == ["500 ms", "400–600 ms"]
+    assert table.rows[2][1:4] == ["-250 ms", "unknown", table.rows[2][3]]
+    assert table.rows[2][3].startswith("-")
+    # those that were asked for, at all counts; the first row is the program as it is
+    assert table.curve_head == ["speedup", "4", "8", "512"]
+    assert [row[0] for row in table.curves] == ["as it is", "latency / 2", "bcast=linear"]
+    for said in ("rests on simulation", "save nothing", "on one node"):
+        assert said in text
+
+
+def test_a_summary_names_what_surely_saves() -> None:
+    line = next(line for line in summary(changed()).splitlines() if line.startswith("what if"))
+    assert "latency / 2" in line and "balanced" not in line and "linear" not in line
+    prediction = replace(changed(), what_if=())
+    assert "what if" not in summary(prediction) and "what if" not in render(prediction)
+    assert what_if_of(prediction) is None
+
+
+def test_the_page_has_it_as_text(tmp_path: Path) -> None:
+    found = changed(html="network=<b>&x")
+    study = put_study(tmp_path / "study", as_file(found))
+    text = page(view_of(study, found))
+    assert 'id="what-if"' in text and 'href="#what-if"' in text
+    assert "network=&lt;b&gt;&amp;x" in text and "<b>&x" not in text
+
+
+def test_one_count_has_no_curves() -> None:
+    found = changed()
+    last = replace(found, counts=found.counts[-1:])
+    table = what_if_of(last)
+    assert table is not None and not table.curves and not table.curve_head
+
+
+@pytest.mark.parametrize("key", ["saved_s", "n"])
+def test_a_file_without_a_value_is_refused(key: str) -> None:
+    from p3s.errors import Damaged
+
+    data = as_file(changed())
+    del data["what_if"][0]["counts"][0][key]
+    with pytest.raises(Damaged, match="what_if"):
+        PredictionFile.of(data)
