@@ -37,14 +37,6 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class MpiRead:
-    """The MPI of a run."""
-
-    family: str = ""
-    version: str = ""
-
-
-@dataclass(frozen=True)
 class RunRead:
     """What of run.json is used, as it is read."""
 
@@ -59,7 +51,7 @@ class RunRead:
     timeout_s: NotNegative | None = None
     oversubscribed: bool | None = None
     cores: Natural | None = None
-    mpi: MpiRead | None = None
+    mpi: str | None = None
     work_unit: str = "cpu_ns"
     traced: bool = True
 
