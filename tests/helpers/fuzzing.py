@@ -126,7 +126,7 @@ def put_run(study: Study, n: int) -> None:
             "work_unit": "cpu_ns",
             "oversubscribed": False,
             "cores": 16,
-            "mpi": {"family": "openmpi", "version": "4.1.4"},
+            "mpi": "openmpi 4.1.4",
         },
     )
     for path in (*folder.iterdir(), folder):
