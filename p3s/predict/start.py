@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Both ends of what a law of start and end is off by, at least: launches vary.
 _LEAST_SPREAD = 1.25
+#: Less is what two clocks differ by, or a simulated run: no process begins in so little time.
+_CLOCK_S = 1e-6
 #: Growing with n: in proportion, or as the depth of a tree.
 _SHAPES: tuple[Callable[[float], float], ...] = (float, lambda n: math.log2(max(n, 1.0)))
 
@@ -44,7 +46,7 @@ def _measured(records: Sequence[RunRecord]) -> tuple[float, ...]:
         if record.status == "complete" and isinstance(wall, int | float):
             with contextlib.suppress(P3SError):  # p3s check tells what cannot be read
                 found.append(float(wall) - run_times(read_run(record.path)).wall_s)
-    return tuple(value for value in found if value > 0)
+    return tuple(value for value in found if value > _CLOCK_S)
 
 
 def at(traced: Mapping[int, Sequence[float]], n: int) -> StartAndEnd:
