@@ -29,6 +29,7 @@ static void halo(int turns)
     int rank, size;
     double in[2][100], out[2][100] = {{0}}, sum, mine = 1;
     MPI_Request requests[4];
+    MPI_Status statuses[4];
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int turn = 0; turn < turns; turn++) {
@@ -37,7 +38,7 @@ static void halo(int turns)
         MPI_Irecv(in[1], 100, MPI_DOUBLE, right, 1, MPI_COMM_WORLD, &requests[1]);
         MPI_Isend(out[0], 100, MPI_DOUBLE, right, 0, MPI_COMM_WORLD, &requests[2]);
         MPI_Isend(out[1], 100, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, &requests[3]);
-        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(4, requests, statuses);
         MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     }
 }

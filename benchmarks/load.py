@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,10 +27,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from load_captures import Program, halo, many_comms, many_sites, write_study  # noqa: E402
 
-from p3s.study import Study  # noqa: E402
-
-#: Events of a turn of the halo, and beside the turns.
+#: Events of a turn of the halo.
 TURN = 6
+P3S = (sys.executable, "-m", "p3s")
 
 
 @dataclass(frozen=True)
@@ -69,18 +68,16 @@ def made(study: Path, sizes: Sequence[int], program: Program, turns: int) -> int
 
 
 def measured(line: str, size: int, events: int, words: Sequence[str], name: str = "") -> Row:
-    """Run a command of p3s and return what it took, its own processes included."""
+    """Run a command and return what it took, its own processes included."""
     with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "p3s", *words], stdout=subprocess.DEVNULL, stderr=said, cwd=ROOT
-        )
+        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said, cwd=ROOT)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         last = said.read().decode(errors="replace").strip().splitlines()[-1:]
     bad = f"exit {child.returncode}: {' '.join(last)}" if child.returncode not in (0, 3) else ""
     cpu = used.ru_utime + used.ru_stime
-    return Row(line, size, events, name or words[0], cpu, used.ru_maxrss / 1024, bad)
+    return Row(line, size, events, name or words[len(P3S)], cpu, used.ru_maxrss / 1024, bad)
 
 
 def of_events(line: str, folder: Path, ranks: int, sizes: Sequence[int]) -> Iterator[Row]:
@@ -88,8 +85,8 @@ def of_events(line: str, folder: Path, ranks: int, sizes: Sequence[int]) -> Iter
     for size in sizes:
         study = folder / f"{line}-{size}"
         events = made(study, [ranks], halo, max(size // ranks // TURN, 1))
-        yield measured(line, size, events, ["phases", str(study)])
-        yield measured(line, size, events, ["check", str(study)])
+        yield measured(line, size, events, [*P3S, "phases", str(study)])
+        yield measured(line, size, events, [*P3S, "check", str(study)])
         shutil.rmtree(study)
 
 
@@ -99,9 +96,9 @@ def of_program(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
     for size in sizes:
         study = folder / f"{line}-{size}"
         events = made(study, [2, 4, 8], make(size), turns)
-        yield measured(line, size, events, ["phases", str(study)])
-        yield measured(line, size, events, ["model", str(study)])
-        yield measured(line, size, events, ["scale", str(study), "-n", "16"])
+        yield measured(line, size, events, [*P3S, "phases", str(study)])
+        yield measured(line, size, events, [*P3S, "model", str(study)])
+        yield measured(line, size, events, [*P3S, "scale", str(study), "-n", "16"])
         shutil.rmtree(study)
 
 
@@ -110,9 +107,9 @@ def of_counts(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
     for size in sizes:
         study = folder / f"{line}-{size}"
         events = made(study, list(range(2, 2 + size)), halo, 50)
-        yield measured(line, size, events, ["phases", str(study)])
-        yield measured(line, size, events, ["model", str(study)])
-        yield measured(line, size, events, ["scale", str(study), "-n", "64"])
+        yield measured(line, size, events, [*P3S, "phases", str(study)])
+        yield measured(line, size, events, [*P3S, "model", str(study)])
+        yield measured(line, size, events, [*P3S, "scale", str(study), "-n", "64"])
         shutil.rmtree(study)
 
 
@@ -124,10 +121,10 @@ def together(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
             events = made(each, [2, 4, 8], halo, 50)
         jobs = (["phases"], ["model"], ["check"], ["scale", "-n", "16"], ["model", "--json"])
         for words in jobs:
-            measured(line, size, events, [words[0], str(alone), *words[1:]])
+            measured(line, size, events, [*P3S, words[0], str(alone), *words[1:]])
         running = [
             subprocess.Popen(
-                [sys.executable, "-m", "p3s", words[0], str(study), *words[1:]],
+                [*P3S, words[0], str(study), *words[1:]],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 cwd=ROOT,
@@ -159,38 +156,44 @@ def differences(study: Path, alone: Path) -> list[str]:
 
 
 def compiled(folder: Path) -> tuple[Path, str]:
-    """Return the program that is traced, and its launcher."""
+    """Return the program that is traced, and its launcher: those of LOAD_MPICC and LOAD_MPIEXEC,
+    or of the first MPI that is found."""
     from p3s.host import mpi
 
-    install = next(i for i in mpi.find_mpi() if i.mpiexec and i.mpicc and i.usable_oversubscribed)
+    compiler, launcher = os.environ.get("LOAD_MPICC"), os.environ.get("LOAD_MPIEXEC")
+    if not (compiler and launcher):
+        found = (i for i in mpi.find_mpi() if i.mpiexec and i.mpicc and i.usable_oversubscribed)
+        install = next(found)
+        compiler, launcher = str(install.mpicc), str(install.mpiexec)
     program = folder / "load"
     source = Path(__file__).with_name("load.c")
-    subprocess.run([install.mpicc, "-O2", "-rdynamic", "-o", str(program), str(source)], check=True)
-    return program, str(install.mpiexec)
+    subprocess.run([compiler, "-O2", "-rdynamic", "-o", str(program), str(source)], check=True)
+    return program, launcher
 
 
 def appends(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
-    """A program that the tracer follows for 24 hours, by a clock that the program puts forward."""
+    """A program that the tracer follows for 24 hours, by a clock that the program puts forward.
+
+    Its processor time is that of the program with the tracer in it.
+    """
     from p3s.trace.capture import read_capture
 
     program, launcher = compiled(folder)
     for size in sizes:
-        study = folder / f"{line}-{size}"
-        words = ["characterize", "-n", "1", "-o", str(study), "--timeout", "3000", "--"]
-        words += [launcher, "-n", "{np}", str(program), "long", str(size), "24"]
-        row = measured(line, size, size, words)
-        path = Study(study).runs_dir(1) / "rank-000000.p3t"
+        run = folder / f"{line}-{size}"
+        words = [launcher, "-n", "1", sys.executable, "-m", "p3s", "exec", "-o", str(run), "--"]
+        row = measured(line, size, size, [*words, str(program), "long", str(size), "24"], "exec")
         starts: list[int] = []
+        path = run / "rank-000000.p3t"
         capture = read_capture(path, each=lambda e, to=starts: to.append(int(e.start_ns[-1])))
-        filled = capture.header.resident_bytes / 2**20
         said = (
-            f"{capture.event_count} events, {capture.chunks} chunks,"
+            f"{capture.event_count:,} events, {capture.chunks:,} chunks,"
             f" {capture.bytes / capture.event_count:.1f} bytes an event,"
-            f" {starts[-1] / 3600e9:.2f} h, {filled:.1f} MiB filled while tracing"
+            f" {starts[-1] / 3600e9:.2f} h, {capture.header.resident_bytes / 2**20:.1f} MiB filled"
         )
-        yield Row(line, size, capture.event_count, row.command, row.cpu_s, row.peak_mib, said)
-        yield measured(line, size, size, ["check", str(study)])
-        shutil.rmtree(study)
+        yield replace(row, said=f"{row.said} {said}".strip())
+        yield measured(line, size, size, [*P3S, "check", str(run)])
+        shutil.rmtree(run)
 
 
 def of_ranks(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
@@ -198,9 +201,10 @@ def of_ranks(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
     program, launcher = compiled(folder)
     for size in sizes:
         study = folder / f"{line}-{size}"
-        words = ["characterize", "-n", str(size), "-o", str(study), "--timeout", "580", "--"]
+        words = ["characterize", "-n", f"2,4,{size}", "-o", str(study), "--timeout", "580", "--"]
         words += [launcher, "-n", "{np}", str(program), "halo", "20"]
-        yield measured(line, size, size * (20 * TURN + 2), words)
+        yield measured(line, size, size * (20 * TURN + 2), [*P3S, *words])
+        yield measured(line, size, size * (20 * TURN + 2), [*P3S, "check", str(study)])
         shutil.rmtree(study, ignore_errors=True)
 
 

@@ -60,6 +60,7 @@ def assign(
         dtype=np.int64,
     )
     peer_of = np.array([g.peer for g in table.groups], dtype=np.int64)
+    comm_of = np.array([g.comm for g in table.groups], dtype=np.int64)
     node = of_group[table.group]
     order = np.argsort(node, kind="stable")
     bounds = np.searchsorted(node[order], np.arange(len(numbers) + 1))
@@ -80,12 +81,10 @@ def assign(
             if rel is not None and not sampled(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif is_on_comm(key[1]):
-                here = {
-                    c: same_communicator(items[i].place or WORLD, table, c, grid, known)
-                    for c in sorted({g.comm for g in table.groups})
-                }
-                hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]
-                same = np.array([here[g.comm][1] for g in table.groups])[table.group[mine]]
+                comms, which = np.unique(comm_of[table.group[mine]], return_inverse=True)
+                place = items[i].place or WORLD
+                here = [same_communicator(place, table, c, grid, known) for c in comms.tolist()]
+                hit, same = (np.array(each)[which] for each in zip(*here, strict=True))
                 found[hit & same & (fits > 0)] = i  # of several, the one made in the same iteration
             else:
                 hit = np.full(len(mine), kind not in (SEND, RECV))

@@ -114,7 +114,8 @@ class Bench:
         scanned = Scanned(self.handle, self.header)
         if scanned.key not in self.seen:
             size = len(self.data)
-            self.seen[scanned.key] = _Collector(self.path, self.header, size, True, None).collect(scanned)
+            collector = _Collector(self.path, self.header, size, True, None)
+            self.seen[scanned.key] = collector.collect(scanned)
         return self.seen[scanned.key]
 
     def intact_events(self, begin: int, end: int) -> int:
