@@ -32,7 +32,7 @@ class Sequences:
         if self._left < 0 or codes is None:
             return
         small = compact(codes)
-        key = small.dtype.char.encode() + hashlib.blake2b(small).digest()
+        key = small.dtype.char.encode() + hashlib.blake2b(small.data).digest()
         if key not in self._known:
             self._left -= len(small)
             if self._left < 0:

@@ -93,7 +93,8 @@ def index_in(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
         return np.searchsorted(pair, codes)
     index = np.zeros(size, dtype=np.int32)
     index[pair] = np.arange(len(pair), dtype=np.int32)
-    return index[codes]
+    found: np.ndarray = index[codes]
+    return found
 
 
 def renumbered(table: np.ndarray, node_to: np.ndarray) -> np.ndarray:

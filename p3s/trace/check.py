@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.artefacts import reason
 from p3s.errors import Damaged, P3SError
@@ -17,6 +19,12 @@ from p3s.trace.order import Forward, backwards
 from p3s.trace.reader import no_capture, of_another_run
 from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
     "complete",
@@ -228,27 +236,13 @@ def _count_messages(capture: Capture, messages: _Messages) -> None:
     """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
     import numpy as np
 
-    events, calls = capture.events, capture.calls
-    if not len(events):
-        return
+    calls, me = capture.calls, capture.header.rank
     kinds = {number: ops.kind_of(name) for number, name in capture.opnames.items()}
-    received, there = events.index_of(capture.resolved[:, 0])
-    order = np.argsort(received[there], kind="stable")
-    received, sources = received[there][order], capture.resolved[there, 1][order]
-    posted, there = events.index_of(capture.done[:, 1])
-    cancelled = np.sort(posted[there & capture.cancelled])
-    me = capture.header.rank
     own = {
         kind: np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
         for kind in (ops.SEND, ops.RECV)
     }
-    for first in range(0, len(events), _BLOCK_EVENTS):
-        call = events.call[first : first + _BLOCK_EVENTS]
-        peer = calls["peer"][call].astype(np.int64)
-        low, high = np.searchsorted(received, [first, first + len(call)])
-        peer[received[low:high] - first] = sources[low:high]
-        low, high = np.searchsorted(cancelled, [first, first + len(call)])
-        peer[cancelled[low:high] - first] = -1
+    for call, peer in _peers(capture):
         for kind, pairs in ((ops.SEND, messages.sent), (ops.RECV, messages.received)):
             chosen = peer[own[kind][call]]
             if (chosen == ANY_SOURCE).any():
@@ -256,6 +250,28 @@ def _count_messages(capture: Capture, messages: _Messages) -> None:
             ranks, counts = np.unique(chosen[chosen >= 0], return_counts=True)
             for other, count in zip(ranks.tolist(), counts.tolist(), strict=True):
                 pairs[(me, other) if kind == ops.SEND else (other, me)] += count
+
+
+def _peers(capture: Capture) -> Iterator[tuple[NDArray[np.unsignedinteger], Int64s]]:
+    """Yield the calls of events and whom they send to or received from, some at a time.
+
+    -1 of what was cancelled.
+    """
+    import numpy as np
+
+    events = capture.events
+    at, there = events.index_of(capture.resolved[:, 0])
+    order = np.argsort(at[there], kind="stable")
+    received, sources = at[there][order], capture.resolved[there, 1][order]
+    at, there = events.index_of(capture.done[:, 1])
+    cancelled = np.sort(at[there & capture.cancelled])
+    for first in range(0, len(events), _BLOCK_EVENTS):
+        call = events.call[first : first + _BLOCK_EVENTS]
+        peer = capture.calls["peer"][call].astype(np.int64)
+        for where, what in ((received, sources), (cancelled, np.full(len(cancelled), -1))):
+            low, high = np.searchsorted(where, [first, first + len(call)])
+            peer[where[low:high] - first] = what[low:high]
+        yield call, peer
 
 
 def _unmatched(messages: _Messages) -> list[str]:

@@ -30,19 +30,22 @@ class Forward:
 
         # Halves: differences of times near the ends of their range do not fit into 64 bits.
         halves = (start_ns + elapsed_ns) // 2
-        one = thread is None or not len(thread)
-        for number in [0] if one else np.unique(thread).tolist():
-            mine = slice(None) if one else np.flatnonzero(thread == number)
-            ends = halves[mine]
-            if len(ends):
-                before = np.concatenate([[self._ends.get(number, int(ends[0]))], ends[:-1]])
-                self._note(ends - before, None if one else mine)
-                self._ends[number] = int(ends[-1])
+        if thread is None or not len(thread):
+            self._thread(0, halves, None)
+        else:
+            for number in np.unique(thread).tolist():
+                mine = np.flatnonzero(thread == number)
+                self._thread(number, halves[mine], mine)
         self._events += len(halves)
 
-    def _note(self, steps: Int64s, events: Int64s | None) -> None:
+    def _thread(self, number: int, ends: Int64s, events: NDArray[np.intp] | None) -> None:
+        """Look at the next events of one thread; events: their numbers, None: all of them."""
         import numpy as np
 
+        if not len(ends):
+            return
+        steps = ends - np.concatenate([[self._ends.get(number, int(ends[0]))], ends[:-1]])
+        self._ends[number] = int(ends[-1])
         at = np.flatnonzero(steps < -_SLACK_NS // 2)
         if not len(at):
             return
