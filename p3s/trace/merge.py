@@ -210,7 +210,7 @@ def _mapped(values: NDArray[np.generic], table: dict[int, int]) -> Int64s:
 
 def event_calls(capture: Capture, calls: Int64s, resolved: Int64s) -> Int64s:
     """Return the row number of each event's call, wildcard receives as what they received."""
-    found = calls[capture.events.call]
+    found: Int64s = calls[capture.events.call]
     at, _ = capture.events.index_of(capture.resolved[:, 0])
     found[at] = resolved
     return found
@@ -240,7 +240,7 @@ class CallsInBlocks:
         """Return the row numbers of the events from number ``first`` on, with these calls."""
         import numpy as np
 
-        found = self.calls[call]
+        found: Int64s = self.calls[call]
         low, high = np.searchsorted(self.at, [first, first + len(call)])
         found[self.at[low:high] - first] = self.became[low:high]
         return found
