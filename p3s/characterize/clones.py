@@ -20,6 +20,7 @@ import numpy as np
 from p3s.characterize.completions import WAITS
 from p3s.characterize.copies import calls_by_rank, copied_calls, replaced_waits
 from p3s.characterize.part import Sites
+from p3s.errors import P3SError
 
 if TYPE_CHECKING:
     from p3s.characterize.part import Part
@@ -90,8 +91,6 @@ class Copies:
 
 def known_sites(study: Study, without: int | None = None) -> KnownSites:
     """Return what the signatures of a study say, but for one count."""
-    from p3s.errors import P3SError
-
     known = KnownSites()
     for n in study.signature_counts():
         if n == without:
@@ -170,7 +169,10 @@ def contradicted(study: Study, np_: int, known: KnownSites) -> list[int]:
     for n in study.signature_counts():
         if n == np_:
             continue
-        data = _signature(study, n)
+        try:
+            data = _signature(study, n)
+        except P3SError:  # of an earlier version: made again next
+            continue
         lines, nodes = data.get("lines", {}), data["nodes"]
         apart = any(site in known.waits and op in WAITS for site, op in nodes)
         apart |= any(known.merged.get(chain, site) != site for site, chain in lines.items())

@@ -293,11 +293,11 @@ def read_phases(payload: bytes) -> NDArray[np.void]:
 
 
 def read_end(payload: bytes) -> EndRecord:
-    """Return the END record; a longer one is of a later minor version."""
-    if len(payload) < layout.END_RECORD.size:
+    """Return the END record; a longer one is of a later minor version, a shorter one lacks 0."""
+    if len(payload) < layout.END_MIN_BYTES:
         raise ValueError("it is too short")
     size = layout.END_RECORD.size
-    end = EndRecord(*layout.END_RECORD.unpack_from(payload))
+    end = EndRecord(*layout.END_RECORD.unpack_from(payload.ljust(size, b"\0")))
     if len(payload) < size + layout.MEMORY.size:
         return end
     return replace(end, memory=layout.MEMORY.unpack_from(payload, size))

@@ -61,6 +61,8 @@ FILE = 12
 FILE_RECORD = struct.Struct("<iIQQ")
 
 END_RECORD = struct.Struct("<QQQQQqQQIIIIq")
+#: The first captures of version 2.0 have no tracer_ns.
+END_MIN_BYTES = 80
 
 #: Payload of a CALL record.
 CALL_FIELDS = [

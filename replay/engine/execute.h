@@ -112,6 +112,11 @@ static int finish(struct loop *s)
 
 static int execute(struct loop *s, const struct op *o, int64_t *links_ns)
 {
+    if (leaves_request(o->code)) {
+        if (s->slots[o->slot] != MPI_REQUEST_NULL)
+            return BAD_EVENT; /* the request that is there would be lost */
+        s->posted[o->slot] = (int)(o - s->ops);
+    }
     switch (o->code) {
     case SEND:
         return MPI_Send(o->buffer, o->bytes, MPI_BYTE, o->peer, o->tag, s->messages);
@@ -121,23 +126,18 @@ static int execute(struct loop *s, const struct op *o, int64_t *links_ns)
     case SSEND:
         return MPI_Ssend(o->buffer, o->bytes, MPI_BYTE, o->peer, o->tag, s->messages);
     case ISEND:
-        s->posted[o->slot] = (int)(o - s->ops);
         return MPI_Isend(o->buffer, o->bytes, MPI_BYTE, o->peer, o->tag, s->messages,
                          &s->slots[o->slot]);
     case ISSEND:
-        s->posted[o->slot] = (int)(o - s->ops);
         return MPI_Issend(o->buffer, o->bytes, MPI_BYTE, o->peer, o->tag, s->messages,
                           &s->slots[o->slot]);
     case IRECV:
-        s->posted[o->slot] = (int)(o - s->ops);
         return MPI_Irecv(o->buffer, o->bytes, MPI_BYTE, o->peer, o->tag, s->messages,
                          &s->slots[o->slot]);
     case START:
-        s->posted[o->slot] = (int)(o - s->ops);
         s->slots[o->slot] = s->persistent[o->arg];
         return MPI_Start(&s->slots[o->slot]);
     case COLLECTIVE_START:
-        s->posted[o->slot] = (int)(o - s->ops);
         return collective_start(o, &s->slots[o->slot]);
     case COLLECTIVE:
         return collective(o);

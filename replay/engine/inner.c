@@ -9,8 +9,8 @@
 
 #include "collectives.h"
 #include "emulate.h"
-#include "execute.h"
 #include "prepare.h"
+#include "execute.h"
 
 enum { SHORTEST_LEAD_NS = 1000000, LONGEST_LEAD_NS = 100000000 };
 
@@ -147,12 +147,6 @@ static int is_persistent(const struct event *e)
     return e->code == ISEND || e->code == ISSEND || e->code == IRECV;
 }
 
-/* Of two requests in one slot the first would be lost. */
-static int has_slot(struct loop *s, int64_t slot)
-{
-    return within(slot, 0, s->n_slots - 1) && !s->posted[slot]++;
-}
-
 /* Look at all events before anything is done with them. */
 static int check(struct loop *s, const struct program *g)
 {
@@ -161,7 +155,7 @@ static int check(struct loop *s, const struct program *g)
         const struct event *e = &g->events[i];
         s->progress->event = i;
         if (!is_sound(s, e, g->n_lists, g->n_comms)
-            || (leaves_request(e->code) && !has_slot(s, e->slot)))
+            || (leaves_request(e->code) && !within(e->slot, 0, s->n_slots - 1)))
             return BAD_EVENT;
         error = need(s, e, g->comms);
     }

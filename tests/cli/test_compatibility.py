@@ -1,0 +1,81 @@
+"""Studies of earlier versions are read; files of later ones are refused in a line."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from old_studies import AT, called, names, recorded, said_of, unpack
+
+from p3s.artefacts import sealed
+from p3s.cli.main import BUG
+from p3s.trace import layout
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_study_of_an_earlier_version_says_what_it_said(name: str, tmp_path: Path) -> None:
+    said, then = said_of(unpack(name, tmp_path)), recorded(name)
+    work, before = said["scaled"].pop("work"), then["scaled"].pop("work")
+    assert said == then
+    assert work == pytest.approx(before, rel=1e-9)
+
+
+def test_studies_are_kept() -> None:
+    assert names()
+
+
+#: File of a study, a command that reads it, and whether that refuses (else it makes it anew).
+READ = (
+    ("study.json", "next {s}", True),
+    ("runs/np0004.r0/run.json", "check {s}", False),
+    ("signature/np0004.json", "model {s}", False),
+    ("model.json", f"scale {{s}} -n {AT}", False),
+    (f"scaled/np{AT:06d}/scaled.json", f"predict {{s}} -n {AT} --no-replay", False),
+    ("prediction.json", "report {s}", False),
+)
+
+
+@pytest.mark.parametrize(("file", "command", "refuses"), READ, ids=[row[0] for row in READ])
+def test_a_file_of_a_later_version_is_refused_in_a_line_or_made_anew(
+    file: str, command: str, refuses: bool, tmp_path: Path
+) -> None:
+    root = unpack(names()[-1], tmp_path)
+    said_of(root)  # everything is there
+    path = root / file
+    content = json.loads(path.read_text())
+    content.pop("digest", None)
+    content["schema_version"] += 100
+    path.write_bytes(sealed(json.dumps(content, indent=1).encode()))
+    code, _, err = called(*command.replace("{s}", str(root)).split())
+    assert code != BUG and "Traceback" not in err
+    if refuses:
+        assert code == 1 and len(err.strip().splitlines()) == 1, err
+        assert str(path) in err and f"version {content['schema_version']}" in err, err
+
+
+def _capture(root: Path) -> Path:
+    return sorted(root.glob("runs/np0004.r0/rank-*.p3t"))[0]
+
+
+def _with_version(path: Path, major: int, minor: int) -> None:
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<HH", data, 8, major, minor)
+    crc = zlib.crc32(bytes(data[: layout.HEADER_CRC_BYTES]))
+    struct.pack_into("<I", data, layout.HEADER_CRC_BYTES, crc)
+    path.write_bytes(data)
+
+
+def test_a_capture_of_a_later_major_version_is_refused(tmp_path: Path) -> None:
+    path = _capture(unpack(names()[-1], tmp_path))
+    _with_version(path, layout.MAJOR + 1, 0)
+    code, out, err = called("check", str(path))
+    assert code in (1, 3) and f"capture version {layout.MAJOR + 1}.0" in out + err, out + err
+
+
+def test_a_capture_of_a_later_minor_version_is_read(tmp_path: Path) -> None:
+    path = _capture(unpack(names()[-1], tmp_path))
+    _with_version(path, layout.MAJOR, layout.MINOR + 1)
+    assert called("check", str(path))[0] == 0
