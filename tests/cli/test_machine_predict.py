@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,22 @@ def test_computation_is_moved_and_messages_are_not(
     assert wide > narrow
     assert run(["report", str(there.root)]) == 3, "its caches make it more than 120 % efficient"
     assert (there.root / "report.html").exists()
+
+
+def test_scaled_traces_are_made_where_they_are_missing(
+    study: Study, made: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a study that was only traced and modelled, for the machine file of another study."""
+    root = tmp_path / "study"
+    shutil.copytree(study.root, root, ignore=shutil.ignore_patterns("scaled", "on", "replay"))
+    (tmp_path / "other").mkdir()
+    target = tmp_path / "other" / "machine.json"
+    target.write_bytes((made["root"] / "slow.json").read_bytes())
+    args = ["predict", str(root), "-n", "64", "--no-replay", "--json", "--machine", str(target)]
+    assert run(args) in (0, 3)
+    assert 64 in [row["n"] for row in json.loads(capsys.readouterr().out)["counts"]]
+    assert Study.open(root).scaled_path(64).exists()
+    assert Study.open(root / "on" / "slow").scaled_path(64).exists()
 
 
 def test_a_copy_of_the_own_machine_file_moves_nothing(

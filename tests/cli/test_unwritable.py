@@ -65,3 +65,15 @@ def test_what_a_library_says_of_a_full_disk_gets_the_name_of_the_file(tmp_path: 
         raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left")
     text = str(caught.value)
     assert text.startswith(f"{tmp_path}/part.parquet: cannot be written: No space left on device")
+
+
+def test_a_library_for_which_there_is_no_memory_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unable(*_: object, **__: object) -> None:
+        raise ImportError("x.so: failed to map segment from shared object", name="x")
+
+    monkeypatch.setattr("p3s.cli.main.app", unable)
+    assert run(["scale", "study"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("p3s: x cannot be loaded: ") and said.count("\n") == 1

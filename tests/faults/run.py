@@ -48,18 +48,6 @@ def p3s(folder: Path, *words: str) -> None:
         sys.exit(f"p3s {' '.join(words)}: {done.stderr}")
 
 
-def traced(study: Path) -> object:
-    """Return the calls of each run of a study, complete or not at all."""
-    words = [sys.executable, "-m", "p3s", "check", str(study), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    runs = json.loads(done.stdout)["runs"]
-    return [
-        (Path(run["path"]).name, run["status"], sum(rank["events"] for rank in run["ranks"]))
-        for run in runs
-        if not run["path"].endswith(".failed")
-    ]
-
-
 def measured(study: Path) -> object:
     """Return what a machine file holds, without its figures."""
     path = study / "machine.json"
@@ -81,7 +69,7 @@ def commands(program: Path, mounts: bool) -> list[Command]:
     measure = ("machine", "measure", "--quick", "-o", "study/machine.json")
     return [
         Command("characterize", runs, ("runs/", "signature/", "study.json", "model.json",
-                "compute.json"), False, traced, jobs),
+                "compute.json"), False, ft.traced, jobs),
         Command("model", ("model", "study"), ("model.json", "compute.json", "signature/"),
                 faults=own),
         Command("scale", ("scale", "study", "-n", COUNTS), ("scaled/",), faults=own),

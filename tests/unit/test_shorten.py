@@ -117,3 +117,19 @@ def test_iterations_cost_nothing(tmp_path: Path, trips: bool) -> None:
     assert totals(sections).sum() == pytest.approx(trace.repeat.sum(), rel=0.5)
     if trips:
         assert max(one.run_turns for one in sections) == 10**12
+
+
+@pytest.mark.parametrize("parents", [(None, 1), (1, 0), (None, None), (None, 2), (None, -1)])
+def test_phases_that_lie_in_each_other_are_refused(
+    tmp_path: Path, parents: tuple[int | None, int | None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, _ = ts.put_study(tmp_path / "study", ts.sweeps(1 << 20, 10), (4, 8, 16))
+    model = json.loads(study.model_path.read_text())
+    del model["digest"]
+    for phase, parent in zip(model["phases"], parents, strict=True):
+        phase["parent"] = parent
+    study.model_path.write_text(json.dumps(model))
+    assert run(["scale", str(study.root), "-n", str(N)]) == 1
+    said = capsys.readouterr().err.strip()
+    assert "the nest of phases is broken" in said or "parent" in said
+    assert said.count("\n") == 0 and not study.scaled_path(N).exists()
