@@ -3,7 +3,7 @@
 # make test-mpi  the other tests that start MPI, one at a time
 # make coverage  how much of the code the tests without MPI reach
 # make lint      ruff and mypy
-# make fuzz      changes files of a study at random (SECONDS=600)
+# make fuzz      changes files of all formats at random (SECONDS=600)
 # make test-all  the slow and optional tests too
 # make lock      pins what P3S and its tests need, with digests
 # make audit     licences and known vulnerabilities of what is pinned
@@ -89,7 +89,8 @@ test-mpi: $(MPI)
 coverage: $(MPI)
 	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi" --cov=p3s --cov-report=term:skip-covered tests/unit tests/cli
 
-# Files of a study, changed at random, then P3S's own C: the writer of captures, the replay's loop.
+# Files of all formats, changed at random (chosen by coverage too where atheris is installed:
+# .venv/bin/pip install atheris), then P3S's own C: the writer of captures, the replay's loop.
 SECONDS ?= 600
 fuzz: $(READY)
 	$(BIN)/python benchmarks/fuzz_files.py --seconds $(SECONDS)

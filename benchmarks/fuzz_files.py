@@ -88,14 +88,17 @@ def tried(
     count: Counts = {n: collections.Counter() for n in names if n in (given.format or names)}
     end = time.monotonic() + (seconds or 1e9)
     first, last = given.first, given.first + given.inputs
-    while time.monotonic() < end and first < last:
-        for name, outcomes in count.items():
-            if time.monotonic() < end:
-                for trial in source(name, range(first, min(first + TURN[level], last))):
-                    outcomes[trial.outcome] += 1
-                    tell(trial, given.all)
-        first += TURN[level]
-    return table(level, count)
+    try:
+        while time.monotonic() < end and first < last:
+            for name, outcomes in count.items():
+                if time.monotonic() < end:
+                    for trial in source(name, range(first, min(first + TURN[level], last))):
+                        outcomes[trial.outcome] += 1
+                        tell(trial, given.all)
+            first += TURN[level]
+    finally:  # also when it is interrupted
+        bad = table(level, count)
+    return bad
 
 
 def tell(trial: Trial, every: bool) -> None:

@@ -181,8 +181,9 @@ class Machine:
                 network=data["network"],
                 network_missing=read.network_missing,
                 disturbed=read.disturbed,
-                openmp=None if read.openmp is None else checked(read.openmp),
-                files=None if read.files is None else checked_files(read.files),
+                # These two know no other keys.
+                openmp=read.openmp and checked(from_data(OpenMP, data["openmp"])),
+                files=read.files and checked_files(from_data(FileSystem, data["files"])),
             )
         except (TypeError, ValueError, ShapeError) as error:
             raise Damaged(

@@ -427,7 +427,8 @@ def load(path: Path) -> Learned:
     try:
         return _read(data)
     except (ShapeError, KeyError, TypeError, ValueError) as err:
-        raise Damaged(f"{path}: no communication model, or a damaged one; learn it again") from err
+        why = f"no communication model, or a damaged one ({str(err)[:100]})"
+        raise Damaged(f"{path}: {why}; learn it again") from err
     except Damaged as err:
         raise Damaged(f"{path}: {err}; learn it again") from err
 

@@ -53,7 +53,7 @@ def fit_head(path: Path, data: bytes) -> None:
         mine = known is not None or head.with_suffix(".parquet") == path
         if not mine:
             continue
-        with contextlib.suppress(pa.ArrowException, OSError):
+        with contextlib.suppress(pa.ArrowException, OSError, ValueError):
             rows = pq.ParquetFile(path).metadata.num_rows
             content |= {"rows": rows} if known is None and "rows" in content else {}
             if known is not None:

@@ -215,9 +215,9 @@ def test_models_of_another_version_are_one_line(tmp_path, boosted, version) -> N
         ("middle.left", [0], "do not fit together"),  # a tree without an end
         ("middle.feature", [9], "do not fit together"),
         ("low.root", [-1], "do not fit together"),
-        ("low.value", ["x"], "not all numbers"),
-        ("low.left", [0.5], "not all numbers"),
-        ("high.base", None, "not all numbers"),
+        ("low.value", ["x"], "is no number"),
+        ("low.left", [0.5], "is no whole number"),
+        ("high.base", None, "is no number"),
         ("names", ["a"], "do not fit their names"),
         ("card", {}, "no communication model"),
         ("wider", "1", "no communication model"),
