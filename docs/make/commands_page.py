@@ -28,8 +28,11 @@ def page() -> str:
     """Return the page."""
     root = typer.main.get_command(app)
     parts = [_HEAD]
+    seen: dict[object, str] = {}
     for command, context in _commands(root, click.Context(root, info_name="p3s")):
-        parts.append(_section(command, context))
+        first = seen.setdefault(command.callback or command, context.command_path)
+        same = first != context.command_path
+        parts.append(_other_name(context, first) if same else _section(command, context))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
 
 
@@ -45,6 +48,10 @@ def _commands(
         yield command, inside
         if hasattr(command, "list_commands"):
             yield from _commands(command, inside)
+
+
+def _other_name(context: click.Context, first: str) -> str:
+    return f"## {context.command_path}\n\nThe same as [{first}](#{first.replace(' ', '-')}).\n"
 
 
 def _section(command: click.Command, context: click.Context) -> str:

@@ -482,6 +482,30 @@ def test_sendrecv_is_one_step(tmp_path: Path) -> None:
     assert s.peer2.tolist() == [-1, 0, -1] and checked(read, (section,)) == {}
 
 
+def test_a_border_sends_in_one_iteration_and_receives_in_the_next(tmp_path: Path) -> None:
+    """What the last rank receives is no half of what it has sent before it computed."""
+
+    def program(rec: corpus.Recorder) -> None:
+        below, above = rec.rank - 1, rec.rank + 1 if rec.rank + 1 < rec.n else -1
+        for _ in range(6):
+            work = 1e6 / rec.n
+            for site, to, source in (("up", above, below), ("down", below, above)):
+                if to >= 0:
+                    rec("Sendrecv", site, peer=to, nbytes=8, work=work)
+                if source >= 0:
+                    rec("Sendrecv_recv", site, peer=source, nbytes=8, work=0 if to >= 0 else work)
+                work = 0
+
+    sections = read_sections(scaled(tmp_path, program, (2, 4, 6), 8))
+    (section,) = [each for each in sections if 1 in each.phases]
+    steps = section.steps
+    last = slice(*steps.start[-2:])
+    receives, sends = (np.flatnonzero(steps.op[last] == op) for op in (Op.RECV, Op.SEND))
+    assert len(sends) == len(receives) >= 3 and Op.SENDRECV not in steps.op[last]
+    assert np.all(steps.work_ns[last][receives] > 1e4) and np.all(steps.work_ns[last][sends] < 1e4)
+    assert Op.SENDRECV in steps.op, "of ranks with two neighbours"
+
+
 def test_some_ranks(tmp_path: Path) -> None:
     trace = read_scaled(halo(12).write(tmp_path))
     (whole,) = sections_of(trace, None)

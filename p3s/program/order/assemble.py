@@ -336,7 +336,12 @@ def _weights(
 
 
 def _second_halves(trace: ScaledTrace, flat: _Flat, kept: Bools) -> Bools:
-    """Return which events are the receive half of the MPI_Sendrecv right before them."""
+    """Return which events are the receive half of the MPI_Sendrecv right before them.
+
+    At a border a rank sends to nobody, or receives from nobody: the send of one iteration and the
+    receive of the next one then follow each other. These are two calls, with computation between;
+    the row of the receive is the earlier one.
+    """
     code = np.asarray(
         [name in ("MPI_Sendrecv", "MPI_Sendrecv_replace") for name in trace.ops] + [False]
     )
@@ -344,7 +349,7 @@ def _second_halves(trace: ScaledTrace, flat: _Flat, kept: Bools) -> Bools:
     op = trace.op[flat.row]
     second = then[op] & kept
     second[:1] = False
-    second[1:] &= (code[op] & kept)[:-1]
+    second[1:] &= (code[op] & kept)[:-1] & (flat.row[1:] > flat.row[:-1])
     first_of_rank = flat.start[:-1][np.diff(flat.start) > 0]
     second[first_of_rank] = False
     return second
