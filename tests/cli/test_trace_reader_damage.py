@@ -114,7 +114,9 @@ class Bench:
         scanned = Scanned(self.handle, self.header)
         if scanned.key not in self.seen:
             size = len(self.data)
-            self.seen[scanned.key] = _Collector(self.path, self.header, size, True, None).collect(scanned)
+            self.seen[scanned.key] = _Collector(self.path, self.header, size, True, None).collect(
+                scanned
+            )
         return self.seen[scanned.key]
 
     def intact_events(self, begin: int, end: int) -> int:
