@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -250,6 +250,18 @@ def _disorder(found: Prediction) -> str:
                     f"at {processes(row.n)} time_s of phase {phase.phase} is outside "
                     "of its interval"
                 )
+    return _disorder_of_changes(found, counts)
+
+
+def _disorder_of_changes(found: Prediction, counts: Sequence[int]) -> str:
+    """Return what in the changes of a prediction contradicts it, "" when nothing does."""
+    for each in found.what_if:
+        at = [row.n for row in each.counts]
+        if at != sorted(set(at) & set(counts)):
+            return f"what_if: counts {at} are not some of the prediction's, ascending"
+        for row in each.counts:
+            if not _between(row.saved_low_s, row.saved_s, row.saved_high_s):
+                return f"what_if: at {processes(row.n)} saved_s is outside of its interval"
     return ""
 
 

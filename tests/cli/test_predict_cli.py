@@ -343,6 +343,9 @@ def test_for_another_machine_its_messages_are_taken(
         (["--estimator", "typical", "-n", "99999999"], "more than"),
         (["--estimator", "thesis", "--no-replay"], "rests on a replay"),
         (["--estimator", "simulation", "--no-replay"], "rests on a replay"),
+        (["--what-if", "latncy/2"], "did you mean latency?"),
+        (["--what-if", "none", "--what-if", "balanced"], "leave the others out"),
+        (["--what-if", "balanced", "--threads", "1,2"], "not with --threads"),
     ],
 )
 def test_options_that_cannot_be_are_usage_errors(
@@ -368,3 +371,24 @@ def test_an_estimator_that_fails_says_why_and_the_others_go_on(
     assert result["counts"][-1]["estimators"]["machine"]["why_not"] == "machine: no loop ends"
     assert run(["predict", str(study.root), "-n", "16", "--no-replay"]) == 1
     assert "machine: no loop ends" in capsys.readouterr().err
+
+
+def test_what_changes_save_is_kept_with_the_prediction(
+    study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a replay the simulation answers; a phase that is not there is refused."""
+    put_machine(study.root / "machine.json")
+    asked = ["--what-if", "latency / 2", "--what-if", "network=ideal, balanced"]
+    result = predicted(study, *HOSTS, *asked)
+    named = [each for each in result["what_if"] if each["asked"]]
+    assert {each["text"] for each in named} == {"latency / 2", "network=ideal, balanced"}
+    assert result["estimator"] == "simulation" and named[0]["estimator"] == "machine"
+    assert [at["n"] for at in named[0]["counts"]] == counts_of(result)
+    assert replays
+    capsys.readouterr()
+    assert run(["report", str(study.root)]) in (0, 3)
+    assert "what if" in capsys.readouterr().out
+    assert "What if, at 16" in study.report_path.read_text()
+    assert run(["predict", str(study.root), "-n", "16", "--what-if", "phase 99/2"]) == 2
+    assert "no phase 99; there are" in capsys.readouterr().err
+    assert "what_if" not in predicted(study, *HOSTS, "--what-if", "none")

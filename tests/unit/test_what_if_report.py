@@ -107,3 +107,16 @@ def test_a_file_without_a_value_is_refused(key: str) -> None:
     del data["what_if"][0]["counts"][0][key]
     with pytest.raises(Damaged, match="what_if"):
         PredictionFile.of(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"n": 7}, "not some of the prediction's"), ({"saved_s": 99.0}, "outside of its interval")],
+)
+def test_senseless_changes_are_refused(change: dict[str, float], says: str) -> None:
+    from p3s.errors import Damaged
+
+    data = as_file(changed())
+    data["what_if"][0]["counts"][0] |= change
+    with pytest.raises(Damaged, match=says):
+        PredictionFile.of(data)
