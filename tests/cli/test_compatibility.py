@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -27,6 +28,14 @@ def test_studies_are_kept() -> None:
     assert names()
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study in which everything was made by this version."""
+    root = unpack(names()[-1], tmp_path_factory.mktemp("whole"))
+    said_of(root)
+    return root
+
+
 #: File of a study, a command that reads it, and whether that refuses (else it makes it anew).
 READ = (
     ("study.json", "next {s}", True),
@@ -40,10 +49,10 @@ READ = (
 
 @pytest.mark.parametrize(("file", "command", "refuses"), READ, ids=[row[0] for row in READ])
 def test_a_file_of_a_later_version_is_refused_in_a_line_or_made_anew(
-    file: str, command: str, refuses: bool, tmp_path: Path
+    file: str, command: str, refuses: bool, whole: Path, tmp_path: Path
 ) -> None:
-    root = unpack(names()[-1], tmp_path)
-    said_of(root)  # everything is there
+    root = tmp_path / "study"
+    shutil.copytree(whole, root)
     path = root / file
     content = json.loads(path.read_text())
     content.pop("digest", None)
