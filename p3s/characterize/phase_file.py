@@ -9,12 +9,22 @@ from typing import Annotated, Any, Literal
 
 from p3s.artefacts import read_json
 from p3s.errors import Damaged
-from p3s.serialise import Natural, NotNegative, ProcessCount, Range, ShapeError, from_data
+from p3s.serialise import (
+    MOST_PROCESSES,
+    Natural,
+    NotNegative,
+    ProcessCount,
+    Range,
+    ShapeError,
+    from_data,
+)
 
 SCHEMA = "p3s.phases"
 VERSION = 1
 #: Deepest nesting of loops.
-DEEPEST = 60
+DEEPEST = 100
+#: A sum over ranks of numbers that captures hold in 64 bits.
+Total = Annotated[int, Range(0, MOST_PROCESSES << 64)]
 #: Share of a time: sums of rounded ones may be a little more than all of it.
 TimeShare = Annotated[float, Range(0, 1.0001)]
 
@@ -66,8 +76,8 @@ class PhaseAt:
     weight: Natural
     weight_min: Natural
     ranks: Natural
-    events: Natural
-    bytes: Natural
+    events: Total
+    bytes: Total
     work: int
     elapsed_ns: int
     share: TimeShare
@@ -95,7 +105,7 @@ class PhaseRead:
 class SomeEvents:
     """Events, and the time in them."""
 
-    events: Natural
+    events: Total
     time_ns: int
 
 
@@ -103,9 +113,9 @@ class SomeEvents:
 class AccountRead:
     """Where the events and the time of a count are."""
 
-    events: Natural
-    null_events: Natural
-    failed_polls: Natural
+    events: Total
+    null_events: Total
+    failed_polls: Total
     time_ns: int
     start: SomeEvents
     end: SomeEvents

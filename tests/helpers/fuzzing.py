@@ -9,18 +9,16 @@ import os
 import random
 import re
 import shutil
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import corpus
 import handmade
 import timed_study
 from machines import synthetic
 from mutations import mutate_bytes, mutate_json, mutate_table
-from outcomes import AT, Outcome, Trial, fit_head
+from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 from sketch import rank_file
 
 from p3s import records
@@ -29,7 +27,7 @@ from p3s.characterize.times import _save as save_times
 from p3s.cli.main import BUG, run
 from p3s.study import Study
 
-#: Seconds that one command may take, far above what it does.
+#: Seconds of processor time that one command may take, far above what it does.
 LIMIT_S = 60
 #: What a command says of a file that it goes on without.
 _TOLD = re.compile("damaged|is not used")
@@ -133,14 +131,6 @@ def put_run(study: Study, n: int) -> None:
         os.utime(path, ns=(10**18, 10**18))  # before its signature
 
 
-class _Hung(BaseException):
-    """A command took longer than the limit."""
-
-
-def _hung(_number: int, _frame: Any) -> None:
-    raise _Hung
-
-
 def called(command: str, root: Path) -> tuple[int, str, str]:
     """Return exit code, stdout and stderr of a command in this process."""
     out, err = io.StringIO(), io.StringIO()
@@ -195,15 +185,11 @@ class Bench:
 
     def outcome(self, form: Format, expected: str) -> tuple[Outcome, str]:
         """Run the commands of a format on the changed study; sort what comes of it."""
-        old = signal.signal(signal.SIGALRM, _hung)
-        signal.alarm(LIMIT_S)
         try:
-            result, lines, bad = self._said(form)
-        except _Hung:
+            with limited(LIMIT_S):
+                result, lines, bad = self._said(form)
+        except Hung:
             return Outcome.HUNG, ""
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, old)
         if bad == BUG:
             return Outcome.CRASHED, lines
         if bad or (result != expected and _TOLD.search(lines)):

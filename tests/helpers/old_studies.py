@@ -33,10 +33,18 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
 
 
+def _unpack(packed: tarfile.TarFile, folder: Path) -> None:
+    """Write the plain files of an archive, all of them below the folder."""
+    for member in packed.getmembers():
+        place = (folder / member.name).resolve()
+        assert place.is_relative_to(folder.resolve()) and (member.isfile() or member.isdir())
+        packed.extract(member, folder)
+
+
 def unpack(name: str, folder: Path) -> Path:
     """Put a study into a folder; return where it is."""
     with tarfile.open(FOLDER / f"{name}.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
+        _unpack(packed, folder)
     return folder / "study"
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +20,34 @@ from p3s.artefacts import digest_of, write_json
 
 #: The count that the study of these files predicts.
 AT = 12
+
+
+#: By the clock so many times as long: other programs may have the cores.
+_WAITS = 20
+
+
+class Hung(BaseException):
+    """Something took longer than its limit."""
+
+
+def _hung(_number: int, _frame: Any) -> None:
+    raise Hung
+
+
+@contextlib.contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise Hung in what takes more than so much processor time, or waits for twenty times that."""
+    numbers = (signal.SIGPROF, signal.SIGALRM)
+    before = [signal.signal(number, _hung) for number in numbers]
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(_WAITS * seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 class Outcome(StrEnum):

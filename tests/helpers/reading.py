@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
-import signal
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from mutations import mutate_bytes, mutate_json, mutate_table
-from outcomes import AT, Outcome, Trial, fit_head
+from outcomes import AT, Hung, Outcome, Trial, fit_head, limited
 
 from p3s import records
 from p3s.artefacts import read_json, sealed
@@ -332,14 +331,6 @@ READERS = (
 MUTATE = {".json": mutate_json, ".parquet": mutate_table}
 
 
-class _Hung(BaseException):
-    """Reading took longer than the limit."""
-
-
-def _hung(_number: int, _frame: Any) -> None:
-    raise _Hung
-
-
 @dataclass
 class Files:
     """Samples of all formats, and the most memory that reading one took, in bytes."""
@@ -392,20 +383,17 @@ class Files:
     def outcome(self, reader: Reader, expected: Any) -> tuple[Outcome, str]:
         """Read a file as it is now; sort what comes of it."""
         path = self.root / reader.file
-        old = signal.signal(signal.SIGALRM, _hung)
-        signal.alarm(LIMIT_S)
         before = _memory_of_now()
         try:
-            made = reader.read(path)
+            with limited(LIMIT_S):
+                made = reader.read(path)
         except P3SError as err:
             return _refused(str(err), self.root)
-        except _Hung:
+        except Hung:
             return Outcome.HUNG, ""
         except (Exception, RecursionError) as err:
             return Outcome.CRASHED, f"{type(err).__name__}: {err}"
         finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, old)
             asked = _most_memory() - before
             self.memory = max(self.memory, asked)
         if asked > ROOM + _BESIDE + TIMES_ITS_SIZE * path.stat().st_size:

@@ -126,7 +126,7 @@ def test_placements_are_ranked(study: p3s.Study) -> None:
 
 
 def test_what_changes_would_save(study: p3s.Study) -> None:
-    found = study.what_if(["latency/2", "balanced"], [24, 32])
+    found = study.what_if(["latency/2", "balanced", "table"], [24, 32])
     assert {"what if", "processes", "saved_s", "saved_low_s", "speedup"} <= set(found.columns)
     asked = [text for text in found["what if"] if text == "latency / 2"]
     assert len(asked) >= 2 + len(COUNTS)  # at the traced counts, and those of before, too

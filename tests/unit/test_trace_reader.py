@@ -425,7 +425,7 @@ def _impossible() -> dict[str, tuple[int, dict[str, object]]]:
         "a record is cut off": (DEFS, {"payload": leb(4) * 4 + b"\xff\xff\xff\0" * 3}),
         "a name is not printable": (DEFS, {"payload": struct.pack("<III", 1, 8, 7) + b"\x1b[2J"}),
         "row of counts is cut off": (COUNTS, {"payload": b"1234567"}),
-        "too short": (END, {"payload": b"\0" * 87}),
+        "too short": (END, {"payload": b"\0" * 79}),
     }
 
 
