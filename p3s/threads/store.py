@@ -96,6 +96,13 @@ def _kept(law: ThreadLaw) -> Kept:
     )
 
 
+def _curve(rows: list[list[float]]) -> Curve:
+    """Return a measured function; raises ValueError where its rows are not its points."""
+    if len(rows) != 2 or len(rows[0]) != len(rows[1]) or sorted(set(rows[0])) != rows[0]:
+        raise ValueError("a curve over the threads has no ascending points")
+    return Curve(*(np.array(x, dtype=float) for x in rows))
+
+
 def _law(kept: Kept, node: Node) -> ThreadLaw:
     """Return a law as it was; raises ValueError where its draws do not hold together."""
     shapes = Shapes(**{name: np.array(v, dtype=float) for name, v in kept.shapes.items()})
@@ -106,7 +113,6 @@ def _law(kept: Kept, node: Node) -> ThreadLaw:
     whole = coefficient.shape == (draws, len(NAMES)) and pull.shape == (draws, len(at))
     if not (draws and same and whole and at.shape[1:] == (5,) and kept.columns == NAMES):
         raise ValueError("the draws do not hold together")
-    curves = [Curve(*(np.array(x, dtype=float) for x in c)) for c in (kept.bandwidth, kept.fork)]
     return ThreadLaw(
         kept.phase,
         kept.of,
@@ -114,7 +120,7 @@ def _law(kept: Kept, node: Node) -> ThreadLaw:
         kept.unit,
         kept.regions,
         kept.envelope,
-        Measured(*curves),
+        Measured(_curve(kept.bandwidth), _curve(kept.fork)),
         shapes,
         coefficient,
         np.array(kept.error, dtype=float),

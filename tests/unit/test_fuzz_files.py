@@ -96,6 +96,7 @@ FOUND: list[tuple[str, tuple[Any, ...], Any]] = [
     ("learned", ("first", "coefficients"), []),
     ("learned", ("middle", "left", 0), 0),
     ("thread checks", ("inside",), 2),
+    ("threads", ("laws", 0, "fork", 1), GONE),
     ("campaign", ("settings", "ranks"), None),
     ("validation", ("n",), "9"),
 ]
