@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 64, PIECE = 65536 };
+enum { MOST = 64, PIECE = 65536, AGAIN = 5 };
 
 static int rank, size, repeats;
 static const char *directory;
@@ -189,8 +189,9 @@ static void through_posix(int shared, int stream, int64_t each, int64_t calls)
         emptied(path, shared, 0);
         written(path, shared, stream, each, calls, 0);
         share(-1, r);
-        /* Closing a file that was truncated may begin to write it: the third waits for that. */
-        for (int again = 0; again < 2 && !shared; again++)
+        /* Closing a file that was truncated may begin to write it; those after wait for that, and
+         * for more of it each time until the disk is what limits them. */
+        for (int again = 0; again < AGAIN && !shared; again++)
             written(path, shared, stream, each, calls, 0);
         if (!shared)
             share(RENEW, r);
