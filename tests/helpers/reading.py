@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -331,6 +332,19 @@ READERS = (
 MUTATE = {".json": mutate_json, ".parquet": mutate_table}
 
 
+@contextlib.contextmanager
+def kept(*paths: Path) -> Iterator[None]:
+    """Put files back as they were, and as old: what was made of them is not made again."""
+    before = {path: (path.read_bytes(), path.stat()) for path in paths}
+    try:
+        yield
+    finally:
+        for path, (data, stat) in before.items():
+            path.unlink(missing_ok=True)
+            path.write_bytes(data)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
 @dataclass
 class Files:
     """Samples of all formats, and the most memory that reading one took, in bytes."""
@@ -357,25 +371,19 @@ class Files:
             changed, what = change(rng, data)
             if changed == data:
                 changed, what = mutate_bytes(rng, data + b" ")
-            yield self.trial(reader, seed, changed, what, data, expected)
+            yield self.trial(reader, seed, changed, what, expected)
 
-    def trial(
-        self, reader: Reader, seed: int, changed: bytes, what: str, data: bytes, expected: Any
-    ) -> Trial:
+    def trial(self, reader: Reader, seed: int, changed: bytes, what: str, expected: Any) -> Trial:
         """Read a changed file and put the whole one back."""
         meant = bool(seed % 2) or not reader.keeps
         path = self.root / reader.file
         fitted = meant and path.suffix == ".parquet" and reader.keeps
         heads = path.parent.glob("*.json") if fitted else ()
-        kept = {path: data} | {each: each.read_bytes() for each in heads}
-        path.write_bytes(sealed(changed) if meant and path.suffix == ".json" else changed)
-        if fitted:
-            fit_head(path, changed)
-        try:
+        with kept(path, *heads):
+            path.write_bytes(sealed(changed) if meant and path.suffix == ".json" else changed)
+            if fitted:
+                fit_head(path, changed)
             found, said = self.outcome(reader, expected)
-        finally:
-            for each, before in kept.items():
-                each.write_bytes(before)
         if meant and found is Outcome.SILENT:
             found = Outcome.OTHER
         return Trial(reader.name, seed, f"{'meant' if meant else 'damage'}: {what}", found, said)

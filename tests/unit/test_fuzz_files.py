@@ -13,7 +13,7 @@ import pytest
 from fuzzing import FORMATS, Bench, Format, trials
 from mutations import Raw, text_of
 from outcomes import Outcome
-from reading import MEMORY, READERS, Files, Reader
+from reading import MEMORY, READERS, Files, Reader, kept
 
 from p3s.artefacts import file_bytes, sealed
 from p3s.errors import P3SError
@@ -118,7 +118,7 @@ def test_what_was_found_stays_mended(
     else:
         holder[place[-1]] = value
     changed = sealed(text_of(content).encode())
-    trial = files.trial(reader, 1, changed, "", data, reader.read(path))
+    trial = files.trial(reader, 1, changed, "", reader.read(path))
     assert trial.outcome is Outcome.REFUSED, trial
 
 
@@ -126,14 +126,14 @@ def test_hosts_that_are_none_are_told_with_their_file(files: Files) -> None:
     reader = NAMED["switches"]
     data = (files.root / reader.file).read_bytes()
     changed = data.replace(b"n[0-3]", b"n[0-3")
-    assert files.trial(reader, 1, changed, "", data, None).outcome is Outcome.REFUSED
+    assert files.trial(reader, 1, changed, "", None).outcome is Outcome.REFUSED
 
 
 def test_a_digest_whose_key_is_damaged_is_missed(files: Files) -> None:
     reader = NAMED["study"]
     data = (files.root / reader.file).read_bytes()
     changed = data.replace(b'"digest"', b'"dhgest"')
-    assert files.trial(reader, 0, changed, "", data, None).outcome is Outcome.REFUSED
+    assert files.trial(reader, 0, changed, "", None).outcome is Outcome.REFUSED
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
@@ -141,14 +141,10 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(reader: Reader, files: File
     if not reader.keeps:
         pytest.skip("people may give P3S a pipe here")
     path = files.root / reader.file
-    data = path.read_bytes()
-    path.unlink()
-    os.mkfifo(path)
-    try:
-        outcome, said = files.outcome(reader, None)
-    finally:
+    with kept(path):
         path.unlink()
-        path.write_bytes(data)
+        os.mkfifo(path)
+        outcome, said = files.outcome(reader, None)
     assert outcome is Outcome.REFUSED, said
 
 
@@ -162,14 +158,14 @@ def test_an_array_that_is_not_as_large_as_it_says_is_refused(shape: str, files: 
 
     reader = NAMED["result"]
     path = files.root / reader.file
-    data = path.read_bytes()
     with zipfile.ZipFile(path) as old:
         members = {name: old.read(name) for name in old.namelist()}
-    with zipfile.ZipFile(path, "w") as new:
-        for name, member in members.items():
-            new.writestr(name, _npy(shape)(member))
-    changed = path.read_bytes()
-    trial = files.trial(reader, 1, changed, "", data, None)
+    with kept(path):
+        with zipfile.ZipFile(path, "w") as new:
+            for name, member in members.items():
+                new.writestr(name, _npy(shape)(member))
+        changed = path.read_bytes()
+    trial = files.trial(reader, 1, changed, "", None)
     assert trial.outcome is Outcome.REFUSED, trial
 
 
@@ -180,13 +176,10 @@ def test_a_damaged_comparison_stops_a_prediction(files: Files, tmp_path: Path) -
     study = Study(files.root / "study")
     assert len(_validations(study)) == 1
     path = study.validate_path(9)
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b'"n": 9', b'"n": 8'))
-    try:
+    with kept(path):
+        path.write_bytes(path.read_bytes().replace(b'"n": 9', b'"n": 8'))
         with pytest.raises(P3SError, match="np000009.json: damaged"):
             _validations(study)
-    finally:
-        path.write_bytes(data)
 
 
 def test_directories_and_devices_are_no_files() -> None:
