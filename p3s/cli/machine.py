@@ -110,6 +110,14 @@ def measure(
         metavar="COUNTS",
         help="With --io: processes that write at once [default: 1, 2, 4, ... up to the cores].",
     ),
+    io_mib: int = typer.Option(
+        8,
+        "--io-mib",
+        min=1,
+        max=65536,
+        metavar="MIB",
+        help="With --io: what a process writes to a file, as much as the program does.",
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure kernels on one core and on all, and messages between two ranks.
@@ -118,7 +126,7 @@ def measure(
     teams, latencies of memory.
 
     With --io: opening, writing, syncing and reading files, one of each process and one of all, with
-    the C library and MPI, alone and together. The files of one process take 8 MiB.
+    the C library and MPI, alone and together. The files of one process take what --io-mib says.
 
     Exit code 3 when the network was asked for and could not be measured.
     """
@@ -142,7 +150,7 @@ def measure(
             on_done=bar.done,
         )
     if io is not None:
-        machine = replace(machine, files=_files(io, words, writers, quick))
+        machine = replace(machine, files=_files(io, words, writers, io_mib << 20, quick))
     machine.save(output)
     if json_:
         emit_json(machine.to_json())
@@ -171,11 +179,11 @@ def _writers(io: Path | None, text: str) -> list[int]:
     return sorted({1, 2, *(1 << k for k in range(1, 8) if 1 << k <= cores())})
 
 
-def _files(io: Path, words: list[str], writers: list[int], quick: bool) -> FileSystem:
+def _files(io: Path, words: list[str], writers: list[int], nbytes: int, quick: bool) -> FileSystem:
     from p3s.machine.filesystem import measure_files
 
     say(f"measuring files in {io} with {', '.join(map(str, writers))} processes")
-    return measure_files(io, words or None, writers, 8 << 20, 3 if quick else 9)
+    return measure_files(io, words or None, writers, nbytes, 3 if quick else 9)
 
 
 def _check_output(output: Path) -> None:

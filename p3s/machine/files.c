@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST = 64, PIECE = 65536, AGAIN = 5 };
+enum { MOST = 64, PIECE = 65536, LARGE = 1 << 20, AGAIN = 5 };
 
 static int rank, size, repeats;
 static const char *directory;
@@ -289,10 +289,10 @@ int main(int argc, char **argv)
     most = argc > 2 ? atoll(argv[2]) : 8 << 20;
     repeats = argc > 3 ? atoi(argv[3]) : 5;
     repeats = repeats < MOST ? repeats : MOST;
-    buffer = malloc((size_t)most);
+    buffer = malloc(LARGE);
     check(buffer != NULL, "memory");
-    memset(buffer, rank + 1, (size_t)most);
-    struct { int64_t each, calls; } sizes[] = {{4096, 256}, {1 << 20, most >> 20}};
+    memset(buffer, rank + 1, LARGE);
+    struct { int64_t each, calls; } sizes[] = {{4096, 256}, {LARGE, most / LARGE}};
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         int64_t each = sizes[k].each, calls = sizes[k].calls;
         through_posix(0, 0, each, calls);

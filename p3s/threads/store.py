@@ -105,6 +105,8 @@ def _curve(rows: list[list[float]]) -> Curve:
 
 def _law(kept: Kept, node: Node) -> ThreadLaw:
     """Return a law as it was; raises ValueError where its draws do not hold together."""
+    if set(kept.shapes) != {each.name for each in fields(Shapes)}:
+        raise ValueError("the shapes of its draws are not those of a law")
     shapes = Shapes(**{name: np.array(v, dtype=float) for name, v in kept.shapes.items()})
     draws = len(kept.error)
     coefficient = np.array(kept.coefficient, dtype=float)
