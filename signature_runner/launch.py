@@ -73,13 +73,17 @@ def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
     return {**defaults, **env, MARK: mark}
 
 
-def _copy(name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput) -> None:
-    while True:
-        piece = os.read(pipe.fileno(), 65536)
-        if not piece:
-            return
-        target.write(piece)
-        target.flush()
+def _copy(
+    name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput, failed: list[OSError]
+) -> None:
+    """Keep and pass on what is written; where it cannot be kept, read on: the program would wait."""
+    while piece := os.read(pipe.fileno(), 65536):
+        try:
+            left = b"" if failed else piece
+            while left:
+                left = left[target.write(left) :]
+        except OSError as error:
+            failed.append(error)
         on_output(name, piece.decode("utf-8", "replace"))
 
 
@@ -129,7 +133,12 @@ def _execute(
 ) -> _Ended:
     """Run a launcher to its end, or until all there was to see has been."""
     how = "ended"
-    with open(run_dir / "stdout.txt", "wb") as out, open(run_dir / "stderr.txt", "wb") as err:
+    failed: list[OSError] = []
+    # Unbuffered: what could not be written is not tried again when they are closed.
+    with (
+        open(run_dir / "stdout.txt", "wb", buffering=0) as out,
+        open(run_dir / "stderr.txt", "wb", buffering=0) as err,
+    ):
         begin = time.monotonic()
         try:
             process = subprocess.Popen(
@@ -149,7 +158,7 @@ def _execute(
             for name, pipe, target in streams:
                 assert pipe is not None
                 thread = threading.Thread(
-                    target=_copy, args=(name, pipe, target, on_output), daemon=True
+                    target=_copy, args=(name, pipe, target, on_output, failed), daemon=True
                 )
                 thread.start()
                 threads.append(thread)
@@ -167,6 +176,8 @@ def _execute(
             stop(process, env[MARK], grace_s)
             for thread in threads:
                 thread.join(_GRACE_S)
+    if failed:
+        raise cannot_be_written(run_dir, failed[0]) from failed[0]
     return _Ended(process.returncode, wall_s, how == "timed out", how == "seen", order)
 
 

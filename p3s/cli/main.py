@@ -51,6 +51,8 @@ from p3s.text import joined, one_line
 from p3s.version import __version__
 
 BUG = 70
+#: Bytes that are to be had where memory is not what was missing.
+_ROOM = 64 << 20
 #: An option that more commands have is no hint.
 _MOST_NAMED = 3
 INTERRUPTED = 130
@@ -294,6 +296,8 @@ def _run(args: Sequence[str]) -> int:
     except Exception as err:
         if os.environ.get("P3S_DEBUG") == "1":
             raise
+        if isinstance(err, SystemError) and _starved():
+            return _fail(args, "out of memory; P3S_DEBUG=1 shows where", 1)
         return _fail(
             args,
             f"internal error: {type(err).__name__}: {str(err)[:200]}; this is a bug in p3s "
@@ -301,6 +305,14 @@ def _run(args: Sequence[str]) -> int:
             "P3S_DEBUG=1 and of p3s doctor --json",
             BUG,
         )
+
+
+def _starved() -> bool:
+    """Tell whether this process gets no more memory: Python 3.11 calls some of that SystemError."""
+    try:
+        return not bytearray(_ROOM)
+    except MemoryError:
+        return True
 
 
 def main() -> int:

@@ -109,18 +109,25 @@ def predicted(
     told["allowed"] = allowed
     progress.start("predicting")
     if made is None:
-        return study, _with_answers(study, predict(study, every, **told), told, what_if, progress)
+        result = predict(study, every, **told)
+        return study, _written(study, _with_answers(study, result, told, what_if, progress))
     for n in every:
         ensure_scaled(made, n, progress)
         other_machine.widen(made, n)
     result = other_machine.compose(study, made, every, told)
-    return made, _with_answers(made, result, told, what_if, progress)
+    return made, _written(made, _with_answers(made, result, told, what_if, progress))
+
+
+def _written(study: Study, result: Prediction) -> Prediction:
+    """Write a prediction, once all of it is known: one that is interrupted leaves the old one."""
+    write_json(study.prediction_path, as_file(result))
+    return result
 
 
 def _with_answers(
     study: Study, result: Prediction, told: Mapping[str, Any], what_if: WhatIfs, progress: Progress
 ) -> Prediction:
-    """Return a prediction with what changes save, and write it.
+    """Return a prediction with what changes save.
 
     Changes that nobody has asked for do not make a prediction fail.
     """
@@ -129,7 +136,7 @@ def _with_answers(
         return result
     try:
         costs = costs_of(study, result.estimator, told["machine"], told["setting"])
-        answered = with_answers(
+        return with_answers(
             study, result, what_if.asked, costs, table=what_if.table, say=progress.start
         )
     except P3SError as err:
@@ -137,9 +144,6 @@ def _with_answers(
             raise
         progress.say(f"note: what changes would save is not known: {err}")
         return result
-    if answered.what_if:
-        write_json(study.prediction_path, as_file(answered))
-    return answered
 
 
 def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:

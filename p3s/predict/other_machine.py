@@ -163,13 +163,13 @@ def common_error(
 def compose(
     study: Study, made: Study, counts: Sequence[int], told: Mapping[str, Any]
 ) -> Prediction:
-    """Put the prediction on the target together and write it to STUDY/on/NAME/prediction.json.
+    """Put the prediction on the target together.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
     that are not its any more are removed. ``told``: what p3s.predict.predict is told.
     """
     from p3s.costs.stage import read
-    from p3s.predict import as_file, predict
+    from p3s.predict import predict
     from p3s.serialise import to_data
 
     for n in counts:
@@ -186,13 +186,11 @@ def compose(
     if about is None:
         raise P3SError(f"{made.compute_path}: is not of another machine; predict --machine again")
     target = Machine.load(made.root / NAME)
-    result = replace(
+    return replace(
         result,
         machine=to_data(about),
         notes=(*sentences(about), _of_messages(made, result, target), *result.notes),
     )
-    write_json(made.prediction_path, as_file(result))
-    return result
 
 
 def sentences(about: Moved) -> list[str]:

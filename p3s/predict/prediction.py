@@ -41,7 +41,7 @@ from p3s.predict.rows import baseline, related, row_of, why_not_of, with_interva
 from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Network, Prediction, Residual
 from p3s.serialise import from_data, to_data
-from p3s.study import PREDICTION_VERSION, Study, write_json
+from p3s.study import PREDICTION_VERSION, Study
 from p3s.text import not_used
 from p3s.trace.ops import called
 from p3s.trace.other_calls import OtherCall
@@ -71,7 +71,7 @@ def predict(
     commands: Commands | None = None,
     allowed: Collection[str] = (),
 ) -> Prediction:
-    """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
+    """Predict time, interval, speedup and efficiency at ``counts``.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine (default: that in the study). Traced counts among them are compared with
@@ -136,14 +136,12 @@ def predict(
         }
         result = queues.told(result, queue, ranges.get(choice.name, {}), checked)
     around = start.start_and_end(study, wanted)
-    result = replace(
+    return replace(
         result,
         notes=(*result.notes, *filter(None, [unused])),
         not_modelled=(*start.sentences(around, result.counts), *result.not_modelled),
         start_and_end=around,
     )
-    write_json(study.prediction_path, as_file(result))
-    return result
 
 
 def _refuse_no_time(study: Study, times: Mapping[int, PhaseTimes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import types
@@ -193,6 +194,7 @@ def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]
         (UsageError("not so"), 2, "p3s: not so"),
         (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left on device"),
         (MemoryError(), 1, "out of memory"),
+        (SystemError("boom"), 70, "internal error: SystemError: boom"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (ZeroDivisionError("boom\nboom"), 70, "internal error: ZeroDivisionError: boom boom"),
     ],
@@ -227,6 +229,26 @@ def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
     assert "please report" in plain.stderr and plain.stderr.count("\n") == 1
     debug = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="1")
     assert debug.returncode == 70 and "Traceback" in debug.stderr
+
+
+def test_an_error_of_python_without_memory_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CPython 3.11 raises SystemError where there is no memory left for a frame."""
+    usual = resource.getrlimit(resource.RLIMIT_AS)
+
+    def fail() -> None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), usual[1]))
+        raise SystemError("error return without exception set")
+
+    monkeypatch.delenv("P3S_DEBUG", raising=False)
+    fake_doctor(monkeypatch, fail)
+    try:
+        code = run(["doctor"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, usual)
+    assert code == 1 and "out of memory" in capsys.readouterr().err
 
 
 @dataclass(frozen=True)

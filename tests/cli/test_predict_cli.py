@@ -389,6 +389,8 @@ def test_what_changes_save_is_kept_with_the_prediction(
     assert run(["report", str(study.root)]) in (0, 3)
     assert "what if" in capsys.readouterr().out
     assert "What if, at 16" in study.report_path.read_text()
+    before = study.prediction_path.read_bytes()
     assert run(["predict", str(study.root), "-n", "16", "--what-if", "phase 99/2"]) == 2
     assert "no phase 99; there are" in capsys.readouterr().err
+    assert study.prediction_path.read_bytes() == before, "it is written once it is whole"
     assert "what_if" not in predicted(study, *HOSTS, "--what-if", "none")

@@ -329,6 +329,14 @@ static struct timespec of_system(const struct timespec *until, long off)
     return (struct timespec){until->tv_sec - off, until->tv_nsec};
 }
 
+/* Python sleeps until a time, not for one. */
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left)
+{
+    struct timespec real = of_system(until, flags & TIMER_ABSTIME ? off_of(clock) : 0);
+    return REAL(int, clock_nanosleep, clockid_t, int, const struct timespec *, struct timespec *)(
+        clock, flags, &real, left);
+}
+
 int sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *until)
 {
     struct timespec real = of_system(until, off_of(clock));

@@ -42,8 +42,9 @@ _ENDS = {
     **dict.fromkeys(("stop", "slow", "later", "earlier", "rank stopped", "rank slow"), ()),
 }  # fmt: skip
 _FAILED = (1,)
-#: A job that fails at one of several counts is told by 3.
-_JOB_FAILED = (1, 3)
+#: What fails at one of several counts is told by 3: a job, or an operation that fails once.
+_SOME_FAILED = (1, 3)
+_ONCE = ("close", "rename")
 _MARK = "P3S_FAULT_TRIAL"
 _LIMIT_S = 300.0
 _GONE_S = 15.0
@@ -200,7 +201,8 @@ class Matrix:
         begin = time.monotonic()
         codes = self._disturbed(command, fault, kind, at, mark)
         seconds = time.monotonic() - begin
-        ends = _ENDS.get(fault, _JOB_FAILED if kind else _FAILED)
+        parts = kind or (fault in _ONCE and "-n" in command.words)
+        ends = _ENDS.get(fault, _SOME_FAILED if parts else _FAILED)
         wrong = [f"exit code {code}" for code in codes if code not in (usual.code, *ends)]
         if seconds > command.limit_s + _SLACK_S:
             wrong.append(f"took {seconds:.0f} s")

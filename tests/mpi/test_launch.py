@@ -432,6 +432,19 @@ def test_output_is_passed_on_as_it_appears(dies: Path, tmp_path: Path) -> None:
     assert seen == (tmp_path / "stderr.txt").read_text()
 
 
+def test_output_that_cannot_be_kept_is_told_and_nobody_waits(dies: Path, tmp_path: Path) -> None:
+    """A program that writes more than a pipe holds ends all the same."""
+    heard: list[str] = []
+    (tmp_path / "stdout.txt").symlink_to("/dev/full")
+    chatter = f"head -c 300000 /dev/zero; exec '{dies}' none 1"
+    words = [launcher(), "-n", "{np}", "sh", "-c", chatter]
+    with pytest.raises(P3SError, match="cannot be written: No space left on device"):
+        run_traced(
+            words, 2, tmp_path, timeout_s=TIMEOUT_S, on_output=lambda name, text: heard.append(text)
+        )
+    assert sum(map(len, heard)) >= 600000
+
+
 def test_the_tracer_is_compiled_once_and_private(
     dies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

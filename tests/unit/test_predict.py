@@ -13,12 +13,12 @@ from handmade import phase, put_model, put_replay, put_scaled
 
 from p3s.errors import P3SError
 from p3s.model.comparison import HoldOut, Overlap, Weights
-from p3s.predict import as_file, compose, predict
+from p3s.predict import compose, predict
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
-from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.study import Study, read_json, write_json
 from p3s.trace import Call, RankTrace, RunTrace
 
 MS = 1e6  # ns
@@ -77,7 +77,6 @@ def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
         sign = -1 if end == "low_s" else 1
         assert getattr(row, end) == pytest.approx(40e-3 * math.exp(sign * width))
     assert row.work_s == pytest.approx(35e-3)
-    assert read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION) == as_file(result)
 
 
 def test_the_sum_of_the_thesis_is_over_the_slowest_rank_of_each_phase(study: Study) -> None:
