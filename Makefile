@@ -134,6 +134,7 @@ docs: $(READY)
 docs-pages: $(READY)
 	$(RUN) python -m p3s.report.calls_page docs/mpi-calls.md
 	$(RUN) python docs/make/commands_page.py docs/reference/commands.md
+	$(RUN) python docs/make/man_pages.py docs/man
 
 # What the commands of the tutorial print; some minutes, and other times on another machine.
 docs-outputs: $(MPI)

@@ -39,7 +39,7 @@ class Command:
 
     @property
     def paragraphs(self) -> list[tuple[bool, str]]:
-        r"""Return the paragraphs of the help, and whether each keeps its lines (it began with \b)."""
+        r"""Return the paragraphs of the help; true are those that keep their lines (behind \b)."""
         texts = inspect.cleandoc(self.command.help or "").split("\n\n")
         return [_paragraph(text) for text in texts if text.strip()]
 
@@ -92,7 +92,9 @@ def commands() -> Iterator[Command]:
     seen: dict[object, str] = {}
     for command, context in _inside(first.command, first.context):
         path = context.command_path
-        known = seen.setdefault(command.callback or command, path)
+        # A group has no function of its own; typer wraps that of a command for each of its names.
+        what = inspect.unwrap(command.callback) if command.callback else command
+        known = seen.setdefault(what, path)
         yield Command(path, command, context, "" if known == path else known)
 
 
