@@ -129,7 +129,8 @@ wheel: $(READY)
 
 sdist: $(READY)
 	@$(PIP) --upgrade "setuptools>=77"
-	@PYTHONPATH=.ci $(BIN)/python -c 'import p3s_build; p3s_build.build_sdist("dist")' >/dev/null
+	@mkdir -p build && PYTHONPATH=.ci $(BIN)/python -c 'import p3s_build; p3s_build.build_sdist("dist")' \
+	  >build/sdist.log 2>&1 || { cat build/sdist.log >&2; exit 1; }
 	@sha256sum dist/p3s-*.tar.gz
 
 # What is committed, and only that; what it writes is for whoever may upload it.
