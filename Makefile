@@ -9,6 +9,8 @@
 # make audit     licences and known vulnerabilities of what is pinned
 # make docs      the documentation as a site, in build/site
 # make wheel     the wheel, the same bytes each time, with a bill of materials
+# make sdist     the archive of the sources, the same bytes each time
+# make release   checks, wheel and archive for a release; TAG=1 makes its tag; nothing is uploaded
 # make faults    commands that are killed, stopped or out of disk, and run again
 # make clean     removes everything these made
 #
@@ -33,7 +35,7 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel fuzz clean setup examples faults \
+.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel sdist release fuzz clean setup examples faults \
   docs docs-pages docs-outputs
 
 all: setup
@@ -125,6 +127,23 @@ wheel: $(READY)
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
 	@sha256sum dist/p3s-*.whl
 
+sdist: $(READY)
+	@$(PIP) --upgrade "setuptools>=77"
+	@mkdir -p build && PYTHONPATH=.ci $(BIN)/python -c 'import p3s_build; p3s_build.build_sdist("dist")' \
+	  >build/sdist.log 2>&1 || { cat build/sdist.log >&2; exit 1; }
+	@sha256sum dist/p3s-*.tar.gz
+
+# What is committed, and only that; what it writes is for whoever may upload it.
+release: $(READY)
+	@$(BIN)/python .ci/release.py check
+	@rm -rf dist
+	@$(MAKE) --no-print-directory wheel sdist
+	@test -x $(VENV)/tools/bin/twine || { { test -x $(VENV)/tools/bin/python || \
+	  $(PYTHON) -m venv $(VENV)/tools; } && \
+	  $(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check twine; }
+	@$(VENV)/tools/bin/twine check --strict dist/*
+	@$(BIN)/python .ci/release.py $(if $(TAG),tag,check)
+
 # The site, without a network; a link or an anchor that leads nowhere ends it.
 docs: $(READY)
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
@@ -134,6 +153,7 @@ docs: $(READY)
 docs-pages: $(READY)
 	$(RUN) python -m p3s.report.calls_page docs/mpi-calls.md
 	$(RUN) python docs/make/commands_page.py docs/reference/commands.md
+	$(RUN) python docs/make/man_pages.py docs/man
 
 # What the commands of the tutorial print; some minutes, and other times on another machine.
 docs-outputs: $(MPI)

@@ -4,16 +4,20 @@ Two builds of the same files with the same setuptools give the same bytes: entri
 of their names, with one time (SOURCE_DATE_EPOCH, else the beginning of 1980) and plain modes. The
 bill of materials (CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/) lies where PEP 770 has it:
 p3s-VERSION.dist-info/sboms/p3s.cdx.json. It names what P3S needs, as .ci/requirements.lock has it.
+The archive of the sources is the same each time too, and has the links that a clone has.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
+import tarfile
 import time
 import tomllib
 import uuid
@@ -44,6 +48,53 @@ def build_wheel(
     name: str = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     settle(Path(wheel_directory) / name)
     return name
+
+
+def build_sdist(sdist_directory: str, config_settings: dict[str, Any] | None = None) -> str:
+    """Build the archive of the sources; return its name."""
+    name: str = build_meta.build_sdist(sdist_directory, config_settings)
+    links = {str(path): os.readlink(path) for path in Path("p3s").iterdir() if path.is_symlink()}
+    settle_sources(Path(sdist_directory) / name, links)
+    return name
+
+
+def settle_sources(archive: Path, links: dict[str, str]) -> None:
+    """Write an archive of sources anew, the same way every time, with links as links.
+
+    setuptools puts the files behind a link of a folder in its place; tests look for them where
+    they are in a clone. ``links``: what each leads to, by its path.
+    """
+    top = archive.name.removesuffix(".tar.gz")
+    moved = {f"{top}/{at}/": f"{_end(f'{top}/{at}', to)}/" for at, to in links.items()}
+    files: dict[str, tuple[bytes, bool]] = {}
+    with tarfile.open(archive) as file:
+        for entry in filter(tarfile.TarInfo.isfile, file.getmembers()):
+            begin = next((each for each in moved if entry.name.startswith(each)), "")
+            name = moved.get(begin, "") + entry.name.removeprefix(begin)
+            files[name] = (file.extractfile(entry).read(), bool(entry.mode & 0o100))
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as file:
+        for at, to in sorted(links.items()):
+            entry = _source(f"{top}/{at}", 0o777)
+            entry.type, entry.linkname = tarfile.SYMTYPE, to
+            file.addfile(entry)
+        for name, (data, runs) in sorted(files.items()):
+            entry = _source(name, 0o755 if runs else 0o644)
+            entry.size = len(data)
+            file.addfile(entry, io.BytesIO(data))
+    draft = archive.with_name(f".{archive.name}")
+    draft.write_bytes(gzip.compress(plain.getvalue(), mtime=0))
+    os.replace(draft, archive)
+
+
+def _end(at: str, to: str) -> str:
+    return os.path.normpath(os.path.join(os.path.dirname(at), to))
+
+
+def _source(name: str, mode: int) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.mode, entry.mtime = mode, max(_epoch() or 0, _EARLIEST)
+    return entry
 
 
 def settle(wheel: Path) -> None:

@@ -134,7 +134,7 @@ def _trace(
     launch.run_traced(command, 2, folder / "run", timeout_s=TIMEOUT_S)
     wrong = _missing(folder / "run", trial)
     if wrong:
-        return Check(name, FAIL, wrong, "please report this with the output of p3s doctor --json")
+        return Check(name, FAIL, wrong, "please report this with the output of p3s doctor --report")
     total = 2 * sum(trial.events.values())
     return Check(name, OK, f"2 ranks, {total} of {total} events")
 

@@ -5,16 +5,11 @@ python docs/make/commands_page.py docs/reference/commands.md
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
-import typer
-
-from p3s.cli.main import app
+from command_help import Command, commands
 
 _HEAD = """# Every command and option
 
@@ -26,57 +21,30 @@ codes and what goes to which stream.
 
 def page() -> str:
     """Return the page."""
-    root = typer.main.get_command(app)
-    parts = [_HEAD]
-    seen: dict[object, str] = {}
-    for command, context in _commands(root, click.Context(root, info_name="p3s")):
-        first = seen.setdefault(command.callback or command, context.command_path)
-        same = first != context.command_path
-        parts.append(_other_name(context, first) if same else _section(command, context))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+    parts = [_other_name(each) if each.same_as else _section(each) for each in commands()]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([_HEAD, *parts]))
 
 
-def _commands(
-    group: click.Command, context: click.Context
-) -> Iterator[tuple[click.Command, click.Context]]:
-    """Yield the commands in the order of the help, those of a group after it."""
-    for name in group.list_commands(context):  # type: ignore[attr-defined]
-        command = group.get_command(context, name)  # type: ignore[attr-defined]
-        if command is None or command.hidden:
-            continue
-        inside = click.Context(command, info_name=name, parent=context)
-        yield command, inside
-        if hasattr(command, "list_commands"):
-            yield from _commands(command, inside)
+def _other_name(command: Command) -> str:
+    first = command.same_as
+    return f"## {command.path}\n\nThe same as [{first}](#{first.replace(' ', '-')}).\n"
 
 
-def _other_name(context: click.Context, first: str) -> str:
-    return f"## {context.command_path}\n\nThe same as [{first}](#{first.replace(' ', '-')}).\n"
-
-
-def _section(command: click.Command, context: click.Context) -> str:
-    rank = "##" if context.parent and context.parent.parent is None else "###"
-    usage = command.get_usage(context).removeprefix("Usage: ")
+def _section(command: Command) -> str:
     parts = [
-        f"{rank} {context.command_path}\n",
-        _words(command.help or ""),
-        f"    {' '.join(usage.split())}\n",
-        _table(command, context),
-        _epilog(command.epilog or ""),
+        f"{'#' * (command.depth + 1)} {command.path}\n",
+        "".join(f"{_paragraph(*each)}\n" for each in command.paragraphs),
+        f"    {command.usage}\n",
+        _table(command),
+        _epilog(command.epilog),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _words(text: str) -> str:
-    r"""Return a help text; what stands behind \b keeps its lines."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "".join(f"{_paragraph(each)}\n" for each in paragraphs if each.strip())
-
-
-def _paragraph(text: str) -> str:
-    if text.startswith("\b\n"):
-        return "\n" + "\n".join(f"    {line}" for line in text.splitlines()[1:]) + "\n"
-    return _escaped(" ".join(text.split())) + "\n"
+def _paragraph(keeps_lines: bool, text: str) -> str:
+    if keeps_lines:
+        return "\n" + "\n".join(f"    {line}" for line in text.splitlines()) + "\n"
+    return _escaped(text) + "\n"
 
 
 def _escaped(text: str) -> str:
@@ -85,29 +53,16 @@ def _escaped(text: str) -> str:
     return text.replace("<", "&lt;").replace(">", "&gt;").replace("|", "&#124;")
 
 
-def _table(command: click.Command, context: click.Context) -> str:
-    rows = [_row(each, context) for each in command.get_params(context) if _shown(each)]
-    if not rows:
-        return ""
-    return "\n".join(["| option | what it does |", "|---|---|", *rows, ""])
+def _table(command: Command) -> str:
+    rows = [
+        f"| `{name.replace('|', chr(92) + '|')}` | {_escaped(words)} |"
+        for name, words in command.options
+    ]
+    return "\n".join(["| option | what it does |", "|---|---|", *rows, ""]) if rows else ""
 
 
-def _shown(parameter: click.Parameter) -> bool:
-    return not getattr(parameter, "hidden", False) and parameter.name != "help"
-
-
-def _row(parameter: click.Parameter, context: click.Context) -> str:
-    record = parameter.get_help_record(context)
-    if record is None:
-        name, words = parameter.make_metavar(context), getattr(parameter, "help", "") or ""
-    else:
-        name, words = record
-    return f"| `{name.replace('|', chr(92) + '|')}` | {_escaped(' '.join(words.split()))} |"
-
-
-def _epilog(text: str) -> str:
+def _epilog(lines: list[str]) -> str:
     """Return examples as they stand in the help."""
-    lines = inspect.cleandoc(text.replace("\b\n", "")).splitlines()
     return "\n".join(f"    {line}" if line else "" for line in lines) + "\n" if lines else ""
 
 

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, WithLauncher, emit_json, header, launcher_words, out, say
+from p3s.cli.common import (
+    JSON_OPTION,
+    WithLauncher,
+    emit_json,
+    header,
+    launcher_words,
+    out,
+    say,
+    write_out,
+)
 from p3s.errors import UsageError
 from p3s.text import one_line
 
@@ -19,6 +28,7 @@ Example:
   p3s doctor
   p3s doctor -- mpiexec -n {np} ./program input
   p3s doctor --tracer-archive tracer --mpicc mpicc
+  p3s doctor --report > p3s-report.txt
 Next:
   p3s characterize -n 2,4,8,16 -o study -- mpiexec -n {np} ./program input"""
 
@@ -34,6 +44,11 @@ def doctor(
     mpicc: str | None = typer.Option(
         None, metavar="MPICC", help="The program's compiler, for --tracer-archive."
     ),
+    report: bool = typer.Option(
+        False,
+        "--report",
+        help="Print a bug report: versions, machine, checks; no names, paths or secrets.",
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Say what this machine has for tracing and replay, what is missing, what to do about it.
@@ -41,6 +56,8 @@ def doctor(
     Traces small programs at 2 ranks and counts their events. With a launcher command, it starts
     that program at 2 ranks for some seconds instead.
     """
+    if report:
+        return _report(ctx, tracer_archive is not None or mpicc is not None or json_)
     if tracer_archive is not None:
         return _archive(tracer_archive, mpicc, json_)
     if mpicc is not None:
@@ -74,6 +91,18 @@ def doctor(
     if failed:
         say(f"{len(failed)} of {len(found)} checks failed: {failed[0].name}")
         return 1
+    return 0
+
+
+def _report(ctx: typer.Context, with_others: bool) -> int:
+    """Print the bug report; it is a success also where checks fail."""
+    if with_others:
+        raise UsageError("--report is a text of its own; give it without other options")
+    from p3s.signature_runner.bug_report import bug_report
+    from p3s.signature_runner.doctor import checks
+
+    write_out(bug_report(lambda: checks(launcher_words(ctx))))
+    say("read it, fill in what you did and what happened, and send it as its last lines say")
     return 0
 
 

@@ -302,7 +302,7 @@ def _run(args: Sequence[str]) -> int:
             args,
             f"internal error: {type(err).__name__}: {str(err)[:200]}; this is a bug in p3s "
             f"{__version__}: please report it with the output of the same command under "
-            "P3S_DEBUG=1 and of p3s doctor --json",
+            "P3S_DEBUG=1 and of p3s doctor --report",
             BUG,
         )
 
