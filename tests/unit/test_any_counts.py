@@ -89,7 +89,10 @@ def _cases():
 def runs_at(program: corpus.Program, counts: tuple[int, ...]) -> bool:
     """Tell whether a program can be run at all these counts: some take squares only."""
     try:
-        return all(call.peer < n for n in counts for call in corpus.run(program, n).calls)
+        runs = [corpus.run(program, n) for n in counts]
+        return all(call.peer < run.np for run in runs for call in run.calls) and all(
+            max(comm.members) < run.np for run in runs for comm in run.comms
+        )
     except (AssertionError, IndexError, ValueError, ZeroDivisionError):
         return False
 
