@@ -97,6 +97,7 @@ FOUND: list[tuple[str, tuple[Any, ...], Any]] = [
     ("learned", ("middle", "left", 0), 0),
     ("thread checks", ("inside",), 2),
     ("threads", ("laws", 0, "fork", 1), GONE),
+    ("threads", ("laws", 0, "shapes", "remote"), GONE),
     ("campaign", ("settings", "ranks"), None),
     ("validation", ("n",), "9"),
 ]
