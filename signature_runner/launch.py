@@ -76,7 +76,7 @@ def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
 def _copy(
     name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput, failed: list[OSError]
 ) -> None:
-    """Keep and pass on what is written; where it cannot be kept, read on: the program would wait."""
+    """Keep and pass on what is written; where it cannot be kept, read on, or the program waits."""
     while piece := os.read(pipe.fileno(), 65536):
         try:
             left = b"" if failed else piece
