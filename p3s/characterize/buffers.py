@@ -110,10 +110,10 @@ def sentences(by_count: Mapping[str, Any], packed: bool = False) -> list[str]:
         return []
     np_ = max(by_count, key=int)
     return [
-        f"{text} at {processes(int(np_))}: {what}"
+        f"{text} at {processes(int(np_))} {what}"
         for kind, what in (
-            ("device", "from or into device memory; the network's figures are of host memory"),
-            ("scattered", f"of datatypes that are not contiguous{_COST[packed]}"),
+            ("device", "are in device memory, the network's figures are of host memory"),
+            ("scattered", f"use non-contiguous datatypes{_COST[packed]}"),
         )
         if (text := _share(by_count[np_], kind))
     ]

@@ -68,8 +68,8 @@ def _off_core(part: Part) -> list[str]:
     if share <= _OFF_CORE:
         return []
     return [
-        f"a rank was off its core for {100 * share:.0f} % of the run while it computed:"
-        " other load, or the program sleeps, reads or writes"
+        f"a rank lost its core for {100 * share:.0f} % of the run while it computed"
+        " (other load, or the program sleeps, reads or writes)"
     ]
 
 

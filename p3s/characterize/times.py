@@ -392,7 +392,7 @@ def notes(times: Times | None) -> list[str]:
         if 1 < len(bad) == total:
             which = f"all {total} runs were"
         more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
-        advice = "; more runs tell: -r 3" if total == 1 else ""
+        advice = "; repeat runs with -r 3" if total == 1 else ""
         said.append(f"{which} disturbed: {why[0]}{more}{advice}")
     return said
 

@@ -49,6 +49,6 @@ def sentence(costs: Mapping[str, Any]) -> list[str]:
     low, high = f"{min(per_call):.2f}", f"{max(per_call):.2f}"
     took = low if low == high else f"{low} to {high}"
     return [
-        f"tracing took {took} us per MPI call, at most {100 * share:.2g} % of a process's time"
-        f" (at {processes(np)}); measured run times contain it"
+        f"tracing added {took} us per MPI call, at most {100 * share:.2g} % of a process's time"
+        f" (at {processes(np)}); measured run times include it"
     ]

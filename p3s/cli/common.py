@@ -68,9 +68,9 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
     if not found:
         return 0
     if told:
-        say(f"p3s: no trustworthy {what}: {in_short(found)}")
+        say(f"p3s: do not rely on this {what}: {in_short(found)}")
     for reason in () if told else found:
-        say(f"p3s: no trustworthy {what} ({reason.code}): {reason.sentence}")
+        say(f"p3s: do not rely on this {what} ({reason.code}): {reason.sentence}")
     return 3
 
 

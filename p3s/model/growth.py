@@ -67,8 +67,8 @@ def _step_text(step: GrowthStep, places: Mapping[str, str]) -> str:
     """Return what one count showed for the first time."""
     line = f"{_calls(step.calls)} first made at {processes(step.n)}"
     if step.ruled == step.calls:
-        rules = "a rule that says" if step.calls == 1 else "rules that say"
-        return f"{line}, by {rules} why not before"
+        rules = "its rule says" if step.calls == 1 else "their rules say"
+        return f"{line}; {rules} why"
     names = list(dict.fromkeys(f"{x.op} at {places.get(x.site, x.frame)}" for x in step.named))
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     parts = (
@@ -77,9 +77,7 @@ def _step_text(step: GrowthStep, places: Mapping[str, str]) -> str:
     )
     if not step.ruled:
         return f"{line}: {parts}"
-    return (
-        f"{line}, {step.ruled} of them by a rule that says why not before; the others are {parts}"
-    )
+    return f"{line}; the rules of {step.ruled} say why, the others are {parts}"
 
 
 def _calls(number: int) -> str:

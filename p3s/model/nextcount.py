@@ -163,7 +163,7 @@ def _sizes(model: Model) -> Iterator[Question]:
                 continue
             if slot.guard_rivals:
                 yield Question(
-                    "rules for the ranks that take part that fit so far differ there",
+                    "the rules that still fit differ there in which ranks take part",
                     _weight(item),
                     partial(ranks_differ, slot),
                 )
@@ -181,7 +181,7 @@ def _sizes(model: Model) -> Iterator[Question]:
                 if each.rivals:
                     known = answers.setdefault(repr((each.expr, each.rivals, slot.relation)), {})
                     yield Question(
-                        f"rules for the {what} that fit so far differ there",
+                        f"the rules that still fit differ there in the {what}",
                         _weight(item),
                         partial(_rules_differ, each, slot.relation, known),
                     )
@@ -205,7 +205,7 @@ def _partners(model: Model) -> Iterator[Question]:
         nodes[key] = items
     for name, items in nodes.items():
         yield Question(
-            "rules for the partners that fit so far differ there",
+            "the rules that still fit differ there in the partners",
             weights[name],
             partial(_partners_differ, items, {}),
         )
@@ -224,7 +224,7 @@ def _grids(model: Model) -> Iterator[Question]:
     if rules:
         weight = sum(_weight(item) for item in model.items if item.relation is not None)
         yield Question(
-            "rules for the process grid that explain as much differ there",
+            "the rules that still fit differ there in the process grid",
             min(weight, 1.0) * 0.5,
             lambda g: any(_differs(rule, g) for rule in rules),
         )

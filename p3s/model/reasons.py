@@ -82,12 +82,12 @@ _SENTENCES = {
     Code.SAMPLE: "irregular neighbourhoods: the trace is a sample with the numbers and sizes that "
     "were seen",
     Code.DIRECTION: "direction open in dimension {dims}",
-    Code.CUT_OPEN: "several ways of cutting the blocks fit at the traced counts",
-    Code.REMAINDER_OPEN: "blocks were even at every traced count: how a remainder is dealt with is "
-    "open",
-    Code.GRID_OPEN: "other rules for the process grid that explain the traces differ at this count",
-    Code.PARTNERS_OPEN: "other rules for the partners that explain the traces differ at this count",
-    Code.RANKS_OPEN: "other rules for who takes part that explain the traces differ at this count",
+    Code.CUT_OPEN: "several ways to cut the data into blocks fit the traced counts",
+    Code.REMAINDER_OPEN: "blocks were even at every traced count: how a remainder is dealt out is "
+    "not known",
+    Code.GRID_OPEN: "other rules for the process grid fit the traces too and differ here",
+    Code.PARTNERS_OPEN: "other rules for the partners fit the traces too and differ here",
+    Code.RANKS_OPEN: "other rules for who takes part fit the traces too and differ here",
     Code.CONSTANT_OPEN: "dimension {dims} had as many ranks at every traced count: part of an "
     "extent along it would have had one size, too",
     Code.ONE_EXTENT: "dimension {dims} had as many ranks at every traced count: other rules along "
@@ -97,7 +97,7 @@ _SENTENCES = {
     Code.ONE_COUNT: "seen at one count only",
     Code.TWO_COUNTS: "seen at two counts only",
     Code.NOT_REPRODUCED: "not reproduced at every traced count",
-    Code.AS_MANY_NUMBERS: "as many numbers were fitted as different values were seen",
+    Code.AS_MANY_NUMBERS: "the law has as many fitted numbers as there were different values",
     Code.MISSED_HOLDOUT: "the fit without the largest count missed it",
     Code.LIKE_REQUESTS: "no surer than the requests it completes",
     Code.TOLERANCE: "a tolerance may end its loop, and no argument says how often it runs",

@@ -32,14 +32,14 @@ def another(commands: Commands, traced: Sequence[int] = ()) -> str:
     ``traced``: the counts of which repeats would tell something, too.
     """
     if commands.names_counts():
-        return f"trace another count ({commands.next()} names the one that tells most)"
+        return f"trace another count ({commands.next()} names the most useful one)"
     larger = commands.larger(max(traced, default=1))
     if larger:
         return f"trace a larger count: {commands.trace(larger)}"
-    none = "no other count is known that the program takes"
+    none = "no other count is known to work with this program"
     if traced:
-        return f"{none}; trace with repeats: {again(traced, commands)}"
-    return f"{none} and that would tell; with a larger input it may take more"
+        return f"{none}; trace these with repeats: {again(traced, commands)}"
+    return f"{none}; a larger input may allow more"
 
 
 def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
@@ -65,7 +65,7 @@ def narrower_by(row: Count, traced: Sequence[int], commands: Commands) -> str:
     old, new = (50.0 * (high - low) for low, high in (now, then))
     if not old - new > _LESS:
         return ""
-    return f"with {more} traced too, about {new:.0f} % at {row.n} instead of {old:.0f} %"
+    return f"tracing {more} too would narrow it from {old:.0f} % to about {new:.0f} % at {row.n}"
 
 
 def measure(counts: Sequence[int], commands: Commands, typical: bool = False) -> str:
@@ -128,5 +128,5 @@ def narrower(
             f"used by: {commands.measure_files()}"
         )
     if part == "residual" and traced:
-        return f"trace these counts again on quiet cores: {again(traced, commands)}"
+        return f"trace these counts again on idle cores: {again(traced, commands)}"
     return another(commands, traced)

@@ -54,7 +54,7 @@ def reasons(
         Reason(
             "below-traced",
             f"at {processes(n)} all ranks together compute {seconds(total)}, where the traced "
-            f"counts lead to expect {seconds(expected)} (limit a factor of {LIMIT:g}): the model "
+            f"counts suggest {seconds(expected)} (limit a factor of {LIMIT:g}): the model "
             f"is wrong below the traced counts"
             + ("" if base == n else f"; speedups relate to {processes(base)}"),
             f"trace it ({commands.trace(n)})",

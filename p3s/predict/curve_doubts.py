@@ -109,7 +109,7 @@ def of_intervals(
     return [
         Reason(
             "wide",
-            f"the run time at {processes([row.n for row in found])} is not known to within "
+            f"the run time at {processes([row.n for row in found])} is uncertain by more than "
             f"{100 * UNSURE:.0f} %: {where} lies between {seconds(worst.low_s)} and "
             f"{seconds(worst.high_s)}{f' ({less})' if less else ''}",
             narrower(widest, worst, traced, commands, odd),
@@ -152,9 +152,9 @@ def of_emptied(
     return [
         Reason(
             "emptied",
-            f"at {processes(list(found))} the model divides the data into less than one element "
-            f"({few(names)} on {ranks:,} of {processes(first)}), which no traced count had: "
-            "what the program does instead is not known, and the interval is open",
+            f"at {processes(list(found))} the model leaves less than one element per rank "
+            f"({few(names)} on {ranks:,} of {processes(first)}), as at no traced count: what the "
+            "program does then is not known, so the interval is open",
             another(commands, traced),
         )
     ]
@@ -182,7 +182,7 @@ def of_other_calls(
             Reason(
                 OTHER_CALLS,
                 f"at {processes(counts)} the program may exchange its data in another way: no "
-                f"traced run came to its {_calls(others)}{end}",
+                f"traced run reached its {_calls(others)}{end}",
                 f"{another(commands, traced)}; if it depends on an option of the program, not on "
                 "the count: --allow other-calls",
             )
@@ -191,9 +191,9 @@ def of_other_calls(
         reasons.append(
             Reason(
                 "copied-calls",
-                f"no traced run came to some {_calls(copies)}: copies that the compiler made, or "
+                f"no traced run reached some {_calls(copies)}: copies that the compiler made, or "
                 "another way for larger counts",
-                "a program compiled with -g, too, tells which",
+                "compile the program with -g to tell which",
                 False,
             )
         )

@@ -97,7 +97,7 @@ def of_calls(head: Mapping[str, Any]) -> list[Reason]:
             f"calls that are not modelled ({few(ops)}) are {100 * gone['time']:.0f} % of the "
             f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
             f"{100 * UNKNOWN_LIMIT:.0f} %)",
-            "a run without these calls would tell, or one in which they matter less",
+            "trace a run without these calls, or one in which they matter less",
         )
     ]
 
@@ -130,11 +130,11 @@ def of_reach(
     return [
         Reason(
             "extrapolated",
-            f"the largest count is {ratio:.0f} times the largest traced one (limit "
+            f"the largest count is {ratio:.0f} times the largest traced count (limit "
             f"{EXTRAPOLATION_LIMIT:.0f})",
             f"trace a larger count: {commands.trace(larger)}"
             if larger
-            else "a larger input might run at a larger count, to be traced",
+            else "try a larger input, which may run at a larger count",
         )
     ]
 
@@ -162,7 +162,7 @@ def missed(
         reasons.append(
             Reason(
                 "holdout-missed",
-                f"fitted without {holdout.without} the model misses there {joined(wrong)}",
+                f"fitted without {holdout.without}, the model misses {joined(wrong)} there",
                 another(commands),
             )
         )
@@ -186,7 +186,7 @@ def work_missed(holdout: HoldOut, off: float, commands: Commands = NO_STUDY) -> 
         off,
         holdout.n,
         "holdout-work",
-        f"fitted without {holdout.without} the model's computation there is off by",
+        f"fitted without {holdout.without}, the model's computation there is off by",
         commands,
     )
 
@@ -194,9 +194,11 @@ def work_missed(holdout: HoldOut, off: float, commands: Commands = NO_STUDY) -> 
 def _work_off(off: float, n: int, code: str, words: str, commands: Commands) -> list[Reason]:
     if off <= WORK_LIMIT:
         return []
-    advice = f"trace a larger count, or this one with repeats on quiet cores: {again(n, commands)}"
+    advice = (
+        f"trace a larger count, or this one again with repeats on idle cores: {again(n, commands)}"
+    )
     if code == "validate-work":
-        advice = f"validate at another count, and make this one a traced one: {again(n, commands)}"
+        advice = f"add this count to the traced ones and validate at another: {again(n, commands)}"
     return [Reason(code, f"{words} {over(off, WORK_LIMIT)}", advice)]
 
 
@@ -207,7 +209,7 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
         result.work.off,
         n,
         "validate-work",
-        f"in the run at {processes(n)} computation was off by",
+        f"in the run at {processes(n)} the model's computation is off by",
         commands,
     )
     if wrong := _missed(result, HOLDOUT_LIMIT):
@@ -215,7 +217,7 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
             Reason(
                 "validate-missed",
                 f"in the run at {processes(n)} the model misses {joined(wrong)}",
-                f"trace this count, too: {again(n, commands)}",
+                f"trace this count too: {again(n, commands)}",
             )
         )
     share = result.unmodelled.share_of_time
@@ -235,8 +237,8 @@ def of_validation(result: Comparison, commands: Commands = NO_STUDY) -> list[Rea
 # ---- the runs ------------------------------------------------------------------------------
 def of_runs(runs: Mapping[int, Measured], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say at which counts measured times do not tell how fast the program is."""
-    instead = "CPU work and estimated communication stand in for the run time"
-    advice = "trace with a core for each rank to compare run times"
+    instead = "CPU time and estimated communication stand in for the run time"
+    advice = "give each rank a core of its own to compare run times"
     reasons = []
     shared = [n for n, run in sorted(runs.items()) if run.shared_cores and not run.elsewhere]
     if shared:
@@ -256,7 +258,7 @@ def of_runs(runs: Mapping[int, Measured], commands: Commands = NO_STUDY) -> list
                     f"at {processes(n)} the traced ranks computed without a core for "
                     f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
                     f"input or output): {instead}",
-                    f"trace it again on quiet cores: {again(n, commands)}",
+                    f"trace it again on idle cores: {again(n, commands)}",
                     False,
                 )
             )
@@ -275,9 +277,9 @@ def contradicting(
         Reason(
             "contradicts",
             f"the run at {processes(n)} contradicts the others: its {what} is {ratio:.2g} times "
-            "what they lead to expect, as in a disturbed run; it is no part of the baseline, "
+            "what they suggest, as if it had been disturbed; it is left out of the baseline, and "
             f"speedups relate to {processes(base)}",
-            f"leave it out ({commands.of('model', '--without', str(n))}), or trace it again, "
+            f"leave it out ({commands.of('model', '--without', str(n))}), or trace it again, as "
             f"repeats that agree are believed: {again(n, commands)}",
             False,
         )
@@ -302,7 +304,7 @@ def of_communication(
     return [
         Reason(
             "not-representative",
-            f"communication at {processes(where)} was not measured as in a run: {why}",
+            f"communication at {processes(where)} was not measured as in a real run: {why}",
             measure(where, commands),
             bool(rests & set(where)),
         )
@@ -331,7 +333,7 @@ def of_simulation(
                 "unmatched",
                 f"at {processes(n)} {one.unmatched:,.0f} of "
                 f"{plural(round(one.messages), 'message')} ({few(one.calls)}) have "
-                "no partner in the model: its rules contradict each other there, and the "
+                "no partner in the model: its rules contradict each other there, so the "
                 "simulation leaves these messages out",
                 advice,
                 bool(rests & set(lost)),
@@ -342,9 +344,9 @@ def of_simulation(
         reasons.append(
             Reason(
                 "deadlock",
-                f"at {processes(n)} ranks would wait for each other for ever in the order of calls "
-                f"that the model says: {plural(stuck[n].reordered, 'call')} had to be taken out of "
-                "turn, so that the times are not those of the program",
+                f"at {processes(n)} the model's order of calls deadlocks: "
+                f"{plural(stuck[n].reordered, 'call')} had to be taken out of turn, so the times "
+                "are not those of the program",
                 advice,
                 bool(rests & set(stuck)),
             )
@@ -394,8 +396,8 @@ def of_residuals(
             f"at {processes(n)} {took} {worst.measured_s / max(worst.model_s, 1e-12):.2g} "
             f"times as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not "
             f"modelled, or the machine was busy with something else{_rests_on(base)}",
-            "the report's list of gaps says what is left out; whether it takes as long again on "
-            f"quiet cores: {again(n, commands)}",
+            "see the report's list of gaps for what is left out, and trace it again on idle "
+            f"cores: {again(n, commands)}",
         )
     ]
 

@@ -115,7 +115,7 @@ def choose(found: Estimates, wanted: str = AUTO) -> Choice:
     if wanted != AUTO:
         if wanted not in there:
             raise P3SError(f"estimator {wanted}: {_missing(found, wanted)}")
-        why = "it was asked for" + _doubt(found, wanted)
+        why = "as asked" + _doubt(found, wanted)
         return Choice(wanted, why, {n: _taken(found, n, wanted) for n in counts})
     good = [name for name in there if not _why_not(found, name)]
     if good:
@@ -145,7 +145,7 @@ _WHAT = {
     "simulation": "costs of messages were measured by a replay at every count",
     "machine": "costs of messages were measured between two ranks",
     "simgrid": "SimGrid replays the scaled trace at every count",
-    "typical": "costs of messages are those of a typical cluster, as published",
+    "typical": "message costs are published figures of a typical cluster",
     "thesis": "nothing but the sum of each rank's calls is there",
 }
 

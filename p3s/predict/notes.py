@@ -57,7 +57,7 @@ def not_modelled(
     ``calls``: the operations that the program calls.
     """
     head = times.head
-    found = ["MPI_Init and what comes before it, MPI_Finalize and what comes after"]
+    found = ["MPI_Init and all before it, MPI_Finalize and all after it"]
     unknown = head.get("unknown")
     names = (
         [str(entry.get("op")) for entry in unknown if isinstance(entry, Mapping)]
@@ -79,7 +79,7 @@ def not_modelled(
             reasons.setdefault(why, []).append(str(entry.get("op")))
     for why, ops in reasons.items():
         if set(ops) - {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}:
-            found.append(f"not replayed, taken to cost nothing: {_names(ops)} ({why})")
+            found.append(f"not replayed and assumed to cost nothing: {_names(ops)} ({why})")
     return list(dict.fromkeys(found))
 
 
@@ -143,5 +143,5 @@ def _of_replays(rows: Sequence[Count], replays: Replays, ratio: float) -> list[s
             f"replayed without progress between the call and its completion: {', '.join(twins)}"
         )
     if 1.0 < ratio < math.inf:
-        found.append(f"the largest count is {ratio:.3g} times the largest traced one")
+        found.append(f"the largest count is {ratio:.3g} times the largest traced count")
     return found

@@ -40,10 +40,14 @@ def ratio_text(phase: PhaseAt) -> str:
 
 def notes(rows: Sequence[Count]) -> list[str]:
     """Say where each process computes less, or more, per iteration than was measured anywhere."""
+    found = {row.n: phases for row in rows if (phases := outside(row, NOTED))}
+    if not found:
+        return []
+    last = max(found)
+    at = "" if len(found) == 1 else f" at {processes(last)}"
     return [
-        f"at {processes(row.n)} each process computes {_texts(found)}: its time is extrapolated"
-        for row in rows
-        if (found := outside(row, NOTED))
+        f"at {processes(list(found))} the computation is extrapolated: each process has"
+        f"{at} {_texts(found[last])}"
     ]
 
 
@@ -52,7 +56,7 @@ def doubts(rows: Sequence[Count], commands: Commands) -> list[Reason]:
     return [
         Reason(
             "outside",
-            f"at {processes(row.n)} each process computes {_texts(found)} (limit {LIMIT:.0f})",
+            f"at {processes(row.n)} each process has {_texts(found)} (limit {LIMIT:.0f})",
             _cover(row.n, found, commands),
         )
         for row in rows

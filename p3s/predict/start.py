@@ -91,9 +91,9 @@ def sentences(found: Sequence[StartAndEnd], rows: Sequence[Count]) -> list[str]:
         return []
     last = found[-1]
     said = [
-        f"start and end of the program, launcher included, take {seconds(last.time_s)} "
-        f"({seconds(last.low_s)} to {seconds(last.high_s)}) at {last.n:,} processes, as the "
-        "launches of the traced runs grow"
+        f"startup and shutdown, launcher included, take {seconds(last.time_s)} "
+        f"({seconds(last.low_s)} to {seconds(last.high_s)}) at {last.n:,} processes, if "
+        "launches go on growing as in the traced runs"
     ]
     times = {row.n: row.time_s for row in rows}
     more = [one.n for one in found if one.time_s > times.get(one.n, math.inf)]
@@ -101,15 +101,15 @@ def sentences(found: Sequence[StartAndEnd], rows: Sequence[Count]) -> list[str]:
     if more and more[-1] == last.n and grows and not last.measured:
         since = next(n for n in more if all(k in more for k in times if k >= n))
         said.append(
-            f"from {since:,} processes on start and end take longer than the run itself: they are "
-            "the limit of what more processes gain"
+            f"from {since:,} processes on, startup and shutdown take longer than the run itself "
+            "and limit what more processes gain"
         )
     base = rows[0]
     first = {one.n: one for one in found}.get(base.n)
     if first is not None and rows[-1].n == last.n and last.n > base.n:
         with_it = (base.time_s + first.time_s) / (rows[-1].time_s + last.time_s)
         said.append(
-            f"with start and end the speedup from {base.n:,} to {last.n:,} processes is "
+            f"with startup and shutdown the speedup from {base.n:,} to {last.n:,} processes is "
             f"{figures(with_it)}x"
         )
     return said

@@ -64,7 +64,7 @@ def render(file: AdviceFile, study: Study) -> str:
     against = untrusted(reasons_of(file))
     parts = []
     if against:
-        parts += [f"There is no trustworthy advice: {in_short(against)}.", ""]
+        parts += [f"Do not rely on this advice: {in_short(against)}.", ""]
         parts += [*reason_lines(against[:MOST_LINES]), ""]
     parts += [sentence(file), "", choices(file.advice), "", grid(file)]
     parts += reason_lines([r for r in reasons_of(file) if not r.untrustworthy][:MOST_LINES])

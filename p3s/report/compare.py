@@ -117,7 +117,7 @@ def compare(
     pairs = [_pair(a.at(count), b.at(count)) for count in common]
     phases = list(_phases(a, b, at))
     against = untrusted([*a.reasons, *b.reasons])
-    warning = f"There is no trustworthy comparison: {in_short(against)}." if against else ""
+    warning = f"Do not rely on this comparison: {in_short(against)}." if against else ""
     return Comparison(
         a=visible(names[0]),
         b=visible(names[1]),
@@ -238,7 +238,7 @@ def _verdict(
         change = f"{seconds(abs(worst.change_s))} {more}"
         said.append(f"Phase {worst.name} changes most: {change}{mostly}.")
     if untrusted:
-        said[0] = f"Taken as they are, the figures say: {said[0][0].lower()}{said[0][1:]}"
+        said[0] = f"Taken at face value: {said[0][0].lower()}{said[0][1:]}"
     return said
 
 
@@ -360,7 +360,7 @@ def as_text(found: Comparison) -> str:
     parts += ["", *reason_lines(found.reasons)] if found.reasons else []
     parts += [f"note: {note}" for note in found.notes]
     if any(pair.doubtful for pair in found.counts):
-        parts.append("*     rests on communication that is not representative")
+        parts.append("*     communication was not measured as in a real run")
     return "\n".join(parts)
 
 

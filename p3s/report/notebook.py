@@ -76,7 +76,7 @@ def _verdict(prediction: types.Prediction, places: Mapping[str, str] | None) -> 
     )
     for reason in reasons:
         if not reason.untrustworthy:
-            yield escape(f"mind: {reason.sentence}")
+            yield escape(f"caution: {reason.sentence}")
 
 
 def picture(prediction: types.Prediction) -> str:

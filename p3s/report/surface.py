@@ -16,11 +16,11 @@ def render(surface: Surface) -> str:
     against = untrusted(surface.reasons)
     parts = []
     if against:
-        parts += [f"There is no trustworthy prediction: {in_short(against)}.", ""]
+        parts += [f"Do not rely on this prediction: {in_short(against)}.", ""]
         parts += [*reason_lines(against[:MOST_LINES]), ""]
     parts += [*sentences(surface), "", grid(surface), "", rows(surface)]
     if any(cell.doubtful for cell in surface.cells):
-        parts.append("*     rests on communication that is not representative")
+        parts.append("*     communication was not measured as in a real run")
     if any(not cell.traced for cell in surface.cells):
         parts.append("~     no run had so many threads: from the laws of threads")
     parts += reason_lines([r for r in surface.reasons if not r.untrustworthy][:MOST_LINES])

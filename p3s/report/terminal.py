@@ -46,7 +46,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     parts += _residuals(prediction)
     parts += reason_lines(mind[:MAX_LINES])
     parts += _few("note", lines(prediction.notes))
-    parts += _few("left out", lines(prediction.not_modelled))
+    parts += _few("not included", lines(prediction.not_modelled))
     return "\n".join(parts)
 
 
@@ -70,9 +70,9 @@ def _table(prediction: Prediction, most: int) -> list[str]:
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     if any(row.measured and not row.representative for row in prediction.counts):
-        parts.append("(...) measured, but not representative")
+        parts.append("(...) measured, but not as in a real run")
     if any(row.doubtful for row in prediction.counts):
-        parts.append("*     rests on communication that is not representative")
+        parts.append("*     communication was not measured as in a real run")
     return parts
 
 
@@ -135,7 +135,7 @@ def _residuals(prediction: Prediction) -> Iterator[str]:
             text = f"{each.ratio:.2f} at {each.n}"
             found.setdefault(each.what, []).append(text if each.representative else f"({text})")
     for what, texts in found.items():
-        yield f"measured over model, {what}: {', '.join(thinned(texts, MAX_LINES))}"
+        yield f"measured / model, {what}: {', '.join(thinned(texts, MAX_LINES))}"
 
 
 def _few(what: str, texts: Sequence[str]) -> Iterator[str]:

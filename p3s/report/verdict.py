@@ -17,8 +17,8 @@ WIDTH = 100
 _BECAUSE = {
     "compute": "computation that does not shrink",
     "io": "files",
-    "transfer": "data on its way",
-    "waiting": "waiting for each other",
+    "transfer": "data transfer",
+    "waiting": "ranks waiting for each other",
     "software": "MPI software",
 }
 
@@ -50,23 +50,23 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
     lines = []
     for reason in reasons:
-        head = reason.code if reason.untrustworthy else "mind"
+        head = reason.code if reason.untrustworthy else "caution"
         lines += wrap(f"{head}: {reason.text}", WIDTH, subsequent_indent="    ")
         if reason.advice:  # in one line: a command that is broken in two cannot be copied
-            lines.append(f"    what to do: {reason.advice}")
+            lines.append(f"    to do: {reason.advice}")
     return lines
 
 
 def warning_of(prediction: Prediction, what: str = "prediction") -> str:
-    """Return that there is no trustworthy prediction, and why in a few words; "" if there is."""
+    """Return that a prediction is not to be relied on, and why in a few words; "" if it is."""
     why = in_short(untrusted(reasons_of(prediction)))
-    return f"There is no trustworthy {what}: {why}." if why else ""
+    return f"Do not rely on this {what}: {why}." if why else ""
 
 
 def remedy_of(prediction: Prediction) -> str:
     """Return what would give a trustworthy prediction, as a sentence; "" where nothing is wrong."""
     found = dict.fromkeys(each.advice for each in untrusted(reasons_of(prediction)) if each.advice)
-    return f"To get one: {'; '.join(found)}." if found else ""
+    return f"To get one you can rely on: {'; '.join(found)}." if found else ""
 
 
 def verdict_of(prediction: Prediction) -> str:
@@ -121,7 +121,7 @@ def figure_sentences(prediction: Prediction, places: Mapping[str, str] | None = 
         )
     said += _limit(prediction, places)
     if warning:
-        said[0] = f"Taken as they are, the figures say: {said[0][0].lower()}{said[0][1:]}"
+        said[0] = f"Taken at face value: {said[0][0].lower()}{said[0][1:]}"
     return said
 
 
@@ -148,11 +148,11 @@ def _knee(prediction: Prediction) -> list[str]:
     if best is not None and best.n < found[-1].n:
         are = "is" if best.n == 1 else "are"
         at = f" (efficiency {percent(best.efficiency)})"
-        worth = [f"Up to {processes(best.n)} {are} worth it{at}."]
+        worth = [f"Up to {processes(best.n)} {are} worth using{at}."]
     if knee and knee == found[-1].n:
-        return [f"Efficiency is below {limit} at {processes(knee)}.", *worth]
+        return [f"Efficiency drops below {limit} at {processes(knee)}.", *worth]
     if knee:
-        return [f"Efficiency is below {limit} from {processes(knee)} on.", *worth]
+        return [f"Efficiency drops below {limit} from {processes(knee)} on.", *worth]
     below = [row.n for row in found if row.efficiency < threshold]
     if below:
         return [f"Efficiency is below {limit} at {processes(below)}, above it later."]
@@ -175,8 +175,8 @@ def _limit(prediction: Prediction, places: Mapping[str, str] | None) -> list[str
         f"mostly {_BECAUSE[first.because]}"
     )
     if last.phases and max(last.phases, key=attrgetter("time_s")).phase == first.phase:
-        return [f"It makes up {lost}."]
-    return [f"What limits scaling first is {_named(first, places)}: {lost}."]
+        return [f"It accounts for {lost}."]
+    return [f"Scaling is limited first by {_named(first, places)}: {lost}."]
 
 
 def figures(prediction: Prediction) -> list[Figure]:

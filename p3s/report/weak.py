@@ -44,7 +44,7 @@ def render(result: Prediction, grown: str) -> str:
     text += [table(cells, head, left=0), ""]
     if first is not last:
         text.append(
-            "Taken as they are, the figures say: "
+            "Taken at face value: "
             * bool(warning)
             + f"Weak scaling with {grown}: from {first.n} to {last.n} processes the "
             f"time goes from {seconds(first.time_s)} to {seconds(last.time_s)}, an "
@@ -59,7 +59,7 @@ def render(result: Prediction, grown: str) -> str:
     text += reason_lines(reasons_of(result))
     text += [f"note: {visible(note, 400)}" for note in result.notes]
     if any(row.measured and not row.representative for row in rows):
-        text.append("(...) measured, but not representative")
+        text.append("(...) measured, but not as in a real run")
     if any(row.doubtful for row in rows):
-        text.append("*     rests on communication that is not representative")
+        text.append("*     communication was not measured as in a real run")
     return "\n".join(text)

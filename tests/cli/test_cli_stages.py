@@ -478,7 +478,7 @@ def test_a_model_that_leaves_too_much_out_says_so(
         assert run(["model", str(root)]) == code
         said = capsys.readouterr().err
         told = f"calls that are not modelled (MPI_Put) are {100 * time:.0f} % of the time"
-        assert (f"no trustworthy model (left-out): {told}" in said) == bool(code)
+        assert (f"do not rely on this model (left-out): {told}" in said) == bool(code)
 
 
 @pytest.mark.parametrize(
@@ -566,8 +566,10 @@ def test_model_that_misses_its_held_out_count_is_3(
     streams = capsys.readouterr()
     assert streams.out == "the equations\n"
     last = streams.err.splitlines()[-1]
-    missed = "p3s: no trustworthy model (holdout-missed): fitted without 8 processes the model"
-    assert last.startswith(f"{missed} misses there {says}; " if says else "next:")
+    missed = (
+        "p3s: do not rely on this model (holdout-missed): fitted without 8 processes, the model"
+    )
+    assert last.startswith(f"{missed} misses {says} there; " if says else "next:")
 
 
 def test_model_whose_work_was_off_at_its_held_out_count_is_3(
@@ -577,7 +579,7 @@ def test_model_whose_work_was_off_at_its_held_out_count_is_3(
     characterize(root, "2,4,8")
     assert run(["model", str(root)]) == 3
     assert (
-        "(holdout-work): fitted without 8 processes the model's computation there is off by "
+        "(holdout-work): fitted without 8 processes, the model's computation there is off by "
         "30 % (limit 25 %)" in capsys.readouterr().err
     )
 
@@ -667,12 +669,13 @@ def test_a_prediction_that_is_not_to_be_trusted_is_3(
     assert run(["predict", str(root), "-n", "300", *REPLAYED]) == 3
     streams = capsys.readouterr()
     assert (
-        "no trustworthy prediction: communication was not measured as in a run, and" in streams.err
+        "do not rely on this prediction: message costs were not measured as in a real run, and"
+        in streams.err
     )
-    assert "extrapolated: the largest count is 38 times the largest traced one" in streams.out
+    assert "extrapolated: the largest count is 38 times the largest traced count" in streams.out
     assert run(["predict", str(root), "-n", "300", *REPLAYED, "--json"]) == 3
     streams = capsys.readouterr()
-    assert "p3s: no trustworthy prediction (extrapolated): the largest" in streams.err
+    assert "p3s: do not rely on this prediction (extrapolated): the largest" in streams.err
     assert {each["code"] for each in json.loads(streams.out)["reasons"]} == {
         "not-representative",
         "extrapolated",

@@ -141,18 +141,19 @@ def write_model(study: Study, **keys: Any) -> None:
 def test_advice_sends_to_next_only_where_that_names_a_count(study: Study) -> None:
     wanted = (NextCount(12, (3, 4), 1.0, ()),)
     ran = Admissible("any", 2, False, (2, 4, 8), ())
-    assert "p3s next 'my study' names the one" in another(Commands(study)), "not known yet"
+    assert "p3s next 'my study' names the most useful one" in another(Commands(study)), (
+        "not known yet"
+    )
     write_model(study, next=wanted, admissible=ran)
-    assert "p3s next 'my study' names the one" in another(Commands(study))
+    assert "p3s next 'my study' names the most useful one" in another(Commands(study))
     write_model(study, admissible=ran)
     assert another(Commands(study)).startswith("trace a larger count: p3s characterize -n 16 -o")
     write_model(study)
     assert another(Commands(study)) == (
-        "no other count is known that the program takes and that would tell; with a larger input "
-        "it may take more"
+        "no other count is known to work with this program; a larger input may allow more"
     )
     said = another(Commands(study), [2, 4, 8])
-    assert "takes; trace with repeats: p3s characterize -n 2,4,8 -r 3" in said
+    assert "program; trace these with repeats: p3s characterize -n 2,4,8 -r 3" in said
     write_model(study, next=wanted, admissible=ran)
     (study.root / "validate" / "np000012.r0.failed").mkdir(parents=True)
     commands = Commands(study)

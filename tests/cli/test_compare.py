@@ -203,9 +203,9 @@ def test_many_phases_are_summed_up() -> None:
 def test_doubtful_times_say_so_first() -> None:
     shared = PredictionFile.of(made_prediction(COUNTS, representative=False))
     found = compare(PredictionFile.of(made_prediction(COUNTS)), shared)
-    assert found.verdict[0].startswith("There is no trustworthy comparison: communication was")
-    assert found.verdict[1].startswith("Taken as they are, the figures say: at 512 processes")
-    assert found.counts[-1].doubtful and "*     rests on" in as_text(found)
+    assert found.verdict[0].startswith("Do not rely on this comparison: message costs were")
+    assert found.verdict[1].startswith("Taken at face value: at 512 processes")
+    assert found.counts[-1].doubtful and "*     communication was" in as_text(found)
     assert "not-representative: B: communication at all" in as_text(found)
 
 
@@ -262,6 +262,6 @@ def test_what_is_not_to_be_trusted_is_exit_code_3(
     doubtful.save(Study(Path(new)).prediction_path)
     assert run(["compare", old, new]) == 3
     shown = capsys.readouterr()
-    assert "extrapolated: B: too far" in shown.out and "no trustworthy comparison" in shown.err
+    assert "extrapolated: B: too far" in shown.out and "do not rely on this comparison" in shown.err
     assert run(["compare", old, new, "--csv"]) == 3
     assert "(extrapolated): B: too far" in capsys.readouterr().err

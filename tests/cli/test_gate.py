@@ -258,7 +258,7 @@ def test_a_prediction_whose_runs_were_deleted_does_not_pass(
     kept.save(tmp_path / "new.json")
     assert run(base) == 3
     assert run(["report", str(study.root), "--csv"]) == 3
-    assert "no trustworthy prediction (outdated)" in capsys.readouterr().err
+    assert "do not rely on this prediction (outdated)" in capsys.readouterr().err
 
 
 def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(

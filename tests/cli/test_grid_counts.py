@@ -27,11 +27,11 @@ TAKES = {
 
 def test_counts_that_hide_dimensions_are_named_with_others_that_show_them():
     assert left_open([2, 4, 8, 16]) == (
-        "-n 2,4,8,16 leaves at most two ranks in two dimensions of a 3-D grid; "
-        "8,12,18,27 would tell"
+        "-n 2,4,8,16 has at most two ranks in two dimensions of a 3-D grid; "
+        "8,12,18,27 would show more"
     )
     assert left_open([2, 4, 8]).startswith(
-        "-n 2,4,8 leaves at most two ranks in one dimension of a 2-D grid and all three "
+        "-n 2,4,8 has at most two ranks in one dimension of a 2-D grid and all three "
         "dimensions of a 3-D grid;"
     )
     for shown in ([8, 12, 18, 27], [8, 16, 32, 64], [64]):
@@ -53,7 +53,7 @@ def test_the_advice_has_no_count_that_the_program_refuses():
 
 def test_the_advice_keeps_to_the_kind_of_counts_that_are_asked_for():
     assert left_open([1, 4, 9]) == ""  # 9 are 3x3, and squares are of programs with two dimensions
-    assert left_open([1, 4, 16]).endswith("8,12,18,27 would tell")  # powers of two say nothing
+    assert left_open([1, 4, 16]).endswith("8,12,18,27 would show more")  # powers of two say nothing
     assert all(math.isqrt(n) ** 2 == n for n in telling((3,), like=(1, 4, 9)))
     assert left_open([1, 8, 27]) == ""
 
@@ -135,7 +135,7 @@ def test_counts_that_p3s_has_chosen_are_not_warned_of(tmp_path, capsys):
     warn(parse_asked("..16"), [4, 8, 9, 16], None, grids)
     assert not capsys.readouterr().err
     warn(parse_asked("4,8,9,16"), [4, 8, 9, 16], None, grids)
-    assert "leaves at most two ranks" in capsys.readouterr().err
+    assert "has at most two ranks" in capsys.readouterr().err
 
 
 def test_a_reason_of_several_counts_is_said_once():

@@ -340,8 +340,8 @@ def test_the_terminal_says_the_result_first_and_what_limits() -> None:
     others = MADE["usual"]["counts"][-1]["estimators"]
     told = ", ".join(f"{name} {seconds(others[name]['time_s'])}" for name in ("machine", "thesis"))
     assert f"other estimators at 512 processes: {told}" in text
-    assert "measured over model, run time: 1.03 at 4, 1.03 at 8, 1.03 at 16" in text
-    assert "left out: MPI_File_write_all" in text
+    assert "measured / model, run time: 1.03 at 4, 1.03 at 8, 1.03 at 16" in text
+    assert "not included: MPI_File_write_all" in text
     table = [line.split()[0] for line in lines if re.match(r" +\d+ +[\d.]+ m?s", line)]
     assert table == ["4", "8", "16", "32", "64", "128", "256", "512"]
 
@@ -357,8 +357,8 @@ def test_the_terminal_counts_what_it_leaves_out() -> None:
 
 def test_marks_in_the_terminal() -> None:
     text = render(record(MADE["shared cores"]))
-    assert "(...) measured, but not representative" in text and "*     rests on" in text
-    assert text.startswith("There is no trustworthy prediction: communication was not measured as")
+    assert "(...) measured, but not as in a real run" in text and "*     communication was" in text
+    assert text.startswith("Do not rely on this prediction: message costs were not measured as")
     assert "(...)" not in render(record()) and "rests on" not in render(record())
     assert "unknown" in render(record(MADE["partial"]))
 
@@ -440,12 +440,12 @@ def test_pictures_say_that_they_are_not_to_be_trusted(plot: str, tmp_path: Path)
     for made, warned in ((WARNED, True), (MADE["usual"], False)):
         write_picture(record(made), plot, tmp_path / "x.svg")
         text = (tmp_path / "x.svg").read_text()
-        assert ("There is no trustworthy prediction: an efficiency is above" in text) is warned
+        assert ("Do not rely on this prediction: an efficiency is implausibly" in text) is warned
         assert ('class="hatch' in text) is warned, "hatching"
 
 
 def test_charts_and_notebooks_say_so_too() -> None:
-    words = "There is no trustworthy prediction: an efficiency is above what can be believed."
+    words = "Do not rely on this prediction: an efficiency is implausibly high."
     for draw in (speedup_chart, efficiency_chart):
         chart = draw(record(WARNED))
         assert words.split(":")[0] in chart and 'class="hatch"' in chart and "untrusted" in chart
@@ -456,9 +456,9 @@ def test_charts_and_notebooks_say_so_too() -> None:
     page = Prediction.of(WARNED)._repr_html_()
     assert page.startswith(
         f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
-        "trace again</p><p>Taken as they are, the figures say: from 4"
+        "trace again</p><p>Taken at face value: from 4"
     )
-    assert page.count("<path") == 1 and page.count("There is no trustworthy prediction") == 2
+    assert page.count("<path") == 1 and page.count("Do not rely on this prediction") == 2
     assert "<path" not in Prediction.of(MADE["usual"])._repr_html_()
 
 
@@ -485,11 +485,11 @@ def test_a_terminal_gives_every_reason_with_its_advice() -> None:
         )
     )
     head, _, below = text.partition("\n\n")
-    assert head.splitlines()[0].startswith("There is no trustworthy prediction: an efficiency")
-    assert "superlinear: the efficiency is 300 %\n    what to do: trace 4 again" in head
+    assert head.splitlines()[0].startswith("Do not rely on this prediction: an efficiency")
+    assert "superlinear: the efficiency is 300 %\n    to do: trace 4 again" in head
     assert "wide: the run time at 512" in head and "shared cores" not in head
-    assert below.startswith("Taken as they are, the figures say: from 4 to 512 processes")
-    assert "mind: ranks shared cores\n    what to do: trace with more cores" in below
+    assert below.startswith("Taken at face value: from 4 to 512 processes")
+    assert "caution: ranks shared cores\n    to do: trace with more cores" in below
 
 
 def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:

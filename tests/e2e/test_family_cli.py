@@ -147,7 +147,7 @@ def test_derived_studies_go_through_every_stage(study):
         "2",
     )
     assert done.returncode == 3, done.stderr
-    assert "communication was not measured as in a run" in done.stderr
+    assert "message costs were not measured as in a real run" in done.stderr
     at = study / "at" / "size=80"
     assert f"derived from size=31, size=40, size=53, {at}" in done.stderr
     rows = json.loads((at / "prediction.json").read_text())["counts"]
@@ -189,7 +189,7 @@ def test_weak_scaling(study):
         "2",
     )
     assert done.returncode == 3, done.stderr
-    assert done.stdout.startswith("There is no trustworthy prediction: communication was not")
+    assert done.stdout.startswith("Do not rely on this prediction: message costs were not")
     assert "not-representative: communication at 4 and 9 processes was not" in done.stdout
     assert "weak efficiency" in done.stdout and "at 9 processes size is rounded" in done.stderr
     found = json.loads((study / "weak-size.json").read_text())

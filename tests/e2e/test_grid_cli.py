@@ -67,7 +67,7 @@ def given(place):
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
     assert first.startswith(
-        "note: -n 2,4,8,12 leaves at most two ranks in one dimension of a 3-D grid"
+        "note: -n 2,4,8,12 has at most two ranks in one dimension of a 3-D grid"
     )
     assert "4x3x1" in done.stdout
     return place / "given"

@@ -8,5 +8,5 @@ def only_work(code: int, err: str) -> bool:
 
     ``code``: of the command, ``err``: what it wrote to stderr.
     """
-    said = [line for line in err.splitlines() if "no trustworthy" in line]
+    said = [line for line in err.splitlines() if "do not rely on this" in line]
     return code == (3 if said else 0) and all("-work): " in line for line in said)

@@ -108,7 +108,7 @@ def reason(code: str, text: str, advice: str = "", untrustworthy: bool = True) -
 
 _SHARED = reason(
     "not-representative",
-    "communication at all counts was not measured as in a run: all nodes are one machine",
+    "communication at all counts was not measured as in a real run: all nodes are one machine",
     "measure messages on nodes with a core for each rank",
 )
 

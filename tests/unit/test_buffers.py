@@ -42,8 +42,8 @@ def test_a_line_for_each_kind_at_the_largest_count() -> None:
     few = {"messages": 9, "device": 9, "device_bytes": 9, "scattered": 0, "scattered_bytes": 0}
     more = {"messages": 4, "device": 1, "device_bytes": 8, "scattered": 2, "scattered_bytes": 64}
     device, gaps = buffers.sentences({"2": few, "16": more})
-    assert device.startswith("25 % of the messages (8 bytes) at 16 processes: from or into device")
-    assert gaps.startswith("50 % of the messages (64 bytes) at 16 processes: of datatypes")
+    assert device.startswith("25 % of the messages (8 bytes) at 16 processes are in device memory")
+    assert gaps.startswith("50 % of the messages (64 bytes) at 16 processes use non-contiguous")
     assert len(buffers.sentences({"2": few})) == 1
 
 

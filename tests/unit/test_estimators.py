@@ -187,7 +187,7 @@ def test_a_message_costs_what_was_measured(tmp_path: Path) -> None:
     assert found.high[1, 0] * 1e9 == pytest.approx(30_000.0 + 1.08 * (9 * 100.0 + 2_400.0))
     assert found.why_not == ""
     assert (
-        "costs of messages: machine synthetic: two ranks on two hosts, messages inside of "
+        "message costs: machine synthetic: two ranks on two hosts, messages inside of "
         "nodes as those between" in found.notes
     )
     assert any("Open MPI 4.1" in note for note in found.notes)

@@ -172,7 +172,7 @@ def test_packing_is_software_time_with_its_interval() -> None:
     found = with_packing(plain, with_calls(SEND), COSTS)
     assert found.comm[0, 1] == found.software[0, 1] == 1 + 600e-9
     assert (found.low[0, 1], found.high[0, 1]) == (1 + 300e-9, 1 + 1200e-9)
-    assert found.notes == ("packing of datatypes that are not contiguous: measured",)
+    assert found.notes == ("the cost of packing non-contiguous datatypes was measured",)
     assert with_packing(plain, trace(), COSTS) is plain
     even = with_packing(plain, with_calls(SEND), COSTS, ends=False)
     assert even.low[0, 1] == even.high[0, 1] == even.comm[0, 1]

@@ -232,7 +232,7 @@ def test_an_interval_of_more_than_ten_per_cent(width: float, against: bool) -> N
     assert codes(result) == ["wide"] * against
     if against:
         (said,) = texts(result, "wide")
-        assert "not known to within 10 %: it lies between 300 ms and 1.70 s" in said
+        assert "uncertain by more than 10 %: it lies between 300 ms and 1.70 s" in said
         assert "p3s next" in said
 
 
@@ -240,9 +240,9 @@ def test_how_wide_an_interval_would_be_with_another_count() -> None:
     (row,) = compose({32: times_at(32, 1.0, 0.6)}, {}, {32: REPLAYED}, [4]).counts
     # three doublings from 4, two from 8: (1 + 2/2) / (1 + 3/2) of the logarithms
     said = narrower_by(row, [4], NO_STUDY)
-    assert said == "with 8 traced too, about 49 % at 32 instead of 60 %"
+    assert said == "tracing 8 too would narrow it from 60 % to about 49 % at 32"
     assert narrower_by(row, [16], NO_STUDY) == (
-        "with 32 traced too, about 0 % at 32 instead of 60 %"
+        "tracing 32 too would narrow it from 60 % to about 0 % at 32"
     )
     assert narrower_by(row, [32], NO_STUDY) == narrower_by(row, [], NO_STUDY) == ""
     (sure,) = compose({32: times_at(32, 1.0, 0.0)}, {}, {32: REPLAYED}, [4]).counts

@@ -323,13 +323,13 @@ def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
     shared = reason("not-representative", "at 64 processes ranks shared cores", "take more nodes")
     text = verdict_of(made(reasons=[shared, reason("superlinear", "it is 300 %")]))
     assert text.startswith(
-        "There is no trustworthy prediction: communication was not measured as in a run, and an "
-        "efficiency is above what can be believed. To get one: take more nodes. Taken as they are, "
-        "the figures say: from 2 to 64 processes"
+        "Do not rely on this prediction: message costs were not measured as in a real run, and an "
+        "efficiency is implausibly high. To get one you can rely on: take more nodes. Taken at "
+        "face value: from 2 to 64 processes"
     )
     assert "Efficiency" not in text and "50 %" not in text
     one = [row(4, 1.0, 1.0)]
-    assert "say: at 4 processes" in verdict_of(made(counts=one, reasons=[shared]))
+    assert "Taken at face value: at 4 processes" in verdict_of(made(counts=one, reasons=[shared]))
     mind = made(reasons=[{**shared, "untrustworthy": False}])
     assert verdict_of(mind).startswith("From 2 to 64 processes")
 
@@ -401,7 +401,7 @@ def test_what_is_not_representative_is_marked(tmp_path: Path) -> None:
     result = prediction(counts=rows, reasons=[shared])
     text = render(record(result))
     assert "1.00 s*" in text and "(30.0 s)" in text and "8.00 s*" not in text
-    assert "rests on communication that is not representative" in text
+    assert "communication was not measured as in a real run" in text
     assert "asterisk" not in render(made()) and "rests on" not in render(made())
     view = shown(put_study(tmp_path / "study", result))
     words = " ".join(" ".join(Page(render_html(view)).words).split())

@@ -361,7 +361,7 @@ def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
 
 def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
     (said,) = notes(doubts(tmp_path, [BUSY, MORE], False, gap=200_000))
-    assert said.startswith("all 2 runs were disturbed: a rank was off its core")
+    assert said.startswith("all 2 runs were disturbed: a rank lost its core")
     assert "-r" not in said
 
 
@@ -382,9 +382,9 @@ def test_time_off_the_core_is_told_where_each_rank_has_one(
     if said:  # nine gaps less what was computed in them, the tracer and the failed polls
         lost = 9 * gap - 440_100 - 10 * 2000 - 700
         assert run["disturbed"][0].startswith(
-            f"a rank was off its core for {100 * lost / (8 * 10 + 9 * gap):.0f} % of the run"
+            f"a rank lost its core for {100 * lost / (8 * 10 + 9 * gap):.0f} % of the run"
         )
-        assert notes(times)[0].endswith("more runs tell: -r 3")
+        assert notes(times)[0].endswith("repeat runs with -r 3")
 
 
 @pytest.mark.parametrize(("lost", "said"), [(9, False), (500, True)])

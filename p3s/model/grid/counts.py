@@ -49,8 +49,8 @@ def left_open(
         f"{_dimensions(many, ndims)} of a {ndims}-D grid" for ndims, many in found if many
     )
     tell = ",".join(map(str, telling(dims, extents, failed, counts)))
-    return f"-n {','.join(map(str, counts))} leaves at most two ranks in {where}" + (
-        f"; {tell} would tell" if tell else ""
+    return f"-n {','.join(map(str, counts))} has at most two ranks in {where}" + (
+        f"; {tell} would show more" if tell else ""
     )
 
 

@@ -180,7 +180,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
         library_for(study, found, setting),
         int(found.facts.get("cores") or 1),
         lambda nodes: costs,
-        said=lambda network: [f"costs of messages: {network.source}"],
+        said=lambda network: [f"message costs: {network.source}"],
         ends=tuple(
             f"the machine was disturbed when it was measured: {text}" for text in found.disturbed
         ),
@@ -246,14 +246,14 @@ def with_own_part(
     low, typical, high = parts if ends else (parts[1],) * 3
     if not typical.any():
         return found
-    where = "measured" if own.measured else "usual figures"
+    where = "was measured" if own.measured else "is a typical figure"
     return replace(
         found,
         comm=found.comm + typical,
         low=found.low + low,
         high=found.high + high,
         software=found.software + typical,
-        notes=(*found.notes, f"what a rank does itself to make a communicator: {where}"),
+        notes=(*found.notes, f"what making a communicator costs a rank itself {where}"),
     )
 
 
@@ -313,8 +313,8 @@ def told(
         *(["computation does not vary"] if variation is None else []),
         *(
             [
-                "how computation varies was measured while ranks shared cores: the low end takes "
-                "it to be even"
+                "computation was traced on shared cores, which makes it vary more: the low end "
+                "assumes that it does not vary"
             ]
             if shared
             else []

@@ -28,12 +28,12 @@ def with_packing(
     low, typical, high = packing_ns(trace, found.phases, costs) / _NS_PER_S
     if not high.any():
         return found
-    where = "measured" if costs.measured else "usual figures"
+    where = "was measured" if costs.measured else "is a typical figure"
     return replace(
         found,
         comm=found.comm + typical,
         low=found.low + (low if ends else typical),
         high=found.high + (high if ends else typical),
         software=found.software + typical,
-        notes=(*found.notes, f"packing of datatypes that are not contiguous: {where}"),
+        notes=(*found.notes, f"the cost of packing non-contiguous datatypes {where}"),
     )

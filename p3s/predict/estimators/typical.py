@@ -42,12 +42,12 @@ def published_messages(study: Study, setting: Setting) -> Messages:
             network_from_cluster(cluster, nodes, "high"),
         ),
         said=lambda network: [
-            f"costs of messages: {network.source}, {cluster.cores_per_node} cores a node, from "
+            f"message costs: {network.source}, {cluster.cores_per_node} cores per node, from "
             "published figures"
         ],
         of_runs=(
-            "computation is that of the machine of the runs; their run times, on another network, "
-            "are not compared",
+            "computation is that of the traced machine; its run times are not compared, because "
+            "its network is another one",
         ),
         distance=lambda nodes: cluster_distances(cluster, nodes),
         levels=True,
