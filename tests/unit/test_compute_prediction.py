@@ -50,7 +50,7 @@ def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
 @pytest.mark.parametrize(
     ("more", "said", "doubted"),
     [
-        ({}, "computes 1/6 of the least work per iteration that was measured (phase 0)", False),
+        ({}, "each process has 1/6 of the least work per iteration that was measured (phase 0)", False),
         ({"outside": 1.4}, None, False),
         ({"outside": LIMIT * 1.01}, "1/16 of the least", True),
         ({"outside": 40.0, "below": False}, "40 times the most work per iteration", True),
@@ -61,7 +61,7 @@ def test_what_is_outside_is_noted_and_far_outside_doubted(
     more: dict[str, Any], said: str | None, doubted: bool
 ) -> None:
     result = compose({64: timed_at(64, 1.0, **more)}, {}, {64: REPLAYED}, [4, 8])
-    notes = [note for note in result.notes if "each process computes" in note]
+    notes = [note for note in result.notes if "is extrapolated" in note]
     assert len(notes) == (said is not None)
     assert said is None or said in notes[0]
     found = {reason.code: reason.text for reason in result.reasons}
