@@ -46,7 +46,8 @@ class Options:
     ``turns``: iterations of each loop, None: the whole run. ``messages``: all collectives as
     messages, also where the format has calls. ``collectives``: algorithms instead of the library's.
     ``ranks_per_node``: on one host. ``machine``: costs of messages, default STUDY/machine.json.
-    ``ranks``: of a timeline, None: all."""
+    ``ranks``: of a timeline, None: all. ``simulated``: the simulated run, though there is a traced
+    one."""
 
     turns: int | None = None
     messages: bool = False
@@ -54,6 +55,7 @@ class Options:
     ranks_per_node: int | None = None
     machine: Path | None = None
     ranks: tuple[int, ...] | None = None
+    simulated: bool = False
 
 
 @dataclass
