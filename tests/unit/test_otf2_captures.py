@@ -233,6 +233,10 @@ class Process:
         self.leave(name)
 
 
+def isend(to: int, comm: Any, request: int) -> Callable[[Any, int], None]:
+    return lambda writer, now: writer.mpi_isend(now, to, comm, 5, 800, request)
+
+
 def halo_as_score_p_does(size: int, turns: int, directory: Path) -> Path:
     """A ring of messages and a sum on pairs of ranks, from two functions; with failing polls."""
     tracer = Tracer(size, directory)
@@ -256,10 +260,7 @@ def halo_as_score_p_does(size: int, turns: int, directory: Path) -> Path:
             one, two = 2 * turn, 2 * turn + 1
             p.enter("exchange", 40)
             p.call("MPI_Irecv", lambda w, t, one=one: w.mpi_irecv_request(t, one))
-            p.call(
-                "MPI_Isend",
-                lambda w, t, two=two, right=right: w.mpi_isend(t, right, tracer.world, 5, 800, two),
-            )
+            p.call("MPI_Isend", isend(right, tracer.world, two))
             p.call("MPI_Testall", lambda w, t, one=one: w.mpi_request_test(t, one))
             p.call(
                 "MPI_Waitall",
