@@ -19,8 +19,6 @@ Example:
   p3s export study --to extra-p
 Formats: simgrid, goal, perfetto, otf2, paraver, cube, speedscope, extra-p (docs/export.md)"""
 
-#: Formats of runs, traced or simulated.
-_OF_RUNS = ("otf2", "paraver", "speedscope", "cube")
 _SUFFIX = {
     "simgrid": ".ti",
     "goal": ".goal",
@@ -121,7 +119,7 @@ def export(
     from p3s.export import FORMATS
     from p3s.export.place import check_free
     from p3s.export.runs import is_traced
-    from p3s.export.scaled import Options
+    from p3s.export.scaled import OF_RUNS, Options
     from p3s.study import Study
 
     if to not in FORMATS:
@@ -134,8 +132,8 @@ def export(
             f"--ranks {ranks}: "
             + (f"there are {n} ranks" if to in _OF_RANKS else f"only for {' and '.join(_OF_RANKS)}")
         )
-    if simulated and to not in _OF_RUNS:
-        raise UsageError(f"--simulated: only for {', '.join(_OF_RUNS)}")
+    if simulated and to not in OF_RUNS:
+        raise UsageError(f"--simulated: only for {', '.join(OF_RUNS)}")
     options = Options(_turns(turns), messages, collectives, cores or None, machine, some, simulated)
     name = f"np{n:06d}" if n else "points"
     goal = target or study.root / "export" / (name + _SUFFIX[to])
@@ -144,7 +142,7 @@ def export(
     check_free(goal, force)
     with progress(1) as bar:
         if to in ("simgrid", "goal", "perfetto") or (
-            to in _OF_RUNS and (simulated or not is_traced(study, n))
+            to in OF_RUNS and (simulated or not is_traced(study, n))
         ):
             _ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")

@@ -134,7 +134,8 @@ class _Trace:
 
     ``nodes``: their names; ``node_of``: of each rank; ``threads``: that make MPI calls, of each
     rank; ``first_cpu``: the processor of its first; ``shift``: what is added to the run's times;
-    ``values`` of calls, ``callers``, ``lines``: text -> value; ``unmatched`` messages.
+    ``values`` of calls, ``callers``, ``lines``: text -> value; ``told``: the
+    events of calls; ``unmatched`` messages.
     """
 
     run: Run
@@ -147,6 +148,7 @@ class _Trace:
     values: dict[str, int] = field(default_factory=dict)
     callers: dict[str, int] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    told: dict[Call, str] = field(default_factory=dict)
     unmatched: int = 0
 
     @classmethod
@@ -252,6 +254,12 @@ class _Trace:
                 yield (begin, 0), _state(where[thread], begin, self.end, 0 if begin else 2)
 
     def _events(self, call: Call) -> str:
+        """Return the types and values of the events at the begin of a call."""
+        if call not in self.told:
+            self.told[call] = self._tell(call)
+        return self.told[call]
+
+    def _tell(self, call: Call) -> str:
         caller, line = self.place(call)
         pairs = [(_type(call.op), self.values[_shown(call.op)])]
         pairs += [(_CALLER, self.callers[caller]), (_LINE, self.lines[line])]

@@ -29,6 +29,8 @@ EXPORT_SCHEMA, EXPORT_VERSION = "p3s.export", 1
 #: Events of a whole run, at most; text of 20 to 50 bytes each.
 MOST_EVENTS = 300_000_000
 
+#: Formats of runs, traced or simulated; they have communicators.
+OF_RUNS = ("otf2", "paraver", "cube", "speedscope")
 #: Why calls are left out, where the replay's words do not fit.
 _WHY = {
     REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
@@ -123,6 +125,8 @@ class Exported:
 
     def lacks(self, call: str, why: str, events: float) -> None:
         """Take down calls that are not in it."""
+        if self.to in OF_RUNS and why == REASON_TEXT[Reason.CONSTRUCTOR]:
+            why = "the simulation leaves it out"
         key = (call, _WHY.get(why, why))
         self.left_out[key] = self.left_out.get(key, 0.0) + events
 

@@ -48,7 +48,12 @@ class Imported:
 
 
 def archive_at(path: Path) -> Path | None:
-    """Return the anchor of an archive, given it or its directory; None where there is none."""
+    """Return the anchor of an archive, given it or its directory; None where there is none.
+
+    Errors: P3SError where an archive is named that is not there, UsageError for several.
+    """
+    if path.suffix == ".otf2" and not path.exists():
+        raise P3SError(f"{path}: not there; name traces.otf2 of a tracer, or its directory")
     if path.is_file():
         return path if path.suffix == ".otf2" else None
     found = sorted(path.glob("*.otf2")) if path.is_dir() else []

@@ -205,7 +205,7 @@ class Reading:
         elif kind == ops.COMM:
             new.communicator()
         elif op in (*ops.INIT_OPS, "MPI_Finalize"):
-            new.row("MPI_Init" if op in ops.INIT_OPS else op, What())
+            new.row("MPI_Init" if op in ops.INIT_OPS else op, What(0))
         elif kind in NOT_READ or kind == ops.IO:
             self.left_out[op] += 1
             thread.last = end
@@ -247,7 +247,7 @@ class _Event:
         began = self.end if again else thread.began
         last = thread.last if thread.last is not None else began
         if not thread.rank.call and op != "MPI_Init":  # a capture begins with it
-            thread.rank.add(self.call("MPI_Init", What()), thread.number, last, last, 0)
+            thread.rank.add(self.call("MPI_Init", What(0)), thread.number, last, last, 0)
             self.reading.notes["ranks begin without MPI_Init, where their first region is"] += 1
         work = max(began - last - thread.flushed, 0)
         call = self.call(op, what)

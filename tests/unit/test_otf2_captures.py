@@ -140,11 +140,7 @@ def test_a_run_is_read_back_as_it_was(tmp_path: Path) -> None:
     run = run_of(ranks, done, (world(3), sub, grid))
     found = back(run, tmp_path)
     for rank in range(3):
-        want = [
-            (op, () if op in ("MPI_Init", "MPI_Finalize") else comm, *rest)
-            for op, comm, *rest in told(run, rank)
-        ]
-        assert told(found, rank) == want
+        assert told(found, rank) == told(run, rank)
         mine, theirs = run.ranks[rank], found.ranks[rank]
         assert theirs.start_ns.tolist() == mine.start_ns.tolist()
         assert theirs.elapsed_ns.tolist() == mine.elapsed_ns.tolist()
