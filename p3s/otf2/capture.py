@@ -15,7 +15,7 @@ from p3s.artefacts import write_json
 from p3s.errors import P3SError, PartialResult, UsageError
 from p3s.otf2.definitions import WORLD, Archive, read_definitions
 from p3s.otf2.events import NOT_READ, Rank, Reading
-from p3s.otf2.library import errors, library
+from p3s.otf2.library import errors, library, quiet
 from p3s.records import RUN_SCHEMA
 from p3s.text import plural
 from p3s.trace.ops import kind_of
@@ -33,6 +33,7 @@ SAYS_NOT = (
     "datatypes, whether receives were from MPI_ANY_SOURCE, and how the ranks were bound are not"
     " known; bytes of a receive are those that arrived",
     "bytes of collectives are what Score-P's sizes lead to; MPI_IN_PLACE is told from them",
+    "the MPI library is not known: collectives are taken to be those of Open MPI (--collectives)",
 )
 
 
@@ -70,7 +71,7 @@ def import_archive(anchor: Path, directory: Path) -> Imported:
     """
     otf2 = library()
     try:
-        with otf2.reader.open(str(anchor), batch_events=1 << 12) as reader:
+        with quiet(), otf2.reader.open(str(anchor), batch_events=1 << 12) as reader:
             archive = read_definitions(otf2, reader.definitions)
             reading = Reading(archive)
             reading.take(reader.events)
@@ -79,7 +80,7 @@ def import_archive(anchor: Path, directory: Path) -> Imported:
         raise P3SError(f"{anchor}: cannot be read as an OTF2 archive: {why}") from err
     except P3SError as err:
         raise P3SError(f"{anchor}: {err}") from err
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as err:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as err:
         raise P3SError(f"{anchor}: its events do not fit its definitions ({err!r:.80})") from err
     _check(anchor, reading)
     run = int.from_bytes(hashlib.blake2b(_facts(anchor), digest_size=7).digest(), "little")

@@ -58,7 +58,8 @@ class Archive:
 
     ``rank_of``: by location, the rank and thread whose events it holds; ``hosts``: of the ranks;
     ``regions``, ``comms``: by reference, the world is number 0; ``ticks``: of the clock in a
-    second; ``began_ns``: CLOCK_REALTIME at tick ``offset``, 0: not known.
+    second; the run is from tick ``offset`` to ``end``; ``began_ns``: CLOCK_REALTIME at its begin,
+    0: not known.
     """
 
     size: int
@@ -68,6 +69,7 @@ class Archive:
     comms: Mapping[int, Communicator]
     ticks: int
     offset: int
+    end: int
     began_ns: int
 
 
@@ -97,6 +99,7 @@ def read_definitions(otf2: Any, definitions: Any) -> Archive:
         _communicators(enums, definitions, places),
         clock.timer_resolution,
         clock.global_offset,
+        clock.global_offset + clock.trace_length if clock.trace_length else 1 << 62,
         clock.realtime_timestamp if known and clock.realtime_timestamp < 1 << 62 else 0,
     )
 

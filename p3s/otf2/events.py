@@ -96,6 +96,7 @@ class _Thread:
     stack: list[tuple[Region, str]] = field(default_factory=list)
     inside: int = 0
     began: int = 0
+    clock: int = 0
     last: int | None = None
     flushed: int = 0
     records: list[Any] = field(default_factory=list)
@@ -145,6 +146,7 @@ class Reading:
 
     # ---- regions
     def _enter(self, thread: _Thread, event: Any, region: Any, context: Any) -> None:
+        self._check(thread, event)
         if thread.last is None:
             thread.last = event.time
         known = self.of.regions[region._ref]
@@ -157,6 +159,12 @@ class Reading:
         if known.op in ("MPI_Finalize", "MPI_Session_finalize"):
             thread.rank.finalized = True
 
+    def _check(self, thread: _Thread, event: Any) -> None:
+        """Raise ValueError for a time that is outside of the run, or before the last one."""
+        if not max(self.of.offset, thread.clock) <= event.time <= self.of.end:
+            raise ValueError(f"a time of {event.time}")
+        thread.clock = event.time
+
     def _frame(self, region: Region, context: Any) -> str:
         at = context.source_code_location if context is not None else None
         if at is not None:
@@ -164,6 +172,7 @@ class Reading:
         return frame(region.name, region.file, region.line)
 
     def _leave(self, thread: _Thread, event: Any) -> None:
+        self._check(thread, event)
         if not thread.stack:
             self.notes["regions are left that were not entered"] += 1
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,19 @@ from made_runs import call, run_of, world
 from p3s.cli.main import run as p3s
 from p3s.errors import P3SError, PartialResult
 from p3s.export.otf2_archive import write_archive
+from p3s.export.paraver import write_trace
 from p3s.export.run import Run
 from p3s.export.scaled import Exported
 from p3s.otf2.capture import archive_at, import_archive
 from p3s.otf2.definitions import mpi_name
+from p3s.otf2.library import library
 from p3s.otf2.sizes import from_sizes, to_sizes
 from p3s.trace import Comm, RunTrace, read_run
 from p3s.trace.types import ANY_SOURCE, PROC_NULL
 from p3s.trace.varint import decode, encode, unzigzag, zigzag
 
 otf2 = pytest.importorskip("otf2")
+library()  # mends what its classes lack
 TICKS = 10**6
 
 
@@ -161,6 +165,40 @@ def test_cancelled_requests_and_unknown_partners(tmp_path: Path) -> None:
     found = back(run_of(ranks, [[(2, 1)], []], (world(2),), {0: [True]}), tmp_path)
     assert found.ranks[0].cancelled.tolist() == [True]
     assert told(found, 0)[1][:3] == ("MPI_Irecv", (0, 1), ANY_SOURCE)
+
+
+def test_threads_of_a_rank(tmp_path: Path) -> None:
+    ranks = [
+        [
+            (call("Init"), -9, 9),
+            (call("Send", 1, 8, 0), 5, 10),
+            (call("Send", 1, 16, 1), 4, 12),
+            (call("Finalize"), 40, 0),
+        ],
+        [
+            (call("Init"), -9, 9),
+            (call("Recv", 0, 8, 0), 5, 10),
+            (call("Recv", 0, 16, 1), 15, 12),
+            (call("Finalize"), 40, 0),
+        ],
+    ]
+    run = run_of(ranks, [[], []], (world(2),))
+    threads = np.array([0, 0, 1, 0], dtype=np.int32)
+    run = replace(run, ranks=[replace(run.ranks[0], thread=threads), run.ranks[1]])
+    found = back(run, tmp_path)
+    assert found.ranks[0].thread is not None
+    assert found.ranks[0].thread.tolist() == [0, 0, 1, 0]
+    assert told(found, 0) == told(run, 0) and found.ranks[1].thread is None
+    # Paraver has a processor and a thread for each.
+    directory = tmp_path / "paraver"
+    directory.mkdir()
+    write_trace(Run(run), directory, Exported("paraver", 2, directory))
+    lines = (directory / "run.prv").read_text().splitlines()
+    assert lines[0].endswith(":1(3):1:2(2:1,1:1),1")
+    assert [line for line in lines if line.startswith("3:")] == [
+        "3:2:1:1:2:13:13:3:1:2:1:24:36:16:1",
+        "3:1:1:1:1:14:14:3:1:2:1:14:24:8:0",
+    ]
 
 
 # ---- what other tracers write
@@ -358,6 +396,21 @@ def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
         import_archive(broken, tmp_path / "io-capture")
 
 
+@pytest.mark.parametrize("name", ["traces.def", "traces/0.evt", "traces/1.evt", "traces.otf2"])
+def test_damaged_archives_end_in_one_line(tmp_path: Path, name: str, capfd) -> None:
+    anchor = halo_as_score_p_does(2, 40, tmp_path / "archive")
+    file = anchor.parent / name
+    whole = file.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b""):
+        file.write_bytes(damaged)
+        directory = tmp_path / str(len(damaged))
+        directory.mkdir(exist_ok=True)
+        with pytest.raises(P3SError) as told_of:
+            import_archive(anchor, directory)
+        assert str(told_of.value).startswith(str(anchor)) and "\n" not in str(told_of.value)
+    assert capfd.readouterr().err == ""
+
+
 def test_an_archive_without_ranks_is_told(tmp_path: Path) -> None:
     with otf2.writer.open(str(tmp_path / "a"), timer_resolution=TICKS) as out:
         node = out.definitions.system_tree_node("n", parent=None)
@@ -368,3 +421,133 @@ def test_an_archive_without_ranks_is_told(tmp_path: Path) -> None:
         writer.leave(1, region)
     with pytest.raises(P3SError, match="names no ranks of MPI"):
         import_archive(tmp_path / "a" / "traces.otf2", tmp_path)
+
+
+def read_back(tracer: Tracer, tmp_path: Path) -> tuple[RunTrace, Any]:
+    tracer.out.close()
+    (tmp_path / "capture").mkdir()
+    made = import_archive(tmp_path / "archive" / "traces.otf2", tmp_path / "capture")
+    return read_run(tmp_path / "capture"), made
+
+
+def test_probes_exchanges_persistent_and_nonblocking_calls(tmp_path: Path) -> None:
+    tracer = Tracer(2, tmp_path / "archive")
+    ops, everyone = tracer.enums.CollectiveOp, tracer.world
+    for rank in range(2):
+        p, other = Process(tracer, rank), 1 - rank
+        p.call("MPI_Init")
+        p.call(
+            "MPI_Sendrecv",
+            lambda w, t, other=other: w.mpi_send(t, other, everyone, 1, 24),
+            lambda w, t, other=other: w.mpi_recv(t, other, everyone, 2, 48),
+        )
+        p.call("MPI_Send_init")  # makes a request: no event
+        p.call("MPI_Recv_init")
+        p.call(
+            "MPI_Startall",
+            lambda w, t: w.mpi_irecv_request(t, 7),
+            lambda w, t, other=other: w.mpi_isend(t, other, everyone, 3, 16, 8),
+        )
+        p.call(
+            "MPI_Waitall",
+            lambda w, t, other=other: w.mpi_irecv(t, other, everyone, 3, 16, 7),
+            lambda w, t: w.mpi_isend_complete(t, 8),
+        )
+        p.call("MPI_Iprobe")
+        p.call("MPI_Mprobe", lambda w, t, other=other: w.mpi_probe(t, other, everyone, 9, 77))
+        p.call("MPI_Mrecv", lambda w, t: w.mpi_mrecv(t, 77, 40))
+        p.call("MPI_Ireduce", lambda w, t: w.non_blocking_collective_request(t, 12))
+        received = 160 * (rank == 1)
+        p.call(
+            "MPI_Wait",
+            lambda w, t, received=received: w.non_blocking_collective_complete(
+                t, ops.REDUCE, everyone, 1, 80, received, 12
+            ),
+        )
+        p.call(
+            "MPI_Bcast",
+            lambda w, t: w.mpi_collective_begin(t),
+            lambda w, t, rank=rank: w.mpi_collective_end(
+                t, ops.BCAST, everyone, 0, 64 * (rank == 0), 32
+            ),
+        )
+        p.call("MPI_Recv")  # from MPI_PROC_NULL
+        p.call("MPI_Finalize")
+    run, made = read_back(tracer, tmp_path)
+    both = (0, 1)
+    assert told(run, 0)[1:-1] == [
+        ("MPI_Sendrecv", both, 1, 24, 1, -1),
+        ("MPI_Sendrecv_recv", both, 1, 48, 2, -1),
+        ("MPI_Recv_init", both, 1, 16, 3, -1),
+        ("MPI_Send_init", both, 1, 16, 3, -1),
+        ("MPI_Waitall", (), -1, 2, -1, -1),
+        ("MPI_Mprobe", both, 1, 1, 9, -1),
+        ("MPI_Mrecv", both, 1, 40, 9, -1),
+        ("MPI_Ireduce", both, -1, 80, -1, 1),
+        ("MPI_Wait", (), -1, 1, -1, -1),
+        ("MPI_Bcast", both, -1, 32, -1, 0),
+        ("MPI_Recv", both, PROC_NULL, 0, -1, -1),
+    ]
+    assert run.ranks[0].done.tolist() == [[5, 3], [5, 4], [9, 8]]
+    assert run.ranks[0].failed_polls == 1 and not made.left_out
+
+
+def test_lines_of_calls_from_unwinding_and_recursion(tmp_path: Path) -> None:
+    tracer = Tracer(1, tmp_path / "archive")
+    defs, p = tracer.defs, Process(tracer, 0)
+    barrier, none = tracer.enums.CollectiveOp.BARRIER, tracer.enums.CollectiveRoot.NONE
+    p.call("MPI_Init")
+    main, solve, sync = (tracer.region(name) for name in ("main", "solve", "MPI_Barrier"))
+    lines = [defs.source_code_location("solver.f90", line) for line in (10, 20, 30)]
+    outer = defs.calling_context(main, lines[0], parent=None)
+    inner = defs.calling_context(solve, lines[1], parent=outer)
+    call_at = defs.calling_context(sync, lines[2], parent=inner)
+    for context in (outer, inner, inner, inner, call_at):  # solve calls itself
+        p.now += 10
+        p.writer.calling_context_enter(p.now, context, 2)
+    p.writer.mpi_collective_end(p.now, barrier, tracer.world, none, 0, 0)
+    for context in (call_at, inner, inner, inner, outer):
+        p.now += 10
+        p.writer.calling_context_leave(p.now, context)
+    p.call("MPI_Finalize")
+    run, _ = read_back(tracer, tmp_path)
+    found = run.calls[int(run.ranks[0].call[1])]
+    assert found.op == "MPI_Barrier" and found.depth == 2
+    assert run.sites[found.site].frames == ("solver.f90:solve:30", "solver.f90:main:10")
+
+
+def test_intercommunicators(tmp_path: Path) -> None:
+    tracer = Tracer(4, tmp_path / "archive")
+    kinds, mpi = tracer.enums.GroupType, tracer.enums.Paradigm.MPI
+    sides = [
+        tracer.defs.group("", kinds.COMM_GROUP, mpi, members=[tracer.locations[r] for r in ranks])
+        for ranks in ((0, 1), (3, 2))
+    ]
+    bridge = tracer.defs.inter_comm("bridge", *sides, parent=tracer.world)
+    for rank in range(4):
+        p = Process(tracer, rank)
+        p.call("MPI_Init")
+        if rank == 0:  # to rank 0 of the other group
+            p.call("MPI_Send", lambda w, t: w.mpi_send(t, 0, bridge, 1, 24))
+        if rank == 3:
+            p.call("MPI_Recv", lambda w, t: w.mpi_recv(t, 0, bridge, 1, 24))
+        p.call("MPI_Finalize")
+    run, _ = read_back(tracer, tmp_path)
+    assert told(run, 0)[1] == ("MPI_Send", (0, 1, 2, 3), 3, 24, 1, -1)
+    assert told(run, 3)[1] == ("MPI_Recv", (0, 1, 2, 3), 0, 24, 1, -1)
+    assert [comm.inter for comm in run.comms] == [False, True]
+
+
+def test_a_trace_without_mpi_init_begins_with_it(tmp_path: Path) -> None:
+    tracer = Tracer(1, tmp_path / "archive")
+    p = Process(tracer, 0)
+    p.enter("main", 3)
+    p.call("MPI_File_open")
+    p.call("MPI_Comm_dup")
+    p.call("MPI_Finalize")
+    p.leave("main", 3)
+    run, made = read_back(tracer, tmp_path)
+    assert [event[0] for event in told(run, 0)] == ["MPI_Init", "MPI_Finalize"]
+    assert made.left_out == (("MPI_File_open", 1),)
+    assert any("MPI_Comm_dup is left out" in note for note in made.notes)
+    assert any("without MPI_Init" in note for note in made.notes)
