@@ -202,8 +202,8 @@ class _Records:
             self._collective(writer, i, begin, end)
         elif kind == ops.COMM and call.comm >= 0:
             self._communicator(writer, i, begin, end)
-        elif "probe" in call.op and (found := self._partner(i)) is not None:
-            writer.mpi_probe(end, found[1], found[0], max(call.tag, 0), i)
+        elif "probe" in call.op and hasattr(writer, "mpi_probe"):  # since 3.1
+            self._probe(writer, i, end)
         for posting, cancelled in self.completes.get(i, ()):
             self._complete(writer, posting, cancelled, end)
 
@@ -236,6 +236,12 @@ class _Records:
         else:
             writer.mpi_irecv_request(begin, i)
             self.open.add(i)
+
+    def _probe(self, writer: Any, i: int, end: int) -> None:
+        found = self._partner(i)
+        if found is not None:
+            tag = max(self.run.calls[self.calls[i]].tag, 0)
+            writer.mpi_probe(end, found[1], found[0], tag, i)
 
     def _collective(self, writer: Any, i: int, begin: int, end: int) -> None:
         call = self.run.calls[self.calls[i]]
