@@ -1,12 +1,13 @@
-"""Takes runs that ``p3s exec`` has captured into a study."""
+"""Takes runs that ``p3s exec`` has captured, and OTF2 traces, into a study."""
 
 from __future__ import annotations
 
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,57 @@ class CapturedRun:
     def command(self) -> list[str]:
         """The launcher command that would run the same program again."""
         return list(self.info["command"])
+
+
+@dataclass(frozen=True)
+class Captures:
+    """Runs as captures: ``sources``: capture -> the OTF2 archive that it was made from.
+
+    ``left_out``: (MPI call, events) that are in an archive and not in its capture; ``notes``: what
+    archives do not tell.
+    """
+
+    paths: tuple[Path, ...]
+    sources: Mapping[Path, Path]
+    left_out: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def source(self, path: Path) -> str:
+        """Return what the user named for a capture."""
+        return str(self.sources.get(path, path))
+
+
+@contextmanager
+def captures(paths: Sequence[Path]) -> Iterator[Captures]:
+    """Give each of these runs as a capture; OTF2 archives are read into temporary ones.
+
+    Errors: those of p3s.otf2.capture.import_archive.
+    """
+    import tempfile
+
+    from p3s.otf2.capture import archive_at, import_archive
+
+    anchors = [None if any(path.glob("rank-*.p3t")) else archive_at(path) for path in paths]
+    with tempfile.TemporaryDirectory(prefix="p3s-otf2-") as scratch:
+        found, sources, notes, left_out = [], {}, dict[str, None](), Counter[str]()
+        for number, (path, anchor) in enumerate(zip(paths, anchors, strict=True)):
+            if anchor is not None:
+                directory = Path(scratch) / str(number)
+                directory.mkdir()
+                one = import_archive(anchor, directory)
+                sources[directory] = path
+                notes |= dict.fromkeys(one.notes)
+                left_out += Counter(dict(one.left_out))
+                path = directory
+            found.append(path)
+        told = tuple(sorted(left_out.items()))
+        try:
+            yield Captures(tuple(found), sources, told, tuple(notes))
+        except P3SError as error:
+            text = str(error)
+            for made, source in sources.items():
+                text = text.replace(str(made), str(source))
+            raise type(error)(text) from error
 
 
 def check_runs(

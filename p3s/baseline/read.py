@@ -1,4 +1,4 @@
-"""Reading and writing run times: CSV, JSON, Parquet, a study's own."""
+"""Reading and writing run times: CSV, JSON, Extra-P's JSON Lines, Parquet, a study's own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Row = Mapping[str, Any]
 
 
 def read(path: Path) -> Times:
-    """Read run times from a study directory, a .json, a .parquet or any other file as CSV.
+    """Read run times from a study directory, .json, .jsonl, .parquet, or any other file as CSV.
 
     Errors: P3SError, one line with file and row, for anything that is no list of run times.
     """
@@ -65,6 +65,10 @@ def read(path: Path) -> Times:
         raise P3SError(f"{path}: not there") from error
     except (OSError, UnicodeDecodeError) as error:
         raise P3SError(f"{path}: is no text that can be read as run times") from error
+    if suffix == ".jsonl":
+        from p3s.baseline.extrap import rows_of
+
+        return Times(tuple(_runs(rows_of(text, path), path)))
     if suffix == ".json" or text.lstrip()[:1] in ("{", "["):
         return _json(text, path)
     return Times(tuple(_runs(_csv(text, path), path)))

@@ -1,4 +1,4 @@
-"""``p3s add``: put captures made by ``p3s exec`` into a study."""
+"""``p3s add``: put captures made by ``p3s exec``, or traces in OTF2, into a study."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ EPILOG = """Words after -- are a launcher command that runs the same, for p3s va
 \b
 Example:
   p3s add study p3s-np4 p3s-np8 p3s-np16
+  p3s add study scorep-4/traces.otf2 scorep-8/traces.otf2 -- mpiexec -n {np} ./program
 Next:
   p3s model study"""
 
@@ -22,7 +23,9 @@ Next:
 def add(
     ctx: typer.Context,
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
-    run_dirs: list[Path] = typer.Argument(..., metavar="DIR...", help="What p3s exec has made."),
+    run_dirs: list[Path] = typer.Argument(
+        ..., metavar="RUN...", help="What p3s exec has made, or OTF2 traces."
+    ),
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
@@ -31,14 +34,16 @@ def add(
     """Copy captured runs into a study and find their phases.
 
     Makes the study when it is missing. Several directories of one process count are repeats.
-    Nothing is added unless every rank of every run is complete.
+    Nothing is added unless every rank of every run is complete. An OTF2 trace (traces.otf2 of
+    Score-P, or its directory) becomes a capture; what it does not tell is said.
     """
     from p3s.characterize import characterize
-    from p3s.gather import check_runs, put_runs
+    from p3s.gather import captures, check_runs, put_runs
     from p3s.pipeline.stages import MIN_COUNTS
 
-    found = check_runs(study_dir, list(run_dirs), launcher_words(ctx) or None)
-    study = put_runs(study_dir, found, force=force)
+    with captures(list(run_dirs)) as given:
+        found = check_runs(study_dir, given.paths, launcher_words(ctx) or None)
+        study = put_runs(study_dir, found, force=force)
     counts = sorted({run.np for run in found})
     for np in counts:
         characterize(study.root, np)
@@ -46,18 +51,26 @@ def add(
     have = study.signature_counts()
     next_command = f"p3s model {quoted(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
-        rows = [{"np": run.np, "from": str(run.path), "events": run.events} for run in found]
+        rows = [
+            {"np": run.np, "from": given.source(run.path), "events": run.events} for run in found
+        ]
         emit_json(
             {
                 **header("add"),
                 "study": str(study.root),
                 "added": rows,
                 "characterized": have,
+                "left_out": [{"call": op, "events": n} for op, n in given.left_out],
+                "notes": list(given.notes),
                 "next": next_command,
             }
         )
     else:
-        out(_table([(run.np, str(run.path), run.events) for run in found]))
+        out(_table([(run.np, given.source(run.path), run.events) for run in found]))
+    for op, number in given.left_out:
+        say(f"left out: {number:,} {op}: an archive does not tell what they did")
+    for note in given.notes:
+        say(f"note: {note}")
     if next_command:
         say(f"next: {next_command}")
     else:
@@ -65,7 +78,7 @@ def add(
             f"{study.root}: holds {', '.join(map(str, have))} processes; the model needs"
             f" {MIN_COUNTS} counts: trace others and add them"
         )
-    return 0
+    return 3 if given.left_out else 0
 
 
 def _table(rows: Sequence[tuple[int, str, int]]) -> str:

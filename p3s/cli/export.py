@@ -15,22 +15,41 @@ Example:
   p3s export study --to simgrid -n 256
   p3s export study --to goal -n 4096 --turns 3 -o halo
   p3s export study --to otf2 -n 16
+  p3s export study --to cube -n 512
   p3s export study --to extra-p
-Formats: simgrid, goal, extra-p, otf2, perfetto (docs/export.md)"""
+Formats: simgrid, goal, perfetto, otf2, paraver, cube, speedscope, extra-p (docs/export.md)"""
 
 _SUFFIX = {
     "simgrid": ".ti",
     "goal": ".goal",
     "extra-p": ".extra-p",
     "otf2": ".otf2",
+    "paraver": ".paraver",
+    "cube": ".cubex",
+    "speedscope": ".speedscope.json",
     "perfetto": ".perfetto.json",
 }
+#: Module of p3s.export and function.
+_WRITERS = {
+    "simgrid": ("scaled", "to_simgrid"),
+    "goal": ("scaled", "to_goal"),
+    "perfetto": ("perfetto", "to_perfetto"),
+    "otf2": ("otf2_archive", "to_otf2"),
+    "paraver": ("paraver", "to_paraver"),
+    "cube": ("cube", "to_cube"),
+    "speedscope": ("speedscope", "to_speedscope"),
+}
+#: Those that can be of some ranks.
+_OF_RANKS = ("perfetto", "speedscope")
 
 
 def export(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     to: str = typer.Option(
-        ..., "--to", metavar="FORMAT", help="simgrid, goal, extra-p, otf2 or perfetto."
+        ...,
+        "--to",
+        metavar="FORMAT",
+        help="simgrid, goal, perfetto, otf2, paraver, cube, speedscope or extra-p.",
     ),
     count: str = typer.Option(
         "",
@@ -38,7 +57,7 @@ def export(
         "--counts",
         show_default=False,
         metavar="N",
-        help="Process count; otf2: a traced one; extra-p has all.",
+        help="Process count; extra-p has all.",
     ),
     target: Path | None = typer.Option(
         None,
@@ -53,7 +72,8 @@ def export(
         "--turns",
         show_default=False,
         metavar="K",
-        help="Iterations of each loop, section by section [default: the whole run; perfetto: 3].",
+        help="Iterations of each loop, section by section [default: the whole run; of simulated "
+        "runs 3].",
     ),
     messages: bool = typer.Option(
         False, "--messages", help="Write all collectives as messages, also where calls exist."
@@ -85,7 +105,12 @@ def export(
         "--ranks",
         show_default=False,
         metavar="RANKS",
-        help="perfetto: only these ranks, for example 0-63.",
+        help="perfetto, speedscope: only these ranks, for example 0-63.",
+    ),
+    simulated: bool = typer.Option(
+        False,
+        "--simulated",
+        help="otf2, paraver, cube, speedscope: the simulated run, though a traced one is there.",
     ),
     force: bool = typer.Option(False, "--force", help="Replace an earlier export."),
     json_: bool = JSON_OPTION,
@@ -93,7 +118,8 @@ def export(
     """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
     from p3s.export import FORMATS
     from p3s.export.place import check_free
-    from p3s.export.scaled import Options
+    from p3s.export.runs import is_traced
+    from p3s.export.scaled import OF_RUNS, Options
     from p3s.study import Study
 
     if to not in FORMATS:
@@ -101,19 +127,23 @@ def export(
     study = Study.open(study_dir)
     n = _count(count, to)
     some = tuple(parse_ranks(ranks)) if ranks is not None else None
-    if some is not None and (to != "perfetto" or some[-1] >= n):
+    if some is not None and (to not in _OF_RANKS or some[-1] >= n):
         raise UsageError(
             f"--ranks {ranks}: "
-            + (f"there are {n} ranks" if to == "perfetto" else "only for --to perfetto")
+            + (f"there are {n} ranks" if to in _OF_RANKS else f"only for {' and '.join(_OF_RANKS)}")
         )
-    options = Options(_turns(turns), messages, collectives, cores or None, machine, some)
+    if simulated and to not in OF_RUNS:
+        raise UsageError(f"--simulated: only for {', '.join(OF_RUNS)}")
+    options = Options(_turns(turns), messages, collectives, cores or None, machine, some, simulated)
     name = f"np{n:06d}" if n else "points"
     goal = target or study.root / "export" / (name + _SUFFIX[to])
     if target is None and to == "goal" and options.turns is not None:
         goal = goal.with_suffix("")
     check_free(goal, force)
     with progress(1) as bar:
-        if to in ("simgrid", "goal", "perfetto"):
+        if to in ("simgrid", "goal", "perfetto") or (
+            to in OF_RUNS and (simulated or not is_traced(study, n))
+        ):
             _ensure_scaled(study, n, bar)
         bar.start(f"writing {goal}")
         done = _write(study, to, n, goal, options, bar.start)
@@ -129,25 +159,14 @@ def export(
 
 
 def _write(study: Any, to: str, n: int, goal: Path, options: Any, tell: Any) -> Any:
-    if to == "simgrid":
-        from p3s.export.scaled import to_simgrid
+    from importlib import import_module
 
-        return to_simgrid(study, n, goal, options, tell)
-    if to == "goal":
-        from p3s.export.scaled import to_goal
+    if to == "extra-p":
+        from p3s.export.extrap import to_extrap
 
-        return to_goal(study, n, goal, options, tell)
-    if to == "perfetto":
-        from p3s.export.perfetto import to_perfetto
-
-        return to_perfetto(study, n, goal, options, tell)
-    if to == "otf2":
-        from p3s.export.otf2_archive import to_otf2
-
-        return to_otf2(study, n, goal, tell)
-    from p3s.export.extrap import to_extrap
-
-    return to_extrap(study, goal, tell)
+        return to_extrap(study, goal, tell)
+    module, writer = _WRITERS[to]
+    return getattr(import_module(f"p3s.export.{module}"), writer)(study, n, goal, options, tell)
 
 
 def _count(text: str, to: str) -> int:

@@ -1,6 +1,7 @@
-"""Points for Extra-P as JSON Lines: what was measured at each traced count, and what is predicted.
+"""Points for Extra-P: what was measured at each traced count, and what is predicted.
 
-One line is {"params": {"p": processes}, "callpath": ..., "metric": ..., "value": ...}. Extra-P
+As JSON Lines, of which one is {"params": {"p": processes}, "callpath": ..., "metric": ...,
+"value": ...}, and the same as the text that Extra-P reads with --text. Extra-P
 wants every metric of every call path at all coordinates of a file, so that amounts, run times and
 predictions, which are of different counts, have a file each; what does not occur at a count is 0.
 """
@@ -61,6 +62,7 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
             if points:
                 text = "".join(lines(points))
                 write_bytes(directory / f"{name}.jsonl", text.encode())
+                write_bytes(directory / f"{name}.txt", "".join(text_lines(points)).encode())
                 done.records += text.count("\n")
         write_json(directory / "export.json", done.to_json())
     return done
@@ -68,13 +70,10 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
 
 def lines(points: Iterable[Point]) -> Iterator[str]:
     """Yield a line per point, and one of 0 where a metric has no point at a count of others."""
-    found: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for n, path, metric, value in points:
-        found.setdefault((path, metric), {}).setdefault(n, []).append(float(value))
-    counts = sorted({n for at in found.values() for n in at})
+    counts, found = _by_metric(points)
     for (path, metric), at in found.items():
         for n in counts:
-            for value in at.get(n, [0.0]):
+            for value in at[n]:
                 yield (
                     json.dumps(
                         {"params": {"p": n}, "callpath": path, "metric": metric, "value": value},
@@ -82,6 +81,27 @@ def lines(points: Iterable[Point]) -> Iterator[str]:
                     )
                     + "\n"
                 )
+
+
+def text_lines(points: Iterable[Point]) -> Iterator[str]:
+    """Yield the lines of Extra-P's text format: repeats of a point are one line."""
+    counts, found = _by_metric(points)
+    yield f"PARAMETER p\nPOINTS {' '.join(f'({n})' for n in counts)}\n"
+    for (path, metric), at in found.items():
+        yield f"METRIC {metric}\nREGION {path}\n"
+        for n in counts:
+            yield f"DATA {' '.join(map(repr, at[n]))}\n"
+
+
+def _by_metric(
+    points: Iterable[Point],
+) -> tuple[list[int], dict[tuple[str, str], dict[int, list[float]]]]:
+    """Return the counts, and by call path and metric the values at each of them."""
+    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for n, path, metric, value in points:
+        found.setdefault((path, metric), {}).setdefault(n, []).append(float(value))
+    counts = sorted({n for at in found.values() for n in at})
+    return counts, {key: {n: at.get(n, [0.0]) for n in counts} for key, at in found.items()}
 
 
 def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:

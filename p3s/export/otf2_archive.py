@@ -1,26 +1,30 @@
-"""A traced run as an OTF2 archive (https://www.vi-hps.org/projects/score-p): what Vampir reads.
+"""A traced or simulated run as an OTF2 archive: what Vampir and Score-P's tools read.
 
-Every MPI call is a region of its rank with the records of its messages, requests and collectives.
+Every MPI call is a region of its rank, inside of the functions that call it, with the records of
+its messages, requests and collectives, as Score-P writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import write_json
 from p3s.errors import P3SError
+from p3s.export.otf2_definitions import Definitions
 from p3s.export.place import new_directory
-from p3s.export.scaled import Exported
-from p3s.text import processes
+from p3s.export.run import Run
+from p3s.export.runs import timeline_at
+from p3s.export.scaled import Exported, Options
+from p3s.otf2.library import errors, library
+from p3s.otf2.sizes import to_sizes
 from p3s.trace import ops
-from p3s.trace.ops import blocking_of, kind_of, leaves_request
+from p3s.trace.ops import kind_of, leaves_request
 
 if TYPE_CHECKING:
     from p3s.study import Study
-    from p3s.trace import RankTrace, RunTrace
+    from p3s.trace import RankTrace
 
 #: Nanoseconds are the clock's ticks.
 _TICKS = 10**9
@@ -39,55 +43,31 @@ _NO_REQUEST = frozenset(
         ops.SENDRECV_RECV,
     }
 )
-_COLLECTIVE = {"Reduce_scatter_block": "REDUCE_SCATTER_BLOCK"}
 
 
-def library() -> Any:
-    """Return the module otf2; P3SError says how to install it."""
-    import importlib
-
-    try:
-        return importlib.import_module("otf2")
-    except ImportError as err:
-        raise P3SError(
-            "the Python package otf2 is not installed; run: pip install 'p3s[otf2]'"
-        ) from err
-
-
-def _errors(otf2: Any) -> tuple[type[Exception], ...]:
-    """Return what the library raises: its own errors, and those of the C library below it."""
-    import importlib
-
-    return otf2.error.Error, importlib.import_module("_otf2").ErrorCodes.Error
-
-
-def to_otf2(study: Study, n: int, target: Path, say: Callable[[str], None]) -> Exported:
-    """Write the first complete run at ``n`` processes as an archive in a new directory."""
-    from p3s.trace import read_run
-
+def to_otf2(
+    study: Study, n: int, target: Path, options: Options, say: Callable[[str], None]
+) -> Exported:
+    """Write the first complete run at ``n`` processes, else the simulated one, as an archive."""
     otf2 = library()
-    runs = [run for run in study.runs(n) if run.status == "complete"]
-    if not runs:
-        counts = ", ".join(map(str, study.counts())) or "none"
-        raise P3SError(f"{study.root}: no complete run at {processes(n)}; traced: {counts}")
     done = Exported("otf2", n, target)
-    say(f"{processes(n)}: {runs[0].path}")
-    run = read_run(runs[0].path)
+    run = timeline_at(study, n, options, done, say)
     with new_directory(target) as directory:
         try:
             write_archive(otf2, run, directory, done)
-        except _errors(otf2) as err:
+        except errors(otf2) as err:
             why = " ".join(str(err).split())[:160]
             raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
         write_json(directory / "export.json", done.to_json())
+    done.command = f"otf2-print {target / 'traces.otf2'}"
     return done
 
 
-def write_archive(otf2: Any, run: RunTrace, directory: Path, done: Exported) -> None:
+def write_archive(otf2: Any, run: Run, directory: Path, done: Exported) -> None:
     """Write traces.otf2 and what belongs to it into a directory; one rank after the other."""
     first = 0
     several = {}
-    for rank in run.ranks:
+    for rank in run.trace.ranks:
         if len(rank.start_ns):
             first = min(first, int(rank.start_ns.min()))
         several[rank.rank] = int(rank.thread.max()) + 1 if rank.thread is not None else 1
@@ -95,160 +75,106 @@ def write_archive(otf2: Any, run: RunTrace, directory: Path, done: Exported) -> 
         str(directory), archive_name="traces", timer_resolution=_TICKS, chunk_size_events=_CHUNK
     ) as out:
         out.creator = "P3S"
-        made = _Definitions.of(otf2, out, run, several)
-        for rank in run.ranks:
-            _write_rank(otf2, out, made, run, rank, -first, done)
-    if run.unmodelled:
+        made = Definitions.of(otf2, out, run, several)
+        for rank in run.trace.ranks:
+            _Rank(otf2, out, made, run, rank, -first).write(done)
+    if run.trace.unmodelled:
         done.notes.append(
             "one-sided calls, files and neighbourhood collectives are regions without records"
         )
     done.notes += [
-        "clocks of ranks begin when MPI_Init returns and are not synchronised: a "
-        "message may arrive before it is sent",
-        "left out: work and counters between calls, call stacks, bytes that collectives receive",
+        "functions are entered at the end of the call before their first one: what they compute "
+        "without a call is told of the function that calls next",
+        "left out: counters between calls",
     ]
-    if any(comm.inter for comm in run.comms):
+    if any(comm.inter for comm in run.trace.comms):
         done.notes.append("intercommunicators have the ranks of both sides, sorted")
 
 
-@dataclass
-class _Definitions:
-    """Definitions of an archive: locations by (rank, thread), regions, communicators."""
+class _Rank:
+    """Writes the events of one rank, all times later by ``shift``."""
 
-    location: dict[tuple[int, int], Any]
-    region: dict[str, Any]
-    comm: list[Any]
-    place: list[dict[int, int]]
-    operation: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, otf2: Any, out: Any, run: RunTrace, threads: dict[int, int]) -> _Definitions:
-        defs, enums = out.definitions, otf2.enums
-        node = defs.system_tree_node("machine", parent=None)
-        location = {}
-        for rank in range(run.np):
-            group = defs.location_group(
-                f"MPI Rank {rank}",
-                location_group_type=enums.LocationGroupType.PROCESS,
-                system_tree_parent=node,
-            )
-            for thread in range(threads.get(rank, 1)):
-                name = "Master thread" if not thread else f"Thread {thread}"
-                location[rank, thread] = defs.location(
-                    name, type=enums.LocationType.CPU_THREAD, group=group
-                )
-        mpi = enums.Paradigm.MPI
-        defs.group(
-            "",
-            group_type=enums.GroupType.COMM_LOCATIONS,
-            paradigm=mpi,
-            members=[location[rank, 0] for rank in range(run.np)],
-        )
-        comms: list[Any] = []
-        for k, comm in enumerate(run.comms):
-            name = "MPI_COMM_WORLD" if k == 0 else f"{comm.op} {k}"
-            group = defs.group(
-                f"group of {name}",
-                group_type=enums.GroupType.COMM_GROUP,
-                paradigm=mpi,
-                members=[location[r, 0] for r in comm.members],
-            )
-            parent = comms[comm.parent] if 0 <= comm.parent < k else None
-            comms.append(defs.comm(name, group=group, parent=parent))
-        region = {
-            name: defs.region(name, paradigm=mpi, region_role=_role(enums, name))
-            for name in sorted({_shown(call.op) for call in run.calls})
+    def __init__(
+        self, otf2: Any, out: Any, made: Definitions, run: Run, rank: RankTrace, shift: int
+    ) -> None:
+        self.made, self.run, self.rank, self.shift = made, run, rank, shift
+        self.calls = rank.call.tolist()
+        self.threads = rank.thread.tolist() if rank.thread is not None else [0] * len(self.calls)
+        self.writers = {
+            thread: out.event_writer_from_location(made.location[rank.rank, thread])
+            for thread in {0, *self.threads}
         }
-        place = [{rank: i for i, rank in enumerate(comm.members)} for comm in run.comms]
-        return cls(
-            location,
-            region,
-            comms,
-            place,
-            {
-                call.op: _operation(enums, call.op)
-                for call in run.calls
-                if kind_of(call.op) == ops.COLLECTIVE
-            },
-        )
+        self.last = dict.fromkeys(self.writers, 0)
+        self.stacks: dict[int, list[Any]] = {thread: [] for thread in self.writers}
+        self.begun: set[int] = set()
+        self.records = _Records(otf2, made, run, rank, self.calls)
 
+    def write(self, done: Exported) -> None:
+        """Write all of them, and take down what is not in the archive."""
+        rank, run = self.rank, self.run.trace
+        starts, longs = rank.start_ns.tolist(), rank.elapsed_ns.tolist()
+        for i, call in enumerate(self.calls):
+            op = run.calls[call].op
+            before = run.calls[self.calls[i - 1]].op if i else ""
+            if op == ops.SENDRECV_RECV and before.startswith("MPI_Sendrecv"):
+                continue  # written with its send half
+            self._call(i, call, starts[i], longs[i])
+        for thread, writer in self.writers.items():
+            self._go(writer, thread, [])
+            if thread == 0 and 0 in self.begun and self.run.program:
+                writer.program_end(self.last[thread], 0)
+        done.events += len(self.calls)
+        done.records += len(self.calls)
+        for (missing, why), number in self.records.left_out.items():
+            done.lacks(missing, why, number)
+        if rank.counted_events:
+            done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
+        if rank.failed_polls:
+            why = "polls that found nothing are only counted"
+            done.lacks("MPI_Test", why, float(rank.failed_polls))
+        if rank.problem:
+            done.notes.append(f"rank {rank.rank}: {rank.problem}")
 
-def _shown(op: str) -> str:
-    """Return the name of the call that an event is part of."""
-    return op.removesuffix("_recv") if op in (ops.SENDRECV_RECV, ops.ISENDRECV_RECV) else op
-
-
-def _role(enums: Any, op: str) -> Any:
-    roles = enums.RegionRole
-    kind = kind_of(op)
-    if kind in (ops.SEND, ops.RECV):
-        return roles.POINT2POINT
-    if op in ("MPI_Barrier", "MPI_Ibarrier"):
-        return roles.BARRIER
-    if kind == ops.COLLECTIVE:
-        return roles.COLL_OTHER
-    return roles.RMA if kind == ops.RMA else roles.FILE_IO if kind == ops.IO else roles.FUNCTION
-
-
-def _operation(enums: Any, op: str) -> Any:
-    name = blocking_of(op).removeprefix("MPI_")
-    return getattr(enums.CollectiveOp, _COLLECTIVE.get(name, name.upper()))
-
-
-def _write_rank(
-    otf2: Any,
-    out: Any,
-    made: _Definitions,
-    run: RunTrace,
-    rank: RankTrace,
-    shift: int,
-    done: Exported,
-) -> None:
-    """Write the events of one rank."""
-    writers = {
-        thread: out.event_writer_from_location(made.location[rank.rank, thread])
-        for thread in ({0} if rank.thread is None else set(rank.thread.tolist()))
-    }
-    last = dict.fromkeys(writers, 0)
-    calls, starts, longs = rank.call.tolist(), rank.start_ns.tolist(), rank.elapsed_ns.tolist()
-    threads = rank.thread.tolist() if rank.thread is not None else [0] * len(calls)
-    records = _Records(otf2, made, run, rank, calls)
-    for i, (call, start, long, thread) in enumerate(
-        zip(calls, starts, longs, threads, strict=True)
-    ):
-        op = run.calls[call].op
-        if op == ops.SENDRECV_RECV and i and run.calls[calls[i - 1]].op.startswith("MPI_Sendrecv"):
-            continue  # written with its send half
-        writer = writers[thread]
+    def _call(self, i: int, call: int, start: int, long: int) -> None:
+        thread = self.threads[i]
+        writer, last = self.writers[thread], self.last[thread]
         # Times of a location never fall: what a cut-off clock says is moved up.
-        begin = max(start + shift, last[thread])
-        end = max(start + long + shift, begin)
-        last[thread] = end
-        region = made.region[_shown(op)]
+        begin = max(start + self.shift, last)
+        end = max(start + long + self.shift, begin)
+        if thread not in self.begun:
+            self.begun.add(thread)
+            self.last[thread] = begin
+            if thread == 0 and self.run.program:
+                name, *words = self.run.program
+                writer.program_begin(begin, name, words)
+        self._go(writer, thread, self.made.stacks[self.run.trace.calls[call].site])
+        self.last[thread] = end
+        region = self.made.calls[call]
         writer.enter(begin, region)
-        records.write(writer, i, begin, end)
+        self.records.write(writer, i, begin, end)
         writer.leave(end, region)
-    done.events += len(calls)
-    done.records += len(calls)
-    for (call, why), number in records.left_out.items():
-        done.lacks(call, why, number)
-    if rank.counted_events:
-        done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
-    if rank.failed_polls:
-        done.lacks(
-            "MPI_Test", "polls that found nothing are only counted", float(rank.failed_polls)
-        )
-    if rank.problem:
-        done.notes.append(f"rank {rank.rank}: {rank.problem}")
+
+    def _go(self, writer: Any, thread: int, wanted: list[Any]) -> None:
+        """Leave functions and enter others until the stack is the wanted one."""
+        there, when = self.stacks[thread], self.last[thread]
+        same = 0
+        while same < min(len(there), len(wanted)) and there[same] is wanted[same]:
+            same += 1
+        for region in reversed(there[same:]):
+            writer.leave(when, region)
+        for region in wanted[same:]:
+            writer.enter(when, region)
+        self.stacks[thread] = wanted
 
 
 class _Records:
     """Writes the records inside of the regions of one rank."""
 
     def __init__(
-        self, otf2: Any, made: _Definitions, run: RunTrace, rank: RankTrace, calls: list[int]
+        self, otf2: Any, made: Definitions, run: Run, rank: RankTrace, calls: list[int]
     ) -> None:
-        self.made, self.run, self.calls = made, run, calls
+        self.made, self.run, self.calls, self.me = made, run.trace, calls, rank.rank
+        self.enums = otf2.enums
         self.no_root = otf2.enums.CollectiveRoot.NONE
         self.completes: dict[int, list[tuple[int, bool]]] = {}
         for (completing, posting), cancelled in zip(
@@ -257,6 +183,11 @@ class _Records:
             self.completes.setdefault(completing, []).append((posting, cancelled))
         self.left_out: dict[tuple[str, str], float] = {}
         self.open: set[int] = set()
+        self.to_make: dict[tuple[int, str], list[int]] = {}
+        for number in range(len(self.run.comms) - 1, 0, -1):
+            comm = self.run.comms[number]
+            if self.me in comm.members:
+                self.to_make.setdefault((comm.parent, comm.op), []).append(number)
 
     def write(self, writer: Any, i: int, begin: int, end: int) -> None:
         """Write what event ``i`` does: its start at ``begin``, what it completes at ``end``."""
@@ -269,6 +200,10 @@ class _Records:
                 self._message(writer, i + 1, begin, end)
         elif kind == ops.COLLECTIVE and call.comm >= 0:
             self._collective(writer, i, begin, end)
+        elif kind == ops.COMM and call.comm >= 0:
+            self._communicator(writer, i, begin, end)
+        elif "probe" in call.op and hasattr(writer, "mpi_probe"):  # since 3.1
+            self._probe(writer, i, end)
         for posting, cancelled in self.completes.get(i, ()):
             self._complete(writer, posting, cancelled, end)
 
@@ -302,6 +237,12 @@ class _Records:
             writer.mpi_irecv_request(begin, i)
             self.open.add(i)
 
+    def _probe(self, writer: Any, i: int, end: int) -> None:
+        found = self._partner(i)
+        if found is not None:
+            tag = max(self.run.calls[self.calls[i]].tag, 0)
+            writer.mpi_probe(end, found[1], found[0], tag, i)
+
     def _collective(self, writer: Any, i: int, begin: int, end: int) -> None:
         call = self.run.calls[self.calls[i]]
         if leaves_request(call.op):
@@ -309,14 +250,22 @@ class _Records:
             self.open.add(i)
             return
         writer.mpi_collective_begin(begin)
-        writer.mpi_collective_end(
-            end,
-            self.made.operation[call.op],
-            self.made.comm[call.comm],
-            self._root(i),
-            call.bytes,
-            0,
-        )
+        operation, comm = self.made.operation[call.op], self.made.comm[call.comm]
+        writer.mpi_collective_end(end, operation, comm, self._root(i), *self._sizes(i))
+
+    def _communicator(self, writer: Any, i: int, begin: int, end: int) -> None:
+        """Write that a communicator is made or ends, by its members together."""
+        call = self.run.calls[self.calls[i]]
+        comm, operation = self.made.comm[call.comm], self.enums.CollectiveOp
+        writer.mpi_collective_begin(begin)
+        if call.op in ops.MAKES_COMM:
+            what = operation.CREATE_HANDLE
+            if made := self.to_make.get((call.comm, call.op)):
+                writer.comm_create(end, self.made.comm[made.pop()])
+        else:
+            what = operation.DESTROY_HANDLE
+            writer.comm_destroy(begin, comm)
+        writer.mpi_collective_end(end, what, comm, self.no_root, 0, 0)
 
     def _root(self, i: int) -> Any:
         call = self.run.calls[self.calls[i]]
@@ -325,6 +274,12 @@ class _Records:
             if call.root >= 0
             else self.no_root
         )
+
+    def _sizes(self, i: int) -> tuple[int, int]:
+        call = self.run.calls[self.calls[i]]
+        members = self.made.place[call.comm]
+        here = members.get(self.me, 0)
+        return to_sizes(call.op, call.bytes, len(members), here, call.root == self.me)
 
     def _complete(self, writer: Any, posting: int, cancelled: bool, end: int) -> None:
         if posting not in self.open:
@@ -341,8 +296,7 @@ class _Records:
                 self.made.operation[call.op],
                 self.made.comm[call.comm],
                 self._root(posting),
-                call.bytes,
-                0,
+                *self._sizes(posting),
                 posting,
             )
         else:

@@ -162,13 +162,16 @@ class _Drawn:
         steps, names = self.steps, [json.dumps(name) for name in self.steps.calls]
         work = self.full.work_ns[self.first]
         number = 0
+        last: dict[int, int] = {}  # whole ns, so that slices of a track never overlap
         for i in np.flatnonzero(self.shown).tolist():
             step, rank = int(self.origin[i]), int(self.rank[i])
             where = f'"pid": {int(self.node_of[rank]) + 1}, "tid": {rank}'
+            begin, end = round(self.starts[i]), round(self.ends[i])
             if work[i] > 0:
+                since = max(round(self.starts[i] - work[i]), last.get(rank, 0))
                 file.write(
                     f'{{"ph": "X", "name": "computation", "cat": "computation", {where}, '
-                    f'"ts": {_us(self.starts[i] - work[i])}, "dur": {_us(work[i])}}},\n'
+                    f'"ts": {_us(since)}, "dur": {_us(begin - since)}}},\n'
                 )
                 number += 1
             name = names[int(steps.call[step])]
@@ -178,9 +181,10 @@ class _Drawn:
             args["waiting_us"] = round(float(self.waiting[i]) / _NS_PER_US, 3)
             file.write(
                 f'{{"ph": "X", "name": {name}, "cat": "MPI", {where}, '
-                f'"ts": {_us(self.starts[i])}, "dur": {_us(self.ends[i] - self.starts[i])}'
+                f'"ts": {_us(begin)}, "dur": {_us(end - begin)}'
                 f', "args": {json.dumps(args)}}},\n'
             )
+            last[rank] = end
             number += 1
         return number
 
@@ -212,7 +216,9 @@ class _Drawn:
 
 
 def _us(ns: float) -> str:
-    return f"{ns / _NS_PER_US:.3f}"
+    """Return whole ns in us, without the errors of a division."""
+    whole = max(round(ns), 0)
+    return f"{whole // 1000}.{whole % 1000:03d}"
 
 
 def _args(steps: Steps, step: int) -> dict[str, Any]:

@@ -29,6 +29,8 @@ EXPORT_SCHEMA, EXPORT_VERSION = "p3s.export", 1
 #: Events of a whole run, at most; text of 20 to 50 bytes each.
 MOST_EVENTS = 300_000_000
 
+#: Formats of runs, traced or simulated; they have communicators.
+OF_RUNS = ("otf2", "paraver", "cube", "speedscope")
 #: Why calls are left out, where the replay's words do not fit.
 _WHY = {
     REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
@@ -46,7 +48,8 @@ class Options:
     ``turns``: iterations of each loop, None: the whole run. ``messages``: all collectives as
     messages, also where the format has calls. ``collectives``: algorithms instead of the library's.
     ``ranks_per_node``: on one host. ``machine``: costs of messages, default STUDY/machine.json.
-    ``ranks``: of a timeline, None: all."""
+    ``ranks``: of a timeline, None: all. ``simulated``: the simulated run, though there is a traced
+    one."""
 
     turns: int | None = None
     messages: bool = False
@@ -54,6 +57,7 @@ class Options:
     ranks_per_node: int | None = None
     machine: Path | None = None
     ranks: tuple[int, ...] | None = None
+    simulated: bool = False
 
 
 @dataclass
@@ -121,6 +125,8 @@ class Exported:
 
     def lacks(self, call: str, why: str, events: float) -> None:
         """Take down calls that are not in it."""
+        if self.to in OF_RUNS and why == REASON_TEXT[Reason.CONSTRUCTOR]:
+            why = "the simulation leaves it out"
         key = (call, _WHY.get(why, why))
         self.left_out[key] = self.left_out.get(key, 0.0) + events
 

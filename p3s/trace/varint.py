@@ -66,3 +66,27 @@ def unzigzag(values: UInt64s) -> Int64s:
     shifted = (values >> one).view(np.int64)
     shifted ^= signs
     return shifted
+
+
+def zigzag(values: Int64s) -> UInt64s:
+    """Return the unsigned numbers that stand for signed ones, as :func:`unzigzag` reads them."""
+    import numpy as np
+
+    return ((values << 1) ^ (values >> 63)).astype(np.int64).view(np.uint64)
+
+
+def encode(table: UInt64s) -> tuple[NDArray[np.uint8], Int64s]:
+    """Return the bytes of a table of shape (rows, columns), and where each of its rows ends."""
+    import numpy as np
+
+    flat = np.ascontiguousarray(table, dtype=np.uint64).reshape(-1)
+    size = np.ones(len(flat), dtype=np.int64)
+    for place in range(1, _LONGEST_BYTES):
+        size += flat >> np.uint64(7 * place) > 0
+    end = np.cumsum(size)
+    out = np.empty(int(end[-1]) if len(end) else 0, dtype=np.uint8)
+    for place in range(int(size.max(initial=0))):
+        here = np.flatnonzero(size > place)
+        seven = (flat[here] >> np.uint64(7 * place)).astype(np.uint8) & 0x7F
+        out[end[here] - size[here] + place] = seven | ((size[here] > place + 1) << 7)
+    return out, end.reshape(table.shape)[:, -1]

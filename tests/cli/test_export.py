@@ -565,9 +565,9 @@ def test_timeline(studies, tmp_path: Path) -> None:
                 "process_labels",
             )
     assert len(tracks) == n + 1
-    for spans in tracks.values():
-        spans.sort()
-        assert all(a[1] <= b[0] + 2e-3 for a, b in zip(spans, spans[1:], strict=False))
+    for spans in tracks.values():  # readers leave out slices that overlap by a ns
+        whole = sorted((round(1e3 * begin), round(1e3 * end)) for begin, end in spans)
+        assert all(a[1] <= b[0] for a, b in zip(whole, whole[1:], strict=False))
     assert flows
     for start, end in flows.values():
         assert (start["ph"], end["ph"]) == ("s", "f") and start["ts"] <= end["ts"] + 1e-3
