@@ -50,7 +50,11 @@ def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
 @pytest.mark.parametrize(
     ("more", "said", "doubted"),
     [
-        ({}, "each process has 1/6 of the least work per iteration that was measured (phase 0)", False),
+        (
+            {},
+            "each process has 1/6 of the least work per iteration that was measured (phase 0)",
+            False,
+        ),
         ({"outside": 1.4}, None, False),
         ({"outside": LIMIT * 1.01}, "1/16 of the least", True),
         ({"outside": 40.0, "below": False}, "40 times the most work per iteration", True),
