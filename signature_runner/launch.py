@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from p3s import workers
 from p3s.artefacts import cannot_be_written
 from p3s.errors import P3SError, RunFailed
 from p3s.host import command, mpi
@@ -274,6 +275,7 @@ def run_traced(
     """
     if np < 1:
         raise P3SError(f"{np} processes: at least 1 is needed")
+    workers.check_may_launch()
     run_dir = Path(run_dir).resolve()
     parsed = command.parse(template, np)
     recording = recording or Recording()

@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from p3s import workers
 from p3s.characterize.part import Part, Sites, join, part_of
 from p3s.errors import P3SError
 from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.study import RunRecord
+    from p3s.trace.rewrite import Messages
 
 
-JoinRun = Callable[[Sequence[Path], Sites], Part]
+#: Capture files of a run, in bytes, for which another process is worth its start.
+_WORTH = 4 << 20
+#: Files that are read in one task, at most.
+_FILES = 64
 
 
 def join_files(files: Sequence[Path], sites: Sites) -> Part:
-    """Return the ranks of a run, read one after the other, as one Part."""
+    """Return the ranks of a run as one Part: their files are read by all who compute.
+
+    They are joined in the order of the ranks, so the result is the same for any number of those.
+    """
+    facts = [path.stat() for path in files]
+    if not files:
+        return join(())
+    of_all = tuple(map(str, files)), zlib.crc32(repr([f.st_mtime_ns for f in facts]).encode())
+    many = sum(f.st_size for f in facts) >= _WORTH
+    each = -(-len(files) // (workers.AHEAD * max(workers.ranks(), len(os.sched_getaffinity(0)))))
+    each = min(each, _FILES)
+    tasks = [(*of_all, at, at + each, sites) for at in range(0, len(files), each)]
+    read = workers.each(_parts, tasks, files[0], jobs=0 if many else 1)
+    return join(part for parts in read for part in parts)
+
+
+def _parts(files: tuple[str, ...], made: int, begin: int, end: int, sites: Sites) -> list[Part]:
+    """Return the parts of some ranks of a run; ``made``: tells when its files were written."""
+    messages = _messages(files, made)
+    return [part_of(messages.read(Path(name)), sites) for name in files[begin:end]]
+
+
+@lru_cache(maxsize=1)
+def _messages(files: tuple[str, ...], _made: int) -> Messages:
+    """Return what reads a run: what all ranks tell together is read by each process once."""
     from p3s.trace.rewrite import Messages
 
-    messages = Messages(files)
-    return join(part_of(messages.read(path), sites) for path in files)
+    return Messages(map(Path, files))
 
 
 def intact_runs(
-    records: Sequence[RunRecord], np_: int, join_run: JoinRun, sites: Sites
+    records: Sequence[RunRecord], np_: int, sites: Sites
 ) -> tuple[list[Part], list[int | None], list[str], list[RunRecord]]:
     """Return the runs of one count all of whose ranks are complete, and why others are not.
 
@@ -45,7 +76,7 @@ def intact_runs(
             problem = run.problems[min(run.problems)] if run.problems else ""
             if run.np != np_:
                 problem = f"{record.path} holds a run of {processes(run.np)}, not {np_}"
-            part = join_run(list(run.files.values()), sites) if not problem else None
+            part = join_files(list(run.files.values()), sites) if not problem else None
         except P3SError as err:
             left_out.append(_without_advice(str(err)))
             continue

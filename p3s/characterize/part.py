@@ -6,7 +6,7 @@ Messages to MPI_PROC_NULL move nothing: they are part of the order of nodes, but
 their computation is added to the next event and they are counted in ``null_events``.
 
 Ranks are independent of each other: a run is the parts of its ranks joined in their order, made
-in one process or in many (p3s.characterize.parallel).
+in one process or in many (p3s.workers).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.characterize import clock
 from p3s.characterize.clones import contradicted, copies_of, known_sites, sites_of
-from p3s.characterize.intact import JoinRun, intact_runs, join_files
+from p3s.characterize.intact import intact_runs
 from p3s.characterize.part import Part, Sites
 from p3s.characterize.phases import phases_json
 from p3s.characterize.store import SCHEMA, VERSION, write_tables
@@ -28,26 +28,24 @@ if TYPE_CHECKING:
     from p3s.study import RunRecord, Study
 
 
-def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> dict[str, Any]:
+def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     """Write the signature of one process count from its complete runs; return its JSON.
 
     A run with a missing, unfinished or damaged rank file is not used; ``left_out`` in the JSON
-    says what is wrong with it. join_run: how the files of a run become one Part (in this process
-    if none is given). Raises P3SError when no intact run at that count is left.
+    says what is wrong with it. Raises P3SError when no intact run at that count is left.
     """
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
-    join_run = join_run or join_files
-    found = _Read.of(study, np_, join_run, Sites())
+    found = _Read.of(study, np_, Sites())
     known = known_sites(study, without=np_)
     copies = copies_of(study, found.table)
     sites = sites_of(found.table, copies, known)
     if sites != Sites():
-        found = _Read.of(study, np_, join_run, sites)
+        found = _Read.of(study, np_, sites)
     if shared := undecided(structure([found.table])):
         # where sites do not decide, what the calls do and their order does
-        apart = _Read.of(study, np_, join_run, replace(sites, apart=shared))
+        apart = _Read.of(study, np_, replace(sites, apart=shared))
         if total_turns(structure([apart.table])) < total_turns(structure([found.table])):
             found = apart
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
@@ -57,7 +55,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     out = {**signature_json(table), "left_out": found.left_out, TABLES: facts}
     write_json(path, out)
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
-        make_times(study, np_, join_run)
+        make_times(study, np_)
     else:
         write_times(study, table, found.parts, found.used)
     write_teams(study, np_, found.parts)
@@ -65,7 +63,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     known.add(np_, lines, sites.same, sites.waits, table.sites)
     for other in contradicted(study, np_, known):
         with contextlib.suppress(P3SError):  # its captures were deleted
-            characterize(study.root, other, join_run)
+            characterize(study.root, other)
     return out
 
 
@@ -79,9 +77,9 @@ class _Read:
     used: list[RunRecord]
 
     @staticmethod
-    def of(study: Study, np_: int, join_run: JoinRun, sites: Sites) -> _Read:
+    def of(study: Study, np_: int, sites: Sites) -> _Read:
         """Read the runs; raises P3SError when none is intact."""
-        parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run, sites)
+        parts, walls, left_out, used = intact_runs(study.runs(np_), np_, sites)
         if not parts:
             why = (
                 left_out[0] if left_out else f"{study.root} has no complete run at {processes(np_)}"

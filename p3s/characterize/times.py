@@ -23,7 +23,6 @@ from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share,
 from p3s.tables import check_range, parquet_bytes, read_table
 
 if TYPE_CHECKING:
-    from p3s.characterize.intact import JoinRun
     from p3s.characterize.part import Part
     from p3s.characterize.tables import PointTable
     from p3s.study import RunRecord, Study
@@ -72,14 +71,13 @@ class Times:
     resident_bytes: numpy.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-def make_times(study: Study, np: int, join_run: JoinRun | None = None) -> Times | None:
+def make_times(study: Study, np: int) -> Times | None:
     """Write the times of one process count from its runs; None, and nothing there, if unknown.
 
     They are those of the study's own runs where these have a clock, else of the native runs
-    beside them (timed/). join_run: as characterize has it. Raises P3SError when the signature is
-    not there or damaged.
+    beside them (timed/). Raises P3SError when the signature is not there or damaged.
     """
-    from p3s.characterize.intact import intact_runs, join_files
+    from p3s.characterize.intact import intact_runs
     from p3s.characterize.part import Sites
     from p3s.characterize.store import load_table
 
@@ -88,9 +86,7 @@ def make_times(study: Study, np: int, join_run: JoinRun | None = None) -> Times 
     records = source_of(study, np, table.work_unit)
     if not records:
         return None  # the captures were deleted: what was made from them stays
-    parts, _, _, used = intact_runs(
-        records, np, join_run or join_files, Sites(apart, table.same, table.waits)
-    )
+    parts, _, _, used = intact_runs(records, np, Sites(apart, table.same, table.waits))
     return write_times(study, table, parts, used)
 
 

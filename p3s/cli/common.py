@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from p3s import progress as progress_
+from p3s import workers
 from p3s.errors import P3SError, UsageError
 from p3s.text import one_line
 
@@ -179,6 +180,7 @@ def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
 
 def check_template(words: Sequence[str]) -> None:
     """Refuse a launcher command that cannot be run at several counts."""
+    workers.check_may_launch()
     if not words:
         raise UsageError(
             "no command given; put it after --, for example: -- mpiexec -n {np} ./program"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from p3s import workers
 from p3s.cli.recording import COUNTERS, LIMIT, POSIX_IO, WORK
 from p3s.errors import P3SError
 
@@ -36,6 +37,7 @@ def exec_(
     from p3s.signature_runner.attach import execute, first_to_say
     from p3s.signature_runner.recording import recording
 
+    workers.check_may_launch()
     try:
         asked = recording(work, counters, limit, posix_io=posix_io)
         execute(list(program or []), run_dir, asked)

@@ -46,13 +46,15 @@ from p3s.cli import (
     view,
 )
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
-from p3s.errors import P3SError
+from p3s.errors import P3SError, UsageError
 from p3s.text import joined, one_line
 from p3s.version import __version__
 
 BUG = 70
 #: Bytes that are to be had where memory is not what was missing.
 _ROOM = 64 << 20
+#: Given before the command: p3s is started by mpiexec, and all ranks compute.
+_MPI = "--mpi"
 #: An option that more commands have is no hint.
 _MOST_NAMED = 3
 INTERRUPTED = 130
@@ -186,6 +188,11 @@ def _show_version(value: bool) -> None:
 def _options(
     version: bool = typer.Option(
         False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+    mpi: bool = typer.Option(
+        False,
+        _MPI,
+        help="Compute with all ranks: mpiexec -n 64 p3s --mpi predict STUDY -n 512,1024.",
     ),
 ) -> None:
     """Trace an MPI program at a few small process counts, predict its run time at large ones."""
@@ -323,11 +330,38 @@ def main() -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: p3s check study >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    return _with_ranks(sys.argv[1:])
+
+
+def _whole(args: Sequence[str]) -> int:
     try:
-        code = run(sys.argv[1:])
+        return run(args)
     except Exception:  # only with P3S_DEBUG=1
         import traceback
 
         traceback.print_exc()
-        code = BUG
-    return code
+        return BUG
+
+
+def _with_ranks(args: Sequence[str]) -> int:
+    """Run one command line, at rank 0 alone where a launcher has started several."""
+    from p3s import workers
+
+    if args[:1] == [_MPI]:
+        try:
+            return workers.on_ranks(lambda: _whole(args))
+        except (ImportError, RuntimeError) as err:  # no libmpi, or that of another MPI
+            return _fail(args, f"{_MPI}: MPI cannot be started: {err}; p3s doctor tells more", 1)
+    there = workers.launched()
+    if there is None or args[:1] == ["exec"] or not args or args[0].startswith("-"):
+        return _whole(args)
+    rank, size = there
+    if rank:
+        return UsageError.exit_code
+    words = f"{_MPI} {args[0]} ..."
+    return _fail(
+        args,
+        f"a launcher has started p3s {size} times, each would do all of the work; "
+        f"write p3s {words} to share it, or start p3s once",
+        UsageError.exit_code,
+    )

@@ -28,6 +28,14 @@ class FilesOf:
         """Return what the rows of ``n`` processes take in files."""
         return file_times(model, rows, n, self.places, self.system)
 
+    @property
+    def source(self) -> str:
+        """Whose costs they are, as a part of a sentence."""
+        if self.system is None:
+            return "the traced runs' own times"
+        name, directory = self.system.name, self.system.directory
+        return f"{name} in {directory}" if directory else name
+
 
 def files_of_study(root: Path, model: Model) -> FilesOf | None:
     """Return what is known of a study's files, None where its runs use none."""
@@ -84,18 +92,17 @@ class FileUseAt:
 
 
 class FileSums:
-    """Sums over the rows of a scaled trace, part by part."""
+    """Sums over the rows of a scaled trace, part by part; ``items``: how many its model has."""
 
-    def __init__(self, known: FilesOf, model: Model) -> None:
-        self._known, self._model = known, model
-        self._most = np.zeros((len(model.items), 3))
-        self._bytes, self._events, self._ranks = np.zeros((3, len(model.items)))
+    def __init__(self, items: int) -> None:
+        self._most = np.zeros((items, 3))
+        self._bytes, self._events, self._ranks = np.zeros((3, items))
 
     def add(self, rows: ScaledRows, times: FileTimes) -> None:
         """Take in the rows of some ranks."""
         if not len(rows.rank):
             return
-        items, repeat = len(self._model.items), rows.repeat.astype(np.float64)
+        items, repeat = len(self._bytes), rows.repeat.astype(np.float64)
         key = (rows.rank - rows.rank.min()).astype(np.int64) * items + rows.item
         size = (int(key.max()) // items + 1) * items
         for k, each in enumerate((times.ns, times.low_ns, times.high_ns)):
@@ -105,11 +112,18 @@ class FileSums:
         self._events += np.bincount(rows.item, weights=repeat, minlength=items)
         self._ranks += np.bincount(np.unique(key) % items, minlength=items)
 
-    def uses(self) -> tuple[FileUseAt, ...]:
+    def join(self, other: FileSums) -> None:
+        """Take in the sums over other ranks."""
+        self._most = np.maximum(self._most, other._most)
+        self._bytes += other._bytes
+        self._events += other._events
+        self._ranks += other._ranks
+
+    def uses(self, known: FilesOf, model: Model) -> tuple[FileUseAt, ...]:
         """Return what each call site does, those that take longest first."""
         found = []
-        for i, item in enumerate(self._model.items):
-            place = self._known.places.get((item.site, item.op))
+        for i, item in enumerate(model.items):
+            place = known.places.get((item.site, item.op))
             if place is None or not self._events[i]:
                 continue
             seconds, low, high = (float(x) for x in self._most[i])
@@ -131,11 +145,3 @@ class FileSums:
                 )
             )
         return tuple(sorted(found, key=lambda use: -use.seconds))
-
-    @property
-    def source(self) -> str:
-        """Whose costs they are, as a part of a sentence."""
-        system = self._known.system
-        if system is None:
-            return "the traced runs' own times"
-        return f"{system.name} in {system.directory}" if system.directory else system.name

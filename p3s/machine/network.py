@@ -104,9 +104,11 @@ def _default() -> list[str]:
 
 def run_ranks(argv: list[str], timeout_s: float, who: str, processes: int) -> str:
     """Return what ranks printed; P3SError, which says who they are, when they fail or hang."""
+    from p3s import workers
     from p3s.host.cores import cores
     from p3s.host.processes import MARK, end_with_parent, new_mark, stop
 
+    workers.check_may_launch()
     defaults = {}
     if cores() < processes:
         defaults["OMPI_MCA_rmaps_base_oversubscribe"] = "1"

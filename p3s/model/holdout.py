@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from p3s import workers
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.comparison import HoldOut
 from p3s.model.fit import MIN_COUNTS, fit_model
@@ -21,7 +22,6 @@ from p3s.model.reasons import Code, Reason, Verdict
 from p3s.model.sizing import vote_of_sizes
 from p3s.model.tripcounts import resolve
 from p3s.model.types import Agreement, Dropped, Item, Model, Slot
-from p3s.serialise import from_data, to_data
 from p3s.trace.ops import COMPLETION
 
 
@@ -98,6 +98,7 @@ def build_model(
     failed: Sequence[int] = (),
     trips: Mapping[str, int] | None = None,
     known: Statement | None = None,
+    shared: Path | None = None,
 ) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
 
@@ -105,26 +106,30 @@ def build_model(
     gets those it had at that count. Raises Contradiction where the traces do not allow what the
     user says of the grid.
 
+    shared: a file of the study that the tables are from; with it, what can be fitted at the same
+    time is.
+
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
     wanted = holdout and len(tables) > MIN_COUNTS
     said = known
     known, dropped = settled(tables, known, lambda nodes: vote_of_sizes(nodes, tables, typed))
-    aside = None
-    if wanted and not trips:
-        aside = Aside(lambda: _as_data(*hold_out(tables, typed, known=known)))
-    model = fit_model(tables, typed, failed, trips, known)
+    if wanted and not trips and shared is not None:
+        with workers.aside(hold_out, tables, typed, None, known, shared=shared) as held_out:
+            model = fit_model(tables, typed, failed, trips, known)
+            report, missed = held_out()
+    else:
+        model = fit_model(tables, typed, failed, trips, known)
     if wanted:
         turns = _turns_at_last(model, trips or {})
-        report, missed = (
-            _of_data(aside.result()) if aside is not None else hold_out(tables, typed, turns, known)
-        )
+        if trips or shared is None:
+            report, missed = hold_out(tables, typed, turns, known)
         why = misled(model, report, lambda: hold_out(tables, typed, turns)[0]) if known else ""
         if known and why:
             if known.by_user:
                 raise Contradiction(why)
-            model = build_model(tables, holdout, typed, failed, trips)
+            model = build_model(tables, holdout, typed, failed, trips, shared=shared)
             return replace(model, grid=replace(model.grid, dropped=Dropped(known, why)))
         model = _with_hold_out(model, report, missed)
     if said and dropped:
@@ -136,14 +141,6 @@ def build_model(
         items=with_measured(model, tables),
     )
     return replace(model, next=next_counts(model))
-
-
-def _as_data(report: HoldOut, missed: Missed) -> dict[str, object]:
-    return {"report": to_data(report), "missed": to_data(missed)}
-
-
-def _of_data(data: Mapping[str, object]) -> tuple[HoldOut, Missed]:
-    return from_data(HoldOut, data["report"]), from_data(Missed, data["missed"])
 
 
 def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:

@@ -43,6 +43,7 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
             study.failed_counts(),
             study.manifest().get("trips", {}),
             known,
+            study.manifest_path,
         )
     except Contradiction as err:
         raise Contradiction(

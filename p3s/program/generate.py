@@ -12,27 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from p3s import workers
 from p3s.artefacts import write_bytes
-from p3s.costs.apply import Costs, PhaseSums, Timed
-from p3s.costs.stage import load as load_compute
+from p3s.costs.apply import Costs, PhaseSums
 from p3s.costs.types import ComputeModel
 from p3s.errors import P3SError
-from p3s.files.stage import FileSums, files_of_study
-from p3s.files.times import FileTimes
-from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
+from p3s.files.stage import FileSums
+from p3s.model.evaluate import Evaluator, phase_weight
 from p3s.model.law_types import OrderedItem, OrderedSlot, TraceOrder
 from p3s.model.order.unfold import places_asked_for
 from p3s.model.packed import block_at
 from p3s.model.reasons import Verdict
-from p3s.model.stage import load
 from p3s.model.types import Model, Phase
-from p3s.model.verdicts import judged_at
-from p3s.model.work.workload import RankWork, rank_work
-from p3s.program.emptied import below_one, emptied
+from p3s.program.emptied import emptied
+from p3s.program.parts import Call, RankSums, first_slots, forget, laws_of, part_of, verdicts_of
 from p3s.program.types import NoTrend, PackedCall, RowShare, ScaledHead, ScaledPhase, UnknownCall
 from p3s.serialise import to_data
 from p3s.staging import discard
-from p3s.tables import TableFacts, facts_of, parquet_bytes, sums_of_rows
+from p3s.tables import TableFacts
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.
@@ -52,55 +49,48 @@ def write_scaled(
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
     study = Study.open(Path(study_dir))
-    model = judged_at(load(study.root), n)
     wanted = None if ranks is None else _checked(ranks, n)
     if wanted is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
-    evaluator = Evaluator(model, n)
-    laws = compute if compute is not None else load_compute(study.root)
-    costs = Costs(laws, model) if laws is not None else None
-    files = files_of_study(study.root, model)
+    call = Call(study.root.absolute(), n, compute)
     target = scaled_dir(study.scaled_dir(n), ranks)
     staged = study.stage_run(target)
     try:
-        head = _Head(model, evaluator, costs)
-        uses = FileSums(files, model) if files is not None else None
+        laws = laws_of(call)
+        model, evaluator, files = laws.model, laws.evaluator, laws.files
+        head = _Head(model, evaluator, laws.costs)
+        uses = FileSums(len(model.items)) if files is not None else None
         tables: dict[str, TableFacts] = {}
-        parts = (
-            np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART))
-            if wanted is not None
-            else (np.arange(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART))
-        )
-        for k, some in enumerate(parts):
-            rows = evaluator.rows(some)
-            found = rank_work(
-                model,
-                rows.grid,
-                {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
-                means=rows.means,
-            )
-            timed = costs.of(evaluator.grid, found) if costs is not None else None
-            once = compute_ns(model, rows, timed) if timed is not None else None
-            at_files = files.times(model, rows, n) if files is not None else None
-            if uses is not None and at_files is not None:
-                uses.add(rows, at_files)
+        tasks = [(call, some) for some in _parts(wanted, n)]
+        for k, made in enumerate(workers.each(part_of, tasks, study.model_path)):
             part = staged / f"part-{k:05d}.parquet"
-            tables[part.name] = _write_part(model, rows, once, at_files, part)
-            head.add(rows, found, timed)
+            write_bytes(part, made.data)
+            tables[part.name] = made.facts
+            if uses is not None and made.sums.uses is not None:
+                uses.join(made.sums.uses)
+            head.take(made.sums)
         write_json(
             staged / "comms.json",
             {"schema": "p3s.comms", "schema_version": 1, "comms": evaluator.comms.to_json()},
         )
         write_json(staged / "order.json", _order(model, evaluator))
         out = head.of(n, None) if wanted is None else head.of(len(wanted), _ranges(wanted))
-        if uses is not None:
-            out = replace(out, files=uses.uses(), files_from=uses.source)
+        if uses is not None and files is not None:
+            out = replace(out, files=uses.uses(files, model), files_from=files.source)
         out = replace(out, tables=tables)
         write_json(staged / "scaled.json", as_file(out))
         study.commit_run(staged, target)
     finally:
+        forget()
         discard(staged)
     return out
+
+
+def _parts(wanted: np.ndarray | None, n: int) -> list[np.ndarray | range]:
+    """Return the ranks of each part: those wanted, or all of ``n``."""
+    if wanted is None:
+        return [range(a, min(a + RANKS_PER_PART, n)) for a in range(0, n, RANKS_PER_PART)]
+    return list(np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)))
 
 
 def as_file(head: ScaledHead) -> dict[str, Any]:
@@ -129,96 +119,6 @@ def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
     return wanted
 
 
-def _index_in_phase(rows: ScaledRows) -> np.ndarray:
-    """Return each row's position inside its phase on its rank (rows are sorted by both)."""
-    if not len(rows.rank):
-        return np.zeros(0, dtype=np.int64)
-    new = np.ones(len(rows.rank), dtype=bool)
-    new[1:] = (rows.rank[1:] != rows.rank[:-1]) | (rows.phase[1:] != rows.phase[:-1])
-    starts = np.flatnonzero(new)
-    return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
-
-
-def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
-    """Return the time before one call of every row in ns: its work times its place's cost."""
-    if not len(rows.rank):
-        return np.zeros(0)
-    number = {
-        tuple(p.place): k
-        for k, p in enumerate(p for phase in model.phases for p in phase.work.places)
-    }
-    of_item = np.array([number.get((it.site, it.op), -1) for it in model.items], dtype=np.int64)
-    place, column = of_item[rows.item], np.searchsorted(timed.ranks, rows.rank)
-    cost = timed.rest[rows.phase, column]
-    if len(timed.cost):
-        cost = np.where(place >= 0, timed.cost[place, column], cost)
-    return np.asarray(rows.work * cost)
-
-
-def _rules(model: Model) -> np.ndarray:
-    """Return the number of each item's first slot among all slots."""
-    return np.cumsum([0, *(len(it.slots) for it in model.items)])
-
-
-def _write_part(
-    model: Model, rows: ScaledRows, once: np.ndarray | None, files: FileTimes | None, path: Path
-) -> TableFacts:
-    """Write the rows of some ranks; return what the head is to say of them.
-
-    once: time before one call of each, None if not known.
-
-    files: what each takes in files, None where no call uses any.
-    """
-    import pyarrow as pa
-
-    items = model.items
-    tags = np.array(
-        [it.tag if it.tag is not None else it.tag_value for it in items], dtype=np.int64
-    )
-    kinds = [it.kind for it in items]
-    it = rows.item
-    p2p = (
-        np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it]
-        if len(items)
-        else np.zeros(0, dtype=bool)
-    )
-
-    def labels(values: list[str], codes: np.ndarray) -> Any:
-        return pa.DictionaryArray.from_arrays(
-            pa.array(codes, pa.int32()), pa.array(values, pa.string())
-        ).cast(pa.string())
-
-    table = pa.table(
-        {
-            "rank": pa.array(rows.rank, pa.int32()),
-            "phase": pa.array(rows.phase, pa.int32()),
-            "index": pa.array(_index_in_phase(rows), pa.int32()),
-            "op": labels([x.op for x in items], it),
-            "kind": labels(kinds, it),
-            "peer": pa.array(rows.peer, pa.int32()),
-            "bytes": pa.array(rows.nbytes, pa.int64()),
-            "comm": pa.array(rows.comm, pa.int32()),
-            "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
-            "root": pa.array(rows.root, pa.int32()),
-            "repeat": pa.array(rows.repeat, pa.int64()),
-            "work": pa.array(rows.work, pa.float64()),
-            "work_unit": labels([model.work_unit], np.zeros(len(it), dtype=np.int64)),
-            "slot": pa.array(_rules(model)[it] + rows.slot, pa.int32()),
-            "verdict": labels([x.verdict for x in items], it),
-            "stage": pa.array(rows.stage, pa.int32()),
-            "turn": pa.array(rows.turn, pa.int32()),
-            **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
-            **({} if files is None else {"io_ns": pa.array(files.ns, pa.float64())}),
-        }
-    )
-    data = parquet_bytes(table)
-    write_bytes(path, data)
-    sums = sums_of_rows(rows.repeat, rows.nbytes, rows.work)
-    if once is not None:
-        sums["compute_ns"] = sums_of_rows(rows.repeat, rows.nbytes, once)["work"]
-    return facts_of(data, table.num_rows, sums)
-
-
 def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
     """Return what unfolds rows into the sequence of events (p3s.program.events)."""
     loops = model.order.loops if model.order is not None else None
@@ -242,7 +142,7 @@ def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
 
 def _packed(model: Model, n: int) -> tuple[PackedCall, ...]:
     """Return which rows have datatypes with gaps at ``n``."""
-    first = _rules(model)
+    first = first_slots(model)
     return tuple(
         PackedCall(
             it.op,
@@ -279,29 +179,22 @@ class _Head:
         self.times = PhaseSums(costs) if costs is not None else None
         phases = len(model.phases)
         self.work, self.events, self.half = np.zeros((3, phases))
-        self.verdicts = sorted({it.verdict for it in model.items})
-        self.of_item = np.array(
-            [self.verdicts.index(it.verdict) for it in model.items], dtype=np.int64
-        )
+        self.verdicts = verdicts_of(model)
         self.share = np.zeros((3, len(self.verdicts)))
         self.rows = 0
         self.short: dict[int, set[int]] = {}
 
-    def add(self, rows: ScaledRows, found: RankWork, timed: Timed | None) -> None:
-        """Take in the rows of some ranks, their work and the time it takes."""
-        phases = len(self.work)
-        work = rows.work * rows.repeat
-        self.rows += len(rows.rank)
-        for item, short in below_one(self.model, rows).items():
+    def take(self, part: RankSums) -> None:
+        """Take in the sums over some ranks."""
+        self.rows += part.rows
+        for item, short in part.short.items():
             self.short.setdefault(item, set()).update(short)
-        self.work += np.bincount(rows.phase, weights=work, minlength=phases)
-        if self.times is not None and timed is not None:
-            self.times.add(timed)
-        self.half += found.half_width.sum(axis=1)
-        self.events += np.bincount(rows.phase, minlength=phases)
-        verdict = self.of_item[rows.item]
-        for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
-            self.share[k] += np.bincount(verdict, weights=weights, minlength=len(self.verdicts))
+        self.work += part.work
+        self.half += part.half
+        self.events += part.events
+        self.share += part.share
+        if self.times is not None and part.timed is not None:
+            self.times.add(part.timed)
 
     def of(self, ranks: int, of: tuple[tuple[int, int], ...] | None) -> ScaledHead:
         """Return the head; ranks: how many the rows are of, and ``of`` which, None for all."""

@@ -49,8 +49,10 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     Python), unless its MPI cannot share cores or has no compiler here.
     Errors: P3SError when there is none, or no compiler of the same MPI.
     """
+    from p3s import workers
     from p3s.host import command, mpi
 
+    workers.check_may_launch()
     words = list(launcher) or _default_launcher()
     place = next(
         (i for i, word in enumerate(words) if os.path.basename(word) in command.LAUNCHERS), 0

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from compute_by_hand import compute_model, phase_costs
 from machines import synthetic
-from replay_patterns import PATTERNS, Trace, halo, ring, wave
+from replay_patterns import PATTERNS, Trace, ring, wave
 
 from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import as_file
 from p3s.errors import P3SError
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.estimators import Setting, available, estimate, estimate_many, several
+from p3s.predict.estimators import Setting, available, estimate, estimate_many
 from p3s.predict.estimators.machine import library_for, networks
 from p3s.predict.estimators.variation import Variation, own_deviation
 from p3s.study import REPLAY_VERSION, Study, write_json
@@ -264,10 +264,7 @@ def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
         estimate("machine", study, 16)
 
 
-def test_several_counts_at_once_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(several, "_WORTH", 1)
+def test_several_counts_at_once_are_the_same(tmp_path: Path) -> None:
     study = study_of(tmp_path / "s", wave(4), wave(9), wave(16), wave(1))
     put_spread(study, 2)
     said: list[str] = []
@@ -286,20 +283,6 @@ def test_several_counts_at_once_are_the_same(
     next(study.scaled_dir(9).glob("part-*")).write_bytes(b"")
     with pytest.raises(P3SError, match=r"np000009.*damaged"):
         estimate_many("machine", study, [4, 16, 9], jobs=2)
-
-
-def test_counts_are_dealt_by_their_size() -> None:
-    assert several.dealt([64, 1024, 4096, 256], 2) == [[4096], [1024, 256, 64]]
-    assert several.dealt([64, 4096], 2) == [[4096, 64]]  # not worth a process
-    assert several.dealt([512], 4) == [[512]]
-    assert several.dealt([], 2) == [[]]
-
-
-def test_an_estimate_survives_as_bytes(tmp_path: Path) -> None:
-    found = estimate("machine", study_of(tmp_path / "s", halo(4)), 4)
-    again = several.from_bytes(several.to_bytes(found))
-    assert np.array_equal(found.comm, again.comm)
-    assert (again.n, again.phases, again.notes) == (4, found.phases, found.notes)
 
 
 def test_ends_of_the_costs_and_progress() -> None:

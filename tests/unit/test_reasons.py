@@ -22,7 +22,6 @@ from p3s.predict.advice import narrower_by
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
-from p3s.predict.estimators.several import from_bytes, to_bytes
 from p3s.predict.measured import Measured
 from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
 from p3s.predict.saved import PredictionFile
@@ -158,7 +157,7 @@ def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) ->
     followed = Followed(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
     part = np.ones((2, 1))
     made = Communication("typical", 2, (1,), part, part, part, part, part, part, followed=followed)
-    assert from_bytes(to_bytes(made)).followed == followed
+    assert made.followed == followed
     assert (
         Followed(unsettled=0.5, change=6.2).with_unmatched(
             {"events": 3.0, "of": 100.0, "calls": ["MPI_Isend"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import corpus
 import numpy as np
 
-from p3s.characterize.parallel import from_bytes, to_bytes
 from p3s.characterize.part import join, part_of
 from p3s.characterize.segments import least
 
@@ -48,9 +47,8 @@ def test_segments_have_all_work_of_the_rows():
     assert t.segments[:, 3].sum() == t.count.sum()
 
 
-def test_segments_survive_bytes_and_joining():
+def test_segments_survive_joining():
     part = part_of(corpus.run(first_turn, 3))
-    assert (from_bytes(to_bytes(part)).segments == part.segments).all()
     assert (join([part]).segments == part.segments).all()
 
 

@@ -11,7 +11,6 @@ from capture_writer import INSTRUCTIONS, WALL, Writer
 from p3s.characterize import characterize
 from p3s.characterize.clock import QUANTILES, SegmentTimes
 from p3s.characterize.disturbed import floor_ns
-from p3s.characterize.parallel import from_bytes, to_bytes
 from p3s.characterize.part import join, part_of
 from p3s.characterize.segments import Pairs
 from p3s.characterize.times import Times, load_times, make_times, notes, stale
@@ -239,7 +238,7 @@ def test_times_are_the_same_rank_by_rank_and_as_bytes(tmp_path: Path) -> None:
         capture(tmp_path, rank, works)
     whole = part_of(read_run(tmp_path))
     files = sorted(tmp_path.glob("*.p3t"))
-    parts = [from_bytes(to_bytes(part_of(read_file(path)))) for path in files]
+    parts = [part_of(read_file(path)) for path in files]
     joined = join(parts)
     assert (joined.times == whole.times).all() and (joined.loads == whole.loads).all()
     assert joined.time_unit == whole.time_unit == "cpu_ns"

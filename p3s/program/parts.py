@@ -1,0 +1,236 @@
+"""A part of a scaled trace: the rows of some ranks, made by whoever computes (p3s.workers)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.apply import Costs, Timed
+from p3s.costs.stage import load as load_compute
+from p3s.costs.types import ComputeModel
+from p3s.files.stage import FilesOf, FileSums, files_of_study
+from p3s.files.times import FileTimes
+from p3s.model.evaluate import Evaluator, ScaledRows
+from p3s.model.stage import load
+from p3s.model.types import Model
+from p3s.model.verdicts import judged_at
+from p3s.model.work.workload import RankWork, rank_work
+from p3s.program.emptied import below_one
+from p3s.tables import TableFacts, facts_of, parquet_bytes, sums_of_rows
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is scaled: the study in ``root`` to ``n`` processes; no two calls are equal.
+
+    ``compute``: laws of the computation time to use instead of the study's own compute.json.
+    """
+
+    root: Path
+    n: int
+    compute: ComputeModel | None = None
+    name: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What the rows of any ranks are made from; ``files``: None where no call uses any."""
+
+    model: Model
+    evaluator: Evaluator
+    costs: Costs | None
+    files: FilesOf | None
+
+
+@dataclass(frozen=True)
+class RankSums:
+    """Sums over the rows of some ranks that make scaled.json.
+
+    work, events, half: per phase; share: (3, verdicts), of events, bytes and work; short: ranks of
+    items that have less than one element.
+    """
+
+    rows: int
+    work: np.ndarray
+    events: np.ndarray
+    half: np.ndarray
+    share: np.ndarray
+    short: dict[int, set[int]]
+    timed: Timed | None
+    uses: FileSums | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of some ranks as a Parquet file, what the head says of that, and their sums."""
+
+    data: bytes
+    facts: TableFacts
+    sums: RankSums
+
+
+#: Those of the call that this process has made a part of last, by its name.
+_laws: dict[str, Laws] = {}
+
+
+def laws_of(call: Call) -> Laws:
+    """Return what rows are made from, read by each process once."""
+    if call.name not in _laws:
+        forget()
+        model = judged_at(load(call.root), call.n)
+        laws = call.compute if call.compute is not None else load_compute(call.root)
+        _laws[call.name] = Laws(
+            model,
+            Evaluator(model, call.n),
+            Costs(laws, model) if laws is not None else None,
+            files_of_study(call.root, model),
+        )
+    return _laws[call.name]
+
+
+def forget() -> None:
+    """Forget what rows were made from."""
+    _laws.clear()
+
+
+def part_of(call: Call, ranks: Sequence[int] | np.ndarray) -> Part:
+    """Return the rows of some ranks, ascending."""
+    laws = laws_of(call)
+    model, costs = laws.model, laws.costs
+    rows = laws.evaluator.rows(np.asarray(ranks))
+    found = rank_work(
+        model,
+        rows.grid,
+        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
+        means=rows.means,
+    )
+    timed = costs.of(laws.evaluator.grid, found) if costs is not None else None
+    once = compute_ns(model, rows, timed) if timed is not None else None
+    files, uses = laws.files, None
+    at_files = files.times(model, rows, call.n) if files is not None else None
+    if at_files is not None:
+        uses = FileSums(len(model.items))
+        uses.add(rows, at_files)
+    return Part(*_table(model, rows, once, at_files), _sums(model, rows, found, timed, uses))
+
+
+def verdicts_of(model: Model) -> list[str]:
+    """Return the verdicts that a model has, in the order of the sums' shares."""
+    return sorted({it.verdict for it in model.items})
+
+
+def _sums(
+    model: Model, rows: ScaledRows, found: RankWork, timed: Timed | None, uses: FileSums | None
+) -> RankSums:
+    phases, verdicts = len(model.phases), verdicts_of(model)
+    of_item = np.array([verdicts.index(it.verdict) for it in model.items], dtype=np.int64)
+    work, verdict = rows.work * rows.repeat, of_item[rows.item]
+    return RankSums(
+        rows=len(rows.rank),
+        work=np.bincount(rows.phase, weights=work, minlength=phases),
+        events=np.bincount(rows.phase, minlength=phases),
+        half=found.half_width.sum(axis=1),
+        share=np.array(
+            [
+                np.bincount(verdict, weights=weights, minlength=len(verdicts))
+                for weights in (rows.repeat, rows.repeat * rows.nbytes, work)
+            ]
+        ),
+        short=below_one(model, rows),
+        timed=timed,
+        uses=uses,
+    )
+
+
+def _index_in_phase(rows: ScaledRows) -> np.ndarray:
+    """Return each row's position inside its phase on its rank (rows are sorted by both)."""
+    if not len(rows.rank):
+        return np.zeros(0, dtype=np.int64)
+    new = np.ones(len(rows.rank), dtype=bool)
+    new[1:] = (rows.rank[1:] != rows.rank[:-1]) | (rows.phase[1:] != rows.phase[:-1])
+    starts = np.flatnonzero(new)
+    return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
+
+
+def compute_ns(model: Model, rows: ScaledRows, timed: Timed) -> np.ndarray:
+    """Return the time before one call of every row in ns: its work times its place's cost."""
+    if not len(rows.rank):
+        return np.zeros(0)
+    number = {
+        tuple(p.place): k
+        for k, p in enumerate(p for phase in model.phases for p in phase.work.places)
+    }
+    of_item = np.array([number.get((it.site, it.op), -1) for it in model.items], dtype=np.int64)
+    place, column = of_item[rows.item], np.searchsorted(timed.ranks, rows.rank)
+    cost = timed.rest[rows.phase, column]
+    if len(timed.cost):
+        cost = np.where(place >= 0, timed.cost[place, column], cost)
+    return np.asarray(rows.work * cost)
+
+
+def first_slots(model: Model) -> np.ndarray:
+    """Return the number of each item's first slot among all slots."""
+    return np.cumsum([0, *(len(it.slots) for it in model.items)])
+
+
+def _table(
+    model: Model, rows: ScaledRows, once: np.ndarray | None, files: FileTimes | None
+) -> tuple[bytes, TableFacts]:
+    """Return the rows of some ranks as a Parquet file, and what the head is to say of them.
+
+    once: time before one call of each, None if not known.
+
+    files: what each takes in files, None where no call uses any.
+    """
+    import pyarrow as pa
+
+    items = model.items
+    tags = np.array(
+        [it.tag if it.tag is not None else it.tag_value for it in items], dtype=np.int64
+    )
+    kinds = [it.kind for it in items]
+    it = rows.item
+    p2p = (
+        np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it]
+        if len(items)
+        else np.zeros(0, dtype=bool)
+    )
+
+    def labels(values: list[str], codes: np.ndarray) -> Any:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, pa.int32()), pa.array(values, pa.string())
+        ).cast(pa.string())
+
+    table = pa.table(
+        {
+            "rank": pa.array(rows.rank, pa.int32()),
+            "phase": pa.array(rows.phase, pa.int32()),
+            "index": pa.array(_index_in_phase(rows), pa.int32()),
+            "op": labels([x.op for x in items], it),
+            "kind": labels(kinds, it),
+            "peer": pa.array(rows.peer, pa.int32()),
+            "bytes": pa.array(rows.nbytes, pa.int64()),
+            "comm": pa.array(rows.comm, pa.int32()),
+            "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
+            "root": pa.array(rows.root, pa.int32()),
+            "repeat": pa.array(rows.repeat, pa.int64()),
+            "work": pa.array(rows.work, pa.float64()),
+            "work_unit": labels([model.work_unit], np.zeros(len(it), dtype=np.int64)),
+            "slot": pa.array(first_slots(model)[it] + rows.slot, pa.int32()),
+            "verdict": labels([x.verdict for x in items], it),
+            "stage": pa.array(rows.stage, pa.int32()),
+            "turn": pa.array(rows.turn, pa.int32()),
+            **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
+            **({} if files is None else {"io_ns": pa.array(files.ns, pa.float64())}),
+        }
+    )
+    data = parquet_bytes(table)
+    sums = sums_of_rows(rows.repeat, rows.nbytes, rows.work)
+    if once is not None:
+        sums["compute_ns"] = sums_of_rows(rows.repeat, rows.nbytes, once)["work"]
+    return data, facts_of(data, table.num_rows, sums)
