@@ -118,3 +118,23 @@ def test_a_prediction_says_what_a_counter_does(counted: Path) -> None:
 def test_the_hold_out_of_a_queue_is_no_miss(farm: tuple[Path, list[str]], capsys) -> None:  # type: ignore[no-untyped-def]
     p3s(["model", str(farm[0])])
     assert "holdout-missed" not in capsys.readouterr().err
+
+
+def test_who_is_heard_first_is_no_miss(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    program, study = tmp_path / "heard", tmp_path / "study"
+    source = PROGRAMS / "queue" / "heard.c"
+    subprocess.run(
+        [install.mpicc, "-o", program, source], check=True, timeout=120, capture_output=True
+    )
+    words = [str(install.mpiexec), "-n", "{np}", str(program), "6"]
+    assert p3s(["characterize", "-n", "3,4,5", "-o", str(study), "--", *words]) == 0
+    capsys.readouterr()
+    p3s(["validate", str(study), "-n", "6", "--json", "--", *words])
+    found = json.loads(capsys.readouterr().out)
+    order = found["order"]
+    assert found["p2p_triples"]["equal"] == found["p2p_triples"]["true"] == 25
+    # On a loaded machine the first may come first all the same.
+    assert order["equal"] + order.get("by_chance", 0) == order["ranks"] == 6
