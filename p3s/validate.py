@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
             f"run `p3s validate -n {n}` again"
         )
     table = table_of([part], [run.wall_ns], str(run_dir))
-    compared = compare(model, table, _moved(study, n))
+    compared = _left_to_chance(compare(model, table, _moved(study, n)), Path(run_dir))
     dealt, reasons = _dealt(study, Path(run_dir), compared)
     result = Validation(
         model.counts,
@@ -137,6 +137,17 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> Validation:
     )
     write_json(study.validate_path(n), result.to_json())
     return result
+
+
+def _left_to_chance(compared: Comparison, run_dir: Path) -> Comparison:
+    """Return a comparison that knows which ranks' partners may come in any order."""
+    from p3s.trace import read_run
+
+    if compared.order is None or not compared.order.shuffled:
+        return compared
+    ranks = read_run(run_dir).ranks
+    chance = sum(bool(len(ranks[rank].anybody)) for rank in compared.order.shuffled)
+    return replace(compared, order=replace(compared.order, by_chance=chance))
 
 
 def _dealt(

@@ -26,7 +26,9 @@ from p3s.errors import P3SError, UsageError
 from p3s.text import plural, processes
 
 if TYPE_CHECKING:
+    from p3s.model.comparison import HoldOut
     from p3s.model.types import Model
+    from p3s.predict.reasons import Reason
     from p3s.study import Study
 
 EPILOG = """\b
@@ -137,7 +139,23 @@ def model(
     reasons, held = of_calls({"not_modelled": to_data(fitted.not_modelled)}), fitted.holdout
     if held is not None and held.possible:
         reasons += missed(held, limit=1.0, commands=commands)
+        reasons = _by_timing(study, held, reasons)
     return say_reasons(reasons, "model")
+
+
+def _by_timing(study: Study, held: HoldOut, reasons: Sequence[Reason]) -> list[Reason]:
+    """Return the reasons, what was missed as one to be minded where tasks are handed out."""
+    from p3s.predict.queues import by_timing, learned
+
+    missed = [reason for reason in reasons if reason.code == "holdout-missed"]
+    queue = learned(study) if missed else None
+    if queue is None or held.comparison is None:
+        return list(reasons)
+    changed = {reason: by_timing(reason, queue, [held.comparison]) for reason in missed}
+    for reason in changed.values():
+        if not reason.untrustworthy:
+            say(f"mind: {reason.sentence}")
+    return [changed.get(reason, reason) for reason in reasons]
 
 
 @contextmanager

@@ -199,6 +199,11 @@ def _order(order: OrderAgreement | None) -> Iterator[str]:
         yield "order: not compared, the run has too many events or the model no order"
     elif order.first is not None:
         first = order.first
+        if order.by_chance:
+            yield (
+                f"order: on {plural(order.by_chance, 'rank')} only the partners come in another "
+                "one; they receive from MPI_ANY_SOURCE, so that is no miss"
+            )
         yield (
             f"order: rank {first.rank}, event {first.position}: "
             f"{first.expected or 'no more'} in the run, {first.found or 'no more'} predicted"

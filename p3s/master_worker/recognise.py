@@ -3,6 +3,7 @@
 A server receives from anybody (MPI_ANY_SOURCE, also by a probe) and answers the one that it has
 heard from before it looks again. Between an answer and a worker's next message lies a task. The
 order in which tasks were handed out is the server's; how many each worker did depends on timing.
+Where nobody is such a server, a counter in a window may be (p3s.master_worker.counted).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from p3s.master_worker.counted import counter_of
+from p3s.master_worker.served import Served
 from p3s.trace.ops import RECV, SEND, kind_of
 from p3s.trace.types import ANY_SOURCE
 
@@ -31,32 +34,6 @@ Bools = npt.NDArray[np.bool_]
 _FEWEST_WORKERS, _ANSWERED, _FEWEST = 2, 0.8, 8
 #: A worker that was heard this often in a fixed order every time is no matter of timing.
 _NS = 1e9
-
-
-@dataclass(frozen=True)
-class Served:
-    """What one server did in a run.
-
-    ``server``: its rank; ``workers``: those that it heard from. ``tasks``: seconds of computation
-    of each task, in the order in which they were handed out; ``of``: which worker did it.
-    ``service``: seconds of computation of the server for each request that it answered;
-    ``asked``, ``told``: mean bytes of a message to the server, and from it. ``sites``: call sites
-    (indices of RunTrace.sites) of its wildcard calls.
-    """
-
-    server: int
-    workers: tuple[int, ...]
-    tasks: Floats
-    of: Ints
-    service: Floats
-    asked: float
-    told: float
-    sites: tuple[int, ...]
-
-    @property
-    def shares(self) -> Ints:
-        """How many tasks each worker did, ascending by worker."""
-        return np.array([(self.of == w).sum() for w in self.workers], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -93,7 +70,8 @@ def servers_of(run: RunTrace) -> tuple[Served, ...]:
             columns = _columns(run, rank, wild)
             if (served := _served(run, rank, columns)) is not None:
                 found.append(served)
-    return tuple(found)
+    counter = None if found else counter_of(run)
+    return tuple(found) if counter is None else (counter,)
 
 
 def _columns(run: RunTrace, rank: RankTrace, wild: Bools | None = None) -> _Columns:

@@ -6,13 +6,13 @@ Totals are laws; which worker did how many is not, it depends on timing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from p3s.master_worker.queue import Floats, Queue, Range, drawn
-from p3s.master_worker.recognise import Served
+from p3s.master_worker.served import Served
 
 #: Correlation of the k-th tasks of two runs from which on they are the same tasks.
 _SAME = 0.9
@@ -25,7 +25,9 @@ _ALIKE, _BEYOND_CHANCE = 0.10, 3.0
 class TaskQueue:
     """A program's queue as its traced runs show it.
 
-    ``servers``: their ranks, the same at every count. ``numbers``: tasks by count. ``exact``:
+    ``servers``: their ranks, the same at every count; ``apart``: those that do no tasks
+    themselves; ``counter``: it is one that workers fetch from. ``numbers``: tasks by count.
+    ``exact``:
     (constant, per worker) of the law of their number, None where it is none. ``tasks``: of each
     run, seconds in the order in which they were handed out, ``counts``: of these runs.
     ``fixed``: the k-th task is the same one in every run. ``slope``: power of the number
@@ -33,7 +35,8 @@ class TaskQueue:
     misses a mean at most. ``service``, ``spread``: of the server for one request, in s, of
     ``served`` requests.
     ``asked``, ``told``: bytes of a message to the server, and from it. ``shares``: least and
-    most tasks of a worker, by count.
+    most tasks of a worker, by count. ``rounds``: the tasks are handed out in so many parts, with
+    all together in between; ``messages``, ``inside``, ``phases``: as in Served.
     """
 
     servers: tuple[int, ...]
@@ -50,10 +53,20 @@ class TaskQueue:
     asked: float
     told: float
     shares: Mapping[int, tuple[int, int]]
+    apart: tuple[int, ...]
+    counter: bool = False
+    rounds: int = 1
+    messages: float = 2.0
+    inside: tuple[float, float] = (0.0, 0.0)
+    phases: int = 2
 
     def workers(self, n: int) -> int:
         """Return how many of n processes do tasks."""
-        return n - len(self.servers)
+        return n - len(self.apart)
+
+    def exchanged(self, n: int) -> float:
+        """Return the most messages at n processes that belong to tasks and requests."""
+        return self.messages * (self.number(n)[2] + self.workers(n) * self.rounds)
 
     def number(self, n: int) -> tuple[float, float, float]:
         """Return the tasks at n processes: the least, the usual, and the most."""
@@ -80,13 +93,14 @@ class TaskQueue:
 def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | None:
     """Return the queue of a program from the servers of its runs, by count; None: it has none.
 
-    Every run has to have the same servers, and all that are not servers have to be workers.
+    Every run has to have the same servers, and all that are not servers have to be workers. A rank
+    with a counter may be one, too.
     """
     flat = [(n, found) for n, several in sorted(runs.items()) for found in several]
     ranks = {tuple(one.server for one in found) for _, found in flat}
     if len(ranks) != 1 or not (servers := ranks.pop()):
         return None
-    if any(sum(len(one.workers) for one in found) != n - len(servers) for n, found in flat):
+    if len({_shape(n, found) for n, found in flat}) != 1 or (apart := _shape(*flat[0])) is None:
         return None
     tasks = tuple(np.concatenate([one.tasks for one in found]) for _, found in flat)
     counts = tuple(n for n, _ in flat)
@@ -97,23 +111,39 @@ def queue_of(runs: Mapping[int, Sequence[tuple[Served, ...]]]) -> TaskQueue | No
     return TaskQueue(
         servers,
         numbers,
-        _exact(numbers, len(servers)),
+        _exact(numbers, len(apart)),
         tasks,
         counts,
-        len(servers) == 1 and _fixed(tasks),
-        *_slope([n - len(servers) for n in counts], tasks),
+        len(servers) == 1 and every[0].rounds == 1 and _fixed(tasks),
+        *_slope([n - len(apart) for n in counts], tasks),
         float(np.mean(service)),
         float(np.std(service)),
         len(service),
         float(np.mean([one.asked for one in every])),
         float(np.mean([one.told for one in every])),
         {n: (int(each.min()), int(each.max())) for n, each in shares.items()},
+        apart,
+        every[0].counter,
+        every[0].rounds,
+        max(one.messages for one in every),
+        tuple(np.mean([one.inside for one in every], axis=0).tolist()),
+        max(one.phases for one in every),
     )
 
 
-def _exact(numbers: Mapping[int, int], servers: int) -> tuple[int, int] | None:
+def _shape(n: int, found: Sequence[Served]) -> tuple[int, ...] | None:
+    """Return a run's servers that do no tasks; None unless all others do, of one server each."""
+    doing = [worker for one in found for worker in one.workers]
+    servers = {one.server for one in found}
+    both = {one.server for one in found if one.counter} & set(doing)
+    if len(set(doing)) != len(doing) or len(servers | set(doing)) != n:
+        return None
+    return tuple(sorted(servers - both)) if servers & set(doing) == both else None
+
+
+def _exact(numbers: Mapping[int, int], apart: int) -> tuple[int, int] | None:
     """Return (constant, per worker) of a law that all counts obey; two counts tell a constant."""
-    points = sorted((n - servers, number) for n, number in numbers.items())
+    points = sorted((n - apart, number) for n, number in numbers.items())
     if len({number for _, number in points}) == 1:
         return points[0][1], 0
     if len(points) < 3:
@@ -179,6 +209,7 @@ def _drawn(found: TaskQueue, queue: Queue, n: int, number: float, scale: float) 
         for count, each in zip(found.counts, found.tasks, strict=True)
     ]
     error = found.spread / max(found.service, 1e-300) / np.sqrt(max(found.served, 1))
-    return drawn(
-        queue, samples, round(number), found.workers(n), fixed=found.fixed, error=error, seed=n
-    )
+    one = round(number / found.rounds)
+    made = drawn(queue, samples, one, found.workers(n), fixed=found.fixed, error=error, seed=n)
+    seconds, low, high = (found.rounds * x for x in (made.seconds, made.low, made.high))
+    return replace(made, seconds=seconds, low=low, high=high)

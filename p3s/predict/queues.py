@@ -84,12 +84,15 @@ def network_for(
     return messages.on(max(-(-n // messages.cores), 1))[0]
 
 
-def message_times(found: TaskQueue, network: Network) -> tuple[float, float]:
-    """Return the time of one message on its way, and of the server's calls for a request, in s."""
+def message_times(found: TaskQueue, network: Network) -> tuple[float, float, float]:
+    """Return the time of one message on its way, of the server's calls for a request, and of the
+    messages that are a task's own, there and back one after the other, in s."""
     path = network.path(max(network.paths) if len(network.paths) > 1 else 0)
     way = (path.transfer.at(found.asked) + path.transfer.at(found.told)) / 2
     software = path.receive.at(found.asked) + path.send.at(found.told)
-    return float(way) / _NS, float(software) / _NS
+    number, nbytes = found.inside
+    own = number * (path.transfer.at(nbytes) + path.transfer.at(0.0))
+    return float(way) / _NS, float(software) / _NS, float(own) / _NS
 
 
 def with_queue(
@@ -101,14 +104,15 @@ def with_queue(
     communication, waiting but for the messages themselves.
     """
     n = times.n
-    way, software = message_times(found, network)
-    long = time_of(found, n, way, software)
+    way, software, own = message_times(found, network)
+    mean = max(statistics.fmean(float(each.mean()) for each in found.tasks), 1e-300)
+    long = time_of(replace(found, tasks=tuple(t + own for t in found.tasks)), n, way, software)
     columns, all_of_it = _phases(times, found, study)
     compute, comm = times.compute.copy(), times.comm.copy()
     low, high = times.comm_low.copy(), times.comm_high.copy()
     waiting = np.zeros_like(comm) if times.waiting is None else np.array(times.waiting)
-    busy = np.full(n, long.working * long.seconds)
-    busy[list(found.servers)] = long.busy * long.seconds
+    busy = np.full(n, long.working * long.seconds * mean / (mean + own))
+    busy[list(found.apart)] = long.busy * long.seconds
     at = np.arange(n), columns
     was = comm[at].copy()
     compute[at] = busy
@@ -226,21 +230,23 @@ def _sure(phase: dict, queued: bool) -> dict:  # type: ignore[type-arg]
 def _phases(times: PhaseTimes, found: TaskQueue, study: Study) -> tuple[np.ndarray, bool]:
     """Return for every rank the column of the phase in which it takes part in the queue.
 
-    That in which it receives most: servers and workers each as a group. Also whether these phases
-    hold nearly all messages, so that nothing of what the simulation could not follow is left.
+    That in which it receives most by itself: servers and workers each as a group. Also whether
+    these phases hold nearly all messages, so that nothing of what the simulation could not follow
+    is left.
     """
     from p3s.program.scaled import RECV, read_scaled
+    from p3s.trace.ops import unwaited
 
     trace = read_scaled(study.scaled_dir(times.n))
     number = [int(phase["phase"]) for phase in times.phases]
-    serves = np.isin(trace.rank, found.servers)
+    serves = np.isin(trace.rank, found.apart)
+    receives = trace.is_kind(RECV) & ~trace.is_op(*filter(unwaited, trace.ops))
     column = np.zeros(times.n, dtype=np.int64)
     for group in (serves, ~serves):
-        rows = np.flatnonzero(group & trace.is_kind(RECV))
+        rows = np.flatnonzero(group & receives)
         totals = {p: float(trace.repeat[rows][trace.phase[rows] == p].sum()) for p in number}
         best = number.index(max(totals, key=lambda p: totals[p]))
         column[np.unique(trace.rank[group])] = best
-    receives = trace.is_kind(RECV)
     inside = receives & (trace.phase == np.array(number)[column][trace.rank])
     share = trace.repeat[inside].sum() / max(trace.repeat[receives].sum(), 1)
     return column, bool(share >= _NEARLY_ALL)
@@ -251,6 +257,8 @@ def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[in
     n = max(counts)
     least, most = found.shares[max(found.shares)]
     servers = " and ".join(str(rank) for rank in found.servers)
+    who = f"a counter of rank {servers}" if found.counter else f"rank {servers}"
+    cost = "" if found.counter else f", {seconds(found.service)} at the server"
     law = (
         f"{found.number(n)[1]:,.0f} tasks at {processes(n)}"
         if found.exact is not None
@@ -259,13 +267,13 @@ def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[in
     )
     mean = float(np.mean([each.mean() for each in found.tasks]))
     said = [
-        f"a queue of tasks: rank {servers} hands them out to whoever asks; {law}, "
-        f"{seconds(mean)} each in the mean, {seconds(found.service)} at the server; a queue model "
+        f"a queue of tasks: {who} hands them out to whoever asks; {law}, "
+        f"{seconds(mean)} each in the mean{cost}; a queue model "
         "takes the place of the traced schedule",
         f"depends on timing: which worker does which task, and how many ({least} to {most} of a "
         f"worker at {processes(max(found.shares))})",
     ]
-    if n in ranges:
+    if n in ranges and not found.counter:
         limit = most_workers(Queue(found.service, 0.0, servers=len(found.servers)), mean)
         said.append(
             f"the server is busy for {percent(ranges[n].busy)} of the time at {processes(n)}; "
@@ -277,11 +285,10 @@ def sentences(found: TaskQueue, ranges: Mapping[int, Range], counts: Sequence[in
 def missed_by_timing(found: TaskQueue, compared: Comparison) -> bool:
     """Tell whether what a model misses of a run may all be how the tasks were dealt.
 
-    No more messages differ than the queue has, no more phases than servers and workers have, and
-    all collectives are equal.
+    No more messages differ than the queue has, no more phases than servers and workers have (each
+    call on a counter may be one of the rank that has it), and all collectives are equal.
     """
     pair, n = compared.p2p_triples, compared.n
     messages = max(pair.true, pair.predicted) - pair.equal
-    tasks = found.number(n)[2] + found.workers(n)
     off = compared.weights.phases - compared.weights.exact
-    return compared.collectives.all_equal and messages <= 2 * tasks and off <= 2
+    return compared.collectives.all_equal and messages <= found.exchanged(n) and off <= found.phases

@@ -173,3 +173,46 @@ def test_a_factor_that_may_be_of_either_extent_does_not_hide_another_cut(grid):
                 evaluate_int(e, there.env, undefined=-1) for e in (law.expr, *law.others)
             )
             assert any(np.any(own != o) for o in others), (name, law)
+
+
+def along_a_line(factor: int, extent: int, counts: tuple[int, ...]) -> Observations:
+    """Return the sizes of messages that hold a rank's part of an extent, so many times."""
+    parts, values = [], []
+    for n in counts:
+        r = np.arange(n)
+        zero = np.zeros(n, dtype=np.int64)
+        parts.append(
+            {
+                "n": zero + n,
+                "r": r,
+                "s": zero,
+                "t": zero,
+                "p0": zero + n,
+                "c0": r,
+                "q0": (r + 1) % n,
+            }
+        )
+        values += [factor * block("first", extent, n, i) for i in range(n)]
+    env = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    return Observations(env, np.array(values), 1, ())
+
+
+@pytest.mark.parametrize("extent", [9_600, 38_400, 57_600, 96_000, 230_400, 1_152_000])
+def test_an_extent_that_all_counts_divide_is_no_multiple_of_a_smaller_one(extent: int) -> None:
+    law = joint_sizes({0: (along_a_line(1, extent, (4, 8, 12, 16)), None)}, frozenset())[0]
+    for n in (20, 36, 64):
+        assert says(law, along_a_line(1, extent, (n,)))[0], n
+    assert law.others  # that there are others is said
+
+
+def test_what_several_sizes_share_stays_a_multiple() -> None:
+    counts = (4, 8, 12, 16)
+    slots = {k: (along_a_line(k, 9_600, counts), None) for k in (1, 3, 5)}
+    laws = joint_sizes(slots, frozenset())
+    for k in (1, 3, 5):
+        assert says(laws[k], along_a_line(k, 9_600, (36,)))[0], k
+
+
+def test_no_number_costs_more_than_two_whose_product_it_is() -> None:
+    for a, b in product((2, 3, 7, 10, 48, 96, 100, 300, 384), repeat=2):
+        assert whole_bits(a * b) <= whole_bits(a) + whole_bits(b)

@@ -26,7 +26,8 @@ def compare_order(
     ``first``: rank, position (0: the first such event), expected (in the run) and found (in the
     model), null where one of them has ended. ``events``: how many of all ranks lie before the
     first difference of their rank; ``equal_but_bytes``: ranks whose operations and partners are
-    in order. None where the run was too long to keep all sequences or the model holds no order.
+    in order; ``shuffled``: those whose partners alone are in another one. None where the run was
+    too long to keep all sequences or the model holds no order.
     """
     if model.order is None or len(t.sequences) < len(np.unique(t.rank)):
         return None
@@ -45,6 +46,9 @@ def compare_order(
     first: Difference | None = None
     names = list(code)
     plain: dict[tuple[str, int], int] = {}
+    nobody: dict[tuple[str, int], int] = {}
+    partnerless = np.array([nobody.setdefault(e[::2], len(nobody)) for e in names], dtype=np.int64)
+    shuffled: list[int] = []
     sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
     for rank, codes in sorted(t.sequences.items()):
         row = codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)
@@ -58,7 +62,10 @@ def compare_order(
         bare += len(a) == len(b) and bool(np.array_equal(sizeless[a], sizeless[b]))
         if same == len(a) == len(b):
             equal += 1
-        elif first is None:
+            continue
+        if np.array_equal(partnerless[a], partnerless[b]) and _same_events(a, b):
+            shuffled.append(int(rank))
+        if first is None:
             first = Difference(
                 rank=rank,
                 position=same,
@@ -71,7 +78,13 @@ def compare_order(
         equal_but_bytes=int(bare),
         events={"true": total, "equal": alike},
         first=first,
+        shuffled=tuple(shuffled),
     )
+
+
+def _same_events(a: np.ndarray, b: np.ndarray) -> bool:
+    """Tell whether two sequences hold the same events, in whatever order."""
+    return bool(np.array_equal(np.sort(a), np.sort(b)))
 
 
 def _codes(model: Model, rows: Any, code: dict[Event, int]) -> np.ndarray:

@@ -25,6 +25,8 @@ MOST_TERMS, MOST_KEPT = {1: 4000, 2: 160, 3: 40}, 240
 #: Largest factor: fields, components, planes in one message.
 MAX_FACTOR = 1 << 20
 
+#: The smaller of two numbers whose product a number is, at most.
+_LARGEST_PART = 2048
 #: Bits of an axis of the partner's, of one that no face has, of a face that is no product.
 _PARTNERS, _NO_FACE, _LESS_FACE = 1.0, 3.0, 4.0
 
@@ -64,7 +66,7 @@ class Hypothesis:
     def own(self) -> float:
         """Return the bits that the hypothesis costs whatever is shared."""
         wider = sum((t.ghost != 0) + any(t.cut.border) for t in self.terms)
-        return 1.0 + len(self.terms) + wider + self.odd
+        return 1.0 + len(self.terms) + (self.factor != 1) + wider + self.odd
 
     def free(self) -> int:
         """Return the number of constants in the equation."""
@@ -126,7 +128,11 @@ def _bits_beside_blocks(expr: Expr) -> float:
 
 @lru_cache(maxsize=65536)
 def whole_bits(value: int) -> float:
-    """Return the bits of a whole number: round ones and powers are cheaper."""
+    """Return the bits of a whole number: round ones and powers are cheaper.
+
+    None costs more than two whose product it is: else the same blocks would be cheaper as a factor
+    times smaller ones, which are others where these do not divide.
+    """
     plain = 2 * math.log2(value + 1) + 1
     for base in (2, 10):
         m, e = value, 0
@@ -134,6 +140,9 @@ def whole_bits(value: int) -> float:
             m, e = m // base, e + 1
         if e:
             plain = min(plain, 4 + 2 * math.log2(m + 1) + math.log2(e + 1))
+    for a in range(2, min(math.isqrt(value), _LARGEST_PART) + 1):
+        if value % a == 0:
+            plain = min(plain, whole_bits(a) + whole_bits(value // a))
     return plain
 
 
@@ -279,7 +288,8 @@ class Slot:
         bits = {f: price(("factor", f)) for f in np.unique(factor).tolist()}
         cut = price(("cut", CUTS[int(kept[0].kind[0])]))
         odd = self._odd(some)
-        cost = 1.0 + total - back + cut + np.array([bits[f] for f in factor.tolist()]) + odd
+        times = np.array([bits[f] + (f != 1) for f in factor.tolist()])
+        cost = 1.0 + total - back + cut + times + odd
         return _Products(kept, which, factor, cost, odd)
 
     def _odd(self, some: tuple[int, ...]) -> float:
