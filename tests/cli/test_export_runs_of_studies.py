@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import tarfile
+import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -205,6 +206,27 @@ def test_time_of_a_traced_profile_is_that_of_the_run(study: Path, exported) -> N
     for rank in run.ranks:
         whole = int((rank.start_ns + rank.elapsed_ns)[-1] - rank.start_ns[0])
         assert values["time"][:, rank.rank].sum() == pytest.approx(1e-9 * whole, rel=1e-9)
+
+
+def test_ranks_of_a_node_stand_together() -> None:
+    from made_runs import call, run_of, world
+
+    from p3s.export.cube import cubex
+    from p3s.export.profile import profile_of
+    from p3s.export.run import Run
+
+    ranks = [[(call("Init"), -9, 9), (call("Finalize"), 10 * (1 + r), 0)] for r in range(4)]
+    run = Run(run_of(ranks, [[]] * 4, (world(4),)), hosts=['a"<&', "b", 'a"<&', "b"])
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(cubex(run, profile_of(run)))
+        file.flush()
+        anchor, values = read_cubex(Path(file.name))
+    names = [node.findtext("name") for node in anchor.findall(".//systemtreenode")]
+    assert names == ["machine", 'a"<&', "b"]
+    assert [int(g.findtext("rank")) for g in anchor.findall(".//locationgroup")] == [0, 2, 1, 3]
+    assert [int(place.get("Id")) for place in anchor.findall(".//location")] == [0, 1, 2, 3]
+    whole = values["time"].sum(axis=0) * 1e9
+    assert whole == pytest.approx([19, 39, 29, 49])
 
 
 def test_pycubexr_reads_it(exported) -> None:
