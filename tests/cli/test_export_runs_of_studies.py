@@ -149,11 +149,27 @@ def test_paraver(n: int, exported) -> None:
 
 
 # ---- Cube, from pyCubexR's description of the format
+def as_cube_scans_it(text: str) -> None:
+    """Check what Cube's scanner wants beyond XML: its own forms of tags, in double quotes."""
+    lines = text.splitlines()
+    assert lines[:2] == ['<?xml version="1.0" encoding="UTF-8"?>', '<cube version="4.4">']
+    attributes = r'(?: \w+="[^"\n]*")*'
+    forms = (
+        rf"<attr{attributes}/>",
+        r"<(\w+)>[^<\n]*</\1>",
+        rf"<(?:metric|region|cnode|systemtreenode|locationgroup|location){attributes}>",
+        r"</?(?:metrics|program|system|metric|region|cnode|systemtreenode|locationgroup|location)>",
+        r"</cube>",
+    )
+    assert all(any(re.fullmatch(form, line) for form in forms) for line in lines[2:])
+
+
 def read_cubex(path: Path) -> tuple[ElementTree.Element, dict[str, np.ndarray]]:
     """Return anchor.xml and the values of each metric: a row per call path, a column per rank."""
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes()), mode="r:") as tar:
         files = {entry.name: tar.extractfile(entry).read() for entry in tar}
     anchor = ElementTree.fromstring(files["anchor.xml"])
+    as_cube_scans_it(files["anchor.xml"].decode())
     locations = anchor.findall(".//location")
     cnodes = anchor.findall(".//cnode")
     assert [int(node.get("id")) for node in cnodes] == list(range(len(cnodes)))  # depth first
