@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from p3s.artefacts import write_bytes
 from p3s.export.profile import Node, Profile, profile_at
 from p3s.export.run import Run
 from p3s.export.scaled import Exported, Options
+from p3s.trace.ops import COLLECTIVE, RECV, SEND, kind_of
 from p3s.version import __version__
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ def to_cube(
 def cubex(run: Run, profile: Profile) -> bytes:
     """Return the bytes of a .cubex file."""
     order = _depth_first(profile.nodes)
+    locations = [rank for ranks in _ranks_of_nodes(run).values() for rank in ranks]
     columns = (profile.visits, profile.time_s, profile.sent, profile.received)
     files = {"anchor.xml": _anchor(run, profile, order)}
     for number, ((_, _, dtype, _, _), values) in enumerate(zip(METRICS, columns, strict=True)):
-        told = np.rint(values) if dtype == "UINT64" else values
+        told = (np.rint(values) if dtype == "UINT64" else values)[:, locations]
         used = [i for i, node in enumerate(order) if told[node].any()] or [0]
         index = struct.pack("<iHBi", _LITTLE_ENDIAN, _VERSION, _SPARSE, len(used))
         files[f"{number}.index"] = _INDEX + index + np.array(used, dtype="<i4").tobytes()
@@ -94,48 +96,73 @@ def _depth_first(nodes: Sequence[Node]) -> list[int]:
 
 
 def _anchor(run: Run, profile: Profile, order: Sequence[int]) -> bytes:
-    root = ElementTree.Element("cube", version="4.4")
     kind = "simulated" if run.simulated else "traced"
+    xml = _Xml()
+    xml.line('<?xml version="1.0" encoding="UTF-8"?>')
+    xml.line('<cube version="4.4">')
     for key, value in (("Creator", f"P3S {__version__}"), ("P3S run", kind)):
-        ElementTree.SubElement(root, "attr", key=key, value=value)
-    metrics = ElementTree.SubElement(root, "metrics")
+        xml.line(f'<attr key="{key}" value={_quoted(value)}/>')
+    xml.line("<metrics>")
     for number, (name, shown, dtype, unit, what) in enumerate(METRICS):
-        metric = ElementTree.SubElement(metrics, "metric", id=str(number), type="EXCLUSIVE")
-        _texts(metric, disp_name=shown, uniq_name=name, dtype=dtype, uom=unit, val="")
-        _texts(metric, url="", descr=what)
-    _program(ElementTree.SubElement(root, "program"), profile.nodes, order)
-    _system(ElementTree.SubElement(root, "system"), run)
-    data: bytes = ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)
-    return data
+        xml.line(f'<metric id="{number}" type="EXCLUSIVE">')
+        xml.tags(disp_name=shown, uniq_name=name, dtype=dtype, uom=unit, val="", url="")
+        xml.tags(descr=what)
+        xml.line("</metric>")
+    xml.line("</metrics>")
+    _program(xml, profile.nodes, order)
+    _system(xml, run)
+    xml.line("</cube>")
+    return "".join(xml.lines).encode()
 
 
-def _program(root: ElementTree.Element, nodes: Sequence[Node], order: Sequence[int]) -> None:
+class _Xml:
+    """Lines of XML as Cube's own scanner takes them: not all XML, so no library writes it.
+
+    Attributes are in double quotes, tags that hold nothing are opened and closed.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self.lines.append(text + "\n")
+
+    def tags(self, **texts: str) -> None:
+        """Add a tag with a text for each."""
+        for name, text in texts.items():
+            self.line(f"<{name}>{escape(_text(text))}</{name}>")
+
+
+def _program(xml: _Xml, nodes: Sequence[Node], order: Sequence[int]) -> None:
     regions: dict[tuple[str, str, int, bool], int] = {}
+    xml.line("<program>")
     for number in order:
         node = nodes[number]
         key = (node.name, node.file, node.line, node.mpi)
         if key in regions:
             continue
         regions[key] = len(regions)
-        line = str(node.line or -1)
-        region = ElementTree.SubElement(
-            root, "region", id=str(regions[key]), mod=_text(node.file), begin=line, end=line
-        )
+        where = f'mod={_quoted(node.file)} begin="{node.line or -1}"'
+        xml.line(f'<region id="{regions[key]}" {where} end="{node.line or -1}">')
         paradigm, role = ("mpi", _role(node.name)) if node.mpi else ("user", "function")
-        _texts(region, name=node.name, mangled_name=node.name, paradigm=paradigm, role=role)
-        _texts(region, url="", descr="")
-    made: dict[int, ElementTree.Element] = {-1: root}
+        xml.tags(name=node.name, mangled_name=node.name, paradigm=paradigm, role=role)
+        xml.tags(url="", descr="")
+        xml.line("</region>")
+    open_nodes: list[int] = []
     for place, number in enumerate(order):
         node = nodes[number]
+        while open_nodes and open_nodes[-1] != node.parent:
+            open_nodes.pop()
+            xml.line("</cnode>")
+        open_nodes.append(number)
         callee = regions[node.name, node.file, node.line, node.mpi]
-        made[number] = ElementTree.SubElement(
-            made[node.parent], "cnode", id=str(place), calleeId=str(callee)
-        )
+        xml.line(f'<cnode id="{place}" calleeId="{callee}">')
+    xml.lines += ["</cnode>\n"] * len(open_nodes)
+    xml.line("</program>")
 
 
 def _role(op: str) -> str:
-    from p3s.trace.ops import COLLECTIVE, RECV, SEND, kind_of
-
     kind = kind_of(op)
     if kind in (SEND, RECV):
         return "point2point"
@@ -144,28 +171,36 @@ def _role(op: str) -> str:
     return "function"
 
 
-def _system(root: ElementTree.Element, run: Run) -> None:
-    machine = ElementTree.SubElement(root, "systemtreenode", Id="0")
-    _texts(machine, **{"name": "machine", "class": "machine"})
+def _ranks_of_nodes(run: Run) -> dict[str, list[int]]:
     nodes: dict[str, list[int]] = {}
     for rank in range(run.trace.np):
         nodes.setdefault((run.hosts[rank] if run.hosts else "") or "node", []).append(rank)
-    places = 0
-    for number, (host, ranks) in enumerate(nodes.items(), 1):
-        node = ElementTree.SubElement(machine, "systemtreenode", Id=str(number))
-        _texts(node, **{"name": host, "class": "node"})
+    return nodes
+
+
+def _system(xml: _Xml, run: Run) -> None:
+    place = 0  # locations are numbered as they come, ranks of one node together
+    xml.line("<system>")
+    xml.line('<systemtreenode Id="0">')
+    xml.tags(**{"name": "machine", "class": "machine"})
+    for number, (host, ranks) in enumerate(_ranks_of_nodes(run).items(), 1):
+        xml.line(f'<systemtreenode Id="{number}">')
+        xml.tags(**{"name": host, "class": "node"})
         for rank in ranks:
-            group = ElementTree.SubElement(node, "locationgroup", Id=str(places))
-            _texts(group, name=f"MPI Rank {rank}", rank=str(rank), type="process")
-            location = ElementTree.SubElement(group, "location", Id=str(places))
-            _texts(location, name="Master thread", rank="0", type="thread")
-            places += 1
-    ElementTree.SubElement(root, "topologies")
+            xml.line(f'<locationgroup Id="{place}">')
+            xml.tags(name=f"MPI Rank {rank}", rank=str(rank), type="process")
+            xml.line(f'<location Id="{place}">')
+            xml.tags(name="Master thread", rank="0", type="thread")
+            xml.line("</location>")
+            xml.line("</locationgroup>")
+            place += 1
+        xml.line("</systemtreenode>")
+    xml.line("</systemtreenode>")
+    xml.line("</system>")
 
 
-def _texts(root: ElementTree.Element, **texts: str) -> None:
-    for name, text in texts.items():
-        ElementTree.SubElement(root, name).text = _text(text)
+def _quoted(text: str) -> str:
+    return '"' + escape(_text(text), {'"': "&quot;"}) + '"'
 
 
 def _text(text: str) -> str:

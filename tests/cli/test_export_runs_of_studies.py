@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import tarfile
+import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -148,11 +149,27 @@ def test_paraver(n: int, exported) -> None:
 
 
 # ---- Cube, from pyCubexR's description of the format
+def as_cube_scans_it(text: str) -> None:
+    """Check what Cube's scanner wants beyond XML: its own forms of tags, in double quotes."""
+    lines = text.splitlines()
+    assert lines[:2] == ['<?xml version="1.0" encoding="UTF-8"?>', '<cube version="4.4">']
+    attributes = r'(?: \w+="[^"\n]*")*'
+    forms = (
+        rf"<attr{attributes}/>",
+        r"<(\w+)>[^<\n]*</\1>",
+        rf"<(?:metric|region|cnode|systemtreenode|locationgroup|location){attributes}>",
+        r"</?(?:metrics|program|system|metric|region|cnode|systemtreenode|locationgroup|location)>",
+        r"</cube>",
+    )
+    assert all(any(re.fullmatch(form, line) for form in forms) for line in lines[2:])
+
+
 def read_cubex(path: Path) -> tuple[ElementTree.Element, dict[str, np.ndarray]]:
     """Return anchor.xml and the values of each metric: a row per call path, a column per rank."""
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes()), mode="r:") as tar:
         files = {entry.name: tar.extractfile(entry).read() for entry in tar}
     anchor = ElementTree.fromstring(files["anchor.xml"])
+    as_cube_scans_it(files["anchor.xml"].decode())
     locations = anchor.findall(".//location")
     cnodes = anchor.findall(".//cnode")
     assert [int(node.get("id")) for node in cnodes] == list(range(len(cnodes)))  # depth first
@@ -205,6 +222,27 @@ def test_time_of_a_traced_profile_is_that_of_the_run(study: Path, exported) -> N
     for rank in run.ranks:
         whole = int((rank.start_ns + rank.elapsed_ns)[-1] - rank.start_ns[0])
         assert values["time"][:, rank.rank].sum() == pytest.approx(1e-9 * whole, rel=1e-9)
+
+
+def test_ranks_of_a_node_stand_together() -> None:
+    from made_runs import call, run_of, world
+
+    from p3s.export.cube import cubex
+    from p3s.export.profile import profile_of
+    from p3s.export.run import Run
+
+    ranks = [[(call("Init"), -9, 9), (call("Finalize"), 10 * (1 + r), 0)] for r in range(4)]
+    run = Run(run_of(ranks, [[]] * 4, (world(4),)), hosts=['a"<&', "b", 'a"<&', "b"])
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(cubex(run, profile_of(run)))
+        file.flush()
+        anchor, values = read_cubex(Path(file.name))
+    names = [node.findtext("name") for node in anchor.findall(".//systemtreenode")]
+    assert names == ["machine", 'a"<&', "b"]
+    assert [int(g.findtext("rank")) for g in anchor.findall(".//locationgroup")] == [0, 2, 1, 3]
+    assert [int(place.get("Id")) for place in anchor.findall(".//location")] == [0, 1, 2, 3]
+    whole = values["time"].sum(axis=0) * 1e9
+    assert whole == pytest.approx([19, 39, 29, 49])
 
 
 def test_pycubexr_reads_it(exported) -> None:
