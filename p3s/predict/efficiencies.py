@@ -106,7 +106,7 @@ def _of_model(made: PhaseTimes, scalability: float | None) -> Efficiencies | Non
 
 
 def _of_run(run: Measured | None, scalability: float | None) -> Efficiencies | None:
-    """Return the efficiencies of a run; of one whose time does not tell those of its computation."""
+    """Return the efficiencies of a run; only those of its computation where its time tells none."""
     if run is None or not run.totals_s:
         return None
     mean = statistics.median(run.totals_s) / run.np

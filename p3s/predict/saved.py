@@ -165,7 +165,9 @@ class PredictionFile:
         return {
             "n": [row.n for row in rows],
             **{
-                each.name: [None if row.pop is None else getattr(row.pop, each.name) for row in rows]
+                each.name: [
+                    None if row.pop is None else getattr(row.pop, each.name) for row in rows
+                ]
                 for each in fields(Efficiencies)
             },
         }

@@ -123,9 +123,7 @@ class _Builder:
         self.last = _spent(prediction.last, found)
         self.base = _spent(prediction.base, found)
 
-    def fill(
-        self, node: Node, loop: Loop, around: Sequence[Where], phase: int | None
-    ) -> None:
+    def fill(self, node: Node, loop: Loop, around: Sequence[Where], phase: int | None) -> None:
         """Add what is in a loop to its node; ``around``: functions that it is in."""
         for item in loop.body:
             if isinstance(item, Loop):
@@ -233,9 +231,7 @@ def of_phase(phase: PhaseAt) -> Spent:
     )
 
 
-def _together(
-    spent: Mapping[int | None, Spent], phases: Mapping[int | None, int]
-) -> Spent | None:
+def _together(spent: Mapping[int | None, Spent], phases: Mapping[int | None, int]) -> Spent | None:
     """Return the time of phases; None where one of them has none."""
     whole = Spent(0.0, 0.0, 0.0, {})
     for phase in phases:
@@ -287,6 +283,4 @@ def _of_phases(prediction: Prediction) -> CallTree:
     nothing = Spent(0.0, 0.0, 0.0, {})
     root.spent = sum((each.spent or nothing for each in root.body), nothing)
     root.before = sum(base.values(), nothing)
-    return CallTree(
-        root, None, prediction.last.n, prediction.baseline_n, _pruned(root)
-    )
+    return CallTree(root, None, prediction.last.n, prediction.baseline_n, _pruned(root))

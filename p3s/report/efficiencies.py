@@ -25,10 +25,7 @@ class Efficiency:
 
 ALL = (
     Efficiency(
-        "global_efficiency",
-        "Global efficiency",
-        0,
-        "parallel efficiency × computation scalability",
+        "global_efficiency", "Global efficiency", 0, "parallel efficiency × computation scalability"
     ),
     Efficiency(
         "parallel",
@@ -37,10 +34,7 @@ ALL = (
         "load balance × communication efficiency: mean computation of a rank over the run time",
     ),
     Efficiency(
-        "load_balance",
-        "Load balance",
-        2,
-        "mean computation of a rank over that of the busiest one",
+        "load_balance", "Load balance", 2, "mean computation of a rank over that of the busiest one"
     ),
     Efficiency(
         "communication",
@@ -164,4 +158,3 @@ def summary_line(prediction: Prediction) -> list[str]:
         f"parallel efficiency at {processes(row.n)}: {percent(row.pop.parallel)} = "
         + " x ".join(f"{name} {percent(v)}" for name, v in named.items() if v is not None)
     ]
-

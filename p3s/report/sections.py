@@ -212,15 +212,18 @@ def _row(quotes: Quotes, rule: Rule, set_: bool) -> RuleRow:
         facts.append(f"for {rule.condition}")
     if rule.repeats:
         facts.append(rule.repeats)
-    equations = [plain(visible(cell, 600)) for cell in (rule.destination, rule.volume, rule.work)]
+    texts = (rule.destination, rule.volume, rule.work)
+    destination, volume, work = (plain(visible(cell, 600)) for cell in texts)
     if set_:
         parts = (mathml.destination, mathml.volume, mathml.work)
-        equations = [part(model, rule) for part in parts]
+        destination, volume, work = (part(model, rule) for part in parts)
     return RuleRow(
         rule.label,
         visible(rule.call, 600),
         quotes.of(rule),
-        *equations,
+        destination,
+        volume,
+        work,
         visible(rule.verdict, 600),
         visible("; ".join(facts), 600),
     )

@@ -144,8 +144,6 @@ def write_page(view: TeamsView, path: Path) -> None:
     from markupsafe import Markup
 
     text = page("threads.html").render(
-        view=view,
-        surface_chart=Markup(view.charts[0]),
-        advice_chart=Markup(view.charts[1]),
+        view=view, surface_chart=Markup(view.charts[0]), advice_chart=Markup(view.charts[1])
     )
     write_bytes(path, text.encode("utf-8", "backslashreplace"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from made_predictions import made_prediction, record
-from report_studies import put_study, shown
 from replay_patterns import Trace
+from report_studies import put_study, shown
 from test_what_if import MS, TURNS, asked, put_machine, study_of
 
 from p3s.predict.efficiencies import efficiencies, with_transfer
