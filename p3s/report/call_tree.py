@@ -22,6 +22,8 @@ from p3s.trace.source import Where, stack
 
 #: Rows of a tree; those with the least time are left out, and it says so.
 MAX_NODES = 240
+#: The same of phases alone, which are listed on the page anyway.
+MAX_PHASES = 60
 #: Parts of a predicted time.
 PARTS = ("compute", "io", "transfer", "waiting", "software", "comm")
 
@@ -252,16 +254,16 @@ def _joined(node: Node) -> None:
         _joined(each)
 
 
-def _pruned(root: Node) -> str:
-    """Leave out the nodes with least time beyond MAX_NODES; say how many that were."""
+def _pruned(root: Node, most: int = MAX_NODES) -> str:
+    """Leave out the nodes with least time beyond ``most``; say how many that were."""
     nodes = [node for _, node in root.walk()]
-    if len(nodes) <= MAX_NODES:
+    if len(nodes) <= most:
         return ""
     weight = {id(node): _weight(node, root) for node in nodes}
-    kept = {id(n) for n in sorted(nodes, key=lambda n: -weight[id(n)])[:MAX_NODES]}
+    kept = {id(n) for n in sorted(nodes, key=lambda n: -weight[id(n)])[:most]}
     for node in nodes:  # a node weighs no more than what it is in
         node.body = [each for each in node.body if id(each) in kept]
-    return f"{len(nodes) - MAX_NODES:,} nodes with the least time are left out."
+    return f"{len(nodes) - most:,} nodes with the least time are left out."
 
 
 def _weight(node: Node, root: Node) -> float:
@@ -283,4 +285,4 @@ def _of_phases(prediction: Prediction) -> CallTree:
     nothing = Spent(0.0, 0.0, 0.0, {})
     root.spent = sum((each.spent or nothing for each in root.body), nothing)
     root.before = sum(base.values(), nothing)
-    return CallTree(root, None, prediction.last.n, prediction.baseline_n, _pruned(root))
+    return CallTree(root, None, prediction.last.n, prediction.baseline_n, _pruned(root, MAX_PHASES))
