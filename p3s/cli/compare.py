@@ -13,7 +13,7 @@ from p3s.errors import P3SError, UsageError
 EPILOG = """\b
 Example:
   p3s compare study-before study-after
-  p3s compare study-before study-after --picture both.pdf
+  p3s compare study-before study-after --html both.html --picture both.pdf
 Next:
   p3s gate study-after --base study-before --fail-if 'time@512 > 1.1 * base.time@512'"""
 
@@ -31,6 +31,9 @@ def compare(
     ),
     picture: list[Path] = typer.Option(
         [], "--picture", metavar="FILE", help="Write both curves: .png, .svg or .pdf."
+    ),
+    html: Path | None = typer.Option(
+        None, "--html", metavar="FILE", help="Write both side by side as a page."
     ),
     csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV."),
     json_: bool = JSON_OPTION,
@@ -54,9 +57,18 @@ def compare(
     found = compared(first, second, names=names, commands=(_command(a), _command(b)), n=count)
     for path in picture:
         write_comparison(found, path)
+    if html is not None:
+        from p3s.report.compare_page import write_page
+
+        write_page(found, html)
     if json_:
         emit_json(
-            {**header("compare"), **as_json(found), "pictures": [str(path) for path in picture]}
+            {
+                **header("compare"),
+                **as_json(found),
+                "pictures": [str(path) for path in picture],
+                "page": None if html is None else str(html),
+            }
         )
     elif csv:
         write_out(columns_csv(as_columns(found)))
@@ -64,6 +76,8 @@ def compare(
         out(as_text(found))
         for path in picture:
             out(f"picture: {path}")
+        if html is not None:
+            out(f"page: {html}")
     return say_reasons(found.reasons, "comparison", told=not (json_ or csv))
 
 

@@ -46,6 +46,9 @@ def report(
     size: str = typer.Option(
         "", "--size", metavar="WxH", help="Size of these in inches, for example 3.4x2.4."
     ),
+    no_source: bool = typer.Option(
+        False, "--no-source", help="Quote no lines of the program's source on the page."
+    ),
     csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV and write nothing."),
     phases: bool = typer.Option(False, "--phases", help="With --csv: a row per phase and count."),
     json_: bool = JSON_OPTION,
@@ -81,7 +84,7 @@ def report(
     from p3s.report.terminal import summary
     from p3s.report.view import view_of
 
-    view = view_of(study, prediction.content)
+    view = view_of(study, prediction.content, source=not no_source)
     page = output or study.report_path
     write_html(view, page)
     for path, name, inches in [(study.speedup_png_path, "speedup", SIZE), *drawn]:

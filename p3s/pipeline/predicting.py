@@ -131,7 +131,9 @@ def _with_answers(
 
     Changes that nobody has asked for do not make a prediction fail.
     """
-    usual = cheap(study, result) if what_if.table is None else what_if.table
+    usual = what_if.table
+    if usual is None:
+        usual = cheap(study, [row.n for row in result.counts])
     if not (what_if.asked or usual):
         return result
     try:

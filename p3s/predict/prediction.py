@@ -19,6 +19,7 @@ from p3s.model.comparison import Comparison, HoldOut
 from p3s.model.types import Model
 from p3s.predict import below, curve_doubts, doubts, notes, outside, queues, start
 from p3s.predict.contradictions import contradictions
+from p3s.predict.efficiencies import with_efficiencies
 from p3s.predict.ends import END, REST, START
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
@@ -236,6 +237,7 @@ def compose(
     wrong = {} if weak else _below(times, traced, totals or {})
     rows = [replace(row, below_traced=row.n in wrong) for row in rows]
     rows = _related(rows, residual)
+    rows = with_efficiencies(rows, times, runs, baseline(rows).n, weak=weak)
     base = baseline(rows)
     last = times[counts[-1]]
     ratio = counts[-1] / max(traced) if traced else math.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,7 @@ from p3s.commands import Commands, count_to_predict
 from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.rows import baseline
-from p3s.predict.types import Prediction, WeakPrediction
+from p3s.predict.types import Efficiencies, Prediction, WeakPrediction
 from p3s.schemas import first_problem, load_schema
 from p3s.serialise import ShapeError, from_data
 from p3s.study import Study, as_json, read_json, write_json
@@ -154,6 +154,22 @@ class PredictionFile:
         return {
             "n": [n for n, _ in pairs],
             **{key: [phase[key] for _, phase in pairs] for key in PHASE_COLUMNS},
+        }
+
+    def efficiency_columns(self) -> dict[str, list[Any]]:
+        """Return one list per efficiency of the POP project, an entry per count; None: not known.
+
+        Those of the model (p3s.predict.efficiencies); of runs: ``content.at(n).pop_measured``.
+        """
+        rows = self.content.counts
+        return {
+            "n": [row.n for row in rows],
+            **{
+                each.name: [
+                    None if row.pop is None else getattr(row.pop, each.name) for row in rows
+                ]
+                for each in fields(Efficiencies)
+            },
         }
 
     def to_json(self) -> str:

@@ -83,6 +83,24 @@ class Estimate:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Efficiencies:
+    """What of the core time is useful computation, by the names of the POP project; 1: all of it.
+
+    load_balance, communication: their product is parallel; serialisation, transfer: theirs is
+    communication; computation_scalability is relative to the baseline, and global_efficiency the
+    product of it and of parallel. None: not known (p3s.predict.efficiencies).
+    """
+
+    load_balance: float | None
+    communication: float | None
+    serialisation: float | None
+    transfer: float | None
+    parallel: float | None
+    computation_scalability: float | None
+    global_efficiency: float | None
+
+
 @dataclass(frozen=True)
 class IntervalParts:
     """What the interval of a time by the model is made of; None: does not enter or not known."""
@@ -108,7 +126,7 @@ class Count:
     work_s: computation of the busiest rank; representative: whether the measured run, or else the
     model, tells; contradicts: the run contradicts those of others; below_traced: the computation
     does not go on from that of the traced counts; setting: parameters of the input there (weak
-    scaling).
+    scaling). pop: efficiencies of the model, pop_measured: of the run, as far as that tells.
     """
 
     n: int
@@ -143,6 +161,8 @@ class Count:
     speedup_high: float | None
     efficiency: float
     setting: Mapping[str, str] | None = None
+    pop: Efficiencies | None = None
+    pop_measured: Efficiencies | None = None
 
     @property
     def doubtful(self) -> bool:

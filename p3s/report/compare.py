@@ -27,6 +27,7 @@ from p3s.text import (
 MAX_PHASES = 12
 #: Parts of a phase's time, as they are told apart.
 PARTS = ("compute", "transfer", "waiting", "software")
+COUNT_HEAD = ["processes", "A", "B", "B/A", "interval", "efficiency A", "efficiency B"]
 #: Ratios closer to 1 than this are no difference.
 EQUAL = 0.005
 
@@ -337,12 +338,7 @@ def _join(counts: Sequence[int]) -> str:
 def as_text(found: Comparison) -> str:
     """Return a comparison as text: the verdict first, then counts, phases and what else differs."""
     parts = [*found.verdict, "", f"A: {found.a}", f"B: {found.b}", ""]
-    parts.append(
-        _table(
-            _count_cells(found.counts),
-            ["processes", "A", "B", "B/A", "interval", "efficiency A", "efficiency B"],
-        )
-    )
+    parts.append(_table(count_cells(found.counts), COUNT_HEAD))
     for which, counts in (("A", found.only_a), ("B", found.only_b)):
         if counts:
             parts.append(f"only in {which}: {processes(counts)}")
@@ -351,7 +347,7 @@ def as_text(found: Comparison) -> str:
     parts.append(_table(_phase_cells(shown), ["phase", "A", "B", "change", "mostly"], left=(0, 4)))
     if rest:
         change = sum(pair.change_s for pair in rest)
-        parts.append(f"{plural(len(rest), 'more phase')} change by {_signed(change)} together")
+        parts.append(f"{plural(len(rest), 'more phase')} change by {signed(change)} together")
     laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
     for pair in laws:
         parts.append(f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B")
@@ -364,7 +360,8 @@ def as_text(found: Comparison) -> str:
     return "\n".join(parts)
 
 
-def _count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
+def count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
+    """Yield the counts as rows under COUNT_HEAD."""
     for pair in pairs:
         ends = NOT_KNOWN
         if pair.low is not None and pair.high is not None:
@@ -383,10 +380,11 @@ def _count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
 
 def _phase_cells(pairs: Sequence[PhasePair]) -> Iterator[list[str]]:
     for pair in pairs:
-        yield [pair.name, seconds(pair.a_s), seconds(pair.b_s), _signed(pair.change_s), pair.mostly]
+        yield [pair.name, seconds(pair.a_s), seconds(pair.b_s), signed(pair.change_s), pair.mostly]
 
 
-def _signed(change: float) -> str:
+def signed(change: float) -> str:
+    """Return a change in seconds as text, with a plus where it is more."""
     return f"{'+' if change > 0 else ''}{seconds(change)}"
 
 

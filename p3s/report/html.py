@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from p3s.report.charts.cells import CELLS, matrix_chart
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
+from p3s.report.charts.flame import STEP_NAMES, flame_chart
 from p3s.report.charts.links import link_chart
 from p3s.report.charts.ranges import (
     estimate_chart,
@@ -32,7 +33,7 @@ from p3s.study import write_bytes
 from p3s.text import processes
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Environment, Template
     from markupsafe import Markup
 
 
@@ -53,6 +54,8 @@ class Figures:
     shares: Markup
     matrices: list[tuple[MatrixView, Markup, str]]
     links: list[tuple[str, Markup]]
+    flame: Markup
+    growth: list[Legend]
 
 
 def figures_of(view: View) -> Figures:
@@ -93,6 +96,8 @@ def figures_of(view: View) -> Figures:
         Markup(shares_chart(view.shares)),
         [_matrix(each) for each in view.matrices],
         _links(view.placements),
+        Markup(flame_chart(view.tree)),
+        [Legend(f"g-{k}", name) for k, name in enumerate(STEP_NAMES)],
     )
 
 
@@ -120,15 +125,10 @@ def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:
 
 
 def render(view: View) -> str:
-    """Return the report as HTML: every text escaped, nothing loaded, nothing executed."""
-    style = template("report.css").strip()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    page = environment().get_template("report.html")
-    return page.render(
+    """Return the report as HTML: every text escaped, nothing loaded, its own script alone."""
+    return page("report.html").render(
         view=view,
         figures=figures_of(view),
-        style=style,
-        digest=digest,
         verdict_class=verdict_class,
         shares_head=SHARES_HEAD,
         estimate_head=ESTIMATE_HEAD,
@@ -136,6 +136,16 @@ def render(view: View) -> str:
         names=KIND_NAMES,
         places=defaultdict(str, view.equations.places),
     )
+
+
+def page(name: str) -> Template:
+    """Return a page's template, given style sheet and script with their digests."""
+    found = environment().get_template(name)
+    for key, file in (("style", "report.css"), ("script", "report.js")):
+        text = template(file).strip()
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        found.globals.update({key: text, f"{key}_digest": digest})
+    return found
 
 
 def environment() -> Environment:

@@ -19,32 +19,41 @@ from p3s.report.equations import (
     verdict_rows,
 )
 from p3s.report.mathml import Maths, plain
-from p3s.report.places import phase_places
+from p3s.report.places import Places, phase_places
+from p3s.report.quoted import Quoted, Sources
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.study import Study
 from p3s.text import not_used, percent, plural, processes, visible
-from p3s.trace.sites import resolve_sites
+from p3s.trace.sites import traced_ns
+from p3s.trace.source import stack
 
-RULE_HEAD = [
-    "rule",
-    "call",
-    "destination",
-    "volume (bytes)",
-    "work (fitted)",
-    "verdict",
-    "where and who",
-]
-
+RULE_HEAD = ["call and its source", "destination", "volume (bytes)", "work (fitted)", "verdict"]
 
 #: Rules of a page, and those of them that are set as mathematics; the model has them all.
 MAX_RULES, MAX_MATHS = 1000, 400
+#: Lines of source beside a rule.
+MAX_LINES = 3
 #: Calls of a model above which the instruction table takes too long for a report.
 MAX_CALLS = 500
 
 
 @dataclass(frozen=True)
+class RuleRow:
+    """A rule beside the lines of source that make its calls; ``facts``: where and for whom."""
+
+    label: str
+    call: str
+    source: list[Quoted]
+    destination: Maths
+    volume: Maths
+    work: Maths
+    verdict: str
+    facts: str
+
+
+@dataclass(frozen=True)
 class PhaseEquations:
-    """One phase: name and shares, weight, rules as rows of RULE_HEAD, and why not surer.
+    """One phase: name and shares, weight, rules, and why not surer.
 
     rest: rows that are folded away at first; relevant: whether the phase is open at first.
     """
@@ -56,8 +65,8 @@ class PhaseEquations:
     work: Maths
     work_sure: str
     no_trend: str
-    rows: list[list[Maths]]
-    rest: list[list[Maths]]
+    rows: list[RuleRow]
+    rest: list[RuleRow]
     reasons: list[str]
     relevant: bool
 
@@ -90,9 +99,12 @@ class Account:
     notes: list[str]
 
 
-def equations_of(study: Study, model: Model) -> Equations:
-    """Return what a report shows of the model; all texts are printable."""
-    places, _ = resolve_sites(study, model.sites)
+def equations_of(study: Study, model: Model, places: Places, source: bool = True) -> Equations:
+    """Return what a report shows of the model; all texts are printable.
+
+    ``source``: lines of the program's source stand beside the rules.
+    """
+    quotes = Quotes(model, places, Sources(traced_ns(study)) if source else None)
     few = _largest(model)
     phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
@@ -107,7 +119,7 @@ def equations_of(study: Study, model: Model) -> Equations:
     symbols = used_symbols(phases, int(model.grid.family.ndims))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
-        made.append(_phase(model, phase, phase in shown, rules < MAX_MATHS))
+        made.append(_phase(quotes, phase, phase in shown, rules < MAX_MATHS))
         rules += len(phase.rules)
     left = sum(bool(phase.items) for phase in model.phases) - len(few)
     cut = (
@@ -146,8 +158,30 @@ def _largest(model: Model) -> set[int]:
     return few
 
 
-def _phase(model: Model, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
+@dataclass(frozen=True)
+class Quotes:
+    """The lines of source of a model's calls; ``sources`` None: none are quoted."""
+
+    model: Model
+    places: Places
+    sources: Sources | None
+
+    def of(self, rule: Rule) -> list[Quoted]:
+        """Return the lines of source that make the calls of a rule, in their order."""
+        found: dict[Quoted, None] = {}
+        for i in rule.calls if self.sources is not None else ():
+            frames = self.model.sites.get(self.model.items[i].site) or ()
+            line = self.sources.quoted(stack(frames, self.places)) if self.sources else None
+            if line is not None:
+                found[line] = None
+            if len(found) == MAX_LINES:
+                break
+        return list(found)
+
+
+def _phase(quotes: Quotes, phase: PhaseRules, relevant: bool, set_: bool) -> PhaseEquations:
     """Return a phase; its equations are set as mathematics or stay text."""
+    model = quotes.model
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     traced = f", traced {traced}" if traced else ""
@@ -164,30 +198,35 @@ def _phase(model: Model, phase: PhaseRules, relevant: bool, set_: bool) -> Phase
         mathml.phase_work(model, phase) if set_ else plain(phase.work),
         phase.work_sure,
         phase.no_trend,
-        [_row(model, rule, set_) for rule in rules],
-        [_row(model, rule, set_) for rule in rest],
+        [_row(quotes, rule, set_) for rule in rules],
+        [_row(quotes, rule, set_) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons],
         relevant,
     )
 
 
-def _row(model: Model, rule: Rule, set_: bool) -> list[Maths]:
+def _row(quotes: Quotes, rule: Rule, set_: bool) -> RuleRow:
+    model = quotes.model
     facts = [rule.place]
     if rule.condition:
         facts.append(f"for {rule.condition}")
     if rule.repeats:
         facts.append(rule.repeats)
-    equations = [plain(visible(cell, 600)) for cell in (rule.destination, rule.volume, rule.work)]
+    texts = (rule.destination, rule.volume, rule.work)
+    destination, volume, work = (plain(visible(cell, 600)) for cell in texts)
     if set_:
         parts = (mathml.destination, mathml.volume, mathml.work)
-        equations = [part(model, rule) for part in parts]
-    return [
-        plain(rule.label),
-        plain(visible(rule.call, 600)),
-        *equations,
-        plain(visible(rule.verdict, 600)),
-        plain(visible("; ".join(facts), 600)),
-    ]
+        destination, volume, work = (part(model, rule) for part in parts)
+    return RuleRow(
+        rule.label,
+        visible(rule.call, 600),
+        quotes.of(rule),
+        destination,
+        volume,
+        work,
+        visible(rule.verdict, 600),
+        visible("; ".join(facts), 600),
+    )
 
 
 def instructions_of(study: Study, model: Model) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ from p3s.report import advice as advising
 from p3s.report import surface as surfaces
 from p3s.report import teams
 from p3s.report.charts.heat import heat_chart
-from p3s.report.html import environment, template
+from p3s.report.html import page
 from p3s.study import Study, write_bytes
 from p3s.text import command_line, plural
 from p3s.threads.stage import load as load_threads
@@ -142,17 +140,10 @@ def _advice_heat(file: advising.AdviceFile) -> str:
 
 
 def write_page(view: TeamsView, path: Path) -> None:
-    """Write the page to ``path``: every text escaped, nothing loaded, nothing executed."""
+    """Write the page to ``path``: every text escaped, nothing loaded, its own script alone."""
     from markupsafe import Markup
 
-    style = template("report.css").strip()
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    page = environment().get_template("threads.html")
-    text = page.render(
-        view=view,
-        style=style,
-        digest=digest,
-        surface_chart=Markup(view.charts[0]),
-        advice_chart=Markup(view.charts[1]),
+    text = page("threads.html").render(
+        view=view, surface_chart=Markup(view.charts[0]), advice_chart=Markup(view.charts[1])
     )
     write_bytes(path, text.encode("utf-8", "backslashreplace"))

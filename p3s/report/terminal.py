@@ -9,6 +9,8 @@ from p3s.predict.reasons import untrusted
 from p3s.predict.types import Prediction
 from p3s.report.costs import KIND_NAMES, limits_of
 from p3s.report.counts import count_rows, counts_head, thinned
+from p3s.report.efficiencies import summary_line
+from p3s.report.efficiencies import terminal_lines as efficiency_lines
 from p3s.report.files import files_of
 from p3s.report.points import Point, points_of
 from p3s.report.sure import estimates_of, residuals_of
@@ -41,6 +43,7 @@ def render(prediction: Prediction, places: Mapping[str, str] | None = None) -> s
     parts = [*_verdict(prediction, places), "", *_table(prediction, MAX_COUNTS)]
     parts += ["", curve(points_of(prediction)), ""]
     parts += _files(prediction)
+    parts += efficiency_lines(prediction)
     parts += terminal_lines(prediction)
     parts += [*_limits(prediction, rows[-1].n, places or {}), *_estimates(prediction, rows[-1].n)]
     parts += _residuals(prediction)
@@ -55,6 +58,7 @@ def summary(prediction: Prediction, places: Mapping[str, str] | None = None) -> 
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
     parts = [*_verdict(prediction, places), "", *_table(prediction, SHORT), ""]
     parts += [*_limits(prediction, prediction.counts[-1].n, places or {})]
+    parts += summary_line(prediction)
     parts += summary_lines(prediction)
     parts += reason_lines(mind[:MAX_LIMITS])
     if said := len(lines(prediction.notes)) + len(lines(prediction.not_modelled)):

@@ -7,9 +7,12 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.model.stage import as_of_now, read
+from p3s.model.types import Model
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.saved import read_prediction
 from p3s.predict.types import Count, Prediction
+from p3s.report.call_rows import CallRows, call_rows
+from p3s.report.call_tree import CallTree, call_tree_of
 from p3s.report.costs import (
     LawRow,
     Limit,
@@ -23,9 +26,12 @@ from p3s.report.costs import (
     stacks_of,
 )
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
+from p3s.report.efficiencies import EfficiencyTable, efficiencies_of
 from p3s.report.files import FileTable, files_of
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
+from p3s.report.phases import load as load_phases
+from p3s.report.places import Places
 from p3s.report.placing import PlacementView, placements_of
 from p3s.report.points import Point, points_of
 from p3s.report.provenance import commands_of, facts_of, shown_command
@@ -53,6 +59,7 @@ from p3s.report.verdict import Figure, figure_sentences, figures, reasons_of, ve
 from p3s.report.what_if import WhatIfTable, what_if_of
 from p3s.study import Study
 from p3s.text import visible
+from p3s.trace.sites import resolve_sites
 from p3s.version import __version__
 
 __all__ = [
@@ -97,6 +104,9 @@ class View:
     laws_cut: str
     limits: list[Limit]
     what_if: WhatIfTable | None
+    efficiencies: EfficiencyTable | None
+    tree: CallTree
+    call_rows: CallRows
     estimator: str
     estimator_why: str
     estimates: list[Estimate]
@@ -123,12 +133,14 @@ def build_view(study: Study) -> View:
     return view_of(study, read_prediction(study.root))
 
 
-def view_of(study: Study, prediction: Prediction) -> View:
-    """Return what a report of this prediction shows."""
+def view_of(study: Study, prediction: Prediction, *, source: bool = True) -> View:
+    """Return what a report of this prediction shows; ``source``: lines of the program's source."""
     model = as_of_now(study, read(study.model_path))
     rows, last = prediction.counts, prediction.last
     replays = _replays(study, [row.n for row in rows])
-    equations = equations_of(study, model)
+    places = _places(study, model)
+    equations = equations_of(study, model, places, source)
+    tree = call_tree_of(study, prediction, places)
     costs, phases_cut = phase_costs(prediction)
     laws, laws_cut = law_rows(prediction)
     reasons = reasons_of(prediction)
@@ -156,6 +168,9 @@ def view_of(study: Study, prediction: Prediction) -> View:
         laws_cut=laws_cut,
         limits=limits_of(prediction),
         what_if=what_if_of(prediction),
+        efficiencies=efficiencies_of(prediction),
+        tree=tree,
+        call_rows=call_rows(tree, prediction),
         estimator=visible(prediction.estimator, 60),
         estimator_why=visible(prediction.estimator_why, 600),
         estimates=estimates_of(prediction),
@@ -176,6 +191,16 @@ def view_of(study: Study, prediction: Prediction) -> View:
         facts=facts_of(study, study.manifest(), replays, prediction),
         commands=commands_of(study, prediction),
     )
+
+
+def _places(study: Study, model: Model) -> Places:
+    """Return the places of all frames of the model's calls and of the traced ones."""
+    try:
+        traced = load_phases(study.phases_path).sites
+    except P3SError:
+        traced = {}
+    found, _ = resolve_sites(study, {**traced, **model.sites})
+    return found
 
 
 def _replays(study: Study, counts: list[int]) -> dict[int, dict[str, Any]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from p3s.trace.source import Where
 
 #: Libraries that only pass calls on: they begin threads, or call what they were given.
-_PASS_ON = (
+PASS_ON = (
     "libc.",
     "libc-",
     "libpthread",
@@ -71,7 +71,7 @@ def call_path(stack: Sequence[Where]) -> CallPath | None:
     if not stack:
         return None
     at, *outer = _named(stack)
-    kept = [at, *(where for where in outer if not where.module.startswith(_PASS_ON))]
+    kept = [at, *(where for where in outer if not where.module.startswith(PASS_ON))]
     program = _program(stack)
     caller, entry, own = kept[1] if len(kept) > 1 else None, None, None
     library = next((i for i, w in enumerate(kept) if w.module not in ("", program)), None)
@@ -113,5 +113,5 @@ def _named(stack: Sequence[Where]) -> list[Where]:
 def _program(stack: Sequence[Where]) -> str:
     """Return the module of the program, that of the outermost frame; empty: it is Python's."""
     return next(
-        (w.module for w in reversed(stack) if not w.module.startswith(_PASS_ON)), stack[-1].module
+        (w.module for w in reversed(stack) if not w.module.startswith(PASS_ON)), stack[-1].module
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from made_predictions import made_prediction, reason
+from report_studies import put_study
 
 from p3s.cli.main import run
 from p3s.errors import P3SError
@@ -265,3 +266,14 @@ def test_what_is_not_to_be_trusted_is_exit_code_3(
     assert "extrapolated: B: too far" in shown.out and "do not rely on this comparison" in shown.err
     assert run(["compare", old, new, "--csv"]) == 3
     assert "(extrapolated): B: too far" in capsys.readouterr().err
+
+
+def test_the_page_is_written_where_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        put_study(tmp_path / name, made_prediction())
+    page = tmp_path / "both.html"
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--html", str(page)]) == 0
+    assert f"page: {page}" in capsys.readouterr().out
+    assert page.read_text().startswith("<!DOCTYPE html>")

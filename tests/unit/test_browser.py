@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ import pytest
 from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, hostile_prediction, put_study
 
+from p3s.report.compare import compare
+from p3s.report.compare_page import write_page
 from p3s.report.html import write_html
 from p3s.report.view import view_of
 
@@ -57,7 +61,7 @@ class Opened:
     def check_quiet(self, path: Path) -> None:
         """Assert that nothing but the file was asked for, and nothing was said."""
         assert self.said == []
-        assert self.asked == [path.as_uri()]
+        assert [url.partition("#")[0] for url in self.asked] == [path.as_uri()] * len(self.asked)
         self.context.close()
 
     def colour(self, selector: str, what: str = "background-color") -> str:
@@ -91,6 +95,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         study = put_study(root / name, prediction, model=model)
         write_html(view_of(study, record(prediction)), study.report_path)
         found[name] = study.report_path
+    both = compare(*(record(made_prediction(phases=k)) for k in (3, 4)), names=("a", "b"))
+    found["compare"] = root / "compare.html"
+    write_page(both, found["compare"])
+    return found
+
+
+def opened_tab(page: Any) -> list[str]:
+    """Return the parts that show."""
+    found: list[str] = page.evaluate(
+        "() => [...document.querySelectorAll('.tab')].filter(e => e.offsetHeight).map(e => e.id)"
+    )
     return found
 
 
@@ -124,7 +139,7 @@ def test_hostile_names_make_no_element(browser: Any, pages: dict[str, Path]) -> 
         hidden: getComputedStyle(document.querySelector('h2')).display,
         text: document.body.textContent,
     })""")
-    assert found["made"] == 0 and found["styles"] == 1 and found["handlers"] == 0
+    assert found["made"] == 1 and found["styles"] == 1 and found["handlers"] == 0
     assert found["hidden"] != "none", "a style in a name does nothing"
     assert HOSTILE[0] in found["text"] and "{{ 7*7 }}" in found["text"]
     opened.check_quiet(pages["hostile"])
@@ -166,6 +181,7 @@ def test_measures_switch_and_numbers_show_on_hover(browser: Any, pages: dict[str
 
 def test_formulas_are_set_as_mathematics(browser: Any, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["few"], viewport={"width": 1280, "height": 900})
+    opened.page.click("nav a[href='#paths']")
     sizes = opened.page.evaluate("""() => [...document.querySelectorAll('.laws mfrac')].map(e => {
         const [over, under] = [...e.children].map(c => c.getBoundingClientRect());
         return [e.getBoundingClientRect().height, under.top - over.top];})""")
@@ -181,6 +197,7 @@ def test_nothing_in_a_table_runs_over_its_cell(
     opened = Opened(browser, pages[name], viewport={"width": width, "height": 900})
     over = opened.page.evaluate("""() => {
         document.querySelectorAll('details').forEach(e => e.open = true);
+        document.querySelectorAll('.tab').forEach(e => e.hidden = false);
         const found = [];
         for (const cell of document.querySelectorAll('td, th')) {
             const box = cell.getBoundingClientRect();
@@ -199,7 +216,9 @@ def test_a_narrow_window_scrolls_tables_only(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:
     opened = Opened(browser, pages[name], viewport={"width": 390, "height": 800})
-    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert opened.page.evaluate("""() => [...document.querySelectorAll('nav a')].every(tab => {
+        tab.click();
+        return document.documentElement.scrollWidth <= 390;})""")
     opened.check_quiet(pages[name])
 
 
@@ -214,3 +233,133 @@ def test_print_is_light_and_without_controls(browser: Any, pages: dict[str, Path
     data = page.pdf(format="A4")
     assert data.startswith(b"%PDF") and 2 <= data.count(b"/Type /Page\n") <= 12
     opened.check_quiet(pages["few"])
+
+
+def test_tabs_by_pointer_by_keys_and_by_address(browser: Any, pages: dict[str, Path]) -> None:
+    opened = Opened(browser, pages["few"], viewport={"width": 1280, "height": 900})
+    page = opened.page
+    assert opened_tab(page) == ["overview"]
+    page.click("nav a[href='#scaling']")
+    assert opened_tab(page) == ["scaling"]
+    page.keyboard.press("ArrowRight")
+    assert opened_tab(page) == ["paths"]
+    page.keyboard.press("End")
+    assert opened_tab(page) == ["origin"]
+    page.keyboard.press("ArrowRight")
+    assert opened_tab(page) == ["overview"], "behind the last one is the first one"
+    assert page.locator("nav [aria-selected=true]").inner_text() == "Overview"
+    page.evaluate("location.hash = '#gaps'")
+    page.wait_for_function("!document.querySelector('#confidence').hidden")
+    assert opened_tab(page) == ["confidence"], "an address opens what it is in"
+    page.emulate_media(media="print")
+    assert len(opened_tab(page)) >= 6, "on paper everything shows"
+    opened.check_quiet(pages["few"])
+
+
+def test_without_scripts_it_is_one_page(browser: Any, pages: dict[str, Path]) -> None:
+    opened = Opened(browser, pages["few"], java_script_enabled=False)
+    assert opened.page.locator(".tab:visible").count() >= 6
+    assert opened.page.locator(".tools, button").count() == 0, "no control that does nothing"
+    opened.page.click("nav a[href='#confidence']")
+    assert opened.page.url.endswith("#confidence")
+    opened.context.close()
+
+
+def path_rows(page: Any) -> list[str]:
+    """Return the names of the rows of the call paths that show."""
+    found: list[str] = page.evaluate("""() => [...document.querySelectorAll('.paths tbody tr')]
+        .filter(e => e.offsetHeight).map(e => e.cells[0].innerText.split('\\n')[0].trim())""")
+    return found
+
+
+def test_call_paths_are_searched_sorted_and_folded(browser: Any, pages: dict[str, Path]) -> None:
+    opened = Opened(browser, pages["few"], viewport={"width": 1280, "height": 900})
+    page = opened.page
+    page.click("nav a[href='#paths']")
+    before = path_rows(page)
+    assert before[0].startswith("whole program") and len(before) == 6
+    page.fill("input[type=search]", "allred")
+    assert [row.split()[0] for row in path_rows(page)] == ["whole", "Allreduce"]
+    assert page.locator(".tools [role=status]").inner_text() == "1 of 6 rows"
+    page.fill("input[type=search]", "")
+    head = page.locator(".paths th", has_text="MPI")
+    column = head.evaluate("e => e.cellIndex")
+    for order, turned in (("descending", True), ("ascending", False)):
+        head.locator("button").focus()
+        page.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == order
+        values = page.evaluate(
+            "c => [...document.querySelectorAll('.paths tbody tr')].slice(1)"
+            ".map(e => Number(e.cells[c].dataset.v))",
+            column,
+        )
+        assert values == sorted(values, reverse=turned)
+    page.locator(".paths th button").first.click()
+    assert path_rows(page) == before, "by their place in the program again"
+    page.locator(".fold").first.click()
+    assert len(path_rows(page)) == 1
+    opened.check_quiet(pages["few"])
+
+
+def test_the_flame_graph_is_walked_with_keys(browser: Any, pages: dict[str, Path]) -> None:
+    opened = Opened(browser, pages["few"], viewport={"width": 1280, "height": 900})
+    page = opened.page
+    page.click("nav a[href='#paths']")
+    assert page.locator(".flame [tabindex='0']").count() == 1, "one stop of the tab key"
+    page.locator(".flame [tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    now = "() => document.activeElement.getAttribute('aria-label')"
+    first = page.evaluate(now)
+    assert "phase 2" in first and page.locator(".told").inner_text() == first
+    page.keyboard.press("ArrowRight")
+    assert "phase 1" in page.evaluate(now)
+    page.keyboard.press("Enter")
+    wide = "() => Number(document.activeElement.querySelector('rect').getAttribute('width'))"
+    assert page.evaluate(wide) > 1000
+    page.keyboard.press("Escape")
+    assert page.evaluate(wide) < 1000
+    opened.check_quiet(pages["few"])
+
+
+AXE = "axe-core@4.10.3"
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the script of axe, which knows the rules of WCAG; from the registry of npm."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed, so that axe cannot be had")
+    root = tmp_path_factory.mktemp("axe")
+    try:
+        done = subprocess.run(
+            [npm, "pack", "--silent", "--cache", str(root / "cache"), AXE],
+            cwd=root, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        pytest.skip("the registry of npm does not answer")
+    found = sorted(root.glob("axe-core-*.tgz"))
+    if done.returncode or not found:
+        pytest.skip(f"axe cannot be had: {done.stderr.strip()[:200]}")
+    with tarfile.open(found[0]) as archive:
+        file = archive.extractfile("package/axe.min.js")
+        assert file is not None
+        return file.read().decode()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["few", "doubtful", "compare"])
+def test_axe_finds_nothing_against_wcag_aa(
+    browser: Any, pages: dict[str, Path], axe: str, name: str, theme: str
+) -> None:
+    opened = Opened(browser, pages[name], color_scheme=theme, bypass_csp=True)
+    page = opened.page
+    page.evaluate(axe)
+    for tab in page.locator("nav a").all():
+        tab.click()
+        found = page.evaluate("""() => axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a',
+            'wcag21aa', 'best-practice']}).then(r => r.violations.map(
+            v => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 200),
+            v.nodes[0].failureSummary]))""")
+        assert found == [], tab.inner_text()
+    opened.context.close()

@@ -60,9 +60,11 @@ def measured(one_way: list[float], call: float, hosts: str) -> dict[str, object]
     return {**found, "ranges": ranges(found)}
 
 
-def put_machine(study: Study, *, call: float = 1e-6, inside_ns: float = 0.0) -> None:
-    """Write costs of messages between nodes: LATENCY + bytes x BYTE; inside: ``inside_ns``."""
-    found = measured([LATENCY + BYTE * size for size in SIZES], call, "ab")
+def put_machine(
+    study: Study, *, call: float = 1e-6, inside_ns: float = 0.0, one_way: float = LATENCY
+) -> None:
+    """Write costs of messages between nodes: one_way + bytes x BYTE; inside: ``inside_ns``."""
+    found = measured([one_way + BYTE * size for size in SIZES], call, "ab")
     if inside_ns:
         found["inside"] = measured([inside_ns] * len(SIZES), call, "aa")
     replace(synthetic(), network=found, facts={"cores": 1}).save(study.root / "machine.json")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
 from p3s.predict import queues
+from p3s.predict.efficiencies import with_transfer
 from p3s.predict.estimators.altered import off_by_draws
 from p3s.predict.intervals import Factors, combine, own_parts, total
 from p3s.predict.rows import slowest_rank
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
-from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases
+from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
 from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs
 from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
@@ -25,19 +26,27 @@ if TYPE_CHECKING:
 #: What messages that the prediction has not may be off by, each for itself, as a share of their
 #: time: what simulated messages are (p3s.predict.estimators.machine).
 _OFF = 0.08
+#: Messages take no time: tells transfer and serialisation apart.
+IDEALLY = read_changes("network=ideal")
 #: Share of Student's t below the upper end of a 90 % interval.
 _UPPER = 0.95
 #: Steps of a count for which the usual changes are simulated without being asked for.
 CHEAP = 30_000
+#: The same of an ideal network alone: rows of the scaled trace that are read for it, and steps of
+#: all counts together.
+IDEAL_ROWS, IDEAL_STEPS = 300_000, 3_000_000
 
 
-def cheap(study: Study, prediction: Prediction) -> bool:
-    """Tell whether the largest count is so small that it may be simulated without being asked for.
+def cheap(study: Study, counts: Iterable[int]) -> bool:
+    """Tell whether any of the counts is so small that it may be simulated without being asked for.
 
-    By the rows of its scaled trace, which are no more than the steps.
+    By the rows of its scaled trace.
     """
-    head = scaled_head(study.scaled_dir(prediction.last.n))
-    return int(head.get("rows") or 0) <= CHEAP
+    return any(_rows(study, n) <= IDEAL_ROWS for n in counts)
+
+
+def _rows(study: Study, n: int) -> int:
+    return int(scaled_head(study.scaled_dir(n)).get("rows") or 0)
 
 
 def with_answers(
@@ -52,7 +61,8 @@ def with_answers(
     """Return a prediction with what changes save.
 
     ``asked``: at all counts. ``table``: the usual ones too, at the largest count; None: where that
-    takes a few seconds. ``costs``: those of the prediction. Errors: UsageError for a phase that
+    takes a few seconds. Counts that are simulated on an ideal network, or quickly can be, get their
+    transfer efficiency. ``costs``: those of the prediction. Errors: UsageError for a phase that
     there is not, P3SError, in one line, where changes cannot be simulated.
     """
     check_phases(asked, (phase.phase for row in prediction.counts for phase in row.phases))
@@ -63,28 +73,59 @@ def with_answers(
                 "every time; leave --what-if out and change the program or the network instead"
             )
         return prediction
-    rows = prediction.counts if asked else prediction.counts[-1:]
     found: dict[str, WhatIf] = {}
-    for row in rows:
-        there = Simulation(study, row.n, costs)
-        each = [(changes, True) for changes in asked]
-        if row is prediction.last and (table or (table is None and there.size <= CHEAP)):
-            named = {changes.text for changes in asked}
-            each += [(one, False) for one in usual(there, row) if one.text not in named]
-        for changes, own in each:
-            say(f"n={row.n}: what if {changes.text}")
-            at = answer(row, prediction.base, there.base, there.changed(changes), changes)
-            before = found.get(changes.text)
-            found[changes.text] = WhatIf(
-                text=changes.text,
-                asked=own,
-                estimator=costs.name,
-                why=costs.why,
-                notes=_notes(there, changes) if row is prediction.last else (),
-                counts=(at,) if before is None else (*before.counts, at),
-            )
+    rows: list[Count] = []
+    left = IDEAL_STEPS
+    for row in reversed(prediction.counts):  # the largest count matters most
+        quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
+        if asked or quick or (table and row is prediction.last):
+            there = Simulation(study, row.n, costs)
+            small = table is not False and there.size <= CHEAP
+            usual_too = row is prediction.last and (bool(table) or small)
+            share = _answered(prediction, row, there, asked, usual_too, found, say)
+            if share is None and quick and there.size <= left:
+                say(f"n={row.n}: on an ideal network")
+                share = _run_time(there.changed(IDEALLY).times) / _run_time(there.base.times)
+                left -= there.size
+            row = row if share is None else with_transfer(row, share)
+        rows.insert(0, row)
     most_first = sorted(found.values(), key=lambda each: -each.last.saved_s)
-    return replace(prediction, what_if=tuple(most_first))
+    return replace(prediction, counts=tuple(rows), what_if=tuple(most_first))
+
+
+def _answered(
+    prediction: Prediction,
+    row: Count,
+    there: Simulation,
+    asked: Sequence[Changes],
+    usual_too: bool,
+    found: dict[str, WhatIf],
+    say: Callable[[str], None],
+) -> float | None:
+    """Add what changes save at a count to ``found``, which has those of larger counts.
+
+    Returns the run time on an ideal network over that as it is, where that was one of them.
+    """
+    each = [(changes, True) for changes in asked]
+    if usual_too:
+        named = {changes.text for changes in asked}
+        each += [(one, False) for one in usual(there, row) if one.text not in named]
+    share = None
+    for changes, own in each:
+        say(f"n={row.n}: what if {changes.text}")
+        at = answer(row, prediction.base, there.base, there.changed(changes), changes)
+        if changes.text == IDEALLY.text and row.time_s > 0:
+            share = at.time_s / row.time_s
+        larger = found.get(changes.text)
+        found[changes.text] = WhatIf(
+            text=changes.text,
+            asked=own,
+            estimator=there.costs.name,
+            why=there.costs.why,
+            notes=_notes(there, changes) if larger is None else larger.notes,
+            counts=(at,) if larger is None else (at, *larger.counts),
+        )
+    return share
 
 
 def _notes(there: Simulation, changes: Changes) -> tuple[str, ...]:

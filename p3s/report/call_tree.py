@@ -1,0 +1,288 @@
+"""The call paths of a program with what they take: traced, and predicted at the largest count.
+
+Functions, loops and calls are one tree. Predicted are times of phases, that is of loops: a node has
+a predicted time where it holds all the calls of each phase that it holds any of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from p3s.errors import P3SError
+from p3s.predict.ends import END, REST, START
+from p3s.predict.types import Count, PhaseAt, Prediction
+from p3s.report.phases import Call, Loop, Phases, load
+from p3s.report.places import Places
+from p3s.report.tree import turns
+from p3s.study import Study
+from p3s.text import visible
+from p3s.trace.callpath import PASS_ON
+from p3s.trace.source import Where, stack
+
+#: Rows of a tree; those with the least time are left out, and it says so.
+MAX_NODES = 240
+#: The same of phases alone, which are listed on the page anyway.
+MAX_PHASES = 60
+#: Parts of a predicted time.
+PARTS = ("compute", "io", "transfer", "waiting", "software", "comm")
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of the rank that takes longest, at one count; ``parts`` by name, without zeros."""
+
+    time_s: float
+    compute_s: float
+    comm_s: float
+    parts: Mapping[str, float]
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return both together."""
+        parts = {name: self.parts.get(name, 0.0) + other.parts.get(name, 0.0) for name in PARTS}
+        return Spent(
+            self.time_s + other.time_s,
+            self.compute_s + other.compute_s,
+            self.comm_s + other.comm_s,
+            {name: value for name, value in parts.items() if value},
+        )
+
+
+@dataclass
+class Node:
+    """A function, a loop or a call, and what is in it.
+
+    ``kind``: function, loop or call; ``where``: file and line, or how often; ``phase``: that of a
+    loop, empty without; ``phases``: those it holds all calls of; ``whole``: whether it holds no
+    part of another one. ``traced_s``: mean over the ranks, None where it does not occur. ``spent``
+    and ``before``: predicted at the largest count and at the baseline, None: not told apart.
+    """
+
+    kind: str
+    name: str
+    where: str = ""
+    phase: str = ""
+    body: list[Node] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    traced_s: float | None = None
+    spent: Spent | None = None
+    before: Spent | None = None
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
+        """Yield this node and all inside with their depths, from the top down."""
+        yield depth, self
+        for node in self.body:
+            yield from node.walk(depth + 1)
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """The tree of a program; ``traced_n``: the count it was traced at, None: by phases alone.
+
+    ``n``, ``base_n``: counts of ``spent`` and ``before``; ``cut``: what was left out.
+    """
+
+    root: Node
+    traced_n: int | None
+    n: int
+    base_n: int
+    cut: str
+
+
+def call_tree_of(study: Study, prediction: Prediction, places: Places) -> CallTree:
+    """Return the tree of a study; of one without phases.json the phases alone."""
+    try:
+        found = load(study.phases_path)
+    except P3SError:
+        return _of_phases(prediction)
+    return tree_of(found, places, prediction)
+
+
+def tree_of(found: Phases, places: Places, prediction: Prediction) -> CallTree:
+    """Return the call paths of phases with the times of a prediction."""
+    made = _Builder(found, places, prediction)
+    root = Node("program", "whole program")
+    made.fill(root, found.tree, [], _root_phase(found))
+    made.measure(root)
+    _joined(root)
+    cut = _pruned(root)
+    return CallTree(root, made.count, prediction.last.n, prediction.baseline_n, cut)
+
+
+def _root_phase(found: Phases) -> int | None:
+    return next((phase.phase for phase in found.phases if phase.loop == found.tree.loop), None)
+
+
+class _Builder:
+    """Makes the nodes of a tree."""
+
+    def __init__(self, found: Phases, places: Places, prediction: Prediction) -> None:
+        self.found, self.places = found, places
+        self.count = found.counts[-1]
+        self.of_loop = {phase.loop: phase for phase in found.phases}
+        self.owner: dict[int, int | None] = {}
+        self.size: dict[int | None, int] = {}
+        self.last = _spent(prediction.last, found)
+        self.base = _spent(prediction.base, found)
+
+    def fill(self, node: Node, loop: Loop, around: Sequence[Where], phase: int | None) -> None:
+        """Add what is in a loop to its node; ``around``: functions that it is in."""
+        for item in loop.body:
+            if isinstance(item, Loop):
+                self._loop(node, item, around, phase)
+            else:
+                self._call(node, item, around, phase)
+
+    def _loop(self, node: Node, loop: Loop, around: Sequence[Where], phase: int | None) -> None:
+        own = self.of_loop.get(loop.loop)
+        paths = [self._path(call) for call in loop.calls()]
+        common = _common(paths, len(around))
+        inside = self._functions(node, around, common)
+        trips = loop.trips.get(self.count)
+        often = "" if trips is None else f"× {turns(trips, loop not in self.found.tree.body)}"
+        name = "loop" if own is None else visible(own.name, 80)
+        made = Node("loop", name, often, "" if own is None else str(own.phase))
+        inside.body.append(made)
+        self.fill(made, loop, common, phase if own is None else own.phase)
+
+    def _call(self, node: Node, call: Call, around: Sequence[Where], phase: int | None) -> None:
+        path = self._path(call)
+        inside = self._functions(node, around, path)
+        at = path[-1] if path else Where("?")
+        where = at.name.removeprefix(f"{at.function} ") if at.line else ""
+        self.owner[call.call] = phase
+        self.size[phase] = self.size.get(phase, 0) + 1
+        inside.body.append(Node("call", visible(call.op, 60), visible(where, 80), calls=[call]))
+
+    def _functions(self, node: Node, around: Sequence[Where], path: Sequence[Where]) -> Node:
+        """Return the node of the innermost function of a path, made where there is none."""
+        for where in path[len(around) :]:
+            name = visible(where.function or where.name, 120)
+            there = (each for each in node.body if each.kind == "function" and each.name == name)
+            inner = next(there, None)
+            if inner is None:
+                inner = Node("function", name)
+                node.body.append(inner)
+            node = inner
+        return node
+
+    def _path(self, call: Call) -> list[Where]:
+        """Return the functions around a call, outermost first."""
+        frames = stack(self.found.sites.get(call.site, ()), self.places)
+        known = [w for w in frames if (w.function or w.line) and not w.module.startswith(PASS_ON)]
+        named = [w for w in known if not w.function.startswith(("_start", "__libc_start"))]
+        return named[::-1]
+
+    def measure(self, node: Node) -> list[Call]:
+        """Give a node and all inside their times; return its calls."""
+        for each in node.body:
+            node.calls += self.measure(each)
+        times = [call.time_ns[self.count] for call in node.calls if self.count in call.time_ns]
+        node.traced_s = sum(times) / self.count / 1e9 if times else None
+        held: dict[int | None, int] = {}
+        for call in node.calls:
+            owner = self.owner[call.call]
+            held[owner] = held.get(owner, 0) + 1
+        if all(self.size[phase] == number for phase, number in held.items()):
+            node.spent, node.before = (
+                _together(by_phase, held) for by_phase in (self.last, self.base)
+            )
+        return node.calls
+
+
+def _common(paths: Sequence[Sequence[Where]], least: int) -> list[Where]:
+    """Return the functions that all paths begin with, at least so many."""
+    if not paths:
+        return []
+    common = list(paths[0])
+    for path in paths[1:]:
+        same = 0
+        for one, other in zip(common, path, strict=False):
+            if (one.function, one.file) != (other.function, other.file):
+                break
+            same += 1
+        common = common[: max(same, least)]
+    return common
+
+
+def _spent(row: Count, found: Phases) -> dict[int | None, Spent]:
+    """Return the times of phases by number; start and end belong to what is outside of loops."""
+    names = {phase.phase: phase.name for phase in found.phases}
+    spent: dict[int | None, Spent] = {}
+    for phase in row.phases:
+        number = REST if phase.phase in (START, END) else phase.phase
+        if phase.kind == "loop" and names.get(number, phase.name) != phase.name:
+            continue  # the runs are others than those of the prediction
+        spent[number] = spent[number] + of_phase(phase) if number in spent else of_phase(phase)
+    return spent
+
+
+def of_phase(phase: PhaseAt) -> Spent:
+    """Return the time of a phase by its parts; communication that is not split stays whole."""
+    split = {name: getattr(phase, f"{name}_s") for name in ("transfer", "waiting", "software")}
+    known = {name: value for name, value in split.items() if value is not None}
+    rest = phase.comm_s - sum(known.values())
+    parts = {"compute": phase.compute_s, "io": phase.io_s, **known}
+    if rest > 1e-6 * phase.time_s:
+        parts["comm"] = rest
+    return Spent(
+        phase.time_s,
+        phase.compute_s,
+        phase.comm_s,
+        {name: value for name, value in parts.items() if value > 0},
+    )
+
+
+def _together(spent: Mapping[int | None, Spent], phases: Mapping[int | None, int]) -> Spent | None:
+    """Return the time of phases; None where one of them has none."""
+    whole = Spent(0.0, 0.0, 0.0, {})
+    for phase in phases:
+        if phase not in spent:
+            return None
+        whole += spent[phase]
+    return whole
+
+
+def _joined(node: Node) -> None:
+    """Make functions that hold one function and nothing else one node with it."""
+    for k, each in enumerate(node.body):
+        while each.kind == "function" and len(each.body) == 1 and each.body[0].kind == "function":
+            (inner,) = each.body
+            inner.name = f"{each.name} › {inner.name}"
+            each = inner
+        node.body[k] = each
+        _joined(each)
+
+
+def _pruned(root: Node, most: int = MAX_NODES) -> str:
+    """Leave out the nodes with least time beyond ``most``; say how many that were."""
+    nodes = [node for _, node in root.walk()]
+    if len(nodes) <= most:
+        return ""
+    weight = {id(node): _weight(node, root) for node in nodes}
+    kept = {id(n) for n in sorted(nodes, key=lambda n: -weight[id(n)])[:most]}
+    for node in nodes:  # a node weighs no more than what it is in
+        node.body = [each for each in node.body if id(each) in kept]
+    return f"{len(nodes) - most:,} nodes with the least time are left out."
+
+
+def _weight(node: Node, root: Node) -> float:
+    """Return the largest share of the time that a node has."""
+    traced = (node.traced_s or 0.0) / root.traced_s if root.traced_s else 0.0
+    if node.spent is None or root.spent is None or not root.spent.time_s:
+        return traced
+    return max(traced, node.spent.time_s / root.spent.time_s)
+
+
+def _of_phases(prediction: Prediction) -> CallTree:
+    """Return the phases as a tree of one level."""
+    base = {phase.phase: of_phase(phase) for phase in prediction.base.phases}
+    root = Node("program", "whole program")
+    for phase in sorted(prediction.last.phases, key=lambda each: -each.time_s):
+        node = Node("loop", visible(phase.name, 80), "", str(phase.phase))
+        node.spent, node.before = of_phase(phase), base.get(phase.phase)
+        root.body.append(node)
+    nothing = Spent(0.0, 0.0, 0.0, {})
+    root.spent = sum((each.spent or nothing for each in root.body), nothing)
+    root.before = sum(base.values(), nothing)
+    return CallTree(root, None, prediction.last.n, prediction.baseline_n, _pruned(root, MAX_PHASES))

@@ -1,0 +1,137 @@
+"""A flame graph of the predicted time, whose colours say what grows from the smallest count on.
+
+The root is on top. A frame is as wide as its time at the largest count; its colour is how much of
+the core time (processes x time) has been added since the smallest count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+
+from p3s.report.call_tree import PARTS, CallTree, Node, Spent
+from p3s.report.charts.draw import at
+from p3s.report.costs import KIND_NAMES
+from p3s.text import factor, percent, processes, seconds
+
+WIDTH, ROW, GAP, LETTER = 1120.0, 24.0, 1.0, 7.7
+#: Frames narrower than this share are left out.
+LEAST = 0.002
+#: Core time over that at the smallest count: below which it has the colour of its place.
+STEPS = (0.8, 1.25, 2.0, 5.0)
+STEP_NAMES = ("shrinks", "stays: it scales", "up to 2x", "2 to 5x", "more than 5x, or new")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame: its place (shares of the width, level), name, time now and at the smallest count."""
+
+    x: float
+    width: float
+    level: int
+    name: str
+    now_s: float
+    then_s: float
+
+
+def frames_of(tree: CallTree) -> list[Frame]:
+    """Return the frames of a tree from the top down, those of one level from left to right."""
+    root = tree.root
+    if root.spent is None or root.spent.time_s <= 0:
+        return []
+    whole = root.spent.time_s
+    return [frame for frame in _frames(root, 0.0, 0, whole) if frame.width >= LEAST]
+
+
+def _frames(node: Node, x: float, level: int, whole: float) -> Iterator[Frame]:
+    if node.spent is None:
+        return
+    then = 0.0 if node.before is None else node.before.time_s
+    name = node.name if not node.phase else f"{node.name} (phase {node.phase})"
+    yield Frame(x, node.spent.time_s / whole, level, name, node.spent.time_s, then)
+    inner = sorted(_known(node), key=lambda each: -each.spent.time_s if each.spent else 0.0)
+    for each in inner:
+        yield from _frames(each, x, level + 1, whole)
+        x += each.spent.time_s / whole if each.spent else 0.0
+    for part in PARTS:
+        now = _own(node.spent, [each.spent for each in inner], part)
+        before = _own(node.before, [each.before for each in inner], part)
+        if now > 0:
+            yield Frame(x, now / whole, level + 1, KIND_NAMES[part], now, before)
+            x += now / whole
+
+
+def _known(node: Node) -> Iterator[Node]:
+    """Yield the nodes in one that have a time; of those that have none what is in them."""
+    for each in node.body:
+        if each.spent is None:
+            yield from _known(each)
+        elif each.spent.time_s > 0 and each.kind != "call":
+            yield each
+
+
+def _own(whole: Spent | None, inner: list[Spent | None], part: str) -> float:
+    """Return a part of the time of a node that is in none of those in it."""
+    if whole is None:
+        return 0.0
+    left = whole.parts.get(part, 0.0) - sum(e.parts.get(part, 0.0) for e in inner if e is not None)
+    return left if left > 1e-9 * whole.time_s else 0.0
+
+
+def growth(tree: CallTree, now_s: float, then_s: float) -> float | None:
+    """Return the core time over that at the smallest count; None where there was none."""
+    return None if then_s <= 0 else tree.n * now_s / (tree.base_n * then_s)
+
+
+def step_of(ratio: float | None) -> int:
+    """Return the place of a growth in STEP_NAMES."""
+    if ratio is None:
+        return len(STEPS)
+    return next((k for k, limit in enumerate(STEPS) if ratio < limit), len(STEPS))
+
+
+def flame_chart(tree: CallTree) -> str:
+    """Return the flame graph as markup; empty where nothing takes time."""
+    frames = frames_of(tree)
+    if not frames:
+        return ""
+    high = (max(frame.level for frame in frames) + 1) * ROW
+    what = f"Predicted time at {processes(tree.n)} by call path; arrow keys move, Enter enlarges"
+    parts = [
+        f'<svg class="flame" viewBox="0 0 {at(WIDTH)} {at(high)}" role="tree" '
+        f'aria-label="{escape(what)}">'
+    ]
+    parts += [_drawn(tree, frame, k == 0) for k, frame in enumerate(frames)]
+    return "".join([*parts, "</svg>"])
+
+
+def told(tree: CallTree, frame: Frame) -> str:
+    """Return what a frame is, in words."""
+    share = percent(frame.width)
+    ratio = growth(tree, frame.now_s, frame.then_s)
+    was = "did not occur" if ratio is None else f"{factor(ratio)} the core time of {tree.base_n:,}"
+    return f"{frame.name}: {seconds(frame.now_s)}, {share} at {tree.n:,}; {was}"
+
+
+def _drawn(tree: CallTree, frame: Frame, first: bool) -> str:
+    x, wide, y = frame.x * WIDTH, max(frame.width * WIDTH - GAP, 0.5), frame.level * ROW
+    step = step_of(growth(tree, frame.now_s, frame.then_s))
+    label = shortened(frame.name, wide)
+    words = escape(told(tree, frame))
+    text = f'<text x="{at(x + 6)}" y="{at(y + 16)}">{escape(label)}</text>'
+    return (
+        f'<g class="ff g-{step}" role="treeitem" aria-level="{frame.level + 1}" '
+        f'aria-label="{words}" tabindex="{0 if first else -1}" data-t="{escape(frame.name)}">'
+        f"<title>{words}</title>"
+        f'<rect x="{at(x)}" y="{at(y)}" width="{at(wide)}" height="{at(ROW - GAP)}" rx="2"/>'
+        f"{text}</g>"
+    )
+
+
+def shortened(name: str, wide: float) -> str:
+    """Return as much of a name as has room, its end first: what is called, not by whom."""
+    room = int((wide - 10) / LETTER)
+    if room >= len(name):
+        return name
+    return f"…{name[len(name) - room + 1 :]}" if room >= 4 else ""
