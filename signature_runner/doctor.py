@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib
 import os
 import platform
 import shutil
@@ -33,6 +34,7 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
     installs = mpi.find_mpi()
     return [
         _python(),
+        _libraries(),
         _compiler(),
         _cores(),
         _cache(),
@@ -49,6 +51,19 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     return Check("python", OK, f"{version} at {sys.executable}")
+
+
+def _libraries() -> Check:
+    """A library may be there and not load: pyarrow 26 needs numpy 2 and does not say so to pip."""
+    said = []
+    for name in ("numpy", "scipy", "pyarrow"):
+        try:
+            said.append(f"{name} {importlib.import_module(name).__version__}")
+        except ImportError as error:
+            why = str(error).strip().splitlines()[0]
+            advice = f"{os.path.basename(sys.executable)} -m pip install --upgrade numpy {name}"
+            return Check("libraries", FAIL, f"{name} cannot be loaded: {why}", advice)
+    return Check("libraries", OK, ", ".join(said))
 
 
 def _compiler() -> Check:

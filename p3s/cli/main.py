@@ -298,7 +298,8 @@ def _run(args: Sequence[str]) -> int:
         if os.environ.get("P3S_DEBUG") == "1":
             raise
         name = err.name or err.path or "a library"
-        why = f"{name} cannot be loaded: {err}; is there memory left, is p3s installed whole?"
+        said = " ".join(str(err).split())
+        why = f"{name} cannot be loaded: {said}; is there memory left? p3s doctor tries libraries"
         return _fail(args, why, 1)
     except Exception as err:
         if os.environ.get("P3S_DEBUG") == "1":

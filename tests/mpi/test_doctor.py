@@ -196,6 +196,18 @@ def test_no_place_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "/proc/nowhere" in check.detail
 
 
+def test_a_library_that_does_not_load(tmp_path: Path) -> None:
+    """It is named in one line, by the command that needs it and by doctor."""
+    (tmp_path / "pyarrow.py").write_text("raise ImportError('needs NumPy 2.0\\nor newer')\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    code = "from p3s.signature_runner.doctor import _libraries as f; print(f().status, f().detail)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120
+    )
+    assert ran.stdout == "fail pyarrow cannot be loaded: needs NumPy 2.0\n"
+    assert doctor._libraries().status == "ok"
+
+
 def test_no_mpi_at_all() -> None:
     (check,) = doctor._installs([])
     assert check.status == "fail" and "pip install mpich" in check.fix

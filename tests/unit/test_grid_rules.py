@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from corpus import table
@@ -24,6 +26,7 @@ from p3s.model.grid.grids import (
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.nodes import collect_nodes
 from p3s.model.partners.communicator_laws import CommunicatorLaw, instances, labels
+from p3s.model.partners.communicators import Communicators
 from p3s.model.partners.infer_partners import infer_partners
 from p3s.model.partners.pairs import Pairs
 from p3s.model.partners.relation import Relation
@@ -216,3 +219,27 @@ def test_the_colour_law_of_a_split_is_found():
     part = next(n for n in nodes if n.site == "part")
     used = frozenset((n, int(p)) for n, ids in part.place_id.items() for p in np.unique(ids))
     assert [law.kind for law in choice.communicators.cover(used).laws] == ["nodes"]
+
+
+@pytest.mark.parametrize("colour", [lambda r, n: r // 4, lambda r, n: (r * r) % 5])
+def test_equal_communicators_are_looked_at_once(monkeypatch, colour):
+    """A program that splits in a loop has thousands of them, and no other laws than with one."""
+    found, tried = [], []
+    had = Communicators._has
+
+    def counting(self, law, n, members):
+        tried.append(law)
+        return had(self, law, n, members)
+
+    monkeypatch.setattr(Communicators, "_has", counting)
+    tables = [table(split_by(colour), n) for n in (4, 8, 12, 16)]
+    grids = {t.np: LINE.at(t.np) for t in tables}
+    for times in (1, 40):
+        many = [replace(t, places=t.places[:1] + t.places[1:] * times) for t in tables]
+        used = frozenset((t.np, k) for t in many for k in range(1, len(t.places)))
+        cover = Communicators(many, grids).cover(used)
+        assert len(cover.law_of) == len(used)
+        found.append(([replace(law, ordinal=None) for law in cover.laws], len(tried)))
+        tried.clear()
+    assert [law.kind for law in found[0][0]] == [law.kind for law in found[1][0]]
+    assert found[1][1] <= 2 * found[0][1]

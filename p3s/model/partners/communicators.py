@@ -86,8 +86,11 @@ class Communicators:
         for u, m in wanted.items():
             if not m:  # recorded without members: the world is what most calls use
                 out.law_of[u] = 0
-        if known:
-            self._choose(known, out)
+        alike: dict[tuple[int, tuple[int, ...]], list[tuple[int, int]]] = {}
+        for u, m in sorted(known.items()):
+            alike.setdefault((u[0], m), []).append(u)
+        if alike:
+            self._choose({uses[0]: uses for uses in alike.values()}, out)
         if not out.laws:
             out.laws = [World(ordinal=0)]
         for k, law in enumerate(out.laws):
@@ -97,8 +100,13 @@ class Communicators:
                 out.laws[k] = replace(law, ordinal=self.tables[n].places[place].ordinal)
         return out
 
-    def _choose(self, known: Mapping[tuple[int, int], tuple[int, ...]], out: Cover) -> None:
-        """Fill the cover: one law for all if there is one, else two, else what is left is odd."""
+    def _choose(self, uses: Mapping[tuple[int, int], list[tuple[int, int]]], out: Cover) -> None:
+        """Fill the cover: one law for all if there is one, else two, else what is left is odd.
+
+        uses: communicators of one count with the same members, under the first of them, which
+        stands for all: a program may make the same ones thousands of times.
+        """
+        known = {u: self.members(*u) for u in uses}
         fits: list[Fit] = []
         for cost, law in self._candidates(known):
             hit = frozenset(u for u, m in known.items() if self._has(law, u[0], m))
@@ -120,20 +128,23 @@ class Communicators:
         if chosen is None:
             chosen, left = [], everything
             while left:
-                best = max(fits, key=lambda f: (len(f[2] & left), -f[0]), default=None)
+                best = max(
+                    fits,
+                    key=lambda f: (sum(len(uses[u]) for u in f[2] & left), -f[0]),
+                    default=None,
+                )
                 if best is None or not best[2] & left:
                     break
                 chosen.append(best)
                 left = left - best[2]
             if left:
-                rest = self._where(known, left)
-                chosen.append(
-                    rest if rest is not None else (2.0 * len(left) / len(self.tables), Odd(), left)
-                )
+                many = sum(len(uses[u]) for u in left)
+                odd = (2.0 * many / len(self.tables), Odd(), left)
+                chosen.append(self._where(known, left) or odd)
         for cost, law, hit in chosen:
             out.costs.append(cost)
             out.laws.append(law)
-            for u in hit:
+            for u in (each for first in hit for each in uses[first]):
                 out.law_of.setdefault(u, len(out.laws) - 1)
 
     def _candidates(
