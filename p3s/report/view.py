@@ -160,7 +160,7 @@ def view_of(study: Study, prediction: Prediction) -> View:
         estimator_why=visible(prediction.estimator_why, 600),
         estimates=estimates_of(prediction),
         interval_how=visible(prediction.interval_how, 600),
-        interval_parts=interval_parts(prediction),
+        interval_parts=interval_parts(prediction.last),
         interval_whole=_whole(last),
         residuals=residuals_of(prediction),
         shares=shares_of(prediction),
