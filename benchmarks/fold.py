@@ -1,7 +1,6 @@
 """What folding costs: events per second of each pass, and peak memory.
 
     python benchmarks/fold.py [--events 10000000] [--ranks 16] [--huge] [--run DIR] [--json]
-    python benchmarks/fold.py --study DIR [--processes 1,2]
 
 Each line is measured in a process of its own, so that its peak memory is its own. The synthetic
 runs are made rank by rank while they are read, as captures are. Nothing here passes or fails.
@@ -194,46 +193,6 @@ def one(what: str, options: argparse.Namespace) -> dict[str, Any]:
     return {"what": what, **out}
 
 
-def processes(study: Path, numbers: list[int]) -> list[dict[str, Any]]:
-    """Time the signatures of the largest count of a study by several processes."""
-    from p3s.host import mpi
-    from p3s.study import Study
-    from p3s.trace import read_run
-
-    install = next(i for i in mpi.find_mpi() if i.mpiexec and i.usable_oversubscribed)
-    count = Study.open(study).counts()[-1]
-    events = sum(len(r.call) for r in read_run(Study.open(study).runs_dir(count)).ranks)
-    rows = []
-    for number in numbers:
-        seconds = []
-        for _ in range(3):
-            begin = time.perf_counter()
-            subprocess.run(
-                [
-                    install.mpiexec,
-                    "-n",
-                    str(number),
-                    sys.executable,
-                    "-m",
-                    "p3s.characterize.parallel",
-                    str(study),
-                    str(count),
-                ],
-                check=True,
-                timeout=TIMEOUT_S,
-            )
-            seconds.append(time.perf_counter() - begin)
-        rows.append(
-            {
-                "processes": number,
-                "events": events,
-                "seconds": min(seconds),
-                "speedup": 1.0 if not rows else rows[0]["seconds"] / min(seconds),
-            }
-        )
-    return rows
-
-
 def main() -> None:
     """Measure every line in a process of its own and print the table."""
     parser = argparse.ArgumentParser(description="What folding costs.")
@@ -241,25 +200,11 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=16, help="of a synthetic run")
     parser.add_argument("--huge", action="store_true", help=f"also {HUGE} events on 64 ranks")
     parser.add_argument("--run", help="directory of a captured run, for example of LAMMPS")
-    parser.add_argument("--study", help="directory of a study: its largest count, in parallel")
-    parser.add_argument("--processes", default="1,2", help="numbers of processes for --study")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.only:
         print(json.dumps(one(options.only, options)))
-        return
-    if options.study:
-        rows = processes(Path(options.study), [int(n) for n in options.processes.split(",")])
-        print(
-            json.dumps({"rows": rows}, indent=1)
-            if options.json
-            else "\n".join(
-                f"{r['processes']} processes: {r['events']} events in {r['seconds']:.2f} s, "
-                f"{r['events'] / r['seconds'] / 1e6:.1f} M/s, speedup {r['speedup']:.2f}"
-                for r in rows
-            )
-        )
         return
     wanted = ["regular", "irregular"]
     wanted += ["huge regular", "huge irregular"] if options.huge else []

@@ -4,12 +4,14 @@
     study.runs                     # what was traced
     study.model.equations          # who talks to whom, how many bytes, how often
     study.predict([64, 128])       # run times with intervals; shown as a curve in a notebook
+    study.plot.phases()            # where the time goes, and other plots
 
 What is missing or out of date is made when it is asked for, as the commands do.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
@@ -24,12 +26,14 @@ from p3s.predict import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
-from p3s.report.notebook import Prediction
+from p3s.report.notebook import Prediction, progress_here
+from p3s.report.plots import Picture, Plots
 from p3s.study import Study as Directory
 from p3s.text import plural, processes
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
     from scipy.sparse import coo_array
 
     from p3s.advise.types import Advice
@@ -37,7 +41,17 @@ if TYPE_CHECKING:
     from p3s.predict.placing.types import Placements
     from p3s.predict.surface import Surface
 
-__all__ = ["Matrix", "Model", "Prediction", "ScaledTrace", "Study", "Table", "open_study"]
+__all__ = [
+    "Matrix",
+    "Model",
+    "Picture",
+    "Plots",
+    "Prediction",
+    "ScaledTrace",
+    "Study",
+    "Table",
+    "open_study",
+]
 
 #: Rows of a table that a notebook shows.
 _SHOWN = 20
@@ -148,6 +162,13 @@ class Matrix:
         """Return the pairs as a data frame; needs pandas."""
         return self._table().to_frame()
 
+    def to_xarray(self, what: str = "bytes") -> xarray.DataArray:
+        """Return "messages" or "bytes" by source and destination, all n x n; needs xarray."""
+        import xarray
+
+        dense = self.array(what).toarray()
+        return xarray.DataArray(dense, dims=("source", "destination"), name=what)
+
     def __repr__(self) -> str:
         """Return what it holds as one line."""
         origin = "traced" if self.traced else "predicted"
@@ -173,9 +194,37 @@ class Study:
     """All that is known of one program and input, in one directory."""
 
     def __init__(self, directory: Directory, progress: Progress | None = None) -> None:
-        """Take a directory; ``progress`` is told what is being done."""
+        """Take a directory; ``progress`` is told what is being done: a notebook shows it."""
         self._directory = directory
-        self._progress = progress or Progress()
+        self._progress = progress or progress_here()
+
+    @classmethod
+    def trace(
+        cls,
+        path: Path | str,
+        command: Sequence[str] | str,
+        counts: Iterable[int],
+        *,
+        options: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> Study:
+        """Trace a program at ``counts`` into the study in a directory; return the study.
+
+        ``command``: the launcher command with {np}, as "mpiexec -n {np} ./program input".
+        ``options``: more options of ``p3s trace``, as ["--repeats", "3"]. Counts that failed are
+        told and left out; raises P3SError, in one line, where none is left.
+        """
+        from p3s.pipeline.tracing import trace
+
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+        told = progress or progress_here()
+        trace(Path(path), words, sorted(set(counts)), options, told)
+        return cls(Directory.open(Path(path)), told)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots of the study: ``plot.speedup()``, ``plot.phases()``, ``plot.matrix(64)``."""
+        return Plots(self._directory, lambda n: self.matrix(n).pairs)
 
     @property
     def path(self) -> Path:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from p3s.predict import saved, types
 from p3s.predict.reasons import untrusted
+from p3s.progress import Progress
 from p3s.report.charts.curves import Size, speedup_chart
 from p3s.report.charts.looks import ON_ANY_PAGE, inlined
 from p3s.report.counts import count_rows, counts_head, thinned
@@ -19,6 +22,7 @@ from p3s.text import plural
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
 
 SIZE = Size(560.0, 340.0)
 #: Rows of the table.
@@ -34,10 +38,93 @@ class Prediction(saved.PredictionFile):
 
         return pandas.DataFrame(self.columns())
 
+    def phase_frame(self) -> pandas.DataFrame:
+        """Return a row per count and phase as a data frame; needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.phase_columns())
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return it with the dimensions n and phase; needs xarray.
+
+        Variables of a count: as in ``to_frame``; of a count and phase, with ``phase_`` before their
+        name: as in ``phase_frame``, NaN where a phase does not occur. Times in s.
+        """
+        import numpy as np
+        import xarray
+
+        rows, parts = self.columns(), self.phase_columns()
+        counts, phases = rows.pop("n"), sorted(set(parts["phase"]))
+        names = dict(zip(parts["phase"], parts["name"], strict=True))
+        places = [
+            (counts.index(n), phases.index(phase))
+            for n, phase in zip(parts["n"], parts["phase"], strict=True)
+        ]
+        found: dict[str, Any] = {name: ("n", _known(values)) for name, values in rows.items()}
+        for name in parts.keys() - {"n", "phase", "name", "kind"}:
+            grid = np.full((len(counts), len(phases)), np.nan)
+            for place, value in zip(places, _known(parts[name]), strict=True):
+                grid[place] = value
+            found[f"phase_{name}"] = (("n", "phase"), grid)
+        named = ("phase", [names[phase] for phase in phases])
+        return xarray.Dataset(found, {"n": counts, "phase": phases, "phase_name": named})
+
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
         source = self.source
         return fragment(self.content, {} if source is None else places_of(Study(source.parent)))
+
+
+def _known(values: list[Any]) -> list[Any]:
+    """Return a column with NaN for numbers that are not known."""
+    return [math.nan if value is None else value for value in values]
+
+
+class Shown(Progress):
+    """Steps of a longer job in a notebook: a line below its cell that changes."""
+
+    def __init__(self, shell: Any) -> None:
+        """Take the shell of IPython that cells run in."""
+        self._shell, self._cell, self._line = shell, None, None
+        self._steps = self._ended = 0
+
+    def expect(self, steps: int) -> None:
+        """Say how many steps there are, where that was not known before."""
+        self._steps, self._ended = steps, 0
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        self._show(text)
+
+    def step(self) -> None:
+        """Count a step that has ended, one of many."""
+        self._ended += 1
+
+    def done(self, text: str) -> None:
+        """Say that a step has ended."""
+        self._ended += 1
+        self._show(text)
+
+    def say(self, text: str) -> None:
+        """Say something that the user should know, in one line."""
+        print(text)
+
+    def _show(self, text: str) -> None:
+        from IPython.display import HTML, display
+
+        ended = min(self._ended, self._steps)
+        bar = f'<progress value="{ended}" max="{self._steps}"></progress> ' if self._steps else ""
+        shown = HTML(f"{bar}{escape(text)}")
+        if self._line is None or self._cell != self._shell.execution_count:
+            self._cell, self._line = self._shell.execution_count, display(shown, display_id=True)
+        else:
+            self._line.update(shown)
+
+
+def progress_here() -> Progress:
+    """Return what shows progress in a notebook; elsewhere one that says nothing."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return Progress() if getattr(shell, "kernel", None) is None else Shown(shell)
 
 
 def fragment(prediction: types.Prediction, places: Mapping[str, str] | None = None) -> str:

@@ -108,10 +108,22 @@ def write_plot(
 
     The same content gives the same bytes.
     """
-    kind = format_of(path)
+    format_of(path)
+    write_drawing(drawing(plot, size, warning, heading), path, size)
+
+
+def drawing(
+    plot: Plot, size: tuple[float, float] = SIZE, warning: str = "", heading: str = ""
+) -> ElementTree.Element:
+    """Return a picture below its warning, heading and legend, as an SVG drawing."""
     points = _WIDE_PT if size[0] >= 5 else _NARROW_PT
     width, height = (72 * inches * _LABEL / points for inches in size)
-    root = _picture(plot, width, height, warning, heading)
+    return _picture(plot, width, height, warning, heading)
+
+
+def write_drawing(root: ElementTree.Element, path: Path, size: tuple[float, float] = SIZE) -> None:
+    """Write a drawing in the format of a file's name, whole or not at all."""
+    kind = format_of(path)
     if kind == "png":
         data = as_png(root, round(size[0] * (150 if size[0] >= 5 else 300)))
     elif kind == "pdf":
@@ -125,10 +137,15 @@ def write_plot(
 
 def write_matrix_png(matrix: CommMatrix, what: str, path: Path) -> None:
     """Draw a communication matrix below its totals; raises P3SError if it cannot be written."""
-    drawn = matrix_chart(matrix, what, _CELLS)
+    write_bytes(path, as_png(matrix_drawing(matrix, what, _CELLS), _MATRIX_PIXELS))
+
+
+def matrix_drawing(matrix: CommMatrix, what: str, most: int = cells.CELLS) -> ElementTree.Element:
+    """Return a communication matrix below its totals, of at most so many cells a side."""
+    drawn = matrix_chart(matrix, what, most)
     chart = inlined(drawn or Svg(cells.LEFT + cells.SIDE, 4.0, "Nothing was sent").markup())
     head = [("axisname", line) for line in wrap(totals(matrix), 60)]
-    write_bytes(path, as_png(_below(chart, head, []), _MATRIX_PIXELS))
+    return _below(chart, head, [])
 
 
 def _picture(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from p3s.model.types import Model
 from p3s.predict.estimated import ESTIMATORS
-from p3s.predict.types import Prediction, part_s
+from p3s.predict.types import Count, Prediction, part_s
 from p3s.report.equations import listed, missed_rules
 from p3s.report.values import lines
 from p3s.text import percent, seconds, span, visible
@@ -108,10 +108,10 @@ def _few(notes: list[str], most: int = 3) -> list[str]:
     return [*notes[:most], *([f"and {more} more, below"] if more > 0 else [])]
 
 
-def interval_parts(prediction: Prediction) -> list[IntervalPart]:
-    """Return what the interval at the largest count is made of."""
+def interval_parts(row: Count) -> list[IntervalPart]:
+    """Return what the interval at a count is made of."""
     found = []
-    for name, (low, high) in prediction.last.interval_parts.known().items():
+    for name, (low, high) in row.interval_parts.known().items():
         if low > 0 and high > 0:
             text = f"{_signed(low)} to {_signed(high)}"
             found.append(IntervalPart(name, PARTS[name], low, high, text))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import timed_study as ts
-from corpus import jacobi2d
+from corpus import Program, jacobi2d
 from paths import ROOT
 from test_estimators import machine_file
 
@@ -21,14 +21,18 @@ from p3s.errors import P3SError, UsageError
 COUNTS = (2, 4, 8, 16)
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> p3s.Study:
-    root = tmp_path_factory.mktemp("api") / "study"
-    made, tables = ts.put_study(root, jacobi2d(), COUNTS, "cpu_ns")
+def put(root: Path, program: Program) -> p3s.Study:
+    """Put a study of a program into a directory."""
+    made, tables = ts.put_study(root, program, COUNTS, "cpu_ns")
     for table in tables:
         ts.times_of(table, table.segments[:, 4])
     machine_file(root / "machine.json")
     return p3s.open(made.root)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> p3s.Study:
+    return put(tmp_path_factory.mktemp("api") / "study", jacobi2d())
 
 
 def test_the_model_has_its_rules_and_equations(study: p3s.Study) -> None:
@@ -101,11 +105,15 @@ def test_runs_and_phases(study: p3s.Study) -> None:
     assert json.dumps(phases["events"])
 
 
-def test_the_notebook_of_the_documentation_runs(study: p3s.Study, tmp_path: Path) -> None:
-    """Its cells as one program, in a directory that has the study it names."""
-    (tmp_path / "demo-study").symlink_to(study.path)
-    cells = json.loads((ROOT / "docs" / "first-steps.ipynb").read_text())["cells"]
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.ipynb")))
+def test_a_notebook_of_the_documentation_runs(name: str, study: p3s.Study, tmp_path: Path) -> None:
+    """Its cells as one program, in a directory that has the studies it names."""
+    cells = json.loads((ROOT / "docs" / name).read_text())["cells"]
     source = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    if "demo-study" in source:
+        (tmp_path / "demo-study").symlink_to(study.path)
+    if "other-study" in source:
+        put(tmp_path / "other-study", jacobi2d(128, 128, 5))
     done = subprocess.run(
         [sys.executable, "-c", source],
         cwd=tmp_path,

@@ -65,7 +65,7 @@ def charts(prediction: Prediction) -> list[str]:
         *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
         *(phase_chart(curve) for curve in phase_curves(prediction)),
         estimate_chart(estimates_of(prediction)),
-        interval_chart(interval_parts(prediction), (0.9, 1.2)),
+        interval_chart(interval_parts(prediction.last), (0.9, 1.2)),
         residual_chart(residuals_of(prediction)),
         shares_chart(shares_of(prediction)),
     ]

@@ -1,0 +1,112 @@
+"""Plots of a study for notebooks and scripts: the charts of the report, shown or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from p3s.characterize.matrix import CommMatrix
+from p3s.errors import P3SError, UsageError
+from p3s.predict.saved import read_prediction
+from p3s.predict.types import Prediction
+from p3s.report.charts.files import as_svg
+from p3s.report.charts.ranges import interval_chart
+from p3s.report.pictures import PLOTS, SIZE, Plot, drawing, format_of, matrix_drawing, write_drawing
+from p3s.report.sure import interval_parts
+from p3s.report.verdict import network_of, warning_of
+from p3s.study import Study
+from p3s.text import processes
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A drawing that a notebook shows; ``size``: width and height in inches."""
+
+    root: ElementTree.Element
+    size: tuple[float, float] = SIZE
+
+    def save(self, path: Path | str) -> None:
+        """Write it as .png, .svg or .pdf; raises UsageError for any other name."""
+        format_of(Path(path))
+        write_drawing(self.root, Path(path), self.size)
+
+    def _repr_svg_(self) -> str:
+        """Return it as static SVG."""
+        shown = ElementTree.fromstring(ElementTree.tostring(self.root))
+        shown.set("width", f"{72 * self.size[0]:g}")
+        return as_svg(shown).decode("utf-8")
+
+    def __repr__(self) -> str:
+        """Return what it shows as one line."""
+        return f"Picture({self.root.get('aria-label', '')!r})"
+
+
+class Plots:
+    """What can be drawn of a study; curves and bars are of its last prediction.
+
+    Every plot takes ``size``, width and height in inches. Where the prediction is not to be trusted
+    the plot says so. Raises P3SError where nothing was predicted yet.
+    """
+
+    def __init__(self, study: Study, matrix: Callable[[int], CommMatrix]) -> None:
+        """Take a study, and what makes the matrix of a count."""
+        self._study, self._matrix = study, matrix
+
+    def speedup(self, size: tuple[float, float] = SIZE) -> Picture:
+        """Draw the speedup over the number of processes, with its interval and the ideal one."""
+        return self._of("speedup", size)
+
+    def efficiency(self, size: tuple[float, float] = SIZE) -> Picture:
+        """Draw the parallel efficiency over the number of processes."""
+        return self._of("efficiency", size)
+
+    def time(self, size: tuple[float, float] = SIZE) -> Picture:
+        """Draw the run time over the number of processes."""
+        return self._of("time", size)
+
+    def phases(self, size: tuple[float, float] = SIZE) -> Picture:
+        """Draw the core time of each phase, a bar per number of processes."""
+        return self._of("phases", size)
+
+    def parts(self, size: tuple[float, float] = SIZE) -> Picture:
+        """Draw the core time of computation, messages, waiting and software, as ``phases`` does."""
+        return self._of("parts", size)
+
+    def interval(self, n: int = 0, size: tuple[float, float] = SIZE) -> Picture:
+        """Draw how much each part widens the interval at ``n``, the largest count by default."""
+        prediction = self._prediction()
+        row = next((row for row in prediction.counts if row.n == n), prediction.last)
+        if n and row.n != n:
+            raise P3SError(f"{self._study.root}: {processes(n)} were not predicted yet")
+        known = row.low_s is not None and row.high_s is not None and row.time_s > 0
+        whole = (row.low_s / row.time_s, row.high_s / row.time_s) if known else None  # type: ignore[operator]
+        chart = interval_chart(interval_parts(row), whole)
+        if not chart:
+            raise P3SError(f"{self._study.root}: no interval is known at {processes(row.n)}")
+        plot = Plot(f"interval at {processes(row.n)}", (), lambda *_: chart)
+        return self._drawn(plot, prediction, size)
+
+    def matrix(
+        self, n: int, what: str = "bytes", size: tuple[float, float] = (SIZE[1], SIZE[1])
+    ) -> Picture:
+        """Draw who sends how many "bytes" or "messages" to whom with ``n`` processes."""
+        if what not in ("messages", "bytes"):
+            raise UsageError(f"matrix: {what!r} is neither messages nor bytes")
+        return Picture(matrix_drawing(self._matrix(n), what), size)
+
+    def _of(self, name: str, size: tuple[float, float]) -> Picture:
+        prediction = self._prediction()
+        return self._drawn(PLOTS[name](prediction), prediction, size)
+
+    def _drawn(self, plot: Plot, prediction: Prediction, size: tuple[float, float]) -> Picture:
+        return Picture(drawing(plot, size, warning_of(prediction), network_of(prediction)), size)
+
+    def _prediction(self) -> Prediction:
+        path = self._study.prediction_path
+        if not path.exists():
+            raise P3SError(
+                f"{self._study.root}: nothing was predicted yet; study.predict([64, 128]) does so"
+            )
+        return read_prediction(path)
