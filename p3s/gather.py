@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import shutil
@@ -17,6 +18,9 @@ from p3s.host.placeholders import extents_of, shape
 from p3s.staging import discard
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
 from p3s.trust import is_signed, sign
+
+#: Levels of directories that are looked through: captures/np8, jobs/np8/runs.
+_DEPTH = 2
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,12 @@ class Captures:
         """Return what the user named for a capture."""
         return str(self.sources.get(path, path))
 
+    def named(self, text: str) -> str:
+        """Return a text about captures with what the user named."""
+        for made, source in self.sources.items():
+            text = text.replace(str(made), str(source))
+        return text
+
 
 @contextmanager
 def captures(paths: Sequence[Path]) -> Iterator[Captures]:
@@ -69,6 +79,7 @@ def captures(paths: Sequence[Path]) -> Iterator[Captures]:
 
     from p3s.otf2.capture import archive_at, import_archive
 
+    paths = [each for path in paths for each in directories(path)]
     anchors = [None if any(path.glob("rank-*.p3t")) else archive_at(path) for path in paths]
     with tempfile.TemporaryDirectory(prefix="p3s-otf2-") as scratch:
         found, sources, notes, left_out = [], {}, dict[str, None](), Counter[str]()
@@ -83,38 +94,96 @@ def captures(paths: Sequence[Path]) -> Iterator[Captures]:
                 path = directory
             found.append(path)
         told = tuple(sorted(left_out.items()))
+        given = Captures(tuple(found), sources, told, tuple(notes))
         try:
-            yield Captures(tuple(found), sources, told, tuple(notes))
+            yield given
         except P3SError as error:
-            text = str(error)
-            for made, source in sources.items():
-                text = text.replace(str(made), str(source))
-            raise type(error)(text) from error
+            raise type(error)(given.named(str(error))) from error
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Captured runs that can be added, why others cannot, and which are in the study already."""
+
+    runs: tuple[CapturedRun, ...]
+    refused: tuple[P3SError, ...] = ()
+    there: tuple[P3SError, ...] = ()
 
 
 def check_runs(
     root: Path, paths: Sequence[Path], command: Sequence[str] | None
 ) -> list[CapturedRun]:
-    """Read captured runs and check that they can be added to the study at ``root``.
+    """Read captured runs and check that all of them can be added to the study at ``root``.
 
-    ``command`` is the launcher command with {np}, None to put one together from run.json.
-    Errors: PartialResult when a rank is not complete, P3SError when a directory holds no capture
-    or one that is in the study already, or work was measured in another way there. Nothing has
-    been changed then.
+    As :func:`collect`; what keeps one of them out is raised.
+    """
+    found = collect(root, paths, command)
+    for problem in (*found.refused, *found.there):
+        raise problem
+    return list(found.runs)
+
+
+def collect(root: Path, paths: Sequence[Path], command: Sequence[str] | None) -> Collected:
+    """Read captured runs and sort out those that can be added to the study at ``root``.
+
+    ``paths``: captures, studies, directories of either, or patterns (``captures/*``). ``command``
+    is the launcher command with {np}, None to put one together from run.json. A run is refused
+    when a rank is not complete (PartialResult), or the directory holds no capture. Errors that
+    concern them all: work was measured in another way here or there, runs of several commands.
+    Nothing has been changed then.
     """
     if command is not None and not any("{np}" in word for word in command):
         raise UsageError("the command after -- has no {np}; write mpiexec -n {np} PROGRAM ARGS")
-    found = [_read(path, command) for path in paths]
     study = Study.find(root)
     records = [*study.runs(), *study.timed_runs()] if study is not None else []
-    there = {_identity(record.path): record.path for record in records}
-    for run in found:
-        other = there.get(run.identity)
-        if other is not None:
-            raise P3SError(f"{run.path}: is the same run as {other}; name each run once")
-        there[run.identity] = run.path
-    found = _told_apart(study, found)
+    known = {_identity(record.path): record.path for record in records}
+    runs: dict[str, CapturedRun] = {}
+    refused, there = [], []
+    by_place: dict[str, Path] = {}
+    for each in (each for path in paths for each in directories(path)):
+        by_place.setdefault(os.path.realpath(each), each)
+    for path in by_place.values():
+        try:
+            run = _read(path, command)
+        except P3SError as problem:
+            refused.append(problem)
+            continue
+        if run.identity in known:
+            there.append(P3SError(f"{path}: is the same run as {known[run.identity]}"))
+        elif run.identity in runs:
+            other = runs[run.identity].path
+            refused.append(P3SError(f"{path}: is the same run as {other}; name each run once"))
+        else:
+            runs[run.identity] = run
+    found = _told_apart(study, list(runs.values()))
     _check_units(root, study, [run for run in found if not run.timed])
+    _check_commands(root, found)
+    return Collected(tuple(found), tuple(refused), tuple(there))
+
+
+def directories(path: Path) -> list[Path]:
+    """Return the captures that a path, a pattern, a study or a directory of these stands for.
+
+    The path itself where there are none: reading it says why.
+    """
+    if not path.exists() and glob.has_magic(str(path)):
+        found = sorted(glob.glob(str(path)))
+        return [each for name in found for each in directories(Path(name))] or [path]
+    return _captures(path, _DEPTH) or [path]
+
+
+def _captures(path: Path, depth: int) -> list[Path]:
+    if any(path.glob("rank-*.p3t")):
+        return [path]
+    if (path / "study.json").is_file():
+        study = Study(path)
+        runs = [*study.runs(), *study.timed_runs()]
+        return [run.path for run in runs if run.status == "complete"]
+    inside = sorted(path.glob("*/")) if depth else []
+    return [each for one in inside if one.name[0] != "." for each in _captures(one, depth - 1)]
+
+
+def _check_commands(root: Path, found: Sequence[CapturedRun]) -> None:
     commands = {tuple(run.command) for run in found}
     if len(commands) > 1:
         from p3s.text import differing
@@ -125,7 +194,6 @@ def check_runs(
             f"{root}: these are runs of several commands ({one} and {two}); name the one that"
             " stands for all after --, with {np} for the process count"
         )
-    return found
 
 
 def _told_apart(study: Study | None, found: Sequence[CapturedRun]) -> list[CapturedRun]:
@@ -172,6 +240,8 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
 
     if not path.is_dir():
         raise P3SError(f"{path}: not a directory; give what p3s exec has made, as p3s-np8")
+    if (path / "study.json").is_file():
+        raise P3SError(f"{path}: a study without a complete run; trace its counts again")
     if not any(path.glob("rank-*.p3t")):
         raise P3SError(
             f"{path}: holds no capture (rank-*.p3t): {no_capture(path)}; give what p3s exec has"

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, launcher_words, out, quoted, say
+from p3s.errors import P3SError
 from p3s.text import table
+
+if TYPE_CHECKING:
+    from p3s.study import Study
 
 EPILOG = """Words after -- are a launcher command that runs the same, for p3s validate.
 
 \b
 Example:
   p3s add study p3s-np4 p3s-np8 p3s-np16
+  p3s add study 'captures/np*'
   p3s add study scorep-4/traces.otf2 scorep-8/traces.otf2 -- mpiexec -n {np} ./program
 Next:
   p3s model study"""
@@ -24,7 +30,9 @@ def add(
     ctx: typer.Context,
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     run_dirs: list[Path] = typer.Argument(
-        ..., metavar="RUN...", help="What p3s exec has made, or OTF2 traces."
+        ...,
+        metavar="RUN...",
+        help="What p3s exec has made, OTF2 traces, studies; directories of them, patterns.",
     ),
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
@@ -33,32 +41,34 @@ def add(
 ) -> int:
     """Copy captured runs into a study and find their phases.
 
-    Makes the study when it is missing. Several directories of one process count are repeats.
-    Nothing is added unless every rank of every run is complete. An OTF2 trace (traces.otf2 of
-    Score-P, or its directory) becomes a capture; what it does not tell is said.
+    Makes the study when it is missing. Several runs of one process count are repeats. A run
+    that is not complete is left out and does not keep the others out (exit code 3); one that the
+    study has already is passed over. An OTF2 trace (traces.otf2 of Score-P, or its directory)
+    becomes a capture; what it does not tell is said.
     """
-    from p3s.characterize import characterize
-    from p3s.gather import captures, check_runs, put_runs
+    from p3s.gather import captures, collect, put_runs
     from p3s.pipeline.stages import MIN_COUNTS
 
     with captures(list(run_dirs)) as given:
-        found = check_runs(study_dir, given.paths, launcher_words(ctx) or None)
-        study = put_runs(study_dir, found, force=force)
-    counts = sorted({run.np for run in found})
-    for np in counts:
-        characterize(study.root, np)
-    study.update()
+        found = collect(study_dir, given.paths, launcher_words(ctx) or None)
+        if not found.runs:
+            raise (*found.refused, *found.there)[0]
+        study = put_runs(study_dir, found.runs, force=force)
+    refused = [given.named(str(problem)) for problem in found.refused]
+    refused += _characterize(study, sorted({run.np for run in found.runs}))
     have = study.signature_counts()
     next_command = f"p3s model {quoted(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
         rows = [
-            {"np": run.np, "from": given.source(run.path), "events": run.events} for run in found
+            {"np": run.np, "from": given.source(run.path), "events": run.events}
+            for run in found.runs
         ]
         emit_json(
             {
                 **header("add"),
                 "study": str(study.root),
                 "added": rows,
+                "refused": refused,
                 "characterized": have,
                 "left_out": [{"call": op, "events": n} for op, n in given.left_out],
                 "notes": list(given.notes),
@@ -66,19 +76,35 @@ def add(
             }
         )
     else:
-        out(_table([(run.np, given.source(run.path), run.events) for run in found]))
+        out(_table([(run.np, given.source(run.path), run.events) for run in found.runs]))
     for op, number in given.left_out:
         say(f"left out: {number:,} {op}: an archive does not tell what they did")
-    for note in given.notes:
+    for note in (*given.notes, *(given.named(str(problem)) for problem in found.there)):
         say(f"note: {note}")
+    for why in refused:
+        say(f"p3s: {why}")
     if next_command:
         say(f"next: {next_command}")
     else:
         say(
-            f"{study.root}: holds {', '.join(map(str, have))} processes; the model needs"
+            f"{study.root}: holds {', '.join(map(str, have)) or 'no'} processes; the model needs"
             f" {MIN_COUNTS} counts: trace others and add them"
         )
-    return 3 if given.left_out else 0
+    return 3 if refused or given.left_out else 0
+
+
+def _characterize(study: Study, counts: Sequence[int]) -> list[str]:
+    """Find the phases of counts; return why that failed at some."""
+    from p3s.characterize import characterize
+
+    failed = []
+    for np in counts:
+        try:
+            characterize(study.root, np)
+        except P3SError as problem:
+            failed.append(f"np={np}: {problem}")
+    study.update()
+    return failed
 
 
 def _table(rows: Sequence[tuple[int, str, int]]) -> str:

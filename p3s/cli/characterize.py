@@ -92,6 +92,9 @@ def characterize(
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
+    part: bool = typer.Option(
+        False, "--part", help="Trace some counts; others, traced elsewhere, follow by p3s add."
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Run the program traced at small process counts and find its phases.
@@ -124,6 +127,8 @@ def characterize(
     param, asked = with_teams(param, asked, threads, affinity, oversubscribe, processes, context)
     if not signature:
         refuse_alone(stop, context)
+    if part and (far or up_to or param or signature):
+        raise UsageError("--part: not with --far, --param, --threads or --signature")
     if far or up_to:
         alone = {
             "--signature": signature,
@@ -144,7 +149,7 @@ def characterize(
             "largest, as -n ..32"
         )
     on = parse_asked(counts)
-    if not (on.top or param or signature):  # before the program is looked for
+    if not (on.top or param or signature or part):  # before the program is looked for
         check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
     name = program_of(words, max(on.counts, default=on.top))
     root = study_dir if study_dir is not None else default_study(name)
@@ -169,12 +174,14 @@ def characterize(
     refuse_without(root)
     grids = grids_of(existing, words, extents)
     wanted = chosen(on, existing, grids)
-    check_counts(existing, wanted)
+    if not part:
+        check_counts(existing, wanted)
     check_dims(existing, extents, wanted)
     made = not root.exists()
     study = Study.create(root, words, force=force)
     keep_dims(study, extents)
-    warn(on, wanted, existing, grids)
+    if not part:
+        warn(on, wanted, existing, grids)
 
     def trace(these: Sequence[int]) -> Traced:
         with progress(len(these) * repeats) as bar:
@@ -185,9 +192,9 @@ def characterize(
     say(f"tracing into {study.root}")
     done = trace_asked(on, wanted, study, grids, trace)
     failed = [row for row in done.failed if not (on.top and "refused" in row)]
-    next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
-    enough = len(have) >= MIN_COUNTS
+    next_command = f"p3s {'add STUDY' if part else 'model'} {quoted(study.root)}"
+    enough = bool(have) if part else len(have) >= MIN_COUNTS
     if json_:
         emit_json(
             {
@@ -204,10 +211,8 @@ def characterize(
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))
     kept = ", ".join(map(str, have)) or "none"
     if not enough:
-        say(
-            f"p3s: {reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts "
-            f"are there (kept: {kept})" + _others(study, have)
-        )
+        short = f"; {len(have)} of at least {MIN_COUNTS} process counts are there (kept: {kept})"
+        say(f"p3s: {reasons(done.failed)}{'' if part else short + _others(study, have)}")
         return 1
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {kept}")

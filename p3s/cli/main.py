@@ -164,7 +164,12 @@ _GROUPS: dict[str, list[tuple[Any, Any, str, dict[str, Any]]]] = {
         (add, add.add, "Put runs captured elsewhere into a study.", {"cls": WithLauncher}),
         (scale, scale.scale, "Write the predicted trace of a larger process count.", {}),
         (replay, replay.replay, "Measure the communication of that trace on your nodes.", {}),
-        (submit, submit.submit, "Write a batch script for that measurement.", {}),
+        (
+            submit,
+            submit.submit,
+            "Write batch scripts that trace or measure on a cluster.",
+            {"cls": WithLauncher},
+        ),
         (export, export.export, "Write traces for SimGrid, OTF2, Extra-P and others.", {}),
         (recover, recover.recover, "Save what is intact of a damaged capture.", {}),
     ],

@@ -1,153 +1,220 @@
-"""``p3s submit``: write a batch script that replays on nodes of Slurm, and submit it."""
+"""``p3s submit``: write batch scripts that trace the program or replay, and submit them."""
 
 from __future__ import annotations
 
-import sys
+import inspect
+import shlex
 from pathlib import Path
-from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, quoted, say
-from p3s.cli.replay import BUDGET, seconds_of
-from p3s.errors import P3SError, UsageError
+from p3s.cli.common import JSON_OPTION, launcher_words, parse_counts
+from p3s.cli.replay import BUDGET
+from p3s.errors import UsageError
 
-EPILOG = """\b
+EPILOG = """Behind -- stands what the jobs do: a launcher command with {np} is traced at the counts;
+options of p3s replay, or nothing, measure the communication of a scaled trace on four nodes.
+
+\b
 Example:
+  p3s submit study -n 8,16,32,64 --ppn 32 --time 20m --submit -- srun -n {np} ./program input
+  p3s submit study -n 8,16,32,64 --jobs each --predict 512,1024 -- srun -n {np} ./program input
   p3s submit study -n 512,1024 --nodes 4 --budget 10m --submit -- --timed
 Next:
   p3s predict study -n 512,1024"""
 
-#: What a replay takes beside its budget: starting, planning, costs.
-_MORE_S = 600.0
-#: A program that is slow to settle may overdraw the budget.
-_OVERTIME = 2.0
-
 
 def submit(
+    context: typer.Context,
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 256,512."
+        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 8,16,32."
     ),
-    replay_options: list[str] = typer.Argument(
-        None, metavar="[-- OPTIONS]", help="Further options of p3s replay."
+    jobs: str = typer.Option(
+        "one",
+        "--jobs",
+        metavar="HOW",
+        help="Traces: one job for all counts, each count a job of its own, or a job array.",
     ),
-    nodes: int = typer.Option(4, "--nodes", metavar="NODES", help="Nodes: 4, 2 or 1."),
+    ppn: int = typer.Option(
+        0,
+        "--ppn",
+        show_default=False,
+        min=0,
+        metavar="K",
+        help="Ranks on a node, from which the nodes follow [default: left to the scheduler].",
+    ),
+    cores: int = typer.Option(
+        1, "--cores-per-rank", min=1, metavar="K", help="Cores of a rank, for its threads."
+    ),
+    repeats: int = typer.Option(
+        1, "-r", "--repeats", min=1, max=1000, help="Traces: runs per count."
+    ),
+    trace: list[str] = typer.Option(
+        [],
+        "--trace",
+        show_default=False,
+        metavar="OPTION",
+        help="Another option of p3s trace, for example --trace='--work cpu'.",
+    ),
+    predict: str = typer.Option(
+        "",
+        "--predict",
+        show_default=False,
+        metavar="COUNTS",
+        help="Then predict these in a last job, and write the report.",
+    ),
+    nodes: int = typer.Option(4, "--nodes", metavar="NODES", help="Of a replay: 4, 2 or 1."),
     budget: str = BUDGET,
+    scheduler: str = typer.Option(
+        "",
+        "--scheduler",
+        show_default=False,
+        metavar="NAME",
+        help="slurm, pbs or lsf [default: whose sbatch, qsub or bsub is there].",
+    ),
+    module: list[str] = typer.Option(
+        [], "--module", show_default=False, metavar="NAME", help="Module to load; may be repeated."
+    ),
+    venv: Path = typer.Option(
+        None,
+        "--venv",
+        show_default=False,
+        metavar="DIR",
+        help="Virtual environment with P3S [default: the one that this P3S is in].",
+    ),
     time: str = typer.Option(
         "",
         "--time",
         show_default=False,
         metavar="TIME",
-        help="Time limit of the job, as Slurm writes it [default: from the budget].",
+        help="Time limit of a job: 30m, 2h, 1:30:00 [default: that of the queue; of a replay, "
+        "from the budget].",
     ),
     partition: str = typer.Option(
-        "", "--partition", show_default=False, metavar="NAME", help="Partition of the nodes."
+        "", "--partition", "--queue", show_default=False, metavar="NAME", help="Partition or queue."
     ),
     account: str = typer.Option(
-        "", "--account", show_default=False, metavar="NAME", help="Account to charge."
+        "", "--account", show_default=False, metavar="NAME", help="Account or project to charge."
     ),
-    sbatch: list[str] = typer.Option(
+    option: list[str] = typer.Option(
         [],
+        "--option",
         "--sbatch",
         show_default=False,
         metavar="OPTION",
-        help="Another option of sbatch, for example --sbatch=--constraint=rome.",
+        help="Another option of the scheduler, for example --option=--constraint=rome.",
     ),
-    script: Path = typer.Option(
+    output: Path = typer.Option(
         None,
         "-o",
         "--output",
         show_default=False,
-        metavar="FILE",
-        help="The batch script [default: STUDY/replay/submit.sh].",
+        metavar="PATH",
+        help="Traces: directory of the scripts [default: STUDY-jobs]; replay: the script "
+        "[default: STUDY/replay/submit.sh].",
     ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print the script, write nothing."),
-    submit_: bool = typer.Option(False, "--submit", help="Hand the script to sbatch."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the scripts, write nothing."),
+    submit_: bool = typer.Option(False, "--submit", help="Hand the scripts to the scheduler."),
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Write a batch script that replays on nodes of Slurm; with --submit hand it to sbatch.
+    """Write batch scripts that trace the program, or replay, on nodes of Slurm, PBS or LSF.
 
-    The job takes whole nodes, and p3s replay inside it takes the job's nodes as its hosts.
+    With --submit they are handed over; the jobs take nodes that nobody else uses. Where every
+    count has a job of its own, a last job puts the runs into the study, whatever became of others.
     """
-    from p3s.replay.launch.slurm import Batch, batch_script
-    from p3s.replay.launch.slurm import submit as hand_over
-    from p3s.study import Study, write_bytes
+    from p3s.cli import submission
+    from p3s.host.schedulers import scheduler as named
 
-    wanted = parse_counts(counts)
-    if nodes not in (1, 2, 4):
-        raise UsageError(f"--nodes {nodes}: a replay is made on 4 nodes, 2 or 1")
     if dry_run and submit_:
         raise UsageError("--dry-run and --submit exclude each other")
-    budget_s = seconds_of(budget, "--budget")
-    further = list(replay_options or [])
-    _check(further)
-    study = Study.open(study_dir)
-    root = study.root.absolute()
-    place = (script or root / "replay" / "submit.sh").absolute()
-    limit = time or _limit(len(wanted), budget_s)
-    words = [
-        sys.executable,
-        "-P",
-        "-m",
-        "p3s",
-        "replay",
-        str(root),
-        "-n",
-        ",".join(map(str, wanted)),
-        "--budget",
-        budget,
-        *further,
-    ]
-    batch = Batch(
-        name="p3s-replay",
-        nodes=nodes,
-        time=limit,
-        partition=partition,
+    words = launcher_words(context)
+    traced = bool(words) and not words[0].startswith("-")
+    _refuse(context, traced)
+    batch = submission.Batch(
+        scheduler=named(scheduler),
+        around=submission.surroundings(module, venv),
+        p3s=submission.program(venv),
+        time=time,
+        queue=partition,
         account=account,
-        options=tuple(sbatch or ()),
-        output=place.with_name(f"{place.stem}-%j.out"),
+        options=tuple(option or ()),
     )
-    text = batch_script(batch, [words], Path.cwd())
-    if dry_run:
-        if json_:
-            emit_json({**header("submission"), "script": None, "job": None, "text": text})
-        else:
-            out(text.rstrip("\n"))
-        return 0
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(place, text.encode())
-    except OSError as err:
-        raise P3SError(f"{place}: cannot be written: {err.strerror}") from err
-    job = hand_over(place) if submit_ else None
-    result: dict[str, Any] = {
-        **header("submission"),
-        "script": str(place),
-        "job": job,
-        "text": text,
-    }
-    if json_:
-        emit_json(result)
-    elif job is not None:
-        out(f"job {job}: {place.with_name(f'{place.stem}-{job}.out')}")
-    else:
-        out(str(place))
-    if job is None:
-        say(f"next: sbatch {quoted(place)}")
-    else:
-        say(
-            f"next, when it has ended: p3s predict {quoted(study.root)} -n "
-            f"{','.join(map(str, wanted))}"
+    if traced:
+        asked = submission.Traces(
+            root=study_dir.absolute(),
+            words=tuple(words),
+            counts=counts,
+            jobs=jobs,
+            per_node=ppn,
+            cores=cores,
+            options=(*(["-r", str(repeats)] if repeats > 1 else []), *split(trace)),
+            predict=tuple(parse_counts(predict, "--predict")) if predict else (),
+            folder=(output or study_dir.with_name(f"{study_dir.absolute().name}-jobs")).absolute(),
         )
-    return 0
+        made = submission.traces(batch, asked, write=not dry_run)
+    else:
+        _check(words)
+        made = submission.replay(
+            batch, study_dir, parse_counts(counts), nodes, ppn, budget, words, output
+        )
+    return submission.finish(batch, made, dry_run=dry_run, submit=submit_, json_=json_)
 
 
-def _limit(counts: int, budget_s: float) -> str:
-    """Return the time limit of a job that replays some counts."""
-    from p3s.replay.launch.slurm import time_limit
+#: Options of traces alone, and of a replay alone.
+_TRACES = ("jobs", "cores", "repeats", "trace", "predict")
+_REPLAY = ("nodes", "budget")
 
-    return time_limit(counts * (_OVERTIME * budget_s + _MORE_S))
+
+def _refuse(context: typer.Context, traced: bool) -> None:
+    """Raise UsageError for an option of the other kind of job."""
+    for name in _REPLAY if traced else _TRACES:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = {"cores": "cores-per-rank"}.get(name, name)
+            raise UsageError(
+                f"--{option}: of a replay; for traces give --ppn"
+                if traced
+                else f"--{option}: of traces; put the launcher command after --, as -- mpiexec -n"
+                " {np} ./program"
+            )
+
+
+def split(options: list[str]) -> list[str]:
+    """Return the words of options of p3s trace; raises UsageError for what is none."""
+    from p3s.cli.characterize import characterize
+
+    found: list[str] = []
+    parameters = inspect.signature(characterize).parameters.values()
+    known = {name for each in parameters for name in getattr(each.default, "param_decls", ()) or ()}
+    known = {name for each in known for name in each.split("/")}
+    for text in options:
+        try:
+            words = shlex.split(text)
+        except ValueError as err:
+            raise UsageError(f"--trace {text}: {err}") from err
+        name = words[0].partition("=")[0] if words else ""
+        if name in _OWN:
+            raise UsageError(f"--trace {text}: p3s submit writes {name} itself")
+        if name not in known:
+            raise UsageError(f"--trace {text}: {name or 'it'} is no option of p3s trace")
+        found += words
+    return found
+
+
+#: Options of p3s trace that a script sets, or that are of no use there.
+_OWN = (
+    "-n",
+    "--counts",
+    "-r",
+    "--repeats",
+    "-o",
+    "--study",
+    "--part",
+    "--json",
+    "--far",
+    "--up-to",
+)
 
 
 def _check(options: list[str]) -> None:
@@ -160,5 +227,3 @@ def _check(options: list[str]) -> None:
                 f"{word}: not among the options after --; "
                 + ("give it before them" if name in own[:3] else "leave it out")
             )
-    if options and not options[0].startswith("-"):
-        raise UsageError(f"{options[0]}: put -- before options of p3s replay")

@@ -1,15 +1,17 @@
-"""Host lists as people and Slurm write them."""
+"""Host lists as people and batch systems write them."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from p3s.errors import P3SError
 
 #: A mistyped range must not become a list that fills the memory.
 MOST_HOSTS = 1_000_000
+_MOST_BYTES = 64 << 20
 _PIECE = re.compile(r"\[([^][]*)\]|([^][]+)")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.:-]*[A-Za-z0-9_])?")
@@ -75,9 +77,18 @@ def _numbers(inside: str, text: str, room: int) -> list[str]:
 
 
 def allocated_hosts(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return the nodes of the Slurm allocation this process is in, none outside of one."""
+    """Return the nodes of the job of Slurm, PBS or LSF this process is in, none outside of one.
+
+    Errors: P3SError when the list of a Slurm job cannot be read.
+    """
     env = os.environ if environ is None else environ
-    if not env.get("SLURM_JOB_ID"):
-        return []
-    text = env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST") or ""
-    return expand_hosts(text) if text else []
+    if env.get("SLURM_JOB_ID"):
+        text = env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST") or ""
+        return expand_hosts(text) if text else []
+    names: list[str] = []
+    if env.get("PBS_JOBID") and env.get("PBS_NODEFILE"):
+        with suppress(OSError, UnicodeDecodeError), open(env["PBS_NODEFILE"]) as file:
+            names = file.read(_MOST_BYTES).split()
+    elif env.get("LSB_JOBID"):  # a name and its slots in turn; LSB_HOSTS is not set for large jobs
+        names = env.get("LSB_MCPU_HOSTS", "").split()[::2] or env.get("LSB_HOSTS", "").split()
+    return list(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))

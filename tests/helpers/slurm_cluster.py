@@ -11,10 +11,19 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PROGRAMS = ("srun", "scancel", "sinfo", "squeue")
+PROGRAMS = ("srun", "sbatch", "scancel", "sinfo", "squeue")
+#: Ranks of one machine share its cores, and shared memory is named after the machine: all nodes
+#: are one.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_btl": "tcp,self",
+    "OMPI_MCA_pml": "ob1",
+}
 DAEMONS = ("munged", "slurmctld", "slurmd")
 TIMEOUT_S = 120.0
 SBIN = "/usr/sbin:/sbin"
@@ -41,6 +50,7 @@ FirstJobId={first}
 MpiDefault=pmi2
 SlurmdParameters=config_overrides
 ReturnToService=2
+MinJobAge=3600
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 {nodes}
@@ -190,10 +200,23 @@ class Cluster:
             wait_for(self._idle, "the end of the jobs")
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
+@contextlib.contextmanager
+def running(work: Path, nodes: int = 4) -> Iterator[Cluster]:
+    """Start a cluster in a temporary directory of pytest's, and end it."""
+    for folder in (work.parent, work.parent.parent):  # munged runs as another user
+        folder.chmod(folder.stat().st_mode | 0o055)
+    cluster = Cluster(work, nodes)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Wait until something is so; fails the test when it takes too long."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} did not come up within {TIMEOUT_S:g} s")
+            raise RuntimeError(f"{what} did not come up within {timeout_s:g} s")
         time.sleep(0.1)

@@ -260,20 +260,62 @@ class TestAdd:
 
     def test_the_same_run_twice(self, captured: Path, tmp_path: Path) -> None:
         study = tmp_path / "study"
-        done = run([*P3S, "add", str(study), "p3s-np2", "p3s-np2"], captured)
-        assert done.code == 1 and "same run" in done.said()[0] and not study.exists()
-        assert run([*P3S, "add", str(study), "p3s-np2"], captured).code == 0
-        done = run([*P3S, "add", str(study), "p3s-np3", "p3s-np2"], captured)
-        assert done.code == 1 and "same run as" in done.said()[0]
+        shutil.copytree(captured / "p3s-np2", tmp_path / "copy")
+        words = [*P3S, "add", str(study)]
+        # The same directory by two names of it is one run, a copy of it is named.
+        done = run([*words, "p3s-np2", str(captured / "*np2"), str(tmp_path / "copy")], captured)
+        assert done.code == 3 and len(done.said()) == 1 and "same run as" in done.said()[0]
         assert [r.np for r in Study.open(study).runs()] == [2]
+        # What is there already is passed over, and refused where there is nothing else.
+        done = run([*words, "p3s-np3", "p3s-np2"], captured)
+        assert (done.code, done.said()) == (0, []) and "same run as" in done.err
+        assert [r.np for r in Study.open(study).runs()] == [2, 3]
+        done = run([*words, "p3s-np2"], captured)
+        assert done.code == 1 and "same run as" in done.said()[0]
 
     def test_a_run_that_was_killed(self, captured: Path, program: str, tmp_path: Path) -> None:
+        """It is named, and does not keep others out."""
         ended = launch(2, tmp_path, "--", program, "kill", "1")
         assert ended.code != 0
-        done = run([*P3S, "add", "study", str(captured / "p3s-np1"), "p3s-np2"], tmp_path)
-        assert done.code == 3 and len(done.said()) == 1
+        done = run([*P3S, "add", "study", "p3s-np2"], tmp_path)
+        assert done.code == 3 and len(done.said()) == 1 and not (tmp_path / "study").exists()
         assert "p3s-np2/rank-" in done.said()[0] and "cannot be added" in done.said()[0]
-        assert not (tmp_path / "study").exists()
+        others = [str(captured / f"p3s-np{np}") for np in (1, 3)]
+        done = run([*P3S, "add", "study", "--json", "p3s-np2", *others, "gone"], tmp_path)
+        assert done.code == 3
+        result = json.loads(done.out)
+        assert result["characterized"] == [1, 3] and len(result["added"]) == 2
+        assert ["p3s-np2/rank-" in why for why in result["refused"]] == [True, False]
+        assert [r.np for r in Study.open(tmp_path / "study").runs()] == [1, 3]
+
+    def test_many_at_once(
+        self, captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Patterns, directories of captures, other studies."""
+        from p3s.cli.main import run as p3s
+
+        monkeypatch.chdir(tmp_path)
+        runs = [(1, 0), (1, 1), (2, 0), (3, 0)]
+
+        def added(name: str, *what: str) -> list[tuple[int, int]]:
+            assert p3s(["add", name, *what]) == 0
+            return [(each.np, each.rep) for each in Study.open(tmp_path / name).runs()]
+
+        inside = tmp_path / "captures" / "of today"
+        inside.mkdir(parents=True)
+        for path in captured.iterdir():
+            if any(path.glob("rank-*.p3t")):
+                shutil.copytree(path, inside / path.name)
+        assert added("a", str(inside / "p3s-np*"), str(inside / "again")) == runs
+        assert added("b", "captures") == runs and added("c", "a") == runs
+        # Studies of some counts each, beside other things, as jobs leave them.
+        for np in (1, 2, 3):
+            assert added(f"jobs/np{np}", str(inside / f"p3s-np{np}")) == [(np, 0)]
+        (tmp_path / "jobs" / "job.out").write_text("")
+        assert added("d", "jobs") == [(1, 0), (2, 0), (3, 0)]
+        shutil.rmtree(tmp_path / "jobs" / "np2" / "runs" / "np0002.r0")
+        done = run([*P3S, "add", "e", "jobs/np1", "jobs/np2", "jobs/np3"], tmp_path)
+        assert done.code == 3 and "jobs/np2: a study without a complete run" in done.said()[0]
 
     def test_runs_of_characterize(self, program: str, tmp_path: Path) -> None:
         from p3s.cli.main import run as p3s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ import slurm_cluster
 from paths import ROOT
 from replay_patterns import halo
 
-from p3s.replay.launch.slurm import Batch, batch_script, submit
+from p3s.host.batch import Surroundings, script
+from p3s.host.schedulers import SCHEDULERS, Job
 
 MPIEXEC = Path("/usr/bin/mpiexec.openmpi")
 WHY = slurm_cluster.missing() or ("" if MPIEXEC.exists() else "no Open MPI of Debian")
@@ -34,15 +36,8 @@ print(json.dumps({"hosts": allocated_hosts(), "measured": result["measured_share
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cluster]:
-    work = tmp_path_factory.mktemp("slurm")
-    for folder in (work.parent, work.parent.parent):  # munged runs as another user
-        folder.chmod(folder.stat().st_mode | 0o055)
-    made = slurm_cluster.Cluster(work, 4)
-    try:
-        made.start()
+    with slurm_cluster.running(tmp_path_factory.mktemp("slurm")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.mark.parametrize(
@@ -54,25 +49,16 @@ def test_a_replay_takes_the_nodes_of_its_allocation(
     monkeypatch: pytest.MonkeyPatch,
     launcher: list[str],
 ) -> None:
-    for name, value in {
-        **slurm.env,
-        "PYTHONPATH": str(ROOT),
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_mpi_yield_when_idle": "1",
-        # Shared memory is named after the machine, and all nodes are one.
-        "OMPI_MCA_btl": "tcp,self",
-        "OMPI_MCA_pml": "ob1",
-    }.items():
+    for name, value in {**slurm.env, "PYTHONPATH": str(ROOT), **slurm_cluster.OPEN_MPI}.items():
         monkeypatch.setenv(name, value)
     scaled = halo(8).write(tmp_path / "np000008")
     result = tmp_path / "result.json"
-    batch = Batch("p3s-test", 4, "5", tmp_path / "job-%j.out")
+    scheduler = SCHEDULERS["slurm"]
+    job = Job("p3s-test", tmp_path / "job", nodes=4, time_s=300.0)
     words = [sys.executable, "-c", CODE, str(scaled), str(result), *launcher]
-    script = tmp_path / "job.sh"
-    script.write_text(batch_script(batch, [words], tmp_path))
-    job = submit(script)
-    out = tmp_path / f"job-{job}.out"
+    path = tmp_path / "job.sh"
+    path.write_text(script(scheduler, job, [list(map(shlex.quote, words))], Surroundings(tmp_path)))
+    out = scheduler.log_of(job, scheduler.submit(path))
     deadline = time.monotonic() + TIMEOUT_S
     while not (result.exists() and out.read_text().count('"hosts"')):
         assert time.monotonic() < deadline, out.read_text() if out.exists() else "not started"

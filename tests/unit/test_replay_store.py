@@ -20,7 +20,6 @@ from p3s.replay.engine.results import ProgramResult, save_result
 from p3s.replay.launch.landing import Place, check_landing, landing_problem
 from p3s.replay.launch.launcher import Mpi, on_hosts, write_hosts
 from p3s.replay.launch.run import _Output
-from p3s.replay.launch.slurm import Batch, batch_script, time_limit
 from p3s.replay.launch.store import ResultStore
 from p3s.replay.plan.program import Code, Program
 from p3s.replay.plan.world import BLACK_HOLE, MEASURED, Process, World
@@ -267,56 +266,3 @@ def test_what_a_killed_job_has_measured_is_taken_over(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
     assert ResultStore(tmp_path).get("b") is not None
     assert not list(tmp_path.glob("job-*"))
-
-
-# ---- batch scripts ---------------------------------------------------------------------------
-BATCH = Batch("p3s-replay", 4, "0:30:00", Path("/x y/50%/submit-%j.out"))
-
-
-def test_a_batch_script_is_one_that_a_shell_runs(tmp_path: Path) -> None:
-    folder = tmp_path / "it's here"
-    folder.mkdir()
-    commands = [["sh", "-c", 'echo "$0" $PWD; exit 3', "a b"], ["echo", "$HOME"]]
-    text = batch_script(
-        replace(BATCH, partition="p", options=("--constraint=a",)), commands, folder
-    )
-    assert '#SBATCH --output="/x y/50%%/submit-%j.out"' in text.splitlines()
-    assert {
-        "#SBATCH --nodes=4",
-        "#SBATCH --exclusive",
-        "#SBATCH --time=0:30:00",
-        "#SBATCH --partition=p",
-        "#SBATCH --constraint=a",
-    } <= set(text.splitlines())
-    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=120)
-    assert done.stdout == f"a b {folder}\n$HOME\n" and done.returncode == 3
-    text = batch_script(BATCH, [["false"], ["echo", "no"]], folder)
-    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, timeout=120)
-    assert done.stdout == "" and done.returncode == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"time": "soon"},
-        {"partition": "a b"},
-        {"account": "x\n#SBATCH -n 5"},
-        {"options": ("-c 1",)},
-        {"options": ("--a b",)},
-        {"output": Path('/a"b/%j')},
-        {"output": Path("/a\nb/%j")},
-    ],
-)
-def test_what_is_no_option_of_slurm(change: dict[str, object]) -> None:
-    with pytest.raises(P3SError):
-        batch_script(replace(BATCH, **change), [["true"]], Path("/"))
-
-
-def test_time_limits() -> None:
-    assert [time_limit(s) for s in (1, 60, 61, 3600, 90000)] == [
-        "0:01:00",
-        "0:01:00",
-        "0:02:00",
-        "1:00:00",
-        "25:00:00",
-    ]

@@ -1,0 +1,354 @@
+"""Batch jobs of P3S: which scripts a task takes, and what becomes of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s.cli.common import check_template, emit_json, header, out, quoted, say
+from p3s.cli.counts import Asked, parse_asked
+from p3s.cli.replay import seconds_of
+from p3s.errors import P3SError, UsageError
+from p3s.host.batch import Surroundings, by_hand, of_array, script
+from p3s.host.schedulers import Job, Scheduler, seconds_of_limit
+from p3s.study import Study, write_bytes
+
+#: What a replay takes beside its budget: starting, planning, costs.
+_MORE_S = 600.0
+#: A program that is slow to settle may overdraw the budget.
+_OVERTIME = 2.0
+
+ONE, EACH, ARRAY = "one", "each", "array"
+#: Options of p3s trace that make several studies, or need the runs of all counts.
+_TOGETHER = ("--param", "--threads", "--signature")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What all jobs of a call have in common; ``p3s``: the words that start P3S in them."""
+
+    scheduler: Scheduler
+    around: Surroundings
+    p3s: tuple[str, ...]
+    time: str = ""
+    queue: str = ""
+    account: str = ""
+    options: tuple[str, ...] = ()
+
+    def job(self, name: str, log: Path, limit_s: float | None = None, **more: Any) -> Job:
+        """Return a job of them; its limit is that of the user, else ``limit_s``."""
+        return Job(
+            name=name,
+            log=log,
+            time_s=seconds_of_limit(self.time) if self.time else limit_s,
+            queue=self.queue,
+            account=self.account,
+            options=self.options,
+            **more,
+        )
+
+    def script(
+        self, path: Path, job: Job, commands: Sequence[Sequence[str]], *before: str
+    ) -> Script:
+        """Return the script of a job; words of commands as a shell reads them."""
+        text = script(self.scheduler, job, commands, self.around, before)
+        return Script(path, text, job)
+
+    def command(self, *words: str) -> list[str]:
+        """Return the words of a command of P3S as a shell reads them."""
+        return [shlex.quote(word) for word in (*self.p3s, *words)]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A batch script, where it will be, and the job that it asks for."""
+
+    path: Path
+    text: str
+    job: Job
+
+
+@dataclass(frozen=True)
+class Made:
+    """Scripts of jobs that run side by side, and of one that waits for them.
+
+    ``then``: the command for the time when all have ended; "" where that is the last job's.
+    """
+
+    scripts: tuple[Script, ...]
+    last: Script | None
+    then: str
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Traces that are asked for: of what, at which counts, in which jobs.
+
+    ``options``: further words of p3s trace; ``predict``: counts for the last job.
+    """
+
+    root: Path
+    words: tuple[str, ...]
+    counts: str
+    jobs: str
+    per_node: int
+    cores: int
+    options: tuple[str, ...]
+    predict: tuple[int, ...]
+    folder: Path
+
+    def has(self, *names: str) -> bool:
+        """Tell whether one of these is among the options."""
+        return any(word.partition("=")[0] in names for word in self.options)
+
+
+def surroundings(modules: Sequence[str], venv: Path | None) -> Surroundings:
+    """Return what the commands of a job need; raises UsageError for what is no environment."""
+    activate = (venv or Path(sys.prefix)).absolute() / "bin" / "activate"
+    if venv is not None and not activate.is_file():
+        raise UsageError(f"--venv {venv}: no virtual environment (bin/activate is missing)")
+    inside = venv is not None or sys.prefix != sys.base_prefix
+    return Surroundings(
+        Path.cwd(), tuple(modules), activate if inside and activate.is_file() else None
+    )
+
+
+def program(venv: Path | None) -> tuple[str, ...]:
+    """Return the words that start P3S: those of a virtual environment, or this Python."""
+    inside = venv is not None or sys.prefix != sys.base_prefix
+    if inside and ((venv or Path(sys.prefix)) / "bin" / "p3s").is_file():
+        return ("p3s",)
+    if venv is not None:
+        raise UsageError(f"--venv {venv}: holds no P3S (bin/p3s); install it there with pip")
+    return (sys.executable, "-P", "-m", "p3s")
+
+
+# ---- traces ----------------------------------------------------------------------------------
+def traces(batch: Batch, asked: Traces, *, write: bool) -> Made:
+    """Return the scripts of the jobs that trace, and of the one that puts the runs together.
+
+    ``write``: a study that is there already is told of the command.
+    """
+    check_template(asked.words)
+    on = parse_asked(asked.counts)
+    study = Study.find(asked.root)
+    if asked.jobs not in (ONE, EACH, ARRAY):
+        raise UsageError(f"--jobs {asked.jobs}: there are {ONE}, {EACH} and {ARRAY}")
+    if asked.jobs == ONE:
+        _check_together(study, on, asked)
+        made = [_one(batch, asked, on)]
+        collected: list[list[str]] = []
+    else:
+        _check_apart(on, asked)
+        asked = _with_unit(asked, study)
+        make = _each if asked.jobs == EACH else _array
+        made = make(batch, asked, on.counts)
+        parts = [str(asked.folder / f"np{np}") for np in on.counts]
+        collected = [batch.command("add", str(asked.root), *parts, *_forced(asked))]
+    if write and study is not None and not asked.has(*_TOGETHER):
+        Study.create(asked.root, asked.words, force=asked.has("--force"))
+    return Made(tuple(made), _last(batch, asked, collected), _then(asked))
+
+
+def _check_together(study: Study | None, on: Asked, asked: Traces) -> None:
+    from p3s.cli.runs import check_counts
+
+    if not on.top and not asked.has(*_TOGETHER):
+        check_counts(study, on.counts)
+
+
+def _check_apart(on: Asked, asked: Traces) -> None:
+    """Raise UsageError for what no job can do without the others."""
+    if on.top:
+        raise UsageError(f"-n ..{on.top}: of --jobs {ONE} only; else name the counts, as 8,16,32")
+    for name in _TOGETHER:
+        if asked.has(name):
+            raise UsageError(f"--trace {name}: of --jobs {ONE} only")
+    if asked.jobs == ARRAY and len(on.counts) < 2:
+        raise UsageError(f"-n {asked.counts}: a job array takes two counts or more")
+
+
+def _with_unit(asked: Traces, study: Study | None) -> Traces:
+    """Return what is asked for, with one way to measure work: jobs do not know each other."""
+    from dataclasses import replace
+
+    from p3s.records import work_of
+
+    if asked.has("--work"):
+        return asked
+    there = work_of(run for run in (study.runs() if study is not None else []) if run.info)
+    unit = next(iter(there)) if len(there) == 1 else "cpu"
+    return replace(asked, options=(*asked.options, "--work", unit))
+
+
+def _forced(asked: Traces) -> list[str]:
+    return ["--force"] if asked.has("--force") else []
+
+
+def _shape(asked: Traces, ranks: int) -> dict[str, int]:
+    return {"ranks": ranks, "per_node": asked.per_node, "cores": asked.cores}
+
+
+def _one(batch: Batch, asked: Traces, on: Asked) -> Script:
+    """Return the script of one job for all counts, on the nodes of the largest."""
+    job = batch.job(
+        "p3s-trace", asked.folder / "trace", **_shape(asked, max(on.counts, default=on.top))
+    )
+    command = batch.command(
+        "trace", "-n", asked.counts, *asked.options, "-o", str(asked.root), "--", *asked.words
+    )
+    return batch.script(asked.folder / "trace.sh", job, [command])
+
+
+def _each(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
+    """Return a script for each count."""
+    found = []
+    for np in counts:
+        name = f"trace-np{np}"
+        job = batch.job(f"p3s-np{np}", asked.folder / name, **_shape(asked, np))
+        part = str(asked.folder / f"np{np}")
+        command = batch.command(
+            "trace", "--part", "-n", str(np), *asked.options, "-o", part, "--", *asked.words
+        )
+        found.append(batch.script(asked.folder / f"{name}.sh", job, [command]))
+    return found
+
+
+def _array(batch: Batch, asked: Traces, counts: Sequence[int]) -> list[Script]:
+    """Return the script of a job array; its tasks all have the nodes of the largest count."""
+    job = batch.job(
+        "p3s-trace", asked.folder / "trace", tasks=len(counts), **_shape(asked, max(counts))
+    )
+    command = [
+        *batch.command("trace", "--part", "-n"),
+        '"$np"',
+        *map(shlex.quote, asked.options),
+        "-o",
+        f'{quoted(asked.folder)}/"np$np"',
+        "--",
+        *map(shlex.quote, asked.words),
+    ]
+    lines = of_array(batch.scheduler, counts)
+    return [batch.script(asked.folder / "trace.sh", job, [command], *lines)]
+
+
+def _last(batch: Batch, asked: Traces, commands: list[list[str]]) -> Script | None:
+    """Return the script of the job that puts runs together, predicts and reports."""
+    root = str(asked.root)
+    if asked.predict:
+        listed = ",".join(map(str, asked.predict))
+        commands = [*commands, batch.command("predict", root, "-n", listed)]
+        commands.append(batch.command("report", root))
+    if not commands:
+        return None
+    job = batch.job("p3s-last", asked.folder / "last", ranks=1, alone=False)
+    return batch.script(asked.folder / "last.sh", job, commands)
+
+
+def _then(asked: Traces) -> str:
+    root = quoted(asked.root)
+    return f"p3s view {root}" if asked.predict else f"p3s model {root}"
+
+
+# ---- replay ----------------------------------------------------------------------------------
+def replay(
+    batch: Batch,
+    study_dir: Path,
+    counts: Sequence[int],
+    nodes: int,
+    per_node: int,
+    budget: str,
+    options: Sequence[str],
+    output: Path | None,
+) -> Made:
+    """Return the script of the job that replays; p3s replay takes the job's nodes as its hosts."""
+    if nodes not in (1, 2, 4):
+        raise UsageError(f"--nodes {nodes}: a replay is made on 4 nodes, 2 or 1")
+    budget_s = seconds_of(budget, "--budget")
+    study = Study.open(study_dir)
+    root = study.root.absolute()
+    place = (output or root / "replay" / "submit.sh").absolute()
+    listed = ",".join(map(str, counts))
+    limit_s = len(counts) * (_OVERTIME * budget_s + _MORE_S)
+    log = place.with_name(place.stem)
+    job = batch.job("p3s-replay", log, limit_s, nodes=nodes, per_node=per_node)
+    command = batch.command("replay", str(root), "-n", listed, "--budget", budget, *options)
+    made = batch.script(place, job, [command])
+    return Made((made,), None, f"p3s predict {quoted(study.root)} -n {listed}")
+
+
+# ---- what becomes of the scripts ------------------------------------------------------------
+def finish(batch: Batch, made: Made, *, dry_run: bool, submit: bool, json_: bool) -> int:
+    """Print, write or hand over scripts; return the exit code."""
+    scripts = [*made.scripts, *([made.last] if made.last else [])]
+    if dry_run:
+        if json_:
+            _emit(scripts, [None] * len(scripts), written=False)
+        elif len(scripts) == 1:
+            out(scripts[0].text.rstrip("\n"))
+        else:
+            out("\n\n".join(f"==> {each.path} <==\n{each.text}".rstrip("\n") for each in scripts))
+        return 0
+    start = _write(batch, made, scripts)
+    numbers = _hand_over(batch, made, scripts) if submit else []
+    if json_:
+        _emit(scripts, numbers or [None] * len(scripts), written=True)
+    elif numbers:
+        for each, number in zip(scripts, numbers, strict=True):
+            out(f"job {number}: {batch.scheduler.log_of(each.job, number)}")
+    else:
+        out("\n".join(str(each.path) for each in scripts))
+    if numbers:
+        those = "they have" if len(numbers) > 1 else "it has"
+        say(f"next, when {those} ended: {made.then}")
+    else:
+        say(f"next: {start}")
+    return 0
+
+
+def _write(batch: Batch, made: Made, scripts: Sequence[Script]) -> str:
+    """Write the scripts; return the command that hands them over."""
+    texts = {each.path: each.text for each in scripts}
+    start = batch.scheduler.by_hand(quoted(scripts[0].path)).replace(" --parsable", "")
+    if len(scripts) > 1:
+        paths = [each.path for each in made.scripts]
+        starter = paths[0].with_name("submit.sh")
+        last = made.last.path if made.last else None
+        texts[starter] = by_hand(batch.scheduler, paths, last)
+        start = f"bash {quoted(starter)}"
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, text.encode())
+        except OSError as err:
+            raise P3SError(f"{path}: cannot be written: {err.strerror}") from err
+    return start
+
+
+def _hand_over(batch: Batch, made: Made, scripts: Sequence[Script]) -> list[str]:
+    """Hand scripts over and return the numbers of their jobs."""
+    numbers: list[str] = []
+    try:
+        for each in scripts:
+            numbers.append(batch.scheduler.submit(each.path, numbers if each is made.last else ()))
+    except P3SError as err:
+        if numbers:
+            raise P3SError(f"{err}; submitted already: {', '.join(numbers)}") from err
+        raise
+    return numbers
+
+
+def _emit(scripts: Sequence[Script], numbers: Sequence[str | None], *, written: bool) -> None:
+    jobs = [
+        {
+            "script": str(each.path) if written else None,
+            "job": int(number) if number and number.isdigit() else number,
+            "text": each.text,
+        }
+        for each, number in zip(scripts, numbers, strict=True)
+    ]
+    emit_json({**header("submission"), **jobs[0], "jobs": jobs})
