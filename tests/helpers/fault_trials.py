@@ -51,6 +51,8 @@ _ONCE = ("close", "rename")
 #: What is tried while libraries are loaded, too.
 _NEW = ("memory",)
 _LIMIT_S = 300.0
+#: How often a command is run without a fault until it succeeds.
+_ATTEMPTS = 3
 _GONE_S = 15.0
 #: What starting and ending a command may take beyond its limit, on a machine with other work.
 _SLACK_S = 30.0
@@ -188,8 +190,12 @@ class Matrix:
             before = tree(self._copy())
             count = self.work / "operations"
             count.unlink(missing_ok=True)
-            code = self._start(command, f"count:1:{where}", "none").wait(_LIMIT_S)
-            assert code in (0, 3), (self.work / "said").read_text()
+            for _ in range(_ATTEMPTS):  # other work can keep a job from ending in its time
+                code = self._start(command, f"count:1:{where}", "none").wait(_LIMIT_S)
+                if code in (0, 3):
+                    break
+            else:
+                raise RuntimeError((self.work / "said").read_text())
             if self.forked:
                 forked_commands.imported((self.work / "modules").read_text().split())
             operations = {kind: int(count.read_text())} if count.exists() else {kind: 1}
