@@ -309,7 +309,7 @@ def _run(args: Sequence[str]) -> int:
     except Exception as err:
         if os.environ.get("P3S_DEBUG") == "1":
             raise
-        if isinstance(err, SystemError) and _starved():
+        if isinstance(err, (SystemError, RuntimeError)) and _starved():
             return _fail(args, "out of memory; P3S_DEBUG=1 shows where", 1)
         return _fail(
             args,
@@ -321,7 +321,10 @@ def _run(args: Sequence[str]) -> int:
 
 
 def _starved() -> bool:
-    """Tell whether this process gets no more memory: Python 3.11 calls some of that SystemError."""
+    """Tell whether this process gets no more memory.
+
+    Python 3.11 calls some of that SystemError, and a thread that gets no stack RuntimeError.
+    """
     try:
         return not bytearray(_ROOM)
     except MemoryError:

@@ -7,6 +7,8 @@ import os
 import resource
 import subprocess
 import sys
+import threading
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -231,16 +233,27 @@ def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
     assert debug.returncode == 70 and "Traceback" in debug.stderr
 
 
+def _without_a_frame() -> None:
+    raise SystemError("error return without exception set")
+
+
+def _without_a_stack() -> None:
+    threading.stack_size(32 << 20)  # none of an earlier thread is kept that would do
+    threading.Thread(target=time.sleep, args=(0,)).start()
+
+
+@pytest.mark.parametrize("raising", [_without_a_frame, _without_a_stack])
 def test_an_error_of_python_without_memory_is_no_bug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raising: Callable[[], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """CPython 3.11 raises SystemError where there is no memory left for a frame."""
+    """CPython 3.11 raises SystemError without memory for a frame, RuntimeError for a thread."""
     usual = resource.getrlimit(resource.RLIMIT_AS)
+    stack = threading.stack_size()
 
     def fail() -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), usual[1]))
-        raise SystemError("error return without exception set")
+        raising()
 
     monkeypatch.delenv("P3S_DEBUG", raising=False)
     fake_doctor(monkeypatch, fail)
@@ -248,6 +261,7 @@ def test_an_error_of_python_without_memory_is_no_bug(
         code = run(["doctor"])
     finally:
         resource.setrlimit(resource.RLIMIT_AS, usual)
+        threading.stack_size(stack)
     assert code == 1 and "out of memory" in capsys.readouterr().err
 
 

@@ -6,6 +6,9 @@ who may mount file systems also tries small and read-only ones.
 
 --log FILE keeps what each trial gave, and those that it has are not tried again: many trials can
 be made in parts (--seconds S: none is begun after that).
+
+Commands are children of this process, which has imported what they need: most of a command's time
+would be that. With too little memory they are new processes, which import it then.
 """
 
 from __future__ import annotations
@@ -13,26 +16,31 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 import fault_trials as ft  # noqa: E402
+import forked_commands  # noqa: E402
 from fault_trials import Command, Matrix, Outcome  # noqa: E402
 
 #: Larger than what is traced; 8 is also replayed.
 COUNTS = "8,16"
+#: Seconds that ``machine measure --quick`` takes here: its figures are not looked at.
+MEASURE_S = 1.0
 
 
 def p3s(folder: Path, *words: str) -> None:
@@ -86,28 +94,77 @@ def commands(program: Path, mounts: bool) -> list[Command]:
     ]  # fmt: skip
 
 
+def again_with(work: Path) -> NoReturn:
+    """Become this program with the shim loaded, as the commands need it that are its children."""
+    shim = ft.compiled(work)
+    if shim is None:
+        shutil.rmtree(work)
+        sys.exit("no C compiler: no faults")
+    variables = {**os.environ, "LD_PRELOAD": str(shim), ft.MARK: forked_commands.ROOM}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # else each command compiles all of p3s
+    words = [sys.executable, __file__, *sys.argv[1:], "--work", str(work)]
+    os.execve(sys.executable, words, variables)
+
+
+def prepared(work: Path, program: Path) -> tuple[list[Command], Matrix]:
+    """Return commands, and a place to try them in, with a copy of a traced study."""
+    known = commands(program, ft.can_mount(work))
+    launch = known[0].words[known[0].words.index("--") :]
+    p3s(work, "characterize", "-n", "2,3,4", "-o", "study", *launch)
+    p3s(work, "predict", "study", "-n", COUNTS, "--no-replay")
+    shutil.rmtree(work / "study" / "scaled" / "np000016")  # something is to be made
+    first = work / "first"
+    first.mkdir()
+    from p3s.machine import measure
+
+    measure.QUICK_S = MEASURE_S
+    return known, Matrix(work / "study", first, work / "shim.so", forked=True)
+
+
+Trial = tuple[Command, str, int]
+
+
+class Worker:
+    """Makes trials in a directory of its own, one after the other; knows until when."""
+
+    def __init__(self, first: Matrix, inexact: Collection[str], until: float) -> None:
+        place = Path(tempfile.mkdtemp(dir=first.work.parent))
+        self.matrix, self.until = first.at(place, inexact), until
+
+    def trial(self, trial: Trial) -> Outcome | None:
+        """Return the outcome of a trial, None when there is no time for it."""
+        if time.monotonic() > self.until:
+            return None
+        try:
+            return self.matrix.trial(*trial)
+        finally:
+            self.matrix.close()
+
+
+_own: list[Worker] = []
+
+
+def _begin(first: Matrix, inexact: Collection[str], until: float) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _own.append(Worker(first, inexact, until))
+
+
+def _tried(trial: Trial) -> Outcome | None:
+    return _own[0].trial(trial)
+
+
 @contextmanager
-def matrices(program: Path, number: int) -> Iterator[tuple[list[Command], list[Matrix]]]:
-    """Give commands, and so many places to try them in, each with its copy of a traced study."""
-    work = Path(tempfile.mkdtemp(prefix="p3s-faults-"))
-    made: list[Matrix] = []
-    try:
-        shim = ft.compiled(work)
-        if shim is None:
-            sys.exit("no C compiler: no faults")
-        known = commands(program, ft.can_mount(work))
-        launch = known[0].words[known[0].words.index("--") :]
-        p3s(work, "characterize", "-n", "2,3,4", "-o", "study", *launch)
-        p3s(work, "predict", "study", "-n", COUNTS, "--no-replay")
-        shutil.rmtree(work / "study" / "scaled" / "np000016")  # something is to be made
-        for k in range(number):
-            (work / str(k)).mkdir()
-            made.append(Matrix(work / "study", work / str(k), shim))
-        yield known, made
-    finally:
-        for one in made:
-            one.close()
-        shutil.rmtree(work, ignore_errors=True)
+def workers(
+    first: Matrix, inexact: Collection[str], number: int, until: float
+) -> Iterator[ProcessPoolExecutor]:
+    """Give processes that make trials; they have what this one has imported."""
+    begin = (first, inexact, until)
+    with ProcessPoolExecutor(number, get_context("fork"), _begin, begin) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def read_log(path: Path | None) -> dict[int, Outcome]:
@@ -138,31 +195,34 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options.add_argument("--seconds", type=float, default=float("inf"))
     options.add_argument("--log", type=Path)
+    options.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     given = options.parse_args()
+    if given.work is None:
+        again_with(Path(tempfile.mkdtemp(prefix="p3s-faults-")))
+    del os.environ["LD_PRELOAD"]
+    try:
+        _make(given)
+    finally:
+        shutil.rmtree(given.work, ignore_errors=True)
+
+
+def _make(given: argparse.Namespace) -> None:
     until = time.monotonic() + given.seconds
     outcomes = read_log(given.log)
-    with matrices(given.program.resolve(), given.jobs) as (known, places):
-        trials = list(enumerate(ft.drawn(_chosen(known, given), given.seed, given.trials)))
-        free: queue.Queue[Matrix] = queue.Queue()
-        for place in places:
-            free.put(place)
-
-        def tried(command: Command, fault: str, draw: int) -> Outcome | None:
-            if time.monotonic() > until:
-                return None
-            place = free.get()
-            try:
-                return place.trial(command, fault, draw)
-            finally:
-                free.put(place)
-
-        with ThreadPoolExecutor(given.jobs) as pool:
-            asked = {pool.submit(tried, *trial): k for k, trial in trials if k not in outcomes}
-            for done in as_completed(asked):
-                outcome, number = done.result(), asked[done]
-                if outcome is not None:
-                    outcomes[number] = outcome
-                    _keep(given.log, number, outcome)
+    known, first = prepared(given.work, given.program.resolve())
+    trials = list(enumerate(ft.drawn(_chosen(known, given), given.seed, given.trials)))
+    left = {k: trial for k, trial in trials if k not in outcomes}
+    for command, fault, draw in left.values():
+        first.undisturbed(command, ft.kind_of(fault, draw))
+    first.close()
+    inexact = [one.name for one in known if not one.exact]
+    with workers(first, inexact, given.jobs, until) as pool:
+        asked = {pool.submit(_tried, trial): k for k, trial in left.items()}
+        for done in as_completed(asked):
+            outcome, number = done.result(), asked[done]
+            if outcome is not None:
+                outcomes[number] = outcome
+                _keep(given.log, number, outcome)
     _end([outcomes[k] for k in sorted(outcomes) if k < given.trials], given.trials, given.seed)
 
 

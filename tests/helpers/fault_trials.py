@@ -15,11 +15,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
+import forked_commands
+from forked_commands import MARK, Forked
 from paths import ROOT
 
 SHIM = ROOT / "tests" / "faults" / "shim.c"
@@ -36,6 +38,7 @@ RANKS = {
     "rank closes": "close", "launcher ended": "end launcher", "launcher killed": "kill launcher",
     "batch system": "batch",
 }  # fmt: skip
+Process = subprocess.Popen[bytes] | Forked
 #: Exit codes of disturbed commands beside the usual one; of others: 1, failed in one line.
 _ENDS = {
     "kill": (-signal.SIGKILL,), "term": (143,), "int": (130,), "batch system": (143, -9, 1, 3),
@@ -45,8 +48,11 @@ _FAILED = (1,)
 #: What fails at one of several counts is told by 3: a job, or an operation that fails once.
 _SOME_FAILED = (1, 3)
 _ONCE = ("close", "rename")
-_MARK = "P3S_FAULT_TRIAL"
+#: What is tried while libraries are loaded, too.
+_NEW = ("memory",)
 _LIMIT_S = 300.0
+#: How often a command is run without a fault until it succeeds.
+_ATTEMPTS = 3
 _GONE_S = 15.0
 #: What starting and ending a command may take beyond its limit, on a machine with other work.
 _SLACK_S = 30.0
@@ -70,6 +76,11 @@ class Command:
     same: Callable[[Path], object] | None = None
     faults: tuple[str, ...] = FAULTS
     limit_s: float = _LIMIT_S
+
+
+def kind_of(fault: str, draw: int) -> str:
+    """Return which operations of a rank a trial counts; nothing: those of the process."""
+    return ("files", "clock")[draw % 2] if fault in RANKS else ""
 
 
 def compiled(folder: Path) -> Path | None:
@@ -115,7 +126,8 @@ def _unmount(place: Path) -> None:
 class Outcome:
     """A trial: what was done, what was wrong afterwards (nothing: it was survived), exit codes.
 
-    ``happened``: the command came to the operation; ``seconds``: of the disturbed command.
+    ``happened``: the command came to the operation; ``seconds``: of the disturbed command;
+    ``said``: the last that it, or the second one, said.
     """
 
     command: str
@@ -125,11 +137,13 @@ class Outcome:
     wrong: tuple[str, ...] = ()
     happened: bool = True
     seconds: float = 0.0
+    said: str = ""
 
     def __str__(self) -> str:
         found = "; ".join(self.wrong) or ("survived" if self.happened else "did not happen")
         codes = ", ".join(map(str, self.codes))
-        return f"{self.command}: {self.fault} at {self.at} (exit code {codes}): {found}"
+        said = f" ({self.said})" if self.wrong and self.said else ""
+        return f"{self.command}: {self.fault} at {self.at} (exit code {codes}): {found}{said}"
 
 
 @dataclass(frozen=True)
@@ -148,13 +162,25 @@ class Undisturbed:
 
 @dataclass
 class Matrix:
-    """Trials on copies of a study; ``work``: a directory of their own."""
+    """Trials on copies of a study; ``work``: a directory of their own.
+
+    ``forked``: commands are children of this process, which has loaded the shim, not new ones.
+    """
 
     study: Path
     work: Path
     shim: Path
+    forked: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     _known: dict[str, Undisturbed] = field(default_factory=dict)
+
+    def at(self, work: Path, names: Collection[str]) -> Matrix:
+        """Return the same in another directory, with what it knows of these commands.
+
+        Of others it may not hold: what they write can name the directory.
+        """
+        known = {name: one for name, one in self._known.items() if name in names}
+        return replace(self, work=work, _known=known)
 
     def undisturbed(self, command: Command, kind: str = "") -> Undisturbed:
         """Return what a command does without a fault; it is run once, and for each kind."""
@@ -164,8 +190,14 @@ class Matrix:
             before = tree(self._copy())
             count = self.work / "operations"
             count.unlink(missing_ok=True)
-            code = self._start(command, f"count:1:{where}", "none").wait(_LIMIT_S)
-            assert code in (0, 3), (self.work / "said").read_text()
+            for _ in range(_ATTEMPTS):  # other work can keep a job from ending in its time
+                code = self._start(command, f"count:1:{where}", "none").wait(_LIMIT_S)
+                if code in (0, 3):
+                    break
+            else:
+                raise RuntimeError((self.work / "said").read_text())
+            if self.forked:
+                forked_commands.imported((self.work / "modules").read_text().split())
             operations = {kind: int(count.read_text())} if count.exists() else {kind: 1}
             now = tree(self._study)
             changed = [self._study / path for path in now if now[path] != before.get(path)]
@@ -184,7 +216,7 @@ class Matrix:
 
         A job's operations differ from run to run: where it has ended before, it is tried earlier.
         """
-        kind = ("files", "clock")[number % 2] if fault in RANKS else ""
+        kind = kind_of(fault, number)
         usual = self.undisturbed(command, kind)
         at = number // 2 % usual.operations[kind] + 1
         while True:
@@ -208,7 +240,7 @@ class Matrix:
             wrong.append(f"took {seconds:.0f} s")
         said = (self.work / "said").read_text(errors="replace")
         if "Traceback" in said or "internal error" in said:
-            wrong.append(f"said {said.strip().splitlines()[-1][:200]}")
+            wrong.append("a bug in itself")
         left = _left(mark)
         if left:
             wrong.append(f"{len(left)} processes left")
@@ -218,7 +250,9 @@ class Matrix:
         code = _end(self._start(command, "", mark))
         wrong += self._differs(command, usual, code)
         done = fault in ("two writers", *MOUNTS) or (self.work / "done").exists()
-        return Outcome(command.name, fault, at, tuple(codes), tuple(wrong), done, seconds)
+        lines = (self.work / "said").read_text(errors="replace").strip().splitlines()
+        last = lines[-1][:300] if lines else ""
+        return Outcome(command.name, fault, at, tuple(codes), tuple(wrong), done, seconds, last)
 
     def _disturbed(self, command: Command, fault: str, kind: str, at: int, mark: str) -> list[int]:
         """Run a command with a fault; return its exit code, or those of both."""
@@ -263,8 +297,8 @@ class Matrix:
         """Give up what is mounted."""
         _unmount(self._place)
 
-    def _start(self, command: Command, fault: str, mark: str) -> subprocess.Popen[bytes]:
-        variables = {**os.environ, **self.environment, _MARK: mark, "PYTHONPATH": str(ROOT)}
+    def _start(self, command: Command, fault: str, mark: str) -> Process:
+        variables = {**os.environ, **self.environment, MARK: mark, "PYTHONPATH": str(ROOT)}
         if fault:
             variables |= {
                 "P3S_FAULT": fault,
@@ -272,14 +306,19 @@ class Matrix:
                 "P3S_FAULT_DONE": str(self.work / "done"),
                 "LD_PRELOAD": str(self.shim),
             }
-        with open(self.work / "said", "ab") as said:
+        said = self.work / "said"
+        if self.forked and fault.partition(":")[0] not in _NEW:
+            return forked_commands.start(
+                command.words, self._place, variables, said, self.work / "modules"
+            )
+        with open(said, "ab") as errors:
             return subprocess.Popen(
                 [sys.executable, "-m", "p3s", *command.words],
                 cwd=self._place,
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=errors,
                 start_new_session=True,
             )
 
@@ -317,7 +356,7 @@ class Matrix:
         return found
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def _end(process: Process) -> int:
     try:
         return process.wait(_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -326,7 +365,7 @@ def _end(process: subprocess.Popen[bytes]) -> int:
         return 1000
 
 
-def _go_on(process: subprocess.Popen[bytes], mark: str) -> None:
+def _go_on(process: Process, mark: str) -> None:
     """Let a process of a trial go on when it has been stopped for a while."""
     while process.poll() is None:
         stopped = [pid for pid in _marked(mark) if _state(pid) == "T"]
@@ -337,7 +376,7 @@ def _go_on(process: subprocess.Popen[bytes], mark: str) -> None:
         time.sleep(0.02)
 
 
-def _end_all(process: subprocess.Popen[bytes], mark: str, done: Path) -> None:
+def _end_all(process: Process, mark: str, done: Path) -> None:
     """Do as a batch system at the end of a job's time: SIGTERM to all, SIGKILL some seconds later.
 
     ``done``: is there when the moment has come.
@@ -376,7 +415,7 @@ def _left(mark: str) -> list[int]:
 
 
 def _marked(mark: str) -> Iterator[int]:
-    wanted = f"{_MARK}={mark}".encode()
+    wanted = f"{MARK}={mark}".encode()
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
