@@ -63,7 +63,12 @@ def test_a_program_is_traced_without_a_compiler(
         assert came.mpiexec is not None
         made = build.ensure_tracer(program=str(program), launcher=came.mpiexec)
         assert made.mpi_family == came.family and made.path.parent == tmp_path / "cache" / "p3s"
-        run_traced([came.mpiexec, "-n", "{np}", str(program)], 2, tmp_path / "run", timeout_s=60)
+        run_traced(
+            [came.mpiexec, "-n", "{np}", str(program), "none", "3"],
+            2,
+            tmp_path / "run",
+            timeout_s=60,
+        )
         compiler = doctor._compiler()
     finally:
         mpi.describe.cache_clear()
