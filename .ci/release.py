@@ -23,6 +23,7 @@ _VERSIONS = (
     ("packaging/conda/recipe.yaml", r'^  version: "([^"]+)"'),
     ("packaging/spack/package.py", r'^    version\("([^"]+)"'),
     ("packaging/containers/Dockerfile", r'image\.version="([^"]+)"'),
+    ("packaging/debian/changelog", r"^p3s \(([^-]+)-"),
     ("packaging/containers/p3s.def", r"^    Version (\S+)"),
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
-from p3s.host import mpi
+from p3s.host import mpi, prebuilt
 from p3s.host.compiling import c_compiler, cache_dir, compiled, is_sound, keep, locked, run_tool
 from p3s.signature_runner.tracer import generate
 
@@ -38,6 +38,11 @@ def source_paths() -> list[Path]:
 
 def _sources() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in source_paths()}
+
+
+def generator_paths() -> list[Path]:
+    """Return all files that the tracer for an mpi.h is made from, in the order of their names."""
+    return sorted([*source_paths(), *_FOLDER.glob("*.py")])
 
 
 def compile_objects(
@@ -94,7 +99,7 @@ def ensure_tracer(
     launcher: str | None = None,
     likely: str | None = None,
 ) -> TracerBuild:
-    """Return the tracer for an MPI, compiling it if this MPI has none yet.
+    """Return the tracer for an MPI, compiling it if none came with P3S and it has none yet.
 
     The MPI is that of ``mpicc``, or else the one ``program`` is linked to, or else the one of
     ``launcher``, or else of the family ``likely``. The cache key covers the tracer's sources and
@@ -102,6 +107,8 @@ def ensure_tracer(
     Errors: P3SError when there is no usable mpicc or it does not compile.
     """
     install = mpi.describe(mpicc) if mpicc else mpi.mpi_for(program, launcher, likely)
+    if not mpicc and (made := _came_along(install, program, launcher, likely)):
+        return made
     if install is None:
         wanted = mpi.library_of(program) or mpi.library_of_python(program) if program else None
         if mpicc:
@@ -123,6 +130,19 @@ def ensure_tracer(
             if not is_sound(target):
                 _compile(install.mpicc, texts, target)
     return TracerBuild(target, install.family, install.version, install.mpicc)
+
+
+def _came_along(
+    install: mpi.MpiInstall | None, program: str | None, launcher: str | None, likely: str | None
+) -> TracerBuild | None:
+    """Return the tracer that came with P3S for a program's MPI, None where none fits."""
+    found = prebuilt.runtime(program, launcher, likely)
+    if found is None:
+        return None
+    library, of = found
+    made = prebuilt.taken(f"tracer-{of.family}.so", generator_paths(), FLAGS, library)
+    mpicc = install.mpicc if install and install.family == of.family else ""
+    return TracerBuild(made, of.family, of.version, mpicc) if made else None
 
 
 def ensure_counter() -> Path:

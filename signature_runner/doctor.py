@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from p3s.errors import P3SError
-from p3s.host import compiling, mpi
+from p3s.host import compiling, mpi, prebuilt
 from p3s.host.cores import cores
 from p3s.signature_runner import emulate, trials
 from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
@@ -32,6 +32,7 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
 
         return [_compiler(), _cache(), _directory(), *examine(command)]
     installs = mpi.find_mpi()
+    runtimes = prebuilt.runtimes(installs)
     return [
         _python(),
         _libraries(),
@@ -39,9 +40,9 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
         _cores(),
         _cache(),
         _directory(),
-        *_installs(installs),
+        *_installs(installs, runtimes),
         *_programs(installs),
-        *_mpi4py(installs),
+        *_mpi4py(runtimes),
         _qemu(),
         _counters(),
         _slurm(),
@@ -70,9 +71,12 @@ def _compiler() -> Check:
     found = shutil.which("cc") or shutil.which("gcc")
     if found:
         return Check("compiler", OK, found)
-    return Check(
-        "compiler", FAIL, "neither cc nor gcc on PATH", "install gcc (Debian: apt install gcc)"
-    )
+    detail, fix = "neither cc nor gcc on PATH", "install gcc (Debian: apt install gcc libc6-dev)"
+    came = prebuilt.libraries()
+    if came:
+        named = ", ".join(f"{each.family} {each.version.partition('.')[0]}" for each in came)
+        return Check("compiler", WARN, f"{detail}; P3S came compiled for {named} alone", fix)
+    return Check("compiler", FAIL, detail, fix)
 
 
 def _cores() -> Check:
@@ -103,13 +107,19 @@ def _directory() -> Check:
         return Check("directory", WARN, detail, "go to another directory or use -o DIRECTORY")
 
 
-def _installs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
-    if not any(install.mpiexec for install in installs):
+def _installs(
+    installs: Sequence[mpi.MpiInstall], runtimes: Sequence[mpi.MpiInstall]
+) -> Iterator[Check]:
+    """Check MPIs with a compiler, and ``runtimes``, those that have only a launcher."""
+    for each in runtimes:
+        detail = f"{each.version}, {each.mpiexec}, no mpicc that works"
+        yield Check(f"mpi {each.family}", OK, f"{detail}; the tracer came with P3S")
+    if not runtimes and not any(install.mpiexec for install in installs):
         yield Check(
             "mpi",
             FAIL,
             "no MPI with a compiler wrapper and a launcher" if installs else "no mpicc on PATH",
-            "pip install mpich, or install openmpi-bin and libopenmpi-dev",
+            "pip install mpich (Debian: or apt install openmpi-bin libopenmpi-dev)",
         )
     for install in installs:
         name = f"mpi {install.family}"
@@ -133,7 +143,7 @@ def _programs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
             yield trials.trace_fortran(install, wrapper)
 
 
-def _mpi4py(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
+def _mpi4py(runtimes: Sequence[mpi.MpiInstall]) -> Iterator[Check]:
     library = mpi.library_of_python(sys.executable)
     if library is None:
         yield Check(
@@ -144,7 +154,7 @@ def _mpi4py(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
         )
         return
     family, path = library
-    install = mpi.owner_of(path)
+    install = mpi.owner_of(path) or next((m for m in runtimes if m.family == family), None)
     if install is None or install.mpiexec is None:
         detail = f"loads {path}, which has no mpiexec here"
         yield Check("mpi4py", WARN, detail, "pip install mpich")

@@ -130,7 +130,10 @@ def c_compiler(what: str) -> str:
         found = shutil.which(word) if word and " " not in word else None
         if found:
             return found
-    raise P3SError(f"no C compiler (cc) for {what}; install gcc, or set CC to one")
+    raise P3SError(
+        f"no C compiler (cc) for {what}; install gcc (Debian: apt install gcc libc6-dev), or set"
+        " CC to one"
+    )
 
 
 def version_of(compiler: str) -> str:
@@ -155,6 +158,11 @@ def compiled(
     P3SError when the compiler fails, which says that ``what`` could not be compiled, or when no
     place is writable.
     """
+    if not compiler:
+        raise P3SError(
+            f"{what} cannot be compiled: no mpicc of this MPI that works; install its development"
+            " package and a C compiler"
+        )
     digest = hashlib.sha256("\0".join((compiler, version_of(compiler), also, *flags)).encode())
     for path in sources:
         digest.update(path.read_bytes())

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -74,13 +75,18 @@ def describe(mpicc: str) -> MpiInstall | None:
     if match is None:
         return None
     family, version = match[1], match[2].replace('"', "").replace(" ", "")
-    why_not = ""
+    why_not = why_not_oversubscribed(family, version)
+    return MpiInstall(family, version, mpicc, _launcher_of(mpicc, family), not why_not, why_not)
+
+
+def why_not_oversubscribed(family: str, version: str) -> str:
+    """Return why more ranks than cores should not be run with an MPI, empty if they can be."""
     if family == MPICH and re.match(r"[1-3]\.|4\.0(\.|$|[a-z])", version):
-        why_not = (
+        return (
             f"MPICH {version} waits without yielding: with more ranks than cores runs take 10 to"
             " 50 times longer; use Open MPI or `pip install mpich`"
         )
-    return MpiInstall(family, version, mpicc, _launcher_of(mpicc, family), not why_not, why_not)
+    return ""
 
 
 def _launcher_of(mpicc: str, family: str) -> str | None:
@@ -197,6 +203,13 @@ def library_of_python(program: str) -> tuple[str, str] | None:
     return _family_of_number(number), path
 
 
+def loaded_library() -> str | None:
+    """Return the path of the libmpi that this process has loaded, None without one."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        found = re.search(r"(/\S*/lib(?:mpi|mpich)\.so\.\d+\S*)$", file.read(), re.MULTILINE)
+    return found[1] if found else None
+
+
 def owner_of(library: str) -> MpiInstall | None:
     """Return the installation a libmpi belongs to: of its family and, if there is one, place."""
     family = family_of_library(library)
@@ -236,6 +249,51 @@ def family_of_srun(words: Sequence[str]) -> str | None:
     return MPICH if kind in ("pmi2", "cray_shasta") else None
 
 
+def _asked(
+    program: str | None, launcher: str | None, likely: str | None
+) -> tuple[str | None, str, str | None]:
+    """Return the family of a program's MPI, its libmpi if known, and the path of its launcher."""
+    library = library_of(program) if program else None
+    launcher_path = shutil.which(launcher) or launcher if launcher else None
+    family = library[0] if library else None
+    if family is None and launcher_path:
+        family = launcher_family(launcher_path)
+    if family not in (OPENMPI, MPICH):
+        library = library_of_python(program) if program else None
+        family = library[0] if library else likely
+    return family, library[1] if library else "", launcher_path
+
+
+def libmpi_for(program: str | None, launcher: str | None, likely: str | None = None) -> str | None:
+    """Return the libmpi of a program started by a launcher, None where none is found.
+
+    The program is linked to it, or its mpi4py loads it, or else it lies beside the launcher.
+    """
+    family, library, launcher_path = _asked(program, launcher, likely)
+    python = library_of_python(program) if program and not library else None
+    if python and family in (python[0], None):
+        library = python[1]
+    if library or launcher_path is None:
+        return library or None
+    names = {OPENMPI: ("libmpi.so.40",), MPICH: ("libmpi.so.12", "libmpich.so.12")}
+    multiarch = str(sysconfig.get_config_var("MULTIARCH") or "")
+    for place in dict.fromkeys((launcher_path, os.path.realpath(launcher_path))):
+        for folder in ("lib64", "lib", f"lib/{multiarch}"):
+            for name in names.get(family or "", ()):
+                path = Path(place).parent.parent / folder / name
+                if path.is_file():
+                    return str(path)
+    return None
+
+
+def launchers() -> list[str]:
+    """Return the launchers of MPIs beside this Python and on PATH."""
+    folders = [str(Path(sys.executable).parent), *os.environ.get("PATH", "").split(os.pathsep)]
+    names = ("mpiexec", "mpiexec.openmpi", "mpiexec.mpich")
+    paths = [os.path.join(folder, name) for folder in folders if folder for name in names]
+    return [path for path in dict.fromkeys(paths) if os.access(path, os.X_OK)]
+
+
 def mpi_for(
     program: str | None, launcher: str | None, likely: str | None = None
 ) -> MpiInstall | None:
@@ -245,16 +303,9 @@ def mpi_for(
     that is not of one MPI (srun, one that P3S does not know) Python says what mpi4py loads, and
     a script follows ``likely``, a family, if it is given.
     """
-    library = library_of(program) if program else None
-    launcher_path = shutil.which(launcher) or launcher if launcher else None
-    family = library[0] if library else None
-    if family is None and launcher_path:
-        family = launcher_family(launcher_path)
-    if family not in (OPENMPI, MPICH):
-        library = library_of_python(program) if program else None
-        family = library[0] if library else likely
+    family, library, launcher_path = _asked(program, launcher, likely)
     folder = os.path.dirname(launcher_path or "")
-    prefix = str(Path(library[1]).parent.parent) if library and library[1] else ""
+    prefix = str(Path(library).parent.parent) if library else ""
 
     # An MPI need not be on PATH to be used: its compiler is beside its launcher and its library.
     installs = find_mpi([path for path in (folder, prefix and f"{prefix}/bin") if path])

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.host import prebuilt
 from p3s.host.compiling import c_compiler, compiled
 from p3s.placement.links import Counters, Paths, network_links, paths, queues
 from p3s.placement.traffic import Traffic
@@ -32,7 +33,8 @@ _RECEPTION = 8
 _MOST_CYCLES = 1 << 40
 #: Packets have 32-bit numbers.
 _MOST_MESSAGES = (1 << 31) - 1
-_FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
+SOURCES = [Path(__file__).with_name("packets.c")]
+FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
 
 _INTS = ctypes.POINTER(ctypes.c_int64)
 _FLOATS = ctypes.POINTER(ctypes.c_double)
@@ -80,10 +82,11 @@ class _Posted:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    made = compiled(
-        "packets.so",
-        [Path(__file__).with_name("packets.c")],
-        _FLAGS,
+    name = "packets.so"
+    made = prebuilt.taken(name, SOURCES, FLAGS) or compiled(
+        name,
+        SOURCES,
+        FLAGS,
         compiler=c_compiler("the packet simulation"),
         what="the packet simulation",
     )

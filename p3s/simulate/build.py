@@ -7,23 +7,27 @@ import functools
 from pathlib import Path
 
 from p3s.errors import P3SError
+from p3s.host import prebuilt
 from p3s.host.compiling import c_compiler, compiled
 
-_FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
-_SOURCES = ("simulate.c", "ends.h", "fair.h", "messages.h", "state.h")
+FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
+SOURCES = [
+    Path(__file__).with_name(name)
+    for name in ("simulate.c", "ends.h", "fair.h", "messages.h", "state.h")
+]
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
     """Return the compiled core, loaded; from the cache if it is there.
 
-    Errors: P3SError when there is no compiler, it fails, or no place is writable.
+    Errors: P3SError when it did not come with P3S and cannot be compiled, or no place is writable.
     """
-    sources = [Path(__file__).with_name(name) for name in _SOURCES]
-    made = compiled(
-        "simulate.so",
-        sources,
-        _FLAGS,
+    name = "simulate.so"
+    made = prebuilt.taken(name, SOURCES, FLAGS) or compiled(
+        name,
+        SOURCES,
+        FLAGS,
         compiler=c_compiler("the simulation"),
         what="the dependency simulation",
         libraries=["-lm"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
+from p3s.host import mpi, prebuilt
 from p3s.host.compiling import compiled
 from p3s.replay.plan.program import EVENT
 from p3s.simulate.steps import Ints
 
-_SOURCES = ("inner.c", "inner.h", "emulate.h", "collectives.h", "execute.h", "prepare.h")
-_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
+SOURCES = [
+    Path(__file__).with_name(name)
+    for name in ("inner.c", "inner.h", "emulate.h", "collectives.h", "execute.h", "prepare.h")
+]
+FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
 _BUCKETS = 24
 _PAGES = {"small": 0, "huge": 1, "malloc": 2}
 _FAILURES = {
@@ -29,19 +34,28 @@ _FAILURES = {
 
 
 def compile_inner(mpicc: str) -> Path:
-    """Return the inner loop compiled for an MPI, from the cache if it is there.
+    """Return the inner loop compiled for an MPI, as it came with P3S or from the cache.
 
-    Errors: P3SError when the compiler fails or no place is writable.
+    ``mpicc``: the compiler of the MPI that mpi4py loads, empty where there is none. Errors:
+    P3SError when there is no compiler, it fails, or no place is writable.
     """
+    name = "replay.so"
+    library = mpi.library_of_python(sys.executable) if prebuilt.libraries() else None
+    if library and (made := prebuilt.taken(name, SOURCES, FLAGS, library[1])):
+        return made
+    if not mpicc:
+        raise P3SError(
+            "the replay cannot be compiled: no mpicc of the MPI that mpi4py loads; install the"
+            " development package of that MPI and gcc, or `pip install mpich`"
+        )
     try:
         facts = os.stat(mpicc)
     except OSError as err:
         raise P3SError(f"{mpicc}: cannot be used: {err.strerror}") from err
-    sources = [Path(__file__).with_name(name) for name in _SOURCES]
     return compiled(
-        "replay.so",
-        sources,
-        _FLAGS,
+        name,
+        SOURCES,
+        FLAGS,
         compiler=mpicc,
         what="the replay",
         also=f"{facts.st_mtime_ns} {facts.st_size}",
@@ -139,6 +153,16 @@ class Timings:
     errors_ns: Ints
 
 
+def _share_mpi() -> None:
+    """Let libraries that are loaded from now on call the libmpi that mpi4py has loaded.
+
+    What came compiled with P3S is not linked to a libmpi: it has other names elsewhere.
+    """
+    loaded = mpi.loaded_library()
+    if loaded is not None:
+        ctypes.CDLL(loaded, os.RTLD_NOLOAD | os.RTLD_GLOBAL | os.RTLD_NOW)
+
+
 class InnerLoop:
     """The compiled inner loop, loaded into this process.
 
@@ -146,6 +170,7 @@ class InnerLoop:
     """
 
     def __init__(self, path: Path, progress: Ints) -> None:
+        _share_mpi()
         self._library = ctypes.CDLL(str(path))
         word, number, pointer = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
         lib = self._library

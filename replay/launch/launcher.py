@@ -47,10 +47,11 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
 
     Without ``launcher``: the mpiexec that ``p3s characterize`` would take (PATH, then beside this
     Python), unless its MPI cannot share cores or has no compiler here.
-    Errors: P3SError when there is none, or no compiler of the same MPI.
+    Errors: P3SError when there is none, or neither a compiler of the same MPI nor a compiled replay
+    that came with P3S.
     """
     from p3s import workers
-    from p3s.host import command, mpi
+    from p3s.host import command, mpi, prebuilt
 
     workers.check_may_launch()
     words = list(launcher) or _default_launcher()
@@ -61,6 +62,8 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     kind = mpi.launcher_family(path) or ""
     likely = mpi.family_of_srun(words) if kind == mpi.SLURM else None
     install = _of_family(likely) if likely else mpi.mpi_for(sys.executable, path)
+    if install is None and (found := prebuilt.runtime(sys.executable, path, likely)):
+        install = found[1]
     if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
         raise P3SError(
             f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
@@ -79,7 +82,7 @@ def _of_family(family: str) -> MpiInstall | None:
 
 def _default_launcher() -> list[str]:
     """Return the launcher to use when none is named."""
-    from p3s.host import command, mpi
+    from p3s.host import command, mpi, prebuilt
 
     try:
         path = command.find_launcher("mpiexec")
@@ -92,7 +95,9 @@ def _default_launcher() -> list[str]:
             return [path]
     except P3SError:
         pass
-    found = [str(m.mpiexec) for m in mpi.find_mpi() if m.mpiexec is not None]
+    installs = mpi.find_mpi()
+    installs = installs or prebuilt.runtimes(installs)
+    found = [str(m.mpiexec) for m in installs if m.mpiexec is not None]
     if not found:
         raise P3SError(
             "no MPI found to replay with; install one (for example "

@@ -177,8 +177,23 @@ def test_the_apptainer_image_gets_what_a_wheel_is_made_of() -> None:
     assert {one for one, _ in copied} == needed | links
 
 
+def test_debian() -> None:
+    """Its version is P3S's, and its patch still fits pyproject.toml."""
+    debian = FOLDER / "debian"
+    assert (debian / "changelog").read_text().startswith(f"p3s ({VERSION}-")
+    text = (ROOT / "pyproject.toml").read_text()
+    for name in (debian / "patches" / "series").read_text().split():
+        lines = (debian / "patches" / name).read_text().splitlines()
+        assert "+++ b/pyproject.toml" in lines
+        for line in lines:
+            if line.startswith("-") and not line.startswith("---"):
+                assert f"{line[1:]}\n" in text
+
+
 def test_the_list_of_recipes_is_whole() -> None:
     told = (FOLDER / "README.md").read_text().replace("VERSION", VERSION)
     for path in FOLDER.rglob("*"):
-        if path.is_file() and path.suffix not in (".md", ".dockerignore"):
+        if path.is_relative_to(FOLDER / "debian"):
+            assert "`debian/`" in told
+        elif path.is_file() and path.suffix not in (".md", ".dockerignore"):
             assert f"`{path.relative_to(FOLDER)}`" in told

@@ -1,0 +1,97 @@
+"""Compiles what a platform wheel brings along: the tracer and the replay for MPIs, P3S's cores.
+
+Called by p3s_build.build_wheel when the setting ``prebuilt`` (or the variable P3S_PREBUILT) names
+compiler wrappers, separated by colons, of the MPIs to build for. Two builds with the same compiler
+and MPIs give the same bytes, wherever they are made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+_NEEDS = re.compile(rb"GLIBC_(\d+)\.(\d+)")
+
+
+def prebuild(wrappers: Sequence[str], folder: Path) -> str:
+    """Compile into ``folder``, with an index; return the tag of the machines it is for."""
+    sys.path.insert(0, os.getcwd())
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        _compile(wrappers, folder)
+    newest = max(_glibc(path) for path in folder.glob("*.so"))
+    machine = sysconfig.get_platform().removeprefix("linux-").replace("-", "_")
+    return "py3-none-manylinux_{}_{}_{}".format(*newest, machine)
+
+
+def _compile(wrappers: Sequence[str], folder: Path) -> None:
+    from p3s.host import mpi, prebuilt
+    from p3s.host.compiling import c_compiler, compiled
+    from p3s.placement import packets
+    from p3s.replay.engine import inner
+    from p3s.signature_runner import build
+    from p3s.simulate import build as simulate
+
+    prebuilt.FOLDER = folder  # nothing is there yet: all is compiled
+    made = []
+
+    def put(name: str, path: Path, sources: list[Path], flags: Sequence[str], library=None) -> None:
+        stem = name.removesuffix(".so").partition("-")[0]
+        of = f"-{library.family}-{library.version}" if library else ""
+        file = folder / f"{stem}{of}.so"
+        _strip(path, file)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        sources_are = prebuilt.source_digest(sources, flags)
+        made.append(prebuilt.Prebuilt(name, file.name, digest, sources_are, library))
+
+    for name, module in (("simulate.so", simulate), ("packets.so", packets)):
+        path = compiled(
+            name,
+            module.SOURCES,
+            module.FLAGS,
+            compiler=c_compiler(name),
+            what=name,
+            libraries=["-lm"],
+        )
+        put(name, path, module.SOURCES, module.FLAGS)
+    for wrapper in wrappers:
+        install = mpi.describe(os.path.abspath(wrapper))
+        path = mpi.libmpi_for(None, install.mpiexec) if install and install.mpiexec else None
+        library = prebuilt.library_at(path) if path else None
+        if library is None:
+            raise SystemExit(f"{wrapper}: no compiler of an MPI with its libmpi and mpiexec")
+        name = f"tracer-{library.family}.so"
+        tracer = build.ensure_tracer(install.mpicc).path
+        put(name, tracer, build.generator_paths(), build.FLAGS, library)
+        loop = _unlinked(install.mpicc, inner.SOURCES, inner.FLAGS)
+        put("replay.so", loop, inner.SOURCES, inner.FLAGS, library)
+    prebuilt.write_index(folder, made)
+
+
+def _unlinked(mpicc: str, sources: list[Path], flags: Sequence[str]) -> Path:
+    """Return a library that is not linked to this libmpi: others have another name and place."""
+    from p3s.host.compiling import c_compiler, compiled
+
+    whole = compiled("unlinked.o", sources, (*flags, "-c"), compiler=mpicc, what="the replay")
+    return compiled(
+        "unlinked.so", [whole], ("-shared",), compiler=c_compiler("the replay"), what="the replay"
+    )
+
+
+def _strip(compiled: Path, to: Path) -> None:
+    """Copy a library without what tells where it was compiled."""
+    words = ["strip", "--strip-unneeded", "--remove-section=.note.gnu.build-id"]
+    subprocess.run([*words, "-o", str(to), str(compiled)], check=True, timeout=60)
+    os.chmod(to, 0o644)
+
+
+def _glibc(library: Path) -> tuple[int, int]:
+    """Return the version of the GNU C library that a file needs at least."""
+    return max((int(a), int(b)) for a, b in _NEEDS.findall(library.read_bytes()))
