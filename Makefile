@@ -118,7 +118,7 @@ lock: $(READY)
 	@test -x $(VENV)/tools/bin/uv || { $(PYTHON) -m venv $(VENV)/tools && \
 	  $(VENV)/tools/bin/python -m pip install --quiet --disable-pip-version-check uv; }
 	$(VENV)/tools/bin/uv pip compile --quiet pyproject.toml --extra dev --extra docs --universal \
-	  --python-version 3.11 --generate-hashes --no-header $(if $(UPGRADE),--upgrade) -o $(LOCK)
+	  --python-version 3.11 --generate-hashes --no-strip-extras --no-header $(if $(UPGRADE),--upgrade) -o $(LOCK)
 
 audit: $(READY)
 	@$(BIN)/python .ci/audit.py
