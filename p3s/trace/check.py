@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.artefacts import reason
-from p3s.errors import Damaged, P3SError
+from p3s.errors import P3SError
 from p3s.text import plural
 from p3s.trace import layout, ops
 from p3s.trace.capture import NAME, Capture, intact_chunks, rank_of, read_capture
@@ -182,6 +182,7 @@ def _check_run(run_dir: Path) -> RunCheck:
             sizes.setdefault(capture.header.size, path.name)
             headers[path.name] = capture.header
             _count_messages(capture, messages)
+    problems += _of_record(run_dir)
     if not ranks:
         problems.append(f"there is no capture: {no_capture(run_dir)}")
     if len(sizes) > 1:
@@ -201,7 +202,6 @@ def _check_run(run_dir: Path) -> RunCheck:
         notes.append("there is not one event: nothing can be characterized")
     if complete and not notes:  # all messages of the run were recorded
         notes += _unmatched(messages)
-    notes += _info_notes(run_dir)
     return RunCheck(
         run_dir,
         size,
@@ -212,16 +212,17 @@ def _check_run(run_dir: Path) -> RunCheck:
     )
 
 
-def _info_notes(run_dir: Path) -> list[str]:
-    """Return a note when run.json, which p3s add needs, is there and cannot be read."""
-    from p3s.study import RUN_SCHEMA, read_json
+def _of_record(run_dir: Path) -> list[str]:
+    """Return what is wrong with run.json where there is one: a run with such a file is not used."""
+    from p3s.records import read_run
 
-    try:
-        read_json(run_dir / "run.json", RUN_SCHEMA)
-    except Damaged:
-        return ["run.json is damaged: it does not say which program was run"]
-    except P3SError:
+    if not os.path.lexists(run_dir / "run.json"):
         return []
+    try:
+        read_run(run_dir)
+    except P3SError as err:
+        why = str(err).removeprefix(f"{run_dir / 'run.json'}: ")
+        return [f"run.json cannot be used, and so the run is not: {why}"]
     return []
 
 

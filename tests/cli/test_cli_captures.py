@@ -241,11 +241,11 @@ def test_what_is_no_file_and_a_run_json_that_is_none(
 ) -> None:
     assert run(["check", os.devnull]) == 1
     assert f"{os.devnull} is neither a file nor a directory" in capsys.readouterr().err
-    (ring / "run.json").write_text("{not JSON")
-    code, found = as_json(["check", str(ring)], capsys)
-    assert code == 0 and found["runs"][0]["notes"] == [
-        "run.json is damaged: it does not say which program was run"
-    ]
+    for damaged in ("{not JSON", "null", '{"np": "many"}'):
+        (ring / "run.json").write_text(damaged)
+        code, found = as_json(["check", str(ring)], capsys)
+        (said,) = found["runs"][0]["problems"]
+        assert code == 3 and said.startswith("run.json cannot be used, and so the run is not: ")
 
 
 def test_a_run_the_tracer_could_not_write(
