@@ -72,11 +72,15 @@ examples: $(MPI)
 	@$(RUN) $(MAKE) --no-print-directory -s -C examples MPICC="$(CURDIR)/$(VENV)/mpi/mpicc"
 
 demo: examples
+	@mkdir -p build
+	@echo "tracing examples/bin/jacobi2d at $(SMALL) processes, predicting $(LARGE): about a minute"
 	@$(RUN) p3s trace -n $(SMALL) -r 2 -o $(STUDY) --force --timeout 60 \
-	  -- mpiexec -n {np} examples/bin/jacobi2d $(JACOBI)
-	@$(RUN) p3s predict $(STUDY) -n $(LARGE) --no-replay >/dev/null 2>&1 || [ $$? -eq 3 ]
-	@$(RUN) p3s report $(STUDY) || [ $$? -eq 3 ]
-	@echo "open $(CURDIR)/$(STUDY)/report.html"
+	  -- mpiexec -n {np} examples/bin/jacobi2d $(JACOBI) >build/demo.log 2>&1 \
+	  || { cat build/demo.log >&2; exit 1; }
+	@$(RUN) p3s predict $(STUDY) -n $(LARGE) --no-replay >>build/demo.log 2>&1 || [ $$? -eq 3 ] \
+	  || { cat build/demo.log >&2; exit 1; }
+	@$(RUN) p3s report $(STUDY) 2>>build/demo.log || [ $$? -eq 3 ]
+	@echo "open $(CURDIR)/$(STUDY)/report.html; what tracing printed is in build/demo.log"
 
 # Each stage on real MPI, from tracing to the report.
 PROOF := tests/e2e/test_cli_mpi.py tests/e2e/test_first_run.py
