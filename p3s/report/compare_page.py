@@ -9,7 +9,7 @@ from p3s.report.charts.curves import Size, comparison_chart
 from p3s.report.compare import Comparison
 from p3s.report.html import page
 from p3s.study import write_bytes
-from p3s.text import NOT_KNOWN, percent, plural, seconds, visible
+from p3s.text import NOT_KNOWN, factor, plural, seconds, visible
 from p3s.version import __version__
 
 #: Phases of the table.
@@ -27,7 +27,7 @@ def render(found: Comparison) -> str:
             seconds(pair.a_s),
             seconds(pair.b_s),
             compare.signed(pair.change_s),
-            percent(pair.change_s / pair.a_s) if pair.a_s else NOT_KNOWN,
+            factor(pair.b_s / pair.a_s) if pair.a_s and pair.b_s else NOT_KNOWN,
             pair.mostly,
             pair.a_law,
             pair.b_law,
@@ -45,7 +45,7 @@ def render(found: Comparison) -> str:
         count_head=compare.COUNT_HEAD,
         counts=list(compare.count_cells(found.counts)),
         only=[(which, n) for which, n in (("A", found.only_a), ("B", found.only_b)) if n],
-        phase_head=["phase", "A", "B", "change", "of A", "mostly", "law of A", "law of B"],
+        phase_head=["phase", "A", "B", "change", "B/A", "mostly", "law of A", "law of B"],
         phases=phases,
         cut=f"{plural(len(rest), 'more phase')} change by {change} together." if rest else "",
     )

@@ -143,7 +143,7 @@ def time_chart(prediction: Prediction, size: Size = Size()) -> str:
     y = _times(shown, size)
     label = f"Run time over the number of processes; {_SEE}"
     chart = _begun(prediction, points, y, label, size)
-    _frame(chart, [(y(tick), seconds(tick)) for tick in _time_ticks(y)])
+    _frame(chart, [(y(tick), _round(tick)) for tick in _time_ticks(y)])
     _ideal(chart)
     _series(chart, prediction, rising=False)
     return chart.svg.markup()
@@ -163,7 +163,7 @@ def comparison_chart(found: Comparison, size: Size) -> str:
         points = [Point(n, time, low, high, time, bool(kind), None) for n, time, low, high in line]
         chart = _Chart(svg, points, x, y)
         if not kind:
-            _frame(chart, [(y(tick), seconds(tick)) for tick in _time_ticks(y)])
+            _frame(chart, [(y(tick), _round(tick)) for tick in _time_ticks(y)])
         _interval(chart, kind)
         if found.warning:
             svg.path(hatching(edges_of(points, x, y)), "hatch")
@@ -184,6 +184,12 @@ def _times(shown: Sequence[float], size: Size) -> Log:
     if high < 1.5 * low:
         low, high = log_ends([low, high])
     return Log(max(low / 1.12, high / 2.0**24), high * 1.12, size.height - BOTTOM, TOP)
+
+
+def _round(tick: float) -> str:
+    """Return a round time without the digits that say that it is exact: there is room for six."""
+    number, _, unit = seconds(tick).partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
 
 
 def _time_ticks(y: Log) -> list[float]:
