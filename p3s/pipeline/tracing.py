@@ -30,7 +30,7 @@ def trace(
     listed = ",".join(map(str, counts))
     words = ["-n", listed, "-o", str(root), *options, "--", *command]
     process = subprocess.Popen(
-        [sys.executable, "-m", "p3s", "trace", *words],
+        [sys.executable, "-P", "-m", "p3s", "trace", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

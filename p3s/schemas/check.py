@@ -46,7 +46,7 @@ _Validator = validators.extend(
 )
 
 
-def _why(error: ValidationError) -> tuple[list[str], str]:
+def _why(error: ValidationError) -> tuple[list[Any], str]:
     """Return the member of the place that is meant, if it is one, and what is wrong, in words."""
     value, rule = error.instance, error.validator_value
     shown: dict[str, Callable[[], str]] = {
@@ -61,6 +61,10 @@ def _why(error: ValidationError) -> tuple[list[str], str]:
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         return [next(key for key in value if key not in known)], "is not known"
+    if error.validator == "anyOf":  # the first alternative that is of the value's type, else any
+        inner = next((e for e in error.context if e.validator != "type"), error.context[0])
+        key, why = _why(inner)
+        return [*inner.relative_path, *key], why
     if error.validator in ("minItems", "maxItems"):
         return [], f"has {len(value)} entries, not {rule}"
     return [], f"is {_shown(value)}, {shown[str(error.validator)]()}"

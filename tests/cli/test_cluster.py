@@ -177,7 +177,7 @@ def test_a_message_costs_what_is_published(tmp_path: Path) -> None:
         assert found.low[1, 0] < found.comm[1, 0] < found.high[1, 0]
         assert (found.high - found.low)[1, 0] * 1e9 == pytest.approx(ends[1] - ends[0], abs=9000)
     assert any(
-        "typical InfiniBand HDR fat tree (infiniband-hdr), 120 cores a node" in note
+        "typical InfiniBand HDR fat tree (infiniband-hdr), 120 cores per node" in note
         for note in found.notes
     )
 

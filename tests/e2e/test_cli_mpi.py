@@ -239,7 +239,7 @@ def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
 def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: str) -> None:
     done = p3s(programs, "characterize", "-n", "2,4,8", "-o", "wrong", *launch(program))
     assert done.code == 1 and done.out == ""
-    before = ("tracing into", "note: -n 2,4,8 leaves")
+    before = ("tracing into", "note: -n 2,4,8 has")
     lines = [line for line in done.err.splitlines() if not line.startswith(before)]
     assert len(lines) == 1 and says in lines[0]
 

@@ -186,6 +186,15 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
         "model_representative": representative,
         "contradicts": False,
         "below_traced": False,
+        "pop": {
+            "load_balance": 0.95,
+            "communication": 0.9,
+            "serialisation": None,
+            "transfer": None,
+            "parallel": 0.855,
+            "computation_scalability": 0.98,
+            "global_efficiency": 0.8379,
+        },
         "estimator": "simulation",
         "estimators": {
             "simulation": _estimate(time, total, why, []),
