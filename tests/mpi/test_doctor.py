@@ -209,11 +209,17 @@ def test_a_library_that_does_not_load(tmp_path: Path) -> None:
 
 
 def test_no_mpi_at_all() -> None:
-    (check,) = doctor._installs([])
+    (check,) = doctor._installs([], [])
     assert check.status == "fail" and "pip install mpich" in check.fix
+
+
+def test_an_mpi_without_a_compiler_is_enough_where_the_tracer_came_with_p3s() -> None:
+    there = mpi.MpiInstall(mpi.MPICH, "5.0.2", "", "/m/mpiexec", True, "")
+    (check,) = doctor._installs([], [there])
+    assert check.status == "ok" and "the tracer came with P3S" in check.detail
 
 
 def test_mpich_that_waits_without_yielding_is_named() -> None:
     old = mpi.MpiInstall(mpi.MPICH, "4.0.2", "/m/mpicc", "/m/mpiexec", False, "waits")
-    (check,) = doctor._installs([old])
+    (check,) = doctor._installs([old], [])
     assert check.status == "warn" and "waits" in check.detail and check.fix
