@@ -2,16 +2,17 @@
 
     python3 .ci/matrix.py                                  every row, a quick part of the tests
     python3 .ci/matrix.py --python 3.12 --needs lowest     one row
+    python3 .ci/matrix.py --python /opt/python3.13/bin/python3
     python3 .ci/matrix.py --all                            all tests that start no MPI
     python3 .ci/matrix.py --mpi                            the MPIs of this machine
 
 ``lowest``: the oldest version of everything that pyproject.toml allows and that has a wheel for
-that Python; ``numpy1``: the newest with numpy 1, which pyarrow knows up to version 25; ``newest``:
-the newest of everything. Each row has
-a virtual environment of its own outside of this directory (--into, kept and used again). A Python
-that this machine lacks is said and left out. For --mpi P3S_TEST_OPENMPI5 and P3S_TEST_MPICH5 may
-name virtual environments with these wheels; see tests/helpers/conformance.py. Prints a table; exit
-code 1 where a row failed.
+that Python; ``numpy1``: the newest with numpy 1, which pyarrow knows up to version 25 and Python
+up to 3.12; ``newest``: the newest of everything. Each row has a virtual environment of its own
+outside of this directory (--into, kept and used again). Pythons are looked for on PATH and in
+pyenv's folder; one that this machine lacks is said and left out. --mpi needs `make` to have been
+run; P3S_TEST_OPENMPI5 and P3S_TEST_MPICH5 may name virtual environments with these wheels, see
+tests/helpers/conformance.py. Prints a table; exit code 1 where a row failed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
 NEEDS = {"lowest": ("--resolution", "lowest-direct"), "numpy1": (), "newest": ()}
+#: Rows that cannot be.
+NO_WHEEL = {("3.13", "numpy1"): "numpy 1 has no wheel for Python 3.13"}
 #: otf2 has no wheel.
 EXTRAS = ("baseline", "placement", "frames")
 #: What runs the tests is the newest in every row.
@@ -49,9 +52,21 @@ QUICK = (
     *("tests/cli/test_cli.py", "tests/cli/test_commands.py", "tests/cli/test_compatibility.py"),
     *("tests/cli/test_renderers.py", "tests/cli/test_predict_cli.py", "tests/cli/test_export.py"),
 )
-#: What the tracer must do with every MPI: record messages, completions and communicators.
-CONFORMS = "test_conformance.py", "blocking or waits or comms or persistent"
+#: What the tracer must do with every MPI, on two ranks: record messages, completions and
+#: communicators, from C, both kinds of Fortran and Python; see tests/mpi/test_conformance.py.
+CONFORMS = "blocking", "waits", "comms", "persistent", "mpif-p2p", "f08-collectives", "py-buffers"
 _LIMIT_S = 3600
+#: Prints the MPIs that tests know, and what their launchers say that they are.
+_LAUNCHERS = """
+import re, subprocess, sys
+sys.path[:0] = ["tests/helpers", "."]
+import conformance
+for name, mpi in conformance.mpis().items():
+    said = subprocess.run([mpi.mpiexec, "--version"], capture_output=True, text=True, timeout=60)
+    version = re.search(r"(?:Version:|MPI\\)|OpenRTE\\)|PRRTE\\))\\s*(\\S+)", said.stdout)
+    print(name, version[1] if version else "", sep="\\t")
+"""
+_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 @dataclass(frozen=True)
@@ -78,7 +93,11 @@ def main() -> int:
         if python is None:
             print(f"Python {version} is not on this machine: left out")
             continue
+        version = _says([python, "-c", _VERSION])
         for needs in given.needs or NEEDS:
+            if (version, needs) in NO_WHEEL:
+                print(f"{version} {needs}: left out, {NO_WHEEL[version, needs]}")
+                continue
             begin = time.monotonic()
             row = tried(uv, python, version, needs, given)
             rows.append(Row(**{**row.__dict__, "seconds": time.monotonic() - begin}))
@@ -90,17 +109,22 @@ def main() -> int:
 
 
 def interpreter(version: str) -> str | None:
-    """Return a Python of a version: on PATH, or of pyenv."""
+    """Return a Python, of which its path or version is given: on PATH, or of pyenv."""
+    if "/" in version:
+        return version if _says([version, "-c", _VERSION]) else None
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     places = sorted(root.glob(f"{version}.*/bin/python3"))
     for candidate in (shutil.which(f"python{version}"), *map(str, reversed(places))):
-        if candidate and _says([candidate, "-c", "import sys; print(sys.version_info[:2])"]):
+        if candidate and _says([candidate, "-c", _VERSION]) == version:
             return candidate
     return None
 
 
-def _says(command: Sequence[str]) -> str:
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def _says(command: Sequence[str], env: dict[str, str] | None = None) -> str:
+    try:
+        ran = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    except OSError:
+        return ""
     return ran.stdout.strip() if ran.returncode == 0 else ""
 
 
@@ -129,7 +153,9 @@ def tried(uv: str, python: str, version: str, needs: str, given: argparse.Namesp
             run([uv, "venv", "--quiet", "--python", python, str(place)], env)
         run([*_compile(uv, version, needs), "-o", str(pins)], env)
         run([uv, "pip", "sync", "--quiet", "--python", str(own), str(pins)], env)
-        run([uv, "pip", "install", "--quiet", "--python", str(own), *TESTERS], env)
+        # What runs the tests must not change what is tested.
+        known = ["--constraint", str(pins)]
+        run([uv, "pip", "install", "--quiet", "--python", str(own), *known, *TESTERS], env)
         run([uv, "pip", "install", "--quiet", "--python", str(own), "--no-deps", str(ROOT)], env)
     except Failed as error:
         return Row(version, needs, "", f"not installed: {error}", False)
@@ -190,30 +216,41 @@ def tested(python: Path, env: dict[str, str], given: argparse.Namespace) -> tupl
 
 def mpis() -> bool:
     """Run the smoke test with every MPI that is found; return whether all passed."""
-    file, which = CONFORMS
-    command = [sys.executable, "-m", "pytest", "-q", "-rN", "--no-header", "-v"]
-    command += [str(ROOT / "tests" / "mpi" / file), "-k", which]
-    ran = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-    )
+    own = ROOT / ".venv"
+    env = {**os.environ, "PATH": f"{own / 'mpi'}:{own / 'bin'}:{os.environ['PATH']}"}
+    python = str(own / "bin" / "python") if own.exists() else sys.executable
+    command = [python, "-m", "pytest", "-v", "-rN", "--no-header"]
+    command += [str(ROOT / "tests" / "mpi" / "test_conformance.py")]
+    command += ["-k", " or ".join(f"{program}-2]" for program in CONFORMS)]
+    try:
+        ran = subprocess.run(
+            command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        print(f"not done after {_LIMIT_S} s")
+        return False
     found: dict[str, list[str]] = {}
     for line in ran.stdout.splitlines():
         if match := re.match(r"\S+::\S+\[(.+?)\] (PASSED|FAILED|SKIPPED|ERROR)", line):
-            name = re.search(r"(chosen|(?:openmpi|mpich)\d[a-z-]*)", match[1])
-            found.setdefault(name[1] if name else match[1], []).append(match[2])
-    print("| MPI | passed | failed | skipped |\n|---|---|---|---|")
+            name = re.match(r"chosen|mpich4-on-wheel|[a-z]+\d", match[1])
+            found.setdefault(name[0] if name else match[1], []).append(match[2])
+    launchers = dict(
+        line.split("\t") for line in _says([python, "-c", _LAUNCHERS], env).splitlines()
+    )
+    print("| MPI | launcher | passed | failed | skipped |\n|---|---|---|---|---|")
     for name, ends in sorted(found.items()):
-        cells = [ends.count(end) for end in ("PASSED", "FAILED", "SKIPPED")]
-        print(f"| {name} | " + " | ".join(map(str, cells)) + " |")
-    if not found:
+        counts = [ends.count("PASSED"), ends.count("FAILED") + ends.count("ERROR")]
+        cells = (launchers.get(name, ""), *map(str, counts), str(ends.count("SKIPPED")))
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    if ran.returncode or not found:
         print(ran.stdout[-2000:], ran.stderr[-2000:])
-    return ran.returncode == 0
+    return ran.returncode == 0 and bool(found)
 
 
 def options() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", action="append", help="a version, such as 3.12")
+    parser.add_argument("--python", action="append", help="a version, such as 3.12, or a path")
     parser.add_argument("--needs", action="append", choices=NEEDS)
     parser.add_argument("--all", action="store_true", help="all tests that start no MPI")
     parser.add_argument("--mpi", action="store_true", help="the MPIs of this machine instead")

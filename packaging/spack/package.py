@@ -32,7 +32,6 @@ class P3s(PythonPackage):
         depends_on("py-pyarrow@15:")
         depends_on("py-typer@0.16:0")
         depends_on("py-mpi4py@4.0:4")
-        depends_on("py-psutil@5.9:7")
         depends_on("py-rich@13:")
         depends_on("py-resvg-py@0.5:0")
         depends_on("py-reportlab@4.2:5")

@@ -52,7 +52,6 @@ HEAVY = [
     "resvg_py",
     "jinja2",
     "rich",
-    "psutil",
     "elftools",
 ]
 

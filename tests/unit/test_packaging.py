@@ -23,7 +23,7 @@ BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["re
 MODULES = {
     "SciPy-bundle": {"numpy", "scipy"},
     "Arrow": {"pyarrow"},
-    "Python-bundle-PyPI": {"psutil", "rich", "jinja2", "jsonschema"},
+    "Python-bundle-PyPI": {"rich", "jinja2", "jsonschema"},
 }
 DEBIAN = {"gcc", "libc6-dev", "libopenmpi-dev", "openmpi-bin", "python3", "python3-venv"}
 

@@ -166,7 +166,8 @@ def _least(
             entries += [*((row, m + k) for k in mine), (row, c)]
             data += [*([1.0] * len(mine)), -1.0]
             row += 1
-    rows, columns = zip(*entries, strict=True)
+    # As 32 bits: scipy 1.11 hands indices to HiGHS as they are, which takes no others.
+    rows, columns = np.array(entries, np.int32).T
     many = m + len(of_group)
     cost = np.array([*bits, *(o.cost for some in groups for o in some)])
     low, high = np.full(row, -np.inf), np.zeros(row)
