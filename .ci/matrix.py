@@ -41,7 +41,7 @@ TESTERS = (
     *("pytest>=8,<10", "pytest-xdist>=3.5,<4", "hypothesis>=6.90,<7", "setuptools>=77"),
     "matplotlib>=3.8,<4",
 )
-#: Tests that reach every library that P3S uses, in a minute or two.
+#: Tests that reach every library that P3S uses (mpi4py: --mpi), in some three minutes of a core.
 QUICK = (
     *("tests/unit/test_api.py", "tests/unit/test_baseline.py", "tests/unit/test_export_runs.py"),
     *("tests/unit/test_fold.py", "tests/unit/test_lawfinder.py", "tests/unit/test_latex.py"),
@@ -49,8 +49,9 @@ QUICK = (
     *("tests/unit/test_symbolic.py", "tests/unit/test_tables.py", "tests/unit/test_trees_grow.py"),
     *("tests/unit/test_trace_reader.py", "tests/unit/test_source.py", "tests/unit/test_times.py"),
     *("tests/unit/test_simulated_cluster.py", "tests/unit/test_placement_search.py"),
+    "tests/unit/test_saved_prediction.py",
     *("tests/cli/test_cli.py", "tests/cli/test_commands.py", "tests/cli/test_compatibility.py"),
-    *("tests/cli/test_renderers.py", "tests/cli/test_predict_cli.py", "tests/cli/test_export.py"),
+    *("tests/cli/test_renderers.py", "tests/cli/test_export.py"),
 )
 #: What the tracer must do with every MPI, on two ranks: record messages, completions and
 #: communicators, from C, both kinds of Fortran and Python; see tests/mpi/test_conformance.py.

@@ -240,10 +240,13 @@ def _usage_text(err: Any) -> str:
     ctx = getattr(err, "ctx", None)
     path = ctx.command_path if ctx is not None else "p3s"
     message = err.format_message().rstrip(". ")
-    option, name = getattr(err, "option_name", None), path.rpartition(" ")[2]
-    others = [] if option is None or ctx is None else _with_option(option, name)
-    if others:
-        message = f"No such option: {option}, which belongs to p3s {joined(others)}"
+    if type(err).__name__ == "NoSuchOption":  # each version of typer says it in other words
+        message = f"No such option: {err.option_name}"
+        others = [] if ctx is None else _with_option(err.option_name, path.rpartition(" ")[2])
+        if others:
+            message += f", which belongs to p3s {joined(others)}"
+        elif err.possibilities:
+            message += f" (Possible options: {', '.join(sorted(err.possibilities))})"
     return f"{message}; see {path} --help"
 
 

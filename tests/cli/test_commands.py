@@ -281,6 +281,7 @@ def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.Monkey
             "--picture, which belongs to p3s report and compare;",
         ),
         (["model", "x", "--nonsense"], "--nonsense;"),
+        (["predict", "x", "-n", "4", "--cur"], "--cur (Possible options: --counts);"),
     ],
 )
 def test_an_option_of_another_command(words: list[str], hint: str, capsys: Any) -> None:
