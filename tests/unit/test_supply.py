@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import importlib
 import importlib.metadata
 import json
 import os
@@ -21,6 +22,7 @@ from paths import ROOT
 sys.path.insert(0, str(ROOT / ".ci"))
 p3s_build = pytest.importorskip("p3s_build", reason="no setuptools here")
 audit = pytest.importorskip("audit")
+matrix = importlib.import_module("matrix")
 
 LOCK = ROOT / ".ci" / "requirements.lock"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -171,3 +173,22 @@ def test_a_known_vulnerability_is_told(capsys: pytest.CaptureFixture[str]) -> No
     assert not audit.told([good, unknown])
     assert not audit.told([unknown])
     assert "skipped" in capsys.readouterr().out
+
+
+def test_a_python_is_found_by_its_version_or_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = "{}.{}".format(*sys.version_info)
+    own = matrix.interpreter(sys.executable)
+    assert own == sys.executable
+    root = Path(sys.base_prefix)
+    for place in (root / "bin", Path(sys.executable).parent):  # as python3.11 on PATH
+        if (place / f"python{version}").exists():
+            monkeypatch.setenv("PATH", str(place))
+            assert matrix.interpreter(version) == str(place / f"python{version}")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PYENV_ROOT", str(ROOT / "nowhere"))
+    assert matrix.interpreter(version) is None and matrix.interpreter("/nowhere/python") is None
+
+
+def test_what_the_matrix_runs_is_there() -> None:
+    assert all((ROOT / path).is_file() for path in matrix.QUICK)
+    assert len(set(matrix.QUICK)) == len(matrix.QUICK)
