@@ -41,7 +41,7 @@ TESTERS = (
     *("pytest>=8,<10", "pytest-xdist>=3.5,<4", "hypothesis>=6.90,<7", "setuptools>=77"),
     "matplotlib>=3.8,<4",
 )
-#: Tests that reach every library that P3S uses (mpi4py: --mpi), in some three minutes of a core.
+#: Tests that reach every library that P3S uses (mpi4py: --mpi), in some two minutes of a core.
 QUICK = (
     *("tests/unit/test_api.py", "tests/unit/test_baseline.py", "tests/unit/test_export_runs.py"),
     *("tests/unit/test_fold.py", "tests/unit/test_lawfinder.py", "tests/unit/test_latex.py"),
@@ -53,6 +53,8 @@ QUICK = (
     *("tests/cli/test_cli.py", "tests/cli/test_commands.py", "tests/cli/test_compatibility.py"),
     *("tests/cli/test_renderers.py", "tests/cli/test_export.py"),
 )
+#: What of them takes long and asks nothing of the libraries: hundreds of mutations, another reader.
+LONG = "damaged_model or addr2line"
 #: What the tracer must do with every MPI, on two ranks: record messages, completions and
 #: communicators, from C, both kinds of Fortran and Python; see tests/mpi/test_conformance.py.
 CONFORMS = "blocking", "waits", "comms", "persistent", "mpif-p2p", "f08-collectives", "py-buffers"
@@ -200,7 +202,7 @@ def versions(python: Path) -> str:
 
 def tested(python: Path, env: dict[str, str], given: argparse.Namespace) -> tuple[str, bool]:
     """Run the tests; return pytest's last line and whether they passed."""
-    paths = ["tests/unit", "tests/cli"] if given.all else QUICK
+    paths = ["tests/unit", "tests/cli"] if given.all else [*QUICK, "-k", f"not ({LONG})"]
     command = [str(python), "-m", "pytest", "-q", "-n", str(given.workers), "--no-header"]
     command += ["-p", "no:cacheprovider", "-m", "not slow and not mpi", *paths]
     try:
