@@ -10,6 +10,7 @@ import pytest
 from random_domains import block
 
 from p3s.laws.whole import evaluate_int
+from p3s.model.sizes import cover
 from p3s.model.sizes.blocks import FittedSize, Observations
 from p3s.model.sizes.hypotheses import Given, whole_bits
 from p3s.model.sizes.joint import joint_sizes
@@ -216,3 +217,28 @@ def test_what_several_sizes_share_stays_a_multiple() -> None:
 def test_no_number_costs_more_than_two_whose_product_it_is() -> None:
     for a, b in product((2, 3, 7, 10, 48, 96, 100, 300, 384), repeat=2):
         assert whole_bits(a * b) <= whole_bits(a) + whole_bits(b)
+
+
+def test_the_cheapest_cover_is_found_with_indices_that_every_scipy_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from scipy import optimize
+
+    asked = []
+
+    def milp(cost, **words):
+        asked.append(words["constraints"].A)
+        return solve(cost, **words)
+
+    solve = optimize.milp
+    monkeypatch.setattr(optimize, "milp", milp)
+    bits = {"a": 3.0, "b": 2.5, "c": 4.0}
+    groups = [[(1.0, "ab"), (4.0, "c")], [(1.0, "bc"), (2.0, "a")], [(2.0, "ac"), (1.0, "b")]]
+    every = {}
+    for numbers in product((0, 1), repeat=3):
+        taken = [some[k] for some, k in zip(groups, numbers, strict=True)]
+        needs = set().union(*(needs for _, needs in taken))
+        every[numbers] = sum(c for c, _ in taken) + sum(bits[c] for c in needs)
+    found = cover.Cover(groups, list(bits), list(bits.values())).solve()
+    assert found is not None and found[0] == every[tuple(found[1])] == min(every.values())
+    assert asked and all(a.indices.dtype == a.indptr.dtype == np.int32 for a in asked)
