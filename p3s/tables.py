@@ -153,7 +153,7 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
 
     for column in schema:
         if pa.types.is_nested(column.type) and not _is_of_numbers(column.type):
-            raise ValueError(f"{column.name} is {column.type}, which no table has")
+            raise ValueError(f"{column.name} is {column.type}, not lists of numbers")
     names = [column.name for column in schema if not _is_of_numbers(column.type)]
     if not names:
         return 0

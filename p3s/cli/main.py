@@ -296,6 +296,8 @@ def _run(args: Sequence[str]) -> int:
         if os.environ.get("P3S_DEBUG") == "1":
             raise
         name = getattr(err, "filename", None)
+        if isinstance(err, FileNotFoundError) and not name and _is_nowhere():
+            return _fail(args, "the directory that you are in was deleted; change to another", 1)
         where = f"{name}: " if name else ""
         why = getattr(err, "strerror", None) or str(err) or "out of memory"
         return _fail(args, f"{where}{why}; P3S_DEBUG=1 shows where", 1)
@@ -318,6 +320,14 @@ def _run(args: Sequence[str]) -> int:
             "P3S_DEBUG=1 and of p3s doctor --report",
             BUG,
         )
+
+
+def _is_nowhere() -> bool:
+    """Tell whether the current directory is gone."""
+    try:
+        return not os.getcwd()
+    except OSError:
+        return True
 
 
 def _starved() -> bool:

@@ -331,3 +331,14 @@ def test_counts_that_failed_alike_are_one_reason() -> None:
     ]
     assert reasons(rows) == "np=2, 3: " + text.format("", "*")
     assert reasons(rows[:1]) == "np=2: " + text.format(" of 2", "0002")
+
+
+def test_a_deleted_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run(["doctor"]) == 1
+    assert "the directory that you are in was deleted" in capsys.readouterr().err

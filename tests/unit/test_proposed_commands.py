@@ -13,7 +13,8 @@ from p3s.text import quoted
 
 #: What stands before a path, or another word of the user's, in a command.
 _BEFORE = re.compile(
-    r"(\bp3s [a-z]+( (measure|show|learn|run|fit|check))?|\s(-o|cd|bash)|^(cube|otf2-print|wxparaver)) $"
+    r"(\bp3s [a-z]+( (measure|show|learn|run|fit|check))?|\s(-o|cd|bash)"
+    r"|^(cube|otf2-print|wxparaver)) $"
 )
 #: Names of what is quoted where it is made.
 _QUOTES = ("quoted", "quote", "join", "command_line")
