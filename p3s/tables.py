@@ -138,7 +138,7 @@ def _cells(metadata: Any) -> int:
     """Return how many values a file has, entries of lists among them; empty ones count, too."""
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     there = sum(group.column(c).num_values for group in groups for c in range(group.num_columns))
-    return max(int(there), metadata.num_rows * metadata.num_columns)
+    return max(int(there), int(metadata.num_rows * metadata.num_columns))
 
 
 def _text_bytes(schema: Any, data: bytes, most: int) -> int:
