@@ -342,3 +342,15 @@ def test_a_deleted_directory_is_told(
     gone.rmdir()
     assert run(["doctor"]) == 1
     assert "the directory that you are in was deleted" in capsys.readouterr().err
+
+
+def test_too_little_address_space_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OpenBLAS tries for ever to get memory that is not allowed."""
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (200 << 20, 200 << 20))
+    assert run(["check", "absent"]) == 1
+    assert "ulimit -v allows 200 MiB" in capsys.readouterr().err
+    assert run(["check", "--help"]) == run(["--version"]) == 0
