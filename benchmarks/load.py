@@ -1,6 +1,6 @@
 """How time and memory of the commands grow with what they are given.
 
-    python benchmarks/load.py [--quick] [--only ranks,rank,...] [--folder DIR] [--json]
+    python benchmarks/load.py [--quick] [--only ranks,rank,...] [--folder DIR] [--mpi PREFIX]
 
 Captures are written without a program (tests/helpers/load_captures.py), but for the lines of a
 program: `appends` and `processes`. Every command is a process of its own. Nothing here passes or
@@ -32,6 +32,15 @@ from load_captures import Program, halo, many_comms, many_sites, write_study  # 
 
 #: Events of a turn of the halo.
 TURN = 6
+#: Names the directory of an MPI for this and its processes.
+MPI = "LOAD_MPI"
+#: What lets MPICH 5 run many ranks on few cores: who waits sleeps, and 64 ranks share memory, as
+#: if they were on a node of their own (one process manager of all 512 does not get them started).
+CROWDED = (
+    *("-launcher", "fork", "-ppn", "64", "-hosts", ",".join(f"n{k}" for k in range(64))),
+    *("-genv", "MPIR_CVAR_DEVICE_COLLECTIVES", "none"),
+    *("-genv", "MPIR_CVAR_ENABLE_HEAVY_YIELD", "1", "-genv", "MPIR_CVAR_POLLS_BEFORE_YIELD", "10"),
+)
 P3S = (sys.executable, "-m", "p3s")
 
 
@@ -158,20 +167,22 @@ def differences(study: Path, alone: Path) -> list[str]:
     return sorted(names - {"study.json"})  # that says when it was made
 
 
-def compiled(folder: Path) -> tuple[Path, str]:
-    """Return the program that is traced, and its launcher: those of LOAD_MPICC and LOAD_MPIEXEC,
-    or of the first MPI that is found."""
+def compiled(folder: Path) -> tuple[Path, list[str]]:
+    """Return the program that is traced, and its launcher with its options: those of --mpi, or of
+    the first MPI that is found."""
     from p3s.host import mpi
 
-    compiler, launcher = os.environ.get("LOAD_MPICC"), os.environ.get("LOAD_MPIEXEC")
-    if not (compiler and launcher):
+    if prefix := os.environ.get(MPI):
+        compiler, launcher = (str(Path(prefix) / "bin" / name) for name in ("mpicc", "mpiexec"))
+    else:
         found = (i for i in mpi.find_mpi() if i.mpiexec and i.mpicc and i.usable_oversubscribed)
         install = next(found)
         compiler, launcher = str(install.mpicc), str(install.mpiexec)
     program = folder / "load"
     source = Path(__file__).with_name("load.c")
     subprocess.run([compiler, "-O2", "-rdynamic", "-o", str(program), str(source)], check=True)
-    return program, launcher
+    version = subprocess.run([launcher, "--version"], capture_output=True, text=True, check=False)
+    return program, [launcher, *(CROWDED if "HYDRA" in version.stdout else ())]
 
 
 def appends(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
@@ -184,7 +195,7 @@ def appends(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
     program, launcher = compiled(folder)
     for size in sizes:
         run = folder / f"{line}-{size}"
-        words = [launcher, "-n", "1", sys.executable, "-m", "p3s", "exec", "-o", str(run), "--"]
+        words = [*launcher, "-n", "1", sys.executable, "-m", "p3s", "exec", "-o", str(run), "--"]
         row = measured(line, size, size, [*words, str(program), "long", str(size), "24"], "exec")
         if row.said:
             yield row
@@ -208,7 +219,7 @@ def of_ranks(line: str, folder: Path, sizes: Sequence[int]) -> Iterator[Row]:
     for size in sizes:
         study = folder / f"{line}-{size}"
         words = ["characterize", "-n", f"2,4,{size}", "-o", str(study), "--timeout", "580", "--"]
-        words += [launcher, "-n", "{np}", str(program), "halo", "20"]
+        words += [*launcher, "-n", "{np}", str(program), "halo", "20"]
         yield measured(line, size, size * (20 * TURN + 2), [*P3S, *words])
         yield measured(line, size, size * (20 * TURN + 2), [*P3S, "check", str(study)])
         shutil.rmtree(study, ignore_errors=True)
@@ -278,8 +289,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help=f"lines: {','.join(LINES)}")
     parser.add_argument("--sizes", default="", help="other sizes, for example 1000,10000")
     parser.add_argument("--folder", type=Path, help="where the studies are made, and removed again")
+    parser.add_argument("--mpi", type=Path, help="directory of an MPI: its bin has mpicc, mpiexec")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
+    if options.mpi:
+        os.environ[MPI] = str(options.mpi.resolve())
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for line in options.only.split(",") if options.only else LINES:

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,6 +50,11 @@ _VERSION_LINE = re.compile(rb'\n "schema_version": \d+')
 #: A digest under another name: that of its key was damaged.
 _LOST_DIGEST = re.compile(rb'\n "schema_version": \d+,\n "(?!digest")[^"]*": "[0-9a-f]{32}"')
 _HEAD_BYTES = 512
+#: What it was made from: file beside it -> digest of that file then.
+_MADE_OF = "made_of"
+_MADE_OF_TEXT = re.compile(rb'\n "made_of": (\{[^}]*\})')
+#: The head with that, of a study of many counts.
+_LONG_HEAD_BYTES = 1 << 16
 
 
 def parse_json(data: bytes) -> Any:
@@ -108,6 +113,41 @@ def sealed(data: bytes) -> bytes:
         return plain
     line = f',\n "digest": "{digest_of(plain)}"'.encode()
     return plain[: at.end()] + line + plain[at.end() :]
+
+
+def stated_digest(path: Path) -> str:
+    """Return the digest that a file holds of itself; empty where there is none."""
+    found = _DIGEST.search(_head(path, _HEAD_BYTES))
+    return found[1].decode() if found else ""
+
+
+def is_of_others(path: Path, inputs: Iterable[Path]) -> bool:
+    """Tell whether an artefact was made from files that had other content than these have now.
+
+    What it does not name, and what has no digest, tells nothing.
+    """
+    found = _MADE_OF_TEXT.search(_head(path, _LONG_HEAD_BYTES))
+    try:
+        then = json.loads(found[1]) if found else {}
+    except ValueError:
+        return False  # damaged: reading it says so
+    now = _digests(path, inputs) if then else {}
+    return any(then.get(name, digest) != digest for name, digest in now.items())
+
+
+def _digests(path: Path, inputs: Iterable[Path]) -> dict[str, str]:
+    """Return the digests of files by their place beside an artefact, of those that have one."""
+    found = {os.path.relpath(each, path.parent): stated_digest(each) for each in inputs}
+    return {name: digest for name, digest in sorted(found.items()) if digest}
+
+
+def _head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, none where it cannot be read."""
+    try:
+        with plain_file(path) as file:
+            return file.read(size)
+    except OSError:
+        return b""
 
 
 def as_json(obj: dict[str, Any]) -> str:
@@ -224,8 +264,10 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def write_json(path: Path, obj: dict[str, Any]) -> None:
+def write_json(path: Path, obj: dict[str, Any], made_of: Iterable[Path] = ()) -> None:
     """Write one JSON artefact atomically (temporary file, fsync, rename).
+
+    made_of: the artefacts it was made from; their digests are kept in it (:func:`is_of_others`).
 
     ``obj`` holds ``schema`` ("p3s.<noun>") and ``schema_version``; numpy scalars and arrays are
     written as plain numbers and lists. Raises P3SError when the place cannot be written and
@@ -234,6 +276,8 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
     if "schema" not in obj or "schema_version" not in obj:
         raise ValueError(f"{path}: an artefact needs schema and schema_version")
     head = {key: obj[key] for key in ("schema", "schema_version")}
+    if inputs := _digests(path, made_of):
+        head[_MADE_OF] = inputs
     rest = {key: value for key, value in obj.items() if key != "digest"}
     write_bytes(path, sealed(as_json({**head, **rest}).encode("utf-8")))
 
@@ -304,4 +348,5 @@ def read_json(path: Path, schema: str, wanted: int | None = None) -> dict[str, A
             "meant is read once the line with the digest is deleted"
         )
     obj.pop("digest", None)
+    obj.pop(_MADE_OF, None)
     return obj

@@ -161,6 +161,12 @@ def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:
     return found
 
 
+def count_of(run: Path) -> int | None:
+    """Return the process count that a run's directory is named after, None if it is of no study."""
+    match = _RUN_NAME.match(run.name)
+    return int(match[1]) if match else None
+
+
 def failed_in(folder: Path) -> set[int]:
     """Return the counts of the runs that failed there."""
     return {int(match[1]) for _, match in _named(folder) if match[3]}

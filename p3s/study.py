@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from p3s.errors import Damaged, P3SError, UsageError
 from p3s.records import RUN_SCHEMA, ReplayRead, RunRecord, StudyRead, failed_in, runs_in
 from p3s.serialise import ShapeError, from_data
 from p3s.staging import discard, new_directory, new_file, put_in_place
-from p3s.text import differing
+from p3s.text import differing, quoted
 from p3s.version import __version__
 
 __all__ = [
@@ -140,7 +139,8 @@ class Study:
         path = self.replay_path(n)
         if is_old_replay(path):
             raise P3SError(
-                f"{path}: made by an older P3S; make it again: p3s replay {self.root} -n {n}"
+                f"{path}: made by an older P3S; make it again: "
+                f"p3s replay {quoted(self.root)} -n {n}"
             )
         data = read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
         try:
@@ -148,7 +148,7 @@ class Study:
             if found.n != n:
                 raise ShapeError(f"it is of n={found.n}")
         except ShapeError as err:
-            again = f"p3s replay {self.root} -n {n}"
+            again = f"p3s replay {quoted(self.root)} -n {n}"
             raise Damaged(f"{path}: damaged ({err}); make it again: {again}") from err
         return data
 
@@ -186,8 +186,8 @@ class Study:
         study = cls.find(root)
         if study is None:
             raise P3SError(
-                f"{root}: no study here (study.json is missing); "
-                f"make one: p3s characterize -n 2,4,8 -o {root} -- mpiexec -n {{np}} PROGRAM"
+                f"{root}: no study here (study.json is missing); make one: "
+                f"p3s characterize -n 2,4,8 -o {quoted(root)} -- mpiexec -n {{np}} PROGRAM"
             )
         return study
 
@@ -374,7 +374,7 @@ class Study:
             count = min(self.complete_counts(), default=2)
             raise P3SError(
                 f"{self.manifest_path}: names no command; say it with one count run again: "
-                f"p3s characterize -n {count} -o {shlex.quote(str(self.root))} --force -- mpiexec "
+                f"p3s characterize -n {count} -o {quoted(self.root)} --force -- mpiexec "
                 "-n {np} PROGRAM"
             )
         return list(commands[-1])

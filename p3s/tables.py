@@ -28,6 +28,10 @@ TABLES = "tables"
 #: Memory that the table of a file may ask for: so much, and beyond so many times the file's size.
 ROOM, TIMES_ITS_SIZE = 1 << 28, 4096
 _CELL_BYTES = 8
+#: Of a value as an object of Python, in a list or a dictionary.
+_OBJECT_BYTES = 64
+#: Rows whose texts are measured at a time.
+_TEXT_ROWS = 1 << 16
 #: How far sums of real numbers may be off by the order they are added in.
 _ROUNDING = 1e-9
 
@@ -105,13 +109,75 @@ def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
 
     data = checked_bytes(path, known)
     file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
-    rows, columns = file.metadata.num_rows, file.metadata.num_columns
-    asked = max(rows * columns * _CELL_BYTES, _stated_bytes(file.metadata))
-    if asked > ROOM + TIMES_ITS_SIZE * len(data):
+    rows = file.metadata.num_rows
+    most = ROOM + TIMES_ITS_SIZE * len(data)
+    asked = max(_cells(file.metadata) * _CELL_BYTES, _stated_bytes(file.metadata))
+    if asked <= most:
+        asked = max(asked, _text_bytes(file.schema_arrow, data, most))
+    if asked > most:
         raise ValueError(f"{path.name}: {len(data):,} bytes ask for {asked:,} bytes of memory")
     if known is not None and rows != known[path.name].rows:
         raise ValueError(f"{path.name} has {rows:,} rows, its head says {known[path.name].rows:,}")
     return file
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table as Python has them, checked as :func:`open_table` does.
+
+    Raises ValueError for what is damaged or asks for too much memory, pyarrow's errors, OSError.
+    """
+    file = open_table(path, None)
+    asked = _cells(file.metadata) * _OBJECT_BYTES
+    if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
+        raise ValueError(f"{path.name}: it asks for {asked:,} bytes of memory")
+    rows: list[dict[str, Any]] = file.read().to_pylist()
+    return rows
+
+
+def _cells(metadata: Any) -> int:
+    """Return how many values a file has, entries of lists among them; empty ones count, too."""
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    there = sum(group.column(c).num_values for group in groups for c in range(group.num_columns))
+    return max(int(there), int(metadata.num_rows * metadata.num_columns))
+
+
+def _text_bytes(schema: Any, data: bytes, most: int) -> int:
+    """Return the bytes that all texts of a file have once each is written out.
+
+    A file has a text that occurs often once, and says nothing of that. No more are counted than it
+    takes to be above ``most``. Raises ValueError for texts in lists or records.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for column in schema:
+        if pa.types.is_nested(column.type) and not _is_of_numbers(column.type):
+            raise ValueError(f"{column.name} is {column.type}, not lists of numbers")
+    names = [column.name for column in schema if not _is_of_numbers(column.type)]
+    if not names:
+        return 0
+    total = 0
+    file = pq.ParquetFile(io.BytesIO(data), read_dictionary=names)
+    for batch in file.iter_batches(batch_size=_TEXT_ROWS, columns=names):
+        for texts in batch.columns:
+            if pa.types.is_dictionary(texts.type) and _is(texts.type, str):
+                sizes = pc.take(pc.binary_length(texts.dictionary), texts.indices)
+                total += pc.sum(sizes).as_py() or 0
+            else:
+                total += texts.nbytes
+        if total > most:
+            break
+    return total
+
+
+def _is_of_numbers(kind: Any) -> bool:
+    """Tell whether a type is one of numbers, or lists and records have nothing else in them."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return all(_is_of_numbers(kind.field(k).type) for k in range(kind.num_fields))
+    return bool(pa.types.is_primitive(kind))
 
 
 def read_arrays(data: bytes, names: Iterable[str]) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 
 #: Stand for a number, and for an interval, that is not known.
 NOT_KNOWN, UNKNOWN = "–", "unknown"
@@ -20,10 +21,12 @@ def command_line(words: Sequence[str]) -> str:
     Placeholders that are words of their own, as {np}, stay as they are. Words with characters that
     cannot be printed are quoted as $'...' of bash and zsh.
     """
-    return " ".join(word if _PLACEHOLDER.fullmatch(word) else _quoted(word) for word in words)
+    return " ".join(word if _PLACEHOLDER.fullmatch(word) else quoted(word) for word in words)
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str | Path) -> str:
+    """Return a word, or a path, as :func:`command_line` has it."""
+    word = str(word)
     if word.isprintable():
         return shlex.quote(word)
     codes = (

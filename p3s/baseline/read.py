@@ -13,6 +13,7 @@ from typing import Any
 from p3s.artefacts import parse_json
 from p3s.baseline.times import COMPONENTS, TOTAL, RunTime, Times, check_time
 from p3s.errors import Damaged, P3SError
+from p3s.tables import read_rows
 
 TIMES_SCHEMA = "p3s.times"
 TIMES_VERSION = 1
@@ -134,16 +135,15 @@ def _flat(row: Row) -> Row:
 
 def _parquet(path: Path) -> list[tuple[str, Row]]:
     import pyarrow as arrow
-    import pyarrow.parquet as parquet
 
     try:
-        table = parquet.read_table(path)
-    except (OSError, arrow.ArrowException) as error:
+        rows = read_rows(path)
+    except (OSError, ValueError, arrow.ArrowException) as error:
         raise P3SError(f"{path}: cannot be read as Parquet") from error
-    if table.num_rows > _MOST:
-        raise P3SError(f"{path}: {table.num_rows:,} rows, more than {_MOST:,}")
+    if len(rows) > _MOST:
+        raise P3SError(f"{path}: {len(rows):,} rows, more than {_MOST:,}")
     found = []
-    for i, row in enumerate(table.to_pylist(), 1):
+    for i, row in enumerate(rows, 1):
         given = row.get("inputs")
         if isinstance(given, str) and given.strip():
             try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.artefacts import is_of_others
 from p3s.characterize.parse import trips, turns_with
 from p3s.characterize.phase_file import SCHEMA, VERSION, read_phases
 from p3s.characterize.structure import Structure, structure
@@ -38,7 +39,7 @@ def write_phases(study_dir: Path) -> Json:
     if not counts:
         raise P3SError(f"phases: {study_dir} holds no signature; run `p3s characterize` first")
     out = phases_json(structure([load_table(study.root, n) for n in counts]))
-    write_json(study.phases_path, out)
+    write_json(study.phases_path, out, [study.signature_path(n) for n in counts])
     return out
 
 
@@ -50,11 +51,11 @@ def load_phases(study_dir: Path) -> Json:
     path = study.phases_path
     if path.exists():
         found = read_phases(path)
-        newest = max(
-            (study.signature_path(n).stat().st_mtime_ns for n in study.signature_counts()),
-            default=0,
-        )
-        if found.get("counts") == study.signature_counts() and path.stat().st_mtime_ns >= newest:
+        counts = study.signature_counts()
+        made_of = [study.signature_path(n) for n in counts]
+        newest = max((each.stat().st_mtime_ns for each in made_of), default=0)
+        same = found.get("counts") == counts and not is_of_others(path, made_of)
+        if same and path.stat().st_mtime_ns >= newest:
             return found
     return write_phases(study_dir)
 

@@ -23,6 +23,7 @@ from p3s.errors import P3SError
 from p3s.serialise import to_data
 from p3s.tables import TABLES
 from p3s.text import processes
+from p3s.trace.reader import mark_of
 
 if TYPE_CHECKING:
     from p3s.study import RunRecord, Study
@@ -52,8 +53,10 @@ def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
     path = study.signature_path(np_)
     facts = to_data(write_tables(table, path))
-    out = {**signature_json(table), "left_out": found.left_out, TABLES: facts}
-    write_json(path, out)
+    captures = {record.path.name: mark_of(record.path) for record in found.used}
+    told = {"left_out": found.left_out, "captures": captures, TABLES: facts}
+    out = {**signature_json(table), **told}
+    write_json(path, out, [record.path / "run.json" for record in found.used])
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
         make_times(study, np_)
     else:

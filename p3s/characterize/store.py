@@ -104,6 +104,7 @@ class SignatureHead:
     same: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+    captures: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, TableFacts] | None = None
 
     def valid(self) -> None:
@@ -201,7 +202,7 @@ def _table(head: SignatureHead, path: Path) -> PointTable:
         check_range(values[:, 1:3], -2, len(head.nodes), f"a place of the {what}")
     cols: dict[str, Any] = {name: calls[:, k] for k, name in enumerate(_CALL_COLUMNS)}
     stated: dict[str, Any] = {f.name: getattr(head, f.name) for f in fields(SignatureHead)}
-    for name in ("tables", "groups", "places"):
+    for name in ("captures", "tables", "groups", "places"):
         del stated[name]
     stated["moved"] = head.varying if head.moved is None else head.moved
     stated["recounted"] = head.varying if head.recounted is None else head.recounted

@@ -7,20 +7,21 @@ time of a run is matched to the signature by rank and by the two places a segmen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import numpy as np
 
-from p3s.artefacts import file_bytes, parse_json
+from p3s.artefacts import file_bytes, is_of_others, parse_json
 from p3s.characterize import clock
 from p3s.characterize.clock import QUANTILES
 from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
 from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, Total, from_data
 from p3s.tables import check_range, parquet_bytes, read_table
+from p3s.trace.reader import mark_of
 
 if TYPE_CHECKING:
     from p3s.characterize.part import Part
@@ -113,7 +114,10 @@ def write_times(
     names = [str(record.path.relative_to(study.root)) for _, record in timed]
     shared = [bool(record.info.get("oversubscribed", True)) for _, record in timed]
     times = times_of_runs(table, [part for part, _ in timed], names, shared)
-    _save(times, path)
+    marks = [mark_of(record.path) for _, record in timed]
+    runs = tuple({**run, "captures": m} for run, m in zip(times.runs, marks, strict=True))
+    files = [record.path / "run.json" for _, record in timed]
+    _save(replace(times, runs=runs), path, [study.signature_path(table.np), *files])
     return times
 
 
@@ -223,8 +227,8 @@ def _quantile_names() -> list[str]:
     return [f"q{round(100 * share):02d}_ns" for share in QUANTILES]
 
 
-def _save(times: Times, path: Path) -> None:
-    """Write the table, then the readable head that names its checksum."""
+def _save(times: Times, path: Path, made_of: Sequence[Path] = ()) -> None:
+    """Write the table, then the readable head that names its checksum and what it was made of."""
     import zlib
 
     import pyarrow as pa
@@ -249,6 +253,7 @@ def _save(times: Times, path: Path) -> None:
             "runs": [dict(run) for run in times.runs],
             "resident_bytes": times.resident_bytes.tolist(),
         },
+        made_of,
     )
 
 
@@ -283,6 +288,7 @@ class RunRead:
     wall_ns: Total
     disturbed: tuple[str, ...]
     floor_ns: NotNegative = 0.0
+    captures: str = ""
 
 
 @dataclass(frozen=True)
@@ -354,16 +360,24 @@ def stale(study: Study, np: int) -> bool:
         units = {run.info.get("work_unit", clock.CPU) for run in own}
         return bool(timed) or bool(units & set(clock.TIMES))
     inputs = [signature, *(run.path / "run.json" for run in study.timed_runs(np))]
-    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) or not all(
-        (study.root / name).is_dir() for name in _run_dirs(path)
+    if is_of_others(path, inputs):
+        return True
+    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) or any(
+        _is_another(study.root / name, mark) for name, mark in _run_dirs(path)
     )
 
 
-def _run_dirs(path: Path) -> list[str]:
-    """Return the places in the study of the runs that times are from."""
+def _is_another(run_dir: Path, mark: str) -> bool:
+    """Tell whether a run is gone, or holds other captures than it did."""
+    return not run_dir.is_dir() or bool(mark and (now := mark_of(run_dir)) and now != mark)
+
+
+def _run_dirs(path: Path) -> list[tuple[str, str]]:
+    """Return the places in the study of the runs that times are from, and their captures' marks."""
     try:
-        return [str(run["dir"]) for run in parse_json(file_bytes(path))["runs"]]
-    except (OSError, ValueError, KeyError, TypeError):
+        runs = parse_json(file_bytes(path))["runs"]
+        return [(str(run["dir"]), str(run.get("captures", ""))) for run in runs]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []  # damaged: reading it says so
 
 

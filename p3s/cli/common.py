@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,6 +15,7 @@ from p3s import progress as progress_
 from p3s import workers
 from p3s.errors import P3SError, UsageError
 from p3s.text import one_line
+from p3s.text import quoted as quoted
 
 if TYPE_CHECKING:
     from p3s.predict.reasons import Reason
@@ -91,11 +90,6 @@ def say_doubts(study: Study, counts: Sequence[int]) -> None:
 
     for n, why in doubted(study, counts).items():
         say(f"n={n}: {why}")
-
-
-def quoted(path: Path) -> str:
-    """Return a path as a word of a command line that can be copied."""
-    return shlex.quote(str(path))
 
 
 class ReaderGone(Exception):

@@ -53,6 +53,8 @@ from p3s.version import __version__
 BUG = 70
 #: Bytes that are to be had where memory is not what was missing.
 _ROOM = 64 << 20
+#: Address space that Python and the libraries take before anything is computed.
+_LEAST = 512 << 20
 #: Given before the command: p3s is started by mpiexec, and all ranks compute.
 _MPI = "--mpi"
 #: An option that more commands have is no hint.
@@ -280,6 +282,7 @@ def _run(args: Sequence[str]) -> int:
         app(["--help"], prog_name="p3s", standalone_mode=False)
         return 2
     try:
+        _check_room(args)
         # One standalone_mode=False call: errors come here, results are exit codes.
         code = int(app(list(args), prog_name="p3s", standalone_mode=False) or 0)
         if code == INTERRUPTED:  # typer has already turned Ctrl-C into this code
@@ -299,6 +302,8 @@ def _run(args: Sequence[str]) -> int:
         if os.environ.get("P3S_DEBUG") == "1":
             raise
         name = getattr(err, "filename", None)
+        if isinstance(err, FileNotFoundError) and not name and _is_nowhere():
+            return _fail(args, "the directory that you are in was deleted; change to another", 1)
         where = f"{name}: " if name else ""
         why = getattr(err, "strerror", None) or str(err) or "out of memory"
         return _fail(args, f"{where}{why}; P3S_DEBUG=1 shows where", 1)
@@ -321,6 +326,26 @@ def _run(args: Sequence[str]) -> int:
             "P3S_DEBUG=1 and of p3s doctor --report",
             BUG,
         )
+
+
+def _check_room(args: Sequence[str]) -> None:
+    """Raise P3SError where libraries are not given the memory to load: some then wait for ever."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= most < _LEAST and args[0] != "exec" and not {"--help", "-h", "--version"} & {*args}:
+        raise P3SError(
+            f"ulimit -v allows {most >> 20} MiB, the libraries that P3S loads take {_LEAST >> 20};"
+            " raise it: ulimit -v unlimited"
+        )
+
+
+def _is_nowhere() -> bool:
+    """Tell whether the current directory is gone."""
+    try:
+        return not os.getcwd()
+    except OSError:
+        return True
 
 
 def _starved() -> bool:

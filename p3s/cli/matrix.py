@@ -12,6 +12,7 @@ import typer
 
 from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say
 from p3s.errors import P3SError, UsageError
+from p3s.text import quoted
 
 if TYPE_CHECKING:
     from p3s.trace import RunTrace
@@ -99,7 +100,7 @@ def _run_at(path: Path, count: int | None) -> RunTrace:
     runs = study.runs()
     if not runs:
         raise P3SError(
-            f"{path}: holds no run; trace the program: p3s characterize -n 4,8,16 -o {path}"
+            f"{path}: holds no run; trace the program: p3s characterize -n 4,8,16 -o {quoted(path)}"
             " -- mpiexec -n {np} PROGRAM"
         )
     complete = study.counts()

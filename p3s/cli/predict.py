@@ -156,7 +156,7 @@ def predict(
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
-            f"p3s predict {study_dir} -n {counts} -- mpiexec -n {{np}} PROGRAM"
+            f"p3s predict {quoted(study_dir)} -n {counts} -- mpiexec -n {{np}} PROGRAM"
         )
     if io and (weak or threads or machine is not None):
         raise UsageError("--io: not with --weak, --threads, --machine; measure it into the file")

@@ -10,7 +10,7 @@ import typer
 
 from p3s.cli.common import out
 from p3s.errors import P3SError
-from p3s.text import visible
+from p3s.text import quoted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def _page(study_dir: Path) -> Path:
     page = study.report_path
     if has_threads(study):
         if not page.exists():
-            raise P3SError(f"{page}: there is none; write it: p3s report {study_dir}")
+            raise P3SError(f"{page}: there is none; write it: p3s report {quoted(study_dir)}")
         return page
     saved = PredictionFile.load(study.root)
     if not page.exists() or page.stat().st_mtime < study.prediction_path.stat().st_mtime:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.text import processes
+from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
     from p3s.characterize.plans import Weights
@@ -27,8 +27,8 @@ def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
     if not study.model_path.exists():
         raise P3SError(
             f"{study.root}: the weights at {processes(np)} are not known: there is neither a"
-            f" signature of that count nor a model; run `p3s model {study.root}` first, or leave"
-            " --stop out"
+            f" signature of that count nor a model; run `p3s model {quoted(study.root)}` first, or"
+            " leave --stop out"
         )
     most = _of_model(study, phases, np)
     return Weights("the model", most, most)

@@ -48,7 +48,8 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
         refused=tuple(refused),
         unmatched={str(t.np): t.unmatched for t in times},
     )
-    write_json(study.compute_path, as_file(out))
+    made_of = [study.model_path, *(study.times_path(t.np) for t in times)]
+    write_json(study.compute_path, as_file(out), made_of)
     return out
 
 

@@ -20,6 +20,7 @@ from p3s.artefacts import write_bytes
 from p3s.export.profile import Node, Profile, profile_at
 from p3s.export.run import Run
 from p3s.export.scaled import Exported, Options
+from p3s.text import quoted
 from p3s.trace.ops import COLLECTIVE, RECV, SEND, kind_of
 from p3s.version import __version__
 
@@ -48,7 +49,7 @@ def to_cube(
     write_bytes(target, cubex(run, profile))
     done.events = float(profile.visits.sum())
     done.records = len(profile.nodes)
-    done.command = f"cube {target}"
+    done.command = f"cube {quoted(target)}"
     return done
 
 

@@ -18,6 +18,7 @@ from p3s.characterize.phase_file import read_phases
 from p3s.errors import P3SError
 from p3s.export.place import new_directory
 from p3s.export.scaled import Exported
+from p3s.text import quoted
 
 if TYPE_CHECKING:
     from p3s.predict.types import Prediction
@@ -51,7 +52,7 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
     if not any(files.values()):
         raise P3SError(f"{study.root}: has no points; run p3s characterize")
     first = next(name for name in ("measured", "times", "predicted") if files.get(name))
-    done.command = f"extrap --json {target / first}.jsonl"
+    done.command = f"extrap --json {quoted(target / f'{first}.jsonl')}"
     done.notes += [
         "points of phases are means over the ranks; left out: their values per rank, "
         "call paths inside of phases, intervals",

@@ -19,6 +19,7 @@ from p3s.export.runs import timeline_at
 from p3s.export.scaled import Exported, Options
 from p3s.otf2.library import errors, library
 from p3s.otf2.sizes import to_sizes
+from p3s.text import quoted
 from p3s.trace import ops
 from p3s.trace.ops import kind_of, leaves_request
 
@@ -59,7 +60,7 @@ def to_otf2(
             why = " ".join(str(err).split())[:160]
             raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
         write_json(directory / "export.json", done.to_json())
-    done.command = f"otf2-print {target / 'traces.otf2'}"
+    done.command = f"otf2-print {quoted(target / 'traces.otf2')}"
     return done
 
 

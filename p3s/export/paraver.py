@@ -17,6 +17,7 @@ from p3s.export.place import new_directory, new_file
 from p3s.export.run import Run
 from p3s.export.runs import timeline_at
 from p3s.export.scaled import Exported, Options
+from p3s.text import quoted
 from p3s.trace import ops
 from p3s.trace.ops import kind_of, leaves_request, place_of
 from p3s.trace.source import stack
@@ -109,7 +110,7 @@ def to_paraver(
     with new_directory(target) as directory:
         write_trace(run, directory, done)
         write_json(directory / "export.json", done.to_json())
-    done.command = f"wxparaver {target / 'run.prv'}"
+    done.command = f"wxparaver {quoted(target / 'run.prv')}"
     return done
 
 

@@ -16,7 +16,7 @@ from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
 from p3s.program.order.reasons import REASON_TEXT, Reason
 from p3s.simgrid.format import Written
-from p3s.text import plural, processes
+from p3s.text import plural, processes, quoted
 
 if TYPE_CHECKING:
     from p3s.program.calls import RankProgram
@@ -161,13 +161,15 @@ def network_of(study: Study, machine: Path | None) -> tuple[Network, list[str]]:
     if machine is None and not path.exists():
         return rough_network(), [
             "costs of messages are usual ones (2 us, 12.5 GB/s), not "
-            f"measured; measure them: p3s machine measure -o {path}"
+            f"measured; measure them: p3s machine measure -o {quoted(path)}"
         ]
     found = Machine.load(path)
     if not found.network and machine is None:
         return rough_network(), [f"{path} has no costs of messages; usual ones are taken"]
     if not found.network:
-        raise P3SError(f"{path} has no costs of messages; run p3s machine measure -o {path}")
+        raise P3SError(
+            f"{path} has no costs of messages; run p3s machine measure -o {quoted(path)}"
+        )
     return networks(found)[0], []
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.artefacts import write_bytes
 from p3s.export.profile import Node, Profile, profile_at
 from p3s.export.scaled import Exported, Options
-from p3s.text import processes
+from p3s.text import processes, quoted
 from p3s.version import __version__
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def to_speedscope(
     write_bytes(target, json.dumps(told, allow_nan=False).encode())
     done.events, done.records = float(profile.visits.sum()), len(profile.nodes)
     done.notes.append("flame graphs are of the mean of the ranks and of some ranks: --ranks")
-    done.command = f"open {target} in https://www.speedscope.app, or: npx speedscope {target}"
+    done.command = (
+        f"open {target} in https://www.speedscope.app, or: npx speedscope {quoted(target)}"
+    )
     return done
 
 

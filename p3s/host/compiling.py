@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -103,25 +104,37 @@ def locked(name: str) -> Iterator[None]:
 
 
 def run_tool(argv: list[str], what: str) -> str:
-    """Run a compiler or linker; P3SError with its first error line if it fails."""
+    """Run a compiler or linker; P3SError with its first error line if it fails.
+
+    Nothing that it starts is left, also where it is stopped or this process is ended meanwhile.
+    """
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             argv,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=_TIMEOUT_S,
-            check=False,
             start_new_session=True,
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         raise P3SError(f"cannot {what} with {argv[0]}: {error}") from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0]
+    try:
+        said, errors = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        why = f"it did not end within {_TIMEOUT_S:g} s; is it stopped, or the machine overloaded?"
+        raise P3SError(f"cannot {what} with {argv[0]}: {why}") from error
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
+            process.communicate()
+    if process.returncode != 0:
+        lines = [line for line in errors.splitlines() if "error" in line.lower()]
+        reason = (lines or errors.strip().splitlines() or ["no message"])[0]
         raise P3SError(f"cannot {what} with {argv[0]}: {reason.strip()}; run `p3s doctor`")
-    return done.stdout
+    return said
 
 
 def c_compiler(what: str) -> str:

@@ -23,6 +23,7 @@ from p3s.serialise import (
     from_data,
     to_data,
 )
+from p3s.text import quoted
 
 MACHINE_SCHEMA = "p3s.machine"
 MACHINE_VERSION = 1
@@ -203,7 +204,8 @@ def files_of(path: Path) -> FileSystem:
         found = Machine.load(path).files
     if found is None:
         raise P3SError(
-            f"{path}: says nothing of files; measure them: p3s machine measure --io DIR -o {path}"
+            f"{path}: says nothing of files; measure them: "
+            f"p3s machine measure --io DIR -o {quoted(path)}"
         )
     return found
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError, UsageError
+from p3s.tables import read_rows
 
 #: What is taken of a run's iterations.
 STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -103,13 +104,11 @@ def _csv(path: Path) -> list[dict[str, Any]]:
 
 def _parquet(path: Path) -> list[dict[str, Any]]:
     import pyarrow as arrow
-    import pyarrow.parquet as parquet
 
     try:
-        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (OSError, arrow.ArrowException) as error:
+        return read_rows(path)
+    except (OSError, ValueError, arrow.ArrowException) as error:
         raise P3SError(f"{path}: cannot be read as Parquet") from error
-    return rows
 
 
 def write_parquet(path: Path, rows: Sequence[Row]) -> None:

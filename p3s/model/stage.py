@@ -51,7 +51,8 @@ def build(study_dir: Path, holdout: bool = True) -> Model:
             f"{err}; correct it with p3s model --grid, or take it back with --grid none"
         ) from err
     model = replace(as_of_now(study, model), without=tuple(study.left_out()))
-    write_json(study.model_path, as_file(model))
+    made_of = [study.signature_path(n) for n in counts]
+    write_json(study.model_path, as_file(model), made_of)
     return model
 
 

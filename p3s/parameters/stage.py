@@ -33,6 +33,7 @@ from p3s.settings import (
     value_text,
 )
 from p3s.study import Study, read_json, write_json
+from p3s.text import quoted
 
 SCHEMA = "p3s.family"
 #: Keys of the file that are no laws.
@@ -146,13 +147,13 @@ def load(root: Path) -> Family:
     """Return family.json, checked; P3SError where there is none, or it is damaged."""
     path = family_path(root)
     if not path.exists():
-        raise P3SError(f"{path}: not there; run p3s model {root}")
+        raise P3SError(f"{path}: not there; run p3s model {quoted(root)}")
     data = read_json(path, SCHEMA)
     try:
         return from_data(Family, {k: v for k, v in data.items() if k not in _HEAD})
     except P3SError as err:
         raise P3SError(
-            f"{path}: damaged or of another version ({err}); run p3s model {root} again"
+            f"{path}: damaged or of another version ({err}); run p3s model {quoted(root)} again"
         ) from err
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.artefacts import file_bytes, parse_json
+from p3s.artefacts import file_bytes, is_of_others, parse_json
 from p3s.errors import Damaged, OtherVersion, P3SError
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
@@ -16,6 +16,7 @@ from p3s.text import joined, processes
 
 if TYPE_CHECKING:
     from p3s.costs.types import ComputeModel
+    from p3s.study import RunRecord
 
 #: Fewer counts leave none for a hold-out.
 MIN_COUNTS = 3
@@ -32,14 +33,17 @@ def changed_ns(path: Path) -> int | None:
 
 
 def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
-    """Tell whether an artefact is missing, older than one of its inputs, or from the future.
+    """Tell whether an artefact is missing, older than one of its inputs, made from others, or from
+    the future.
 
     The clock was wrong when that was written: whatever changes until then would look older.
     """
     made = changed_ns(artefact)
     if made is None or made > time.time_ns() + _AHEAD_NS:
         return True
-    return any((changed_ns(path) or 0) > made for path in inputs)
+    if any((changed_ns(path) or 0) > made for path in inputs):
+        return True
+    return is_of_others(artefact, inputs)
 
 
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
@@ -47,8 +51,7 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     for np in study.counts():
         runs = study.runs(np)
         path = study.signature_path(np)
-        complete = sum(run.status == "complete" for run in runs)
-        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, complete):
+        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, runs):
             from p3s.characterize import characterize
 
             bar.start(f"np={np}: characterizing")
@@ -156,19 +159,25 @@ def _of_others(made: ComputeModel) -> str:
     return f" and from {', '.join(names)}" if names else ""
 
 
-def _is_old(path: Path, complete: int) -> bool:
-    """Tell whether a signature was written by an older P3S, or a run it was made from is gone.
+def _is_old(path: Path, runs: Sequence[RunRecord]) -> bool:
+    """Tell whether a signature was written by an older P3S, or from other runs than there are now.
 
-    ``complete``: how many complete runs there are now; of these it can be made again.
+    ``runs``: those of its count; of the complete ones it can be made again.
     """
     from p3s.characterize.store import SCHEMA, VERSION
+    from p3s.trace.reader import mark_of
+
+    complete = [run.path for run in runs if run.status == "complete"]
 
     try:
         head = parse_json(file_bytes(path))
         version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
         if isinstance(version, int) and version < VERSION:
             return True
-        return bool(head["repeats"] + len(head["left_out"]) != complete)
+        if head["repeats"] + len(head["left_out"]) != len(complete):
+            return True
+        then = head.get("captures", {})
+        return any(then.get(each.name, now) != now for each in complete if (now := mark_of(each)))
     except (OSError, ValueError, KeyError, TypeError):
         return False  # damaged: reading it says so
 

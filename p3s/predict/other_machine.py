@@ -15,6 +15,7 @@ from p3s.machine.machinefile import NAME, Machine
 from p3s.predict.types import Prediction
 from p3s.program.scaled import scaled_head
 from p3s.study import Study
+from p3s.text import quoted
 
 if TYPE_CHECKING:
     from p3s.costs.types import LawEntry, Moved
@@ -39,7 +40,8 @@ def base_path(study: Study, given: Path | None) -> Path:
             return path
     raise P3SError(
         f"{study.root / NAME}: not there, so nothing says what the runs' own machine costs; on "
-        f"that machine run p3s machine measure -o {study.root / NAME}, or name its file with --base"
+        f"that machine run p3s machine measure -o {quoted(study.root / NAME)}, or name its file "
+        "with --base"
     )
 
 
@@ -82,7 +84,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     if compute is None:
         raise P3SError(
             f"{study.compute_path}: not there: nothing says how long computation takes on "
-            f"{own.name}; run p3s model {study.root} on a study with times"
+            f"{own.name}; run p3s model {quoted(study.root)} on a study with times"
         )
     moved = move(compute, own, target, filled_bytes(study, compute.counts))
     root = place_of(study, target_path, target)

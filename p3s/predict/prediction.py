@@ -43,7 +43,7 @@ from p3s.predict.times import PhaseTimes, wider
 from p3s.predict.types import Count, Network, Prediction, Residual
 from p3s.serialise import from_data, to_data
 from p3s.study import PREDICTION_VERSION, Study
-from p3s.text import not_used
+from p3s.text import not_used, quoted
 from p3s.trace.ops import called
 from p3s.trace.other_calls import OtherCall
 
@@ -152,7 +152,7 @@ def _refuse_no_time(study: Study, times: Mapping[int, PhaseTimes]) -> None:
             raise P3SError(
                 f"{study.scaled_dir(n)}: leads to a run time of 0 s, which no program has: its "
                 "rows neither compute nor communicate; make it again: "
-                f"p3s scale {study.root} -n {n}"
+                f"p3s scale {quoted(study.root)} -n {n}"
             )
 
 

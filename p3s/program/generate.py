@@ -78,7 +78,8 @@ def write_scaled(
         if uses is not None and files is not None:
             out = replace(out, files=uses.uses(files, model), files_from=files.source)
         out = replace(out, tables=tables)
-        write_json(staged / "scaled.json", as_file(out))
+        made_of = [study.model_path, *([study.compute_path] if compute is None else [])]
+        write_json(staged / "scaled.json", as_file(out), made_of)
         study.commit_run(staged, target)
     finally:
         forget()

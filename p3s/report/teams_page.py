@@ -15,7 +15,7 @@ from p3s.report import teams
 from p3s.report.charts.heat import heat_chart
 from p3s.report.html import page
 from p3s.study import Study, write_bytes
-from p3s.text import command_line, plural
+from p3s.text import command_line, plural, quoted
 from p3s.threads.stage import load as load_threads
 from p3s.version import __version__
 
@@ -59,7 +59,7 @@ def view_of(study: Study, setting: str = "") -> TeamsView:
     if surface is None and advice is None:
         raise P3SError(
             f"{study.root}: nothing is predicted over threads yet; run "
-            f"p3s predict {study.root} -n 64 --threads 1,2,4"
+            f"p3s predict {quoted(study.root)} -n 64 --threads 1,2,4"
         )
     file = load_threads(study)
     reasons = _reasons(surface, advice)

@@ -25,13 +25,14 @@ def schema_of(kind: type, schema: str, version: int, *, more: bool = False) -> d
     whole = made.record(kind)
     own = {"schema": {"const": schema}, "schema_version": {"const": version}}
     digest = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+    made_of = {"type": "object", "additionalProperties": digest}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:p3s:schema:{schema.removeprefix('p3s.')}:{version}",
         "title": f"{schema}, version {version}",
         **whole,
         "required": [*own, *whole["required"]],
-        "properties": {**own, "digest": digest, **whole["properties"]},
+        "properties": {**own, "digest": digest, "made_of": made_of, **whole["properties"]},
         "$defs": dict(sorted(made.records.items())),
     }
 

@@ -19,6 +19,7 @@ from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.model.types import Model
 from p3s.study import Study
+from p3s.text import quoted
 from p3s.threads.settings import at_threads, base_of, inputs_in, threads_in
 from p3s.threads.types import Samples, samples
 
@@ -107,7 +108,7 @@ def work_at(base: Study, model: Model, n: int) -> tuple[np.ndarray, np.ndarray]:
     kept while the laws stay.
     """
     if not base.compute_path.exists():
-        raise P3SError(f"{base.compute_path}: not there; run p3s model {base.root}")
+        raise P3SError(f"{base.compute_path}: not there; run p3s model {quoted(base.root)}")
     stamp = base.compute_path.stat().st_mtime_ns
     key = (str(base.root.resolve()), stamp, n)
     if key not in _EVALUATED:

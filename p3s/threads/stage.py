@@ -21,6 +21,7 @@ from p3s.model.types import Model
 from p3s.serialise import Positive, Share, from_data, to_data
 from p3s.settings import MIN_COUNTS, THREADS, filled, parse_setting, value_text
 from p3s.study import Study
+from p3s.text import quoted
 from p3s.threads.checks import ThreadCheck, check_messages
 from p3s.threads.law import NOT_MEASURED, Measured, ThreadLaw, fit_laws
 from p3s.threads.runs import calls_inside, samples_of, work_and_iterations, work_at
@@ -116,7 +117,7 @@ def load(root: Study) -> ThreadFile:
     try:
         head = from_data(ChecksHead, {k: v for k, v in data.items() if k not in _HEAD})
     except P3SError as err:
-        raise Damaged(f"{path}: damaged ({err}); run p3s model {root.root} again") from err
+        raise Damaged(f"{path}: damaged ({err}); run p3s model {quoted(root.root)} again") from err
     laws = load_laws(threads_path(root)) if threads_path(root).exists() else ()
     return ThreadFile(head.base, head.threads, head.node, head.checks, head.inside, laws)
 

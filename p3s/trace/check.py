@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from p3s.artefacts import reason
 from p3s.errors import P3SError
-from p3s.text import plural
+from p3s.records import count_of
+from p3s.text import plural, processes
 from p3s.trace import layout, ops
 from p3s.trace.capture import NAME, Capture, intact_chunks, rank_of, read_capture
 from p3s.trace.chunks import Header
@@ -191,6 +192,8 @@ def _check_run(run_dir: Path) -> RunCheck:
     elif other := of_another_run(headers):
         problems.append(f"runs are mixed: {other}")
     size = max(sizes, default=max(ranks, default=-1) + 1)
+    if sizes and size != (wanted := count_of(run_dir) or size):
+        problems.append(f"it is a run of {processes(size)}, not {wanted}")
     for rank in range(size):
         if rank not in ranks:
             path = run_dir / NAME.format(rank)

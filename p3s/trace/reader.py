@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.artefacts import file_bytes, parse_json
+from p3s.artefacts import digest_of, file_bytes, parse_json
 from p3s.errors import P3SError
-from p3s.trace import ops
+from p3s.trace import layout, ops
 from p3s.trace.capture import NAME, Capture, read_capture, read_header
-from p3s.trace.chunks import Header
+from p3s.trace.chunks import Header, open_capture
 from p3s.trace.merge import CallsInBlocks, Tables, event_calls
 from p3s.trace.ranks import BLOCK_EVENTS, LazyRanks, Source, head_of, in_order, rank_trace
 from p3s.trace.types import RunTrace
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Columns of small runs are kept; those of large ones are decoded anew at each access.
 _KEEP_BYTES = 64 << 20
+#: Files of a run that are looked at to know it again, at most.
+_MARKED = 64
 #: Files from this size on are not kept as a whole by those who can do without.
 LONG_BYTES = 64 << 20
 
@@ -47,6 +49,25 @@ def capture_files(run_dir: Path) -> list[Path]:
             " what `p3s characterize` says"
         )
     return files
+
+
+def mark_of(run_dir: Path) -> str:
+    """Return what tells a run's captures from those of another run; empty where there is none.
+
+    Of up to 64 files, the first and the last among them: size and header, in which each launch has
+    a number of its own; and how many files there are.
+    """
+    files = sorted(run_dir.glob("rank-*.p3t"))
+    step = max(-(-(len(files) - 1) // (_MARKED - 1)), 1)
+    told = [str(len(files)).encode()]
+    for path in {*files[::step], *files[-1:]}:
+        try:
+            with open(open_capture(path), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                told.append(f"{path.name} {size} ".encode() + file.read(layout.HEADER_READ_BYTES))
+        except OSError:
+            told.append(f"{path.name} unreadable".encode())
+    return digest_of(b"".join(sorted(told))) if files else ""
 
 
 def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, str]]:

@@ -25,7 +25,7 @@ from p3s.serialise import (
     Share,
     from_data,
 )
-from p3s.tables import open_table
+from p3s.tables import read_rows
 from p3s.topology.fabric import Fabric
 from p3s.topology.units import Floats, Ints
 from p3s.training import campaign
@@ -291,7 +291,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
 
     try:
-        return list(open_table(path, None).read().to_pylist())
+        return read_rows(path)
     except (OSError, ValueError, pa.ArrowException) as err:
         raise Damaged(f"{path}: cannot be read; remove it and measure it again") from err
 

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from p3s.artefacts import file_bytes
 from p3s.errors import P3SError
 from p3s.host.hosts import MOST_HOSTS
 
@@ -16,7 +17,7 @@ _SPEED = re.compile(r"([0-9.]+(?:[eE][+-]?\d+)?)([kMGT]?)(bps|Bps)")
 
 def _root(path: Path) -> ElementTree.Element:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = file_bytes(path).decode("utf-8")
         if "<!ENTITY" in text:
             raise ValueError("it defines entities")
         root = ElementTree.fromstring(text)
@@ -39,22 +40,22 @@ def hosts_of(path: Path) -> tuple[str, ...]:
             found.append(element.get("id", ""))
         elif element.tag == "cluster":
             ends = (element.get("prefix", ""), element.get("suffix", ""))
-            numbers = _radical(path, element.get("radical", ""))
+            numbers = _radical(path, element.get("radical", ""), MOST_HOSTS - len(found))
             found += [f"{ends[0]}{number}{ends[1]}" for number in numbers]
     if not found:
         raise P3SError(f"{path}: describes no host; add a cluster, or hosts")
     return tuple(found)
 
 
-def _radical(path: Path, text: str) -> list[int]:
-    """Return the numbers of ``0-3,7``."""
+def _radical(path: Path, text: str, room: int) -> list[int]:
+    """Return the numbers of ``0-3,7``; no more than there is room for."""
     found: list[int] = []
     for part in text.split(","):
         match = _NUMBERS.fullmatch(part.strip())
         if match is None:
             raise P3SError(f"{path}: radical {text[:40]!r} names no hosts; write 0-63")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= MOST_HOSTS:
+        if last - first >= room - len(found):
             raise P3SError(f"{path}: radical {text[:40]!r} names more than {MOST_HOSTS:,} hosts")
         found += range(first, last + 1)
     return found

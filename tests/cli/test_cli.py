@@ -330,3 +330,26 @@ def test_counts_that_failed_alike_are_one_reason() -> None:
     ]
     assert reasons(rows) == "np=2, 3: " + text.format("", "*")
     assert reasons(rows[:1]) == "np=2: " + text.format(" of 2", "0002")
+
+
+def test_a_deleted_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run(["doctor"]) == 1
+    assert "the directory that you are in was deleted" in capsys.readouterr().err
+
+
+def test_too_little_address_space_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OpenBLAS tries for ever to get memory that is not allowed."""
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (200 << 20, 200 << 20))
+    assert run(["check", "absent"]) == 1
+    assert "ulimit -v allows 200 MiB" in capsys.readouterr().err
+    assert run(["check", "--help"]) == run(["--version"]) == 0

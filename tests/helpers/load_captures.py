@@ -191,7 +191,8 @@ def write_rank(folder: Path, rank: int, size: int, program: Program, turns: int)
     Times differ from turn to turn, by chance that depends on the rank alone.
     """
     once, turn = program(rank, size)
-    w = Writer(rank, size, work_source=CPU, minor=4, room=CHUNK, run=1, launched=size)
+    run = (size << 32) + turns  # a number of its own
+    w = Writer(rank, size, work_source=CPU, minor=4, room=CHUNK, run=run, launched=size)
     for number, name in enumerate(NAMES):
         w.opname(number, name)
     w.comm(0, list(range(size)), "MPI_COMM_WORLD")

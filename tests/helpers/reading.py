@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import random
+import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -272,9 +274,22 @@ def _capture(path: Path) -> Any:
     return run.np, list(run.ranks)
 
 
+def _archive(path: Path) -> Any:
+    """Read an OTF2 archive, one of whose files this is; return the captures made of it."""
+    from p3s.otf2.capture import archive_at, import_archive
+
+    whole = path.parents[path.parent.name == "traces"]
+    anchor = archive_at(whole)
+    if anchor is None:
+        raise P3SError(f"{whole}: holds no archive")
+    with tempfile.TemporaryDirectory(dir=MEMORY) as captures:
+        import_archive(anchor, Path(captures))
+        return {each.name: each.read_bytes() for each in sorted(Path(captures).iterdir())}
+
+
 _SIGNATURE = "study/signature/np0006"
 _SCALED = f"study/scaled/np{AT:06d}"
-READERS = (
+READERS: tuple[Reader, ...] = (
     Reader("study", "study/study.json", lambda path: Study(path.parent).manifest()),
     Reader("run", "study/runs/np0004.r0/run.json", lambda path: records.read_run(path.parent)),
     Reader("signature", f"{_SIGNATURE}.json", _signature),
@@ -328,6 +343,12 @@ READERS = (
     Reader("collectives, TOML", "collectives.toml", _collectives, keeps=False),
     Reader("capture", "run/rank-000001.p3t", _capture),
 )
+if importlib.util.find_spec("otf2"):  # which is optional
+    READERS += (
+        Reader("OTF2", "otf2/traces.otf2", _archive, keeps=False),
+        Reader("OTF2 definitions", "otf2/traces.def", _archive, keeps=False),
+        Reader("OTF2 events", "otf2/traces/1.evt", _archive, keeps=False),
+    )
 #: What changes files by their suffix; others are changed byte by byte.
 MUTATE = {".json": mutate_json, ".parquet": mutate_table}
 

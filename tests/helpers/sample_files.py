@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +60,7 @@ def put_all(root: Path) -> None:
     make_study(root / "study")
     for put in (
         *(_beside, _validation, _machine, _clusters, _replayed, _weak, _far, _sampled),
-        *(_threads, _family, _tree, _baseline, _learned, _placement, _training, _texts),
+        *(_threads, _family, _tree, _baseline, _learned, _placement, _training, _texts, _archive),
     ):
         put(root)
 
@@ -381,3 +382,30 @@ def _texts(root: Path) -> None:
         writer = rank_file(rank, 2, [calls[1], calls[2]])
         writer.end()
         (run / f"rank-{rank:06d}.p3t").write_bytes(writer.data())
+
+
+def _archive(root: Path) -> None:
+    """What another tracer writes, where the library for it is there."""
+    if importlib.util.find_spec("otf2") is None:
+        return
+    from made_runs import call, run_of, world
+
+    from p3s.export.otf2_archive import write_archive
+    from p3s.export.run import Run
+    from p3s.export.scaled import Exported
+    from p3s.otf2.library import library
+
+    ranks = [
+        [
+            (call("Init"), -100, 100),
+            (call("Irecv", 1 - rank, 64, 7), 10, 1),
+            (call("Isend", 1 - rank, 64, 7), 12, 1),
+            (call("Waitall", comm=-1, nbytes=2), 20, 30),
+            (call("Bcast", nbytes=100, root=0), 60, 5),
+            (call("Finalize"), 99, 0),
+        ]
+        for rank in range(2)
+    ]
+    run = run_of(ranks, [[(3, 1), (3, 2)]] * 2, (world(2),))
+    (root / "otf2").mkdir()
+    write_archive(library(), Run(run), root / "otf2", Exported("otf2", 2, root / "otf2"))

@@ -21,6 +21,7 @@ from p3s.tables import (
     facts_of,
     open_table,
     parquet_bytes,
+    read_rows,
     read_table,
 )
 
@@ -155,7 +156,6 @@ def test_a_table_that_is_another_one_is_refused(other: dict[str, list], tmp_path
         ([1, 2], str, "not text"),
         ([1, 2], list, "not lists"),
         ([[1], [None]], list, "a value of c is missing"),
-        ([["a"]], list, "not lists"),
     ],
 )
 def test_columns_are_of_their_type(column: list, kind: type, says: str, tmp_path: Path) -> None:
@@ -195,3 +195,50 @@ def test_numbers_outside_of_their_range_are_named() -> None:
     for wrong in ([0, 4], [-1, 3], [10**12]):
         with pytest.raises(ValueError, match="a rank is"):
             check_range(wrong, 0, 4, "a rank")
+
+
+def test_a_text_that_occurs_often_counts_as_often(tmp_path: Path) -> None:
+    """A file has it once: 300,000 rows of 200,000 characters in 300 bytes ask for 60 GB."""
+    path = tmp_path / "a.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 300_000, pa.int32()), ["x" * 200_000])
+    pq.write_table(pa.table({"c": texts}), path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    for read in (lambda: open_table(path, None), lambda: read_rows(path)):
+        with pytest.raises(ValueError, match="ask for"):
+            read()
+
+
+def test_entries_of_lists_count_as_values(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    many = 40_000_000
+    entries = pa.array(range(1)).take(pa.array([0] * 1000)).cast(pa.int8())
+    entries = pa.concat_arrays([entries] * (many // 1000))
+    column = pa.ListArray.from_arrays(pa.array([0, many], pa.int32()), entries)
+    pq.write_table(pa.table({"c": column}), path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    with pytest.raises(ValueError, match="ask for"):
+        open_table(path, None)
+
+
+def test_rows_of_objects_take_more_memory_than_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    column = pa.array(range(1)).take(pa.array([0] * 10_000_000))
+    pq.write_table(pa.table({"c": column}), path, compression="zstd")
+    assert open_table(path, None).metadata.num_rows == 10_000_000
+    with pytest.raises(ValueError, match="asks for"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize("column", [[["a"]], [{"a": "b"}]])
+def test_texts_in_lists_and_records_are_refused(column: list, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": column}), path)
+    with pytest.raises(ValueError, match="not lists of numbers"):
+        open_table(path, None)
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rows = [{"n": 4, "name": "a", "inputs": {"x": 1.0}}, {"n": 8, "name": None, "inputs": None}]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    assert read_rows(path) == rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -176,8 +177,9 @@ def emulated(run_dir: Path) -> None:
 
 def same(one: Times, two: Times | None) -> None:
     assert two is not None
-    for name, value in vars(one).items():
-        other = getattr(two, name)
+    without = [replace(t, runs=tuple({**r, "captures": ""} for r in t.runs)) for t in (one, two)]
+    for name, value in vars(without[0]).items():  # the captures are others, what they say is not
+        other = getattr(without[1], name)
         assert (np.asarray(value) == np.asarray(other)).all(), name
 
 

@@ -341,6 +341,7 @@ def test_platforms_say_their_hosts_and_networks(tmp_path, radical, shape, hosts,
     "text",
     [
         "", "<x/>", "<platform/>", CLUSTER.format("a", ""), CLUSTER.format("0-99999999", ""),
+        CLUSTER.format("0-999999,0-999999", ""),
         '<!DOCTYPE p [<!ENTITY a "b">]><platform/>',
     ],
 )  # fmt: skip

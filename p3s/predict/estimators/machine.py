@@ -33,7 +33,7 @@ from p3s.simulate.network import Network, network_from_machine
 from p3s.simulate.simulate import simulate_anyway
 from p3s.simulate.steps import Floats, Ints, Steps
 from p3s.simulate.switch_links import ANSWERS
-from p3s.text import processes
+from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
     from p3s.machine.machinefile import Machine
@@ -72,14 +72,14 @@ def why_not(study: Study, machine: Path | None) -> str:
     """Return "" or why there are no costs to simulate with."""
     path = machine_path(study, machine)
     if not path.exists():
-        return f"there is no machine file ({path}); run p3s machine measure -o {path}"
+        return f"there is no machine file ({path}); run p3s machine measure -o {quoted(path)}"
     try:
         found = _load(path)
     except P3SError as err:
         return str(err)
     if not found.network:
         why = f" ({found.network_missing})" if found.network_missing else ""
-        return f"{path} has no costs of messages{why}; run p3s machine measure -o {path}"
+        return f"{path} has no costs of messages{why}; run p3s machine measure -o {quoted(path)}"
     return ""
 
 

@@ -10,7 +10,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import ESTIMATORS, TYPICAL, Communication
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.settings import Setting
-from p3s.text import processes
+from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
     from p3s.program.packing import PackCosts
@@ -49,7 +49,9 @@ def lacking(name: str, study: Study, machine: Path | None) -> str:
 
 def _why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
     if not study.scaled_path(n).exists():
-        return f"there is no scaled trace of {processes(n)}; run p3s scale {study.root} -n {n}"
+        return (
+            f"there is no scaled trace of {processes(n)}; run p3s scale {quoted(study.root)} -n {n}"
+        )
     if n == 1 or name == TYPICAL:
         return ""  # one process communicates with nobody; published costs are always there
     if name in _REPLAYED:

@@ -9,7 +9,7 @@ from p3s.predict.estimated import Communication
 from p3s.simulate.followed import Followed
 from p3s.study import Study, is_old_replay
 from p3s.tables import check_sums, known_tables, read_table
-from p3s.text import processes
+from p3s.text import processes, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ _NS_PER_S = 1e9
 def why_not(study: Study, n: int) -> str:
     """Return "" or why there is no replay to read."""
     path = study.replay_path(n)
-    again = f"p3s replay {study.root} -n {n}"
+    again = f"p3s replay {quoted(study.root)} -n {n}"
     if not path.exists() or not study.replay_table(n).exists():
         return f"there is no replay of {processes(n)}; run {again}"
     if is_old_replay(path):

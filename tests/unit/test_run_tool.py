@@ -1,0 +1,44 @@
+"""Compilers end, and with them what they start."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from p3s.errors import P3SError
+from p3s.host import compiling
+
+
+def test_a_compiler_that_is_stopped_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "_TIMEOUT_S", 1.0)
+    child = tmp_path / "child"
+    stopped = f"sleep 600 & echo $! >{child}; kill -STOP $$"
+    with pytest.raises(P3SError, match="cannot compile it with sh: it did not end within 1 s"):
+        compiling.run_tool(["sh", "-c", stopped], "compile it")
+    number = int(child.read_text())
+    for _ in range(200):
+        if not _lives(number):
+            return
+        time.sleep(0.05)
+    pytest.fail("what the compiler has started is still there")
+
+
+def test_the_first_error_of_a_compiler_is_told() -> None:
+    said = "echo note; echo 'a.c:1: error: no such thing' >&2; exit 1"
+    with pytest.raises(P3SError, match="cannot compile it with sh: a.c:1: error: no such thing"):
+        compiling.run_tool(["sh", "-c", said], "compile it")
+    assert compiling.run_tool(["echo", "done"], "say it") == "done\n"
+
+
+def _lives(number: int) -> bool:
+    """Tell whether a process is there and no zombie, which its new parent may not ask for."""
+    try:
+        os.kill(number, 0)
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
