@@ -21,7 +21,7 @@ _HEAD = ("schema", "schema_version")
 
 def build(study_dir: Path, holdout: bool = True) -> Model:
     """Fit the model of a study from all its signatures and write model.json; return it."""
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
     from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
     from p3s.study import Study, write_json
