@@ -94,7 +94,7 @@ def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     Ranks that are drawn are even: these are others than in the run.
     """
     there = undrawn(as_traced(model, n))
-    rows = generate(there, n)
+    rows = generate(there, n, work=False)
     found = rank_work(
         there,
         rows.grid,

@@ -15,6 +15,8 @@ from p3s.model.sizes.observed import env_of
 
 #: Iterations that are compared.
 _TURNS = 8
+#: Grids and relations whose calls are remembered at most.
+_KNOWN_CALLS = 256
 
 
 def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None = None) -> bool:
@@ -34,11 +36,9 @@ def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None =
     if not exprs:
         return False
     names = {name[0] for e in (law.expr or [], *exprs) if e for name in symbols_of(e)}
-    ranks = np.arange(grid.n)
-    if names & {"c", "q"}:
-        ranks = np.flatnonzero(grid.inside)  # a law of places says nothing of ranks without one
+    inside = bool(names & {"c", "q"})  # a law of places says nothing of ranks without one
     for turn in range(min(_TURNS, max(grid.dims)) if "t" in names else 1):
-        env = _everywhere(grid, relation, turn, ranks)
+        env = _everywhere(grid, relation, turn, inside)
         own = evaluate_int(law.expr or [], env, undefined=-1)
         if any(np.any(own != evaluate_int(e, env, undefined=-1)) for e in exprs):
             return True
@@ -46,10 +46,30 @@ def differ_at(law: SizeLaw | CountLaw, grid: GridAt, relation: Relation | None =
 
 
 def _everywhere(
-    grid: GridAt, relation: Relation | None, turn: int, ranks: np.ndarray
+    grid: GridAt, relation: Relation | None, turn: int, inside: bool
 ) -> dict[str, np.ndarray]:
-    """Return the symbols of all calls; ranks: those that call without a relation."""
+    """Return the symbols of all calls, remembered: many laws are asked at one grid.
+
+    inside: without a relation those ranks call that are on the grid, else all.
+    """
+    if grid.ranks is not None:
+        return _calls(grid, relation, turn, inside)
+    key = (*grid.key, relation, turn, inside)
+    if key not in _CALLS:
+        if len(_CALLS) >= _KNOWN_CALLS:
+            _CALLS.clear()
+        _CALLS[key] = _calls(grid, relation, turn, inside)
+    return _CALLS[key]
+
+
+_CALLS: dict[tuple[object, ...], dict[str, np.ndarray]] = {}
+
+
+def _calls(
+    grid: GridAt, relation: Relation | None, turn: int, inside: bool
+) -> dict[str, np.ndarray]:
     if relation is None:
+        ranks = np.flatnonzero(grid.inside) if inside else np.arange(grid.n)
         return env_of(grid, ranks, (ranks + 1) % grid.n, 0, turn)
     table = partners(relation, grid)
     stage, rank = np.nonzero(table >= 0)
