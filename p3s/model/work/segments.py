@@ -85,10 +85,14 @@ def with_phase_work(
     found: list[list[WorkPlace]] = [[] for _ in phases]
     told: list[list[list[np.ndarray]]] = [[] for _ in phases]
     done: list[list[list[np.ndarray]]] = [[] for _ in phases]
+    items_at: dict[Place, list[int]] = {}
+    for i, it in enumerate(items):
+        items_at.setdefault((it.site, it.op), []).append(i)
+    names = list(places)
     for place, number in places.items():
-        mine_ = [i for i, it in enumerate(items) if (it.site, it.op) == place]
+        mine_ = items_at[place]
         phase = phases[items[mine_[0]].phase]
-        made, said, held = _place(number, list(places), runs, basis, most, whole)
+        made, said, held = _place(number, names, runs, basis, most, whole)
         spent[phase.phase][-1].held[:] += held
         for one, values in zip(spent[phase.phase], said, strict=True):
             one.said[:] += values
@@ -137,7 +141,7 @@ def _known_bytes(items: Sequence[Item], t: PointTable, item: np.ndarray) -> np.n
 
 def _done(run: Run, place: int) -> np.ndarray:
     """Return the work of each rank in the segments that end at a place."""
-    rank, work = run.segments[run.segments[:, 2] == place][:, [0, 4]].T
+    rank, work = run.segments_to(place)[:, [0, 4]].T
     return np.bincount(rank, weights=work, minlength=run.grid.n)
 
 
@@ -277,7 +281,7 @@ def _place(
     these of the calls before it. Work is of every rank, by the laws times how often the segments
     occur; held out: at the largest count by laws that were fitted without it, NaN where none were.
     """
-    here = [run.segments[run.segments[:, 2] == number] for run in runs]
+    here = [run.segments_to(number) for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
     laws: dict[int, Segment] = {}

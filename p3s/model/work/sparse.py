@@ -334,8 +334,11 @@ def _sets(columns: Sequence[int], beam: Sequence[tuple[int, ...]], size: int) ->
     """Return the sets of columns to try: all singles and pairs, then the best ones and one more."""
     if size <= 2:
         return np.array(list(combinations(columns, size)), dtype=np.int64).reshape(-1, size)
-    more = sorted({tuple(sorted((*s, c))) for s in beam for c in columns if c not in s})
-    return np.array(more, dtype=np.int64).reshape(-1, size)
+    sets = np.repeat(np.array(beam, dtype=np.int64), len(columns), axis=0)
+    more = np.column_stack([sets, np.tile(np.array(columns, dtype=np.int64), len(beam))])
+    more = np.sort(more[(sets != more[:, -1:]).all(axis=1)], axis=1)
+    radix = (max(columns) + 1) ** np.arange(size - 1, -1, -1)
+    return more[np.unique(more @ radix, return_index=True)[1]]
 
 
 def _distinct(grams: _Grams, price: np.ndarray) -> list[int]:
