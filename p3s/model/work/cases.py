@@ -47,6 +47,12 @@ class Run:
         return order, self.segments[order, 2]
 
 
+def rows_of(item: np.ndarray, items: int) -> list[np.ndarray]:
+    """Return the rows of each item, ascending; item: of each row, other numbers for none."""
+    order = np.argsort(item, kind="stable")
+    return np.split(order, np.searchsorted(item[order], np.arange(items + 1)))[1:-1]
+
+
 #: A count, some of its ranks, and how often they run through each segment (segments, ranks).
 Seen = tuple[Run, np.ndarray, np.ndarray]
 

@@ -26,7 +26,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Group, Item, Phase, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
-from p3s.model.work.cases import Run, Seen, cases_of
+from p3s.model.work.cases import Run, Seen, cases_of, rows_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
@@ -131,11 +131,10 @@ def _known_bytes(items: Sequence[Item], t: PointTable, item: np.ndarray) -> np.n
     Sizes without a law are the same on all ranks there: work that follows them has no law either.
     """
     out = t.nbytes.astype(float)
-    for i, it in enumerate(items):
-        if all(s.elements.expr is None and s.elements.sample is None for s in it.slots):
-            mine = item == i
-            if mine.any():
-                out[mine] = np.average(t.nbytes[mine], weights=np.maximum(t.count[mine], 1))
+    for it, mine in zip(items, rows_of(item, len(items)), strict=True):
+        open_ = all(s.elements.expr is None and s.elements.sample is None for s in it.slots)
+        if open_ and len(mine):
+            out[mine] = np.average(t.nbytes[mine], weights=np.maximum(t.count[mine], 1))
     return out
 
 
@@ -506,8 +505,7 @@ def _row_weights(
     """
     out: dict[int, tuple[float, float]] = {}
     peer = np.array([g.peer for g in t.groups], dtype=np.int64)[t.group] if len(t.group) else t.rank
-    for i, item in enumerate(items):
-        mine = np.flatnonzero(run.item == i)
+    for i, (item, mine) in enumerate(zip(items, rows_of(run.item, len(items)), strict=True)):
         if not len(mine):
             continue
         table = partners(item.relation, grid) if item.relation is not None else None
