@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -111,3 +113,15 @@ def test_others_are_left_to_sympy() -> None:
     decided = ["min", sym("n"), num(1)]
     assert plain_text(decided) is None
     assert plain_text(["sum", sym("n"), sym("j")]) is None
+
+
+def test_usual_equations_load_no_sympy() -> None:
+    code = (
+        "import sys; from p3s.laws.symbolic import to_text\n"
+        f"print([to_text(expr) for expr in {[expr for expr, _ in USUAL]!r}])\n"
+        "sys.exit('sympy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0 and done.stdout.strip() == str([text for _, text in USUAL])
