@@ -115,8 +115,9 @@ def traced(folder: Path, case: str, counts: str, program: str, goal: float) -> R
 
 def jacobi2d(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """The example."""
-    subprocess.run(["make", "-sC", str(ROOT / "examples"), f"BIN={folder}"], check=True)
-    yield traced(folder, "jacobi2d", "2,4,8", str(folder / "jacobi2d"), 1.0)
+    built = folder / "bin"
+    subprocess.run(["make", "-sC", str(ROOT / "examples"), f"BIN={built}"], check=True)
+    yield traced(folder, "jacobi2d", "2,4,8", str(built / "jacobi2d"), 1.0)
 
 
 def lu(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
