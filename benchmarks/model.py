@@ -1,11 +1,21 @@
-"""How long the model step takes for a program of many call sites.
+"""How long the model step takes: studies of programs that are traced, and of many call sites.
 
-    python benchmarks/model.py [--sites 400] [--counts 4,8,12,18,27] [--json]
+    python benchmarks/model.py [--only jacobi2d,lu,sites,commands] [--json]
+                               [--sites 400] [--counts 4,8,12,18,27] [--large 1000]
+                               [--lu PROGRAM] [--folder DIR]
 
-The program is written as event lists (tests/helpers/corpus.py): on a 3-D grid it exchanges with all
-neighbours through one call, with those across faces, with one neighbour, and sums up over all
-ranks; sizes are blocks of the fields of one domain. It prints processor time with and without the
+jacobi2d: the example at 2, 4 and 8 processes, `p3s model` from start to end. lu: the same of LU of
+the NAS Parallel Benchmarks, class W, built before, at 4, 8 and 16. commands: `p3s model` of
+captures that are written without a program (tests/helpers/load_captures.py), of 400 and of --large
+call sites at 2, 4 and 8.
+
+sites: a program written as event lists (tests/helpers/corpus.py): on a 3-D grid it exchanges with
+all neighbours through one call, with those across faces, with one neighbour, and sums up over all
+ranks; sizes are blocks of the fields of one domain. Fitted in this process, with and without the
 hold-out.
+
+All figures are processor time of all processes; beside them stands the goal, where there is one.
+Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -13,20 +23,38 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "helpers"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+if os.getuid() == 0:  # Open MPI starts nothing for root that did not ask twice
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        os.environ.setdefault(name, "1")
 
-from corpus import Program, Recorder, block, table
+from corpus import Program, Recorder, block, table  # noqa: E402
 
-from p3s.laws.extents import dims_balanced
-from p3s.model.holdout import build_model
+from p3s.laws.extents import dims_balanced  # noqa: E402
 
 DOMAIN = (157, 211, 133)
+P3S = (sys.executable, "-m", "p3s")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure: processor time in seconds, peak resident memory of one process, the goal."""
+
+    case: str
+    cpu_s: float
+    peak_mib: float | None = None
+    goal_s: float | None = None
 
 
 def many_sites(sites: int, turns: int = 3) -> Program:
@@ -60,27 +88,95 @@ def processor_time() -> float:
     return sum(os.times()[:4])
 
 
+def of_command(words: list[str]) -> tuple[float, float]:
+    """Return processor time and peak resident memory (MiB) of a command."""
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode not in (0, 3):
+        raise SystemExit(f"exit {child.returncode}: {' '.join(words)}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def model_of(study: Path, case: str, goal: float | None) -> Row:
+    """Return what `p3s model` takes; the second of two runs, with what Python compiles there."""
+    words = [*P3S, "model", str(study)]
+    of_command(words)
+    return Row(case, *of_command(words), goal)
+
+
+def traced(folder: Path, case: str, counts: str, program: str, goal: float) -> Row:
+    """Return what the model of a traced program takes."""
+    study = folder / case.split()[0]
+    words = ["characterize", "-n", counts, "-o", str(study), "--timeout", "600", "--"]
+    of_command([*P3S, *words, "mpiexec", "--oversubscribe", "-n", "{np}", program])
+    return model_of(study, f"{case}, from {counts}", goal)
+
+
+def jacobi2d(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """The example."""
+    built = folder / "bin"
+    subprocess.run(["make", "-sC", str(ROOT / "examples"), f"BIN={built}"], check=True)
+    yield traced(folder, "jacobi2d", "2,4,8", str(built / "jacobi2d"), 1.0)
+
+
+def lu(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """LU, where there is one."""
+    if options.lu:
+        yield traced(folder, "LU class W", "4,8,16", str(Path(options.lu).resolve()), 4.0)
+
+
+def sites(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Many call sites at five counts, fitted in this process."""
+    from p3s.model.holdout import build_model
+
+    program = many_sites(options.sites)
+    tables = [table(program, int(n)) for n in options.counts.split(",")]
+    for name, holdout in (("model", False), ("with hold-out", True)):
+        start = processor_time()
+        model = build_model(tables, holdout)
+        case = f"{options.sites} call sites at {options.counts}, {len(model.items)} items, {name}"
+        yield Row(case, processor_time() - start, None, 10.0 if options.sites == 400 else None)
+
+
+def commands(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Many call sites, the whole command."""
+    from load_captures import many_sites as written
+    from load_captures import write_study
+
+    for size in (400, options.large):
+        study = folder / f"written-{size}"
+        write_study(study, [2, 4, 8], written(size), 3)
+        of_command([*P3S, "phases", str(study)])
+        yield Row(f"{size} call sites at 2,4,8", *of_command([*P3S, "model", str(study)]))
+
+
+CASES = {"jacobi2d": jacobi2d, "lu": lu, "sites": sites, "commands": commands}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--sites", type=int, default=400)
     parser.add_argument("--counts", default="4,8,12,18,27")
+    parser.add_argument("--large", type=int, default=1000)
+    parser.add_argument("--lu", default="", help="the program lu.W.x")
+    parser.add_argument("--folder", type=Path, help="where studies are made, and removed again")
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    program = many_sites(args.sites)
-    tables = [table(program, int(n)) for n in args.counts.split(",")]
-    took = {}
-    for name, holdout in (("model", False), ("with hold-out", True)):
-        start = processor_time()
-        model = build_model(tables, holdout)
-        took[name] = processor_time() - start
-    if args.json:
-        print(json.dumps({"sites": args.sites, "items": len(model.items), "seconds": took}))
-        return
-    print(f"{args.sites} call sites at {args.counts} processes, {len(model.items)} items")
-    for name, seconds in took.items():
-        print(f"{name:14} {seconds:6.1f} s of processor time")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for case in options.only.split(","):
+            for row in CASES[case](Path(folder), options):
+                rows.append(row)
+                if not options.json:
+                    goal = "" if row.goal_s is None else f"  (goal {row.goal_s:g} s)"
+                    memory = "" if row.peak_mib is None else f"  {row.peak_mib:.0f} MiB"
+                    print(f"{row.case}: {row.cpu_s:.2f} s{memory}{goal}", flush=True)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 if __name__ == "__main__":

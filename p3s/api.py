@@ -22,7 +22,7 @@ from p3s.errors import P3SError, UsageError
 from p3s.pipeline.basis import AUTO, Request, request_of
 from p3s.pipeline.predicting import predicted, what_ifs_of
 from p3s.pipeline.stages import ensure_compute, ensure_model, ensure_scaled, ensure_signatures
-from p3s.predict import KNEE_EFFICIENCY, as_file
+from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
@@ -253,7 +253,7 @@ class Study:
     @property
     def phases(self) -> Table:
         """The phases at the traced counts: how often, events, bytes, share of the time."""
-        from p3s.characterize import load_phases
+        from p3s.characterize.phases import load_phases
         from p3s.report import phases
 
         ensure_signatures(self._directory, self._progress)

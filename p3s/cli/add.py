@@ -95,7 +95,7 @@ def add(
 
 def _characterize(study: Study, counts: Sequence[int]) -> list[str]:
     """Find the phases of counts; return why that failed at some."""
-    from p3s.characterize import characterize
+    from p3s.characterize.signature import characterize
 
     failed = []
     for np in counts:

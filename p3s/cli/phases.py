@@ -144,7 +144,7 @@ def _thesis(
 
 def _make(study: Study) -> None:
     """Make phases.json when it is missing or older than what it is made from."""
-    from p3s.characterize import load_phases
+    from p3s.characterize.phases import load_phases
     from p3s.pipeline.stages import ensure_signatures
 
     with progress(len(study.counts())) as bar:

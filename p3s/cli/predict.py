@@ -116,7 +116,7 @@ def predict(
     from p3s.cli.before import check_launcher, check_request, check_study
     from p3s.pipeline.basis import request_of, with_placement
     from p3s.pipeline.predicting import predicted, what_ifs_of
-    from p3s.predict import as_file
+    from p3s.predict.prediction import as_file
     from p3s.report.places import places_of
     from p3s.report.terminal import render
     from p3s.study import Study

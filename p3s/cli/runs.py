@@ -195,7 +195,7 @@ def trace_counts(
     instructions, which are counted in one run, ``repeats`` native runs are timed unless ``times``
     is False. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
-    from p3s.characterize import load_phases
+    from p3s.characterize.phases import load_phases
     from p3s.cli.recording import check_unit, only_timed, settle, with_threads
     from p3s.host.cores import cores
     from p3s.signature_runner.emulate import emulator
@@ -283,7 +283,7 @@ def _trace_counts(
     bar: Progress,
     kept: bool,
 ) -> Traced:
-    from p3s.characterize import characterize
+    from p3s.characterize.signature import characterize
     from p3s.characterize.times import as_json, load_times, notes
 
     done = Traced()

@@ -40,7 +40,7 @@ class _Far:
 
     def add(self, other: Study, np: int, check: bool = True) -> None:
         """Take in one count of the smaller workload; P3SError where it is no far point."""
-        from p3s.characterize import load_table
+        from p3s.characterize.store import load_table
         from p3s.small_runs.builds import same_places
         from p3s.small_runs.check import refuse
 
@@ -169,7 +169,7 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
 
 
 def _own(study: Study) -> _Far:
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
 
     counts = study.signature_counts()
     if not counts:

@@ -352,10 +352,11 @@ def quantiles(
     values: np.ndarray, weight: np.ndarray, shares: Sequence[float] | np.ndarray
 ) -> np.ndarray:
     """Return weighted quantiles of every column, (shares, columns); weights sum to one."""
-    order = np.argsort(values, axis=0, kind="stable")
-    ordered, w = np.take_along_axis(values, order, axis=0), weight[order]
-    upto = np.cumsum(w, axis=0) - 0.5 * w
-    pairs = zip(upto.T, ordered.T, strict=True)
+    by_column = np.ascontiguousarray(values.T)
+    order = np.argsort(by_column, axis=1, kind="stable")
+    ordered, w = np.take_along_axis(by_column, order, axis=1), weight[order]
+    upto = np.cumsum(w, axis=1) - 0.5 * w
+    pairs = zip(upto, ordered, strict=True)
     return np.stack([np.interp(shares, at, column) for at, column in pairs], axis=1)
 
 

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.laws.expr import SYMBOLS, Expr, num, sym, symbols_of
+from p3s.laws.plain import FROM_ONE, plain_text
 
 if TYPE_CHECKING:
     import sympy
-
-#: Symbols that are at least one; all others start at zero.
-_FROM_ONE = frozenset({"n", "p0", "p1", "p2", "p3"})
 
 #: Signs of sympy's MathML as they are set: minus, and a gap between factors.
 _SET = {"<mo>-</mo>": "<mo>−</mo>", "<mn>-": "<mn>−", "<mo>\u2062</mo>": '<mspace width="0.17em"/>'}
@@ -37,7 +35,7 @@ def to_sympy(expr: Expr) -> sympy.Expr:
     if op == "sym":
         name = expr[1]
         return sp.Symbol(
-            name, integer=True, **{"positive" if name in _FROM_ONE else "nonnegative": True}
+            name, integer=True, **{"positive" if name in FROM_ONE else "nonnegative": True}
         )
     if op == "pow":
         return sp.Pow(to_sympy(expr[1]), sp.Rational(expr[2], expr[3]))
@@ -206,8 +204,14 @@ def _mathml_printer() -> Any:
 
 
 def to_text(expr: Expr) -> str:
-    """Return ``expr`` as one line of text, simplified."""
-    return str(_text_printer().doprint(simplified(expr)))
+    """Return ``expr`` as one line of text, simplified; sympy is asked for unusual ones only."""
+    plain = plain_text(expr)
+    return plain if plain is not None else sympy_to_text(simplified(expr))
+
+
+def sympy_to_text(expr: sympy.Expr) -> str:
+    """Return what :func:`to_sympy` made as one line of text."""
+    return str(_text_printer().doprint(expr))
 
 
 def to_latex(expr: Expr) -> str:

@@ -135,7 +135,7 @@ def compare(model: Model, t: PointTable, moved: Mapping[int, float] | None = Non
 
     Errors of work are relative, of the phases with more than 1 % of it (p3s.scores).
     """
-    rows = generate(model, t.np)
+    rows = generate(model, t.np, work=False)
     triples, colls = predicted_tallies(model, rows)
     weights = _true_weights(model, t, rows.grid)
     n_items = len(model.items)

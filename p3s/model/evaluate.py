@@ -104,11 +104,16 @@ class Evaluator:
                 if slot.guard is not None:
                     self.comms.ids(slot.place or _WORLD, np.zeros(0, dtype=np.int64))
 
-    def rows(self, ranks: np.ndarray | None = None) -> ScaledRows:
-        """Return the rows of all ranks or of those given, ascending (unknown items left out)."""
-        means = None if ranks is None or len(ranks) == self.n else self.means
+    def rows(self, ranks: np.ndarray | None = None, work: bool = True) -> ScaledRows:
+        """Return the rows of all ranks or of those given, ascending (unknown items left out).
+
+        work: the work before each row is asked for; without it that is of no use.
+        """
+        some = work and ranks is not None and len(ranks) != self.n
+        means = self.means if some else None
         c = self._rows(ranks)
-        c["work"] = share_out(self.model, self.grid, c, means)
+        if work:
+            c["work"] = share_out(self.model, self.grid, c, means)
         i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
         return ScaledRows(
             self.n,
@@ -337,6 +342,11 @@ class Evaluator:
 _WORLD = World(ordinal=0)
 
 
-def generate(model: Model, n: int, ranks: np.ndarray | None = None) -> ScaledRows:
-    """Return the rows of the scaled trace at ``n`` processes, of all ranks or of some."""
-    return Evaluator(model, n).rows(ranks)
+def generate(
+    model: Model, n: int, ranks: np.ndarray | None = None, work: bool = True
+) -> ScaledRows:
+    """Return the rows of the scaled trace at ``n`` processes, of all ranks or of some.
+
+    work: as of :meth:`Evaluator.rows`.
+    """
+    return Evaluator(model, n).rows(ranks, work)

@@ -186,7 +186,7 @@ def _powers_only(choice: GridChoice, items: Sequence[Item]) -> bool:
 def _with_order(
     model: Model, tables: Sequence[PointTable], tree: Structure, choice: GridChoice
 ) -> Model:
-    rows = {t.np: generate(as_traced(model, t.np), t.np) for t in tables}
+    rows = {t.np: generate(as_traced(model, t.np), t.np, work=False) for t in tables}
     order, items = fit_order(model, tables, tree, rows, choice.grids)
     return replace(model, order=order, items=items)
 

@@ -46,7 +46,7 @@ def judged_items(model: Model, tables: Sequence[PointTable]) -> tuple[Item, ...]
     values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for t in tables:
         there = as_traced(model, t.np)
-        rows = generate(there, t.np)
+        rows = generate(there, t.np, work=False)
         wrong |= set(items_wrong(there, t, rows))
         for i, k, size, times in np.unique(
             np.stack([rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0
@@ -314,8 +314,7 @@ def _weight_verdict(model: Model, phase: Phase) -> Verdict:
 
 def shares(model: Model, t: PointTable) -> dict[str, Share]:
     """Return the share of events, bytes and time per verdict at one traced count."""
-    rows = generate(model, t.np)
-    assignment = assign(model.items, t, rows.grid, model.splits)
+    assignment = assign(model.items, t, model_grid(model, t.np), model.splits)
     number = np.array(
         [VERDICTS.index(it.verdict) for it in model.items] + [VERDICTS.index(Verdict.UNKNOWN)],
         dtype=np.int64,

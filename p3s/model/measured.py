@@ -72,7 +72,7 @@ def _sized(kind: str) -> bool:
 
 
 def _ruled(model: Model, n: int) -> list[Cells]:
-    rows = generate(model, n)
+    rows = generate(model, n, work=False)
     out: list[Cells] = [Counter() for _ in model.items]
     sized = [_sized(item.kind) for item in model.items]
     for i, r, q, b, k in zip(

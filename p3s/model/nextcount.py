@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from p3s.model.grid.traced_grids import Traced
 from p3s.model.law_types import CountLaw, SizeLaw
 from p3s.model.partners.relation import Relation
 from p3s.model.reasons import Code, Verdict
-from p3s.model.sizes.rivals import differ_at
+from p3s.model.sizes.rivals import differ
 from p3s.model.types import NO_SHARE, Decision, Item, Model, NextCount
 from p3s.model.verdicts import items_with_rivals, leaves_remainder, partners_differ, ranks_differ
 
@@ -52,7 +52,6 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
     The score of a count is the sum of the shares of the questions it settles, less the cost of a
     larger count. A count is proposed only for what those before it leave open.
     """
-    left = list(questions(model))
     known, top = model.admissible, max(model.counts)
     grids: dict[int, GridAt] = {}
     for n in admissible.candidates(known, 8 * top + 28):
@@ -62,6 +61,7 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
             grids[n] = model_grid(model, n)
         except P3SError:
             continue
+    left = list(questions(model, grids))
     out: list[NextCount] = []
     larger = admissible.larger(known)
     if isinstance(model.grid.family, Traced) and larger is not None:
@@ -85,12 +85,15 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
     return tuple(out)
 
 
-def questions(model: Model) -> Iterator[Question]:
-    """Yield what is open: directions, blocks, rival rules and grids, calls seen too seldom."""
+def questions(model: Model, grids: Mapping[int, GridAt]) -> Iterator[Question]:
+    """Yield what is open: directions, blocks, rival rules and grids, calls seen too seldom.
+
+    grids: the counts that will be asked about; what takes long is answered for all at once.
+    """
     yield from _directions(model)
     yield from _extents(model)
     yield from _partners(model)
-    yield from _sizes(model)
+    yield from _sizes(model, list(grids.values()))
     yield from _grids(model)
     yield from _seldom(model)
     top = max(model.counts)
@@ -154,7 +157,7 @@ def _leaves_remainder(expr: Any, g: GridAt) -> bool:
     return leaves_remainder(expr, {"n": g.n, **_dims(g)})
 
 
-def _sizes(model: Model) -> Iterator[Question]:
+def _sizes(model: Model, grids: Sequence[GridAt]) -> Iterator[Question]:
     answers: dict[str, dict[int, bool]] = {}  # many slots have the same law and rivals
     for item in model.items:
         for slot in item.slots:
@@ -183,16 +186,25 @@ def _sizes(model: Model) -> Iterator[Question]:
                     yield Question(
                         f"the rules that still fit differ there in the {what}",
                         _weight(item),
-                        partial(_rules_differ, each, slot.relation, known),
+                        partial(_rules_differ, each, slot.relation, known, grids),
                     )
 
 
 def _rules_differ(
-    law: SizeLaw | CountLaw, relation: Relation | None, known: dict[int, bool], g: GridAt
+    law: SizeLaw | CountLaw,
+    relation: Relation | None,
+    known: dict[int, bool],
+    grids: Sequence[GridAt],
+    g: GridAt,
 ) -> bool:
-    """Tell whether rules for a number differ at a count, which is asked several times."""
-    if g.n not in known:
-        known[g.n] = differ_at(law, g, relation)
+    """Tell whether rules for a number differ at a count, one of ``grids``.
+
+    known: the answers, which are asked for several times.
+    """
+    if not known:
+        for alike in {len(each.dims) for each in grids}:
+            some = [each for each in grids if len(each.dims) == alike]
+            known.update(zip((e.n for e in some), differ(law, some, relation), strict=True))
     return known[g.n]
 
 

@@ -21,7 +21,7 @@ _HEAD = ("schema", "schema_version")
 
 def build(study_dir: Path, holdout: bool = True) -> Model:
     """Fit the model of a study from all its signatures and write model.json; return it."""
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
     from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.model.holdout import build_model
     from p3s.study import Study, write_json
@@ -122,6 +122,26 @@ def read(path: Path) -> Model:
 
     Raises P3SError in one line for one that is damaged or of another version.
     """
+    from hashlib import blake2b
+
+    from p3s.artefacts import file_bytes
+
+    try:
+        key = Path(path), blake2b(file_bytes(Path(path))).digest()
+    except OSError:  # as the reader says it
+        return _read(path)
+    if key not in _LAST_READ:
+        model = _read(path)
+        _LAST_READ.clear()
+        _LAST_READ[key] = model
+    return _LAST_READ[key]
+
+
+#: The model that was read last, which a command asks for several times: by path and digest.
+_LAST_READ: dict[tuple[Path, bytes], Model] = {}
+
+
+def _read(path: Path) -> Model:
     from p3s.model.check import check
     from p3s.model.types import Model
     from p3s.serialise import from_data

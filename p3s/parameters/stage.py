@@ -51,7 +51,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> Family:
     Every setting with at least three counts must have its model.json. Raises P3SError where
     fewer than two settings have one.
     """
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
     from p3s.commands import another_value
     from p3s.model.stage import load
 
@@ -228,7 +228,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
 def _check(study: Study, family: Family, setting: Setting, at: Study) -> list[Check]:
     """Compare the family with a setting that has too few counts for a model of its own."""
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
     from p3s.model.compare import compare
 
     name = setting_name(setting)

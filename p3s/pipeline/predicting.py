@@ -23,7 +23,7 @@ from p3s.pipeline.stages import (
     setting_of,
     stale_replays,
 )
-from p3s.predict import KNEE_EFFICIENCY, as_file, predict
+from p3s.predict.prediction import KNEE_EFFICIENCY, as_file, predict
 from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
@@ -165,7 +165,7 @@ def _told(
     knee: float,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Return the arguments of p3s.predict.predict."""
+    """Return the arguments of p3s.predict.prediction.predict."""
     return {
         "threshold": knee,
         "estimator": basis.estimator,

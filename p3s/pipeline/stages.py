@@ -52,7 +52,7 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
         runs = study.runs(np)
         path = study.signature_path(np)
         if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, runs):
-            from p3s.characterize import characterize
+            from p3s.characterize.signature import characterize
 
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
@@ -204,7 +204,7 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 f"note: {study.root}: the runs at {processes(gone)} were deleted; the model "
                 "no longer rests on them"
             )
-        from p3s.characterize import load_phases
+        from p3s.characterize.phases import load_phases
         from p3s.model.stage import build
 
         bar.start("fitting the model")
@@ -266,7 +266,8 @@ def _knows_more(study: Study) -> bool:
 
 def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:
     """Characterize counts whose signature is damaged again; tells whether there was one."""
-    from p3s.characterize import characterize, load_table
+    from p3s.characterize.signature import characterize
+    from p3s.characterize.store import load_table
 
     repaired = False
     for np in counts:

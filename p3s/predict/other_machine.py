@@ -168,10 +168,10 @@ def compose(
     """Put the prediction on the target together.
 
     The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
-    that are not its any more are removed. ``told``: what p3s.predict.predict is told.
+    that are not its any more are removed. ``told``: what p3s.predict.prediction.predict is told.
     """
     from p3s.costs.stage import read
-    from p3s.predict import predict
+    from p3s.predict.prediction import predict
     from p3s.serialise import to_data
 
     for n in counts:

@@ -79,7 +79,8 @@ def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
 
 def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
     """Move the runs of ``counts`` to their place, far/NAME; earlier runs there stay."""
-    from p3s.characterize import characterize, load_phases
+    from p3s.characterize.phases import load_phases
+    from p3s.characterize.signature import characterize
 
     target = study.far_dir(name)
     if not target.exists():

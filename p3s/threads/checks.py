@@ -37,7 +37,7 @@ def check_messages(root: Study, rest: str, model: Model) -> list[ThreadCheck]:
     rest: name of the input's own values, "" where there are none; model: of the base's threads,
     for counts that they did not run with.
     """
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
 
     base = at_threads(root, rest, base_of(root))
     others = [threads for threads in threads_in(root) if threads != base_of(root)]

@@ -32,9 +32,9 @@ from p3s.model.stage import as_file
 from p3s.model.types import Admissible, NextCount
 from p3s.pipeline.basis import Request, basis_of
 from p3s.pipeline.stages import too_few
-from p3s.predict import compose
 from p3s.predict.advice import another, narrower, smaller
 from p3s.predict.doubts import contradicting, missed, of_reach, of_validation
+from p3s.predict.prediction import compose
 from p3s.replay.settings import ReplaySettings
 from p3s.settings import value_study
 from p3s.study import Study

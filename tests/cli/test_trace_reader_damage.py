@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from capture_writer import COUNTS, DEFS, DONE, EVENTS, PAGE, RESOLVED, Writer, small
 
-from p3s.characterize import characterize
+from p3s.characterize.signature import characterize
 from p3s.errors import P3SError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
 from p3s.trace import read_run, summary

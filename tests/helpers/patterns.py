@@ -17,8 +17,8 @@ from pathlib import Path
 from paths import PROGRAMS
 from tracer_helpers import the_mpi
 
-from p3s.characterize import characterize
 from p3s.characterize.clones import read_alike
+from p3s.characterize.signature import characterize
 from p3s.characterize.tables import PointTable, table_of
 from p3s.errors import P3SError
 from p3s.gather import check_runs, put_runs

@@ -16,7 +16,7 @@ from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 import p3s.characterize
-from p3s.characterize import load_table
+from p3s.characterize.store import load_table
 from p3s.characterize.times import load_times, stale
 from p3s.cli.main import run
 from p3s.errors import P3SError

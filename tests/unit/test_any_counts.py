@@ -28,7 +28,7 @@ from p3s.costs.types import Unknown
 from p3s.errors import P3SError
 from p3s.model.stage import as_file
 from p3s.model.stage import load as load_model
-from p3s.predict import predict
+from p3s.predict.prediction import predict
 from p3s.program import write_scaled
 from p3s.report.compute import remarks, unknown_costs
 from p3s.study import write_json

@@ -16,7 +16,6 @@ from test_predict import REPLAYED, times_at
 
 from p3s.errors import P3SError
 from p3s.model.law_types import LoopRule, OrderedItem, OrderedSlot, TraceOrder, Walk
-from p3s.predict import as_file, compose
 from p3s.predict.estimated import ESTIMATORS, Communication
 from p3s.predict.estimates import AUTO, choose
 from p3s.predict.intervals import combine, model_part, own_parts, total
@@ -24,6 +23,7 @@ from p3s.predict.knee import crossing, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured
 from p3s.predict.phase_laws import phase_laws
+from p3s.predict.prediction import as_file, compose
 from p3s.predict.reasons import untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank

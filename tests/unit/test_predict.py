@@ -13,9 +13,9 @@ from handmade import phase, put_model, put_replay, put_scaled
 
 from p3s.errors import P3SError
 from p3s.model.comparison import HoldOut, Overlap, Weights
-from p3s.predict import compose, predict
 from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
+from p3s.predict.prediction import compose, predict
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.predict.types import Prediction
 from p3s.study import Study, read_json, write_json

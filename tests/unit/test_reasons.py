@@ -17,12 +17,12 @@ from p3s.artefacts import crc_of
 from p3s.commands import NO_STUDY
 from p3s.errors import Damaged, P3SError
 from p3s.model.comparison import Overlap, Unmodelled, WorkErrors
-from p3s.predict import as_file, compose, predict
 from p3s.predict.advice import narrower_by
 from p3s.predict.contradictions import contradictions
 from p3s.predict.doubts import missed, of_validation
 from p3s.predict.estimated import Communication
 from p3s.predict.measured import Measured
+from p3s.predict.prediction import as_file, compose, predict
 from p3s.predict.reasons import CODES, Reason, in_short, named, untrusted
 from p3s.predict.saved import PredictionFile
 from p3s.predict.times import PhaseTimes

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from p3s.characterize import load_table
 from p3s.characterize.signature import signature_json
-from p3s.characterize.store import write_tables
+from p3s.characterize.store import load_table, write_tables
 from p3s.errors import P3SError
 from p3s.model import build
 from p3s.model.grid.grids import Balanced

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -19,6 +21,7 @@ from p3s.tables import (
     check_range,
     check_sums,
     facts_of,
+    numbers,
     open_table,
     parquet_bytes,
     read_rows,
@@ -242,3 +245,30 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     rows = [{"n": 4, "name": "a", "inputs": {"x": 1.0}}, {"n": 8, "name": None, "inputs": None}]
     pq.write_table(pa.Table.from_pylist(rows), path)
     assert read_rows(path) == rows
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.float64(), pa.uint16()])
+def test_numbers_of_a_column_are_those_of_its_parts(kind: pa.DataType) -> None:
+    column = pa.chunked_array([pa.array([1, 2, 3], kind), pa.array([], kind), pa.array([4], kind)])
+    for each in (column, column.slice(1, 2), column.slice(2), column.chunk(0).slice(1), column[:0]):
+        found = numbers(each)
+        assert found.dtype == kind.to_pandas_dtype() and found.tolist() == each.to_pylist()
+
+
+def test_the_numbers_of_a_list_are_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_bytes(pa.table({"events": [[1, 2], [], [3, 4, 5]]})))
+    lists = read_table(path, {"events": list}).column("events")
+    assert [numbers(each.values).tolist() for each in lists] == [[1, 2], [], [3, 4, 5]]
+
+
+def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(parquet_bytes(pa.table({"rank": [1, 2]})))
+    code = (
+        "import sys; from pathlib import Path; from p3s.tables import numbers, read_table\n"
+        f"table = read_table(Path({str(path)!r}), {{'rank': int}})\n"
+        "assert numbers(table.column('rank')).tolist() == [1, 2]\n"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0

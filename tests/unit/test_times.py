@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from capture_writer import INSTRUCTIONS, WALL, Writer
 
-from p3s.characterize import characterize
 from p3s.characterize.clock import QUANTILES, SegmentTimes
 from p3s.characterize.disturbed import floor_ns
 from p3s.characterize.part import join, part_of
 from p3s.characterize.segments import Pairs
+from p3s.characterize.signature import characterize
 from p3s.characterize.times import Times, load_times, make_times, notes, stale
 from p3s.errors import Damaged, P3SError
 from p3s.gather import check_runs, put_runs

@@ -178,7 +178,7 @@ def test_signature_of_an_older_version_is_refused_in_one_line(tmp_path: Path) ->
 
     import pytest
 
-    from p3s.characterize import load_table
+    from p3s.characterize.store import load_table
     from p3s.errors import P3SError
     from p3s.study import Study
 

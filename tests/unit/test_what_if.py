@@ -17,9 +17,9 @@ from p3s.costs.spread import Distribution, Spread
 from p3s.costs.stage import as_file
 from p3s.errors import P3SError, UsageError
 from p3s.machine.network import ranges
-from p3s.predict import predict
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Draws, off_by_draws
+from p3s.predict.prediction import predict
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf
 from p3s.predict.what_if.answers import with_answers
@@ -327,7 +327,7 @@ def test_another_network(tmp_path: Path) -> None:
 
 
 def test_what_is_saved_survives_as_a_file(tmp_path: Path) -> None:
-    from p3s.predict import as_file as prediction_as_file
+    from p3s.predict.prediction import as_file as prediction_as_file
 
     found = asked(study_of(tmp_path, ping_pong(1000)), [2], "latency/2")
     again = PredictionFile.of(prediction_as_file(found)).content

@@ -9,7 +9,7 @@ import pytest
 from made_predictions import made_prediction
 from report_studies import put_study
 
-from p3s.predict import as_file
+from p3s.predict.prediction import as_file
 from p3s.predict.saved import PredictionFile
 from p3s.predict.types import Prediction, WhatIf, WhatIfAt
 from p3s.report.html import render as page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from types import SimpleNamespace
 
 import corpus
@@ -10,7 +11,7 @@ import pytest
 
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
-from p3s.model.work.sparse import fit_sparse
+from p3s.model.work.sparse import _sets, fit_sparse
 from p3s.model.work.workload import rank_work
 
 WORK_ROWS = ("rank", "item", "nbytes", "repeat")
@@ -166,3 +167,14 @@ def test_sparse_fits_find_the_terms_and_only_these():
     assert fit_sparse(x, np.zeros(32), n, [0, 1, 1, 1]).terms == ()
     one = fit_sparse(x[:8], np.full(8, 5.0), n[:8], [0, 1, 1, 1])
     assert one.terms == (0,) and one.coef == (5.0,) and one.error == 1.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_sets_of_terms_are_the_best_ones_and_one_more(size):
+    columns = [7, 0, 3, 12, 5]
+    beam = [tuple(sorted(some)) for some in combinations(columns, max(size - 1, 1))][:4]
+    if size <= 2:
+        wanted = list(combinations(columns, size))
+    else:
+        wanted = sorted({tuple(sorted((*s, c))) for s in beam for c in columns if c not in s})
+    assert [tuple(row) for row in _sets(columns, beam, size).tolist()] == wanted

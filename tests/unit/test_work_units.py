@@ -10,9 +10,8 @@ import corpus
 import pytest
 from handmade import phase, put_scaled
 
-from p3s.characterize import load_table
 from p3s.characterize.signature import signature_json
-from p3s.characterize.store import write_tables
+from p3s.characterize.store import load_table, write_tables
 from p3s.characterize.tables import PointTable, point_table
 from p3s.errors import P3SError
 from p3s.model.fit import fit_model

@@ -91,6 +91,8 @@ class _Ranks:
         self.walks, self._items_of_model, self.grids = walks, items, grids
         self._items: dict[tuple[int, int], tuple[int, ...]] = {}
         self._places: dict[tuple[int, int], tuple[dict[Cell, int], int]] = {}
+        #: Rules that have the same calls in the same iterations have the same patterns.
+        self.when: dict[object, tuple[When, ...]] = {}
 
     def items_in(self, seen: Seen, loop: int, level: int) -> tuple[int, ...]:
         """Return the items that a kind of rank has inside a loop."""
@@ -127,6 +129,16 @@ def _when(
         for c in mine
     ):
         return (When(None, (["all"],) * len(loops)),)
+    key = (tuple(loops), tuple(_iterations(mine, loops, seen, ranks) for seen, mine in theirs))
+    if key not in ranks.when:
+        ranks.when[key] = _patterns(theirs, loops, ranks)
+    return ranks.when[key]
+
+
+def _patterns(
+    theirs: Sequence[tuple[Seen, Sequence[int]]], loops: Sequence[int], ranks: _Ranks
+) -> tuple[When, ...]:
+    """Return the patterns of a rule; theirs: kinds of ranks with the cells that they have of it."""
     groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
     for seen, cells in theirs:
         have = ranks.items_in(seen, loops[-1], len(loops))
@@ -140,6 +152,21 @@ def _when(
         if (each := _joint(group)) is not None
     )
     return rules if len(groups) > 1 else ()
+
+
+def _iterations(
+    cells: Sequence[int], loops: Sequence[int], seen: Seen, ranks: _Ranks
+) -> tuple[object, ...]:
+    """Return all that ``_occurrences`` depends on."""
+    places = [ranks.places(seen, k, x + 1) for x, k in enumerate(loops) if k in ranks.walks]
+    return id(seen), tuple(
+        (
+            seen.cells[c][2:],
+            tuple((place.get(seen.cells[c], -1), many) for place, many in places),
+            seen.index[seen.events[c], : len(loops)].tobytes(),
+        )
+        for c in cells
+    )
 
 
 def _joint(parts: Sequence[tuple[Turns, Bools]]) -> tuple[Pattern, ...] | None:

@@ -174,12 +174,33 @@ def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
     if np.all(value == value[0]):
         every = (some_divisors(int(value[0])),) * (1 + int(links.part.max()))
         return Profile(cells[0], cells[1], np.ones_like(links.part), links.part, every)
-    pairs, at_a, at_b, values = links.pairs, links.at_a, links.at_b, value.tolist()
+    common = np.gcd.reduce(value)  # sizes of one field and of several have the same shares
+    found = _shares(cells.shape[1], links, (value // common).astype(np.int64).tobytes())
+    if found is None:
+        return None
+    ratio, part = found
+    values = value.tolist()
+    multiples = []
+    for k_part in range(int(part.max(initial=-1)) + 1):
+        rows = [e for x in np.flatnonzero(part == k_part).tolist() for e in links.at_a[x]]
+        left = np.gcd.reduce([values[e] // int(ratio[links.pairs[0, e]]) for e in rows])
+        multiples.append(some_divisors(int(left)))
+    return Profile(cells[0], cells[1], ratio, part, tuple(multiples))
+
+
+@lru_cache(maxsize=4096)
+def _shares(cells: int, links: _Links, at_links: bytes) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the ratios of so many cells along an axis, and the part that each is in.
+
+    None where the sizes at the links are no product, or their ratios too large.
+    """
+    (of_a, of_b), at_a, at_b = links.pairs.tolist(), links.at_a, links.at_b
+    values = np.frombuffer(at_links, dtype=np.int64).tolist()
     share: dict[int, Fraction] = {}
     other: dict[int, Fraction] = {}
-    part = np.full(cells.shape[1], -1)
+    part = np.full(cells, -1)
     parts = 0
-    for start in range(cells.shape[1]):
+    for start in range(cells):
         if start in share:
             continue
         share[start] = Fraction(1)
@@ -188,20 +209,19 @@ def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
             x = queue.pop()
             part[x] = parts
             for e in at_a[x]:
-                y = int(pairs[1, e])
+                y = of_b[e]
                 if y in other:
                     if other[y] * share[x] != values[e]:
                         return None
                     continue
                 other[y] = values[e] / share[x]
                 for f in at_b[y]:
-                    z = int(pairs[0, f])
+                    z = of_a[f]
                     if z not in share:
                         share[z] = values[f] / other[y]
                         queue.append(z)
         parts += 1
-    ratio = np.ones(cells.shape[1], dtype=np.int64)
-    multiples = []
+    ratio = np.ones(cells, dtype=np.int64)
     for k_part in range(parts):
         mine_at = np.flatnonzero(part == k_part)
         scale = lcm(*(share[int(x)].denominator for x in mine_at))
@@ -210,10 +230,9 @@ def profile(obs: Observations, axes: Sequence[Axis], k: int) -> Profile | None:
         if max(whole) > MAX_EXTENT or min(whole) < 1:
             return None
         ratio[mine_at] = whole.astype(np.int64)
-        rows = [e for x in mine_at.tolist() for e in at_a[x]]
-        left = np.gcd.reduce([values[e] // int(ratio[pairs[0, e]]) for e in rows])
-        multiples.append(some_divisors(int(left)))
-    return Profile(cells[0], cells[1], ratio, part, tuple(multiples))
+    for found in (ratio, part):  # they are shared
+        found.setflags(write=False)
+    return ratio, part
 
 
 @dataclass(frozen=True, eq=False)

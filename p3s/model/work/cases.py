@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -33,6 +34,23 @@ class Run:
     item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     work: np.ndarray = field(default_factory=lambda: np.zeros(0))
     features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def segments_to(self, place: int) -> np.ndarray:
+        """Return the segments that end at a place."""
+        order, ends = self._by_end
+        found: np.ndarray = self.segments[order[slice(*np.searchsorted(ends, (place, place + 1)))]]
+        return found
+
+    @cached_property
+    def _by_end(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(self.segments[:, 2], kind="stable")
+        return order, self.segments[order, 2]
+
+
+def rows_of(item: np.ndarray, items: int) -> list[np.ndarray]:
+    """Return the rows of each item, ascending; item: of each row, other numbers for none."""
+    order = np.argsort(item, kind="stable")
+    return np.split(order, np.searchsorted(item[order], np.arange(items + 1)))[1:-1]
 
 
 #: A count, some of its ranks, and how often they run through each segment (segments, ranks).

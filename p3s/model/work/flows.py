@@ -105,7 +105,7 @@ def flows_of(
             found = _segments(
                 places[k],
                 before[k],
-                real[:, ranks],
+                np.stack([real[a, ranks] if a >= 0 else np.ones(len(ranks)) for a in before[k]]),
                 own[k, ranks],
                 usual,
                 like,
@@ -123,7 +123,7 @@ def flows_of(
 def _segments(
     place: WorkPlace,
     before: Sequence[int],
-    calls: np.ndarray,
+    starts: np.ndarray,
     own: np.ndarray,
     usual: np.ndarray,
     alike: Alike,
@@ -131,10 +131,9 @@ def _segments(
 ) -> np.ndarray:
     """Return how often each segment before a place occurs, (segments, ranks).
 
-    calls: (places, ranks) of the ranks in ``env``; own: of the place.
+    starts: calls of the ranks in ``env`` at the places ``before``; own: at the place itself.
     """
     cases = place.cases
-    starts = np.stack([calls[a] if a >= 0 else np.ones(len(own)) for a in before])
     case_of, known = _case_of(cases, starts.T > 0, alike, env["r"])
     if not known.all():  # calls that the nearest ranks made are run through
         like = np.array([case.present for case in cases], dtype=bool)[case_of].T

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from p3s.model.grid.guards import GridAt
 
@@ -45,6 +44,8 @@ def _shares(values: np.ndarray, blocks: int) -> np.ndarray:
     """Return the ratios of so many blocks along a dimension whose traced blocks have ``values``."""
     if len(values) == 1 or not values.sum() > 0:
         return np.ones(blocks)
+    from scipy.interpolate import PchipInterpolator  # a quarter of a second, only where it is used
+
     known = np.concatenate([[0.0], np.cumsum(values) / values.sum()])
     share = PchipInterpolator(np.linspace(0.0, 1.0, len(known)), known)
     return np.asarray(np.diff(share(np.linspace(0.0, 1.0, blocks + 1))) * blocks)

@@ -26,7 +26,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Group, Item, Phase, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
-from p3s.model.work.cases import Run, Seen, cases_of
+from p3s.model.work.cases import Run, Seen, cases_of, rows_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
@@ -85,10 +85,14 @@ def with_phase_work(
     found: list[list[WorkPlace]] = [[] for _ in phases]
     told: list[list[list[np.ndarray]]] = [[] for _ in phases]
     done: list[list[list[np.ndarray]]] = [[] for _ in phases]
+    items_at: dict[Place, list[int]] = {}
+    for i, it in enumerate(items):
+        items_at.setdefault((it.site, it.op), []).append(i)
+    names = list(places)
     for place, number in places.items():
-        mine_ = [i for i, it in enumerate(items) if (it.site, it.op) == place]
+        mine_ = items_at[place]
         phase = phases[items[mine_[0]].phase]
-        made, said, held = _place(number, list(places), runs, basis, most, whole)
+        made, said, held = _place(number, names, runs, basis, most, whole)
         spent[phase.phase][-1].held[:] += held
         for one, values in zip(spent[phase.phase], said, strict=True):
             one.said[:] += values
@@ -127,17 +131,16 @@ def _known_bytes(items: Sequence[Item], t: PointTable, item: np.ndarray) -> np.n
     Sizes without a law are the same on all ranks there: work that follows them has no law either.
     """
     out = t.nbytes.astype(float)
-    for i, it in enumerate(items):
-        if all(s.elements.expr is None and s.elements.sample is None for s in it.slots):
-            mine = item == i
-            if mine.any():
-                out[mine] = np.average(t.nbytes[mine], weights=np.maximum(t.count[mine], 1))
+    for it, mine in zip(items, rows_of(item, len(items)), strict=True):
+        open_ = all(s.elements.expr is None and s.elements.sample is None for s in it.slots)
+        if open_ and len(mine):
+            out[mine] = np.average(t.nbytes[mine], weights=np.maximum(t.count[mine], 1))
     return out
 
 
 def _done(run: Run, place: int) -> np.ndarray:
     """Return the work of each rank in the segments that end at a place."""
-    rank, work = run.segments[run.segments[:, 2] == place][:, [0, 4]].T
+    rank, work = run.segments_to(place)[:, [0, 4]].T
     return np.bincount(rank, weights=work, minlength=run.grid.n)
 
 
@@ -277,7 +280,7 @@ def _place(
     these of the calls before it. Work is of every rank, by the laws times how often the segments
     occur; held out: at the largest count by laws that were fitted without it, NaN where none were.
     """
-    here = [run.segments[run.segments[:, 2] == number] for run in runs]
+    here = [run.segments_to(number) for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
     laws: dict[int, Segment] = {}
@@ -502,8 +505,7 @@ def _row_weights(
     """
     out: dict[int, tuple[float, float]] = {}
     peer = np.array([g.peer for g in t.groups], dtype=np.int64)[t.group] if len(t.group) else t.rank
-    for i, item in enumerate(items):
-        mine = np.flatnonzero(run.item == i)
+    for i, (item, mine) in enumerate(zip(items, rows_of(run.item, len(items)), strict=True)):
         if not len(mine):
             continue
         table = partners(item.relation, grid) if item.relation is not None else None

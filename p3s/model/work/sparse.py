@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -77,6 +78,7 @@ class _Grams:
             self.g[i], self.b[i], self.yy[i] = xs.T @ xs, xs.T @ ys, ys @ ys
             self.rows.append((xs, ys))
 
+    @cached_property
     def splits(self) -> list[tuple[np.ndarray, int]]:
         """Return (counts fitted, count predicted): the next one up, and each one in turn."""
         k = len(self.counts)
@@ -86,21 +88,30 @@ class _Grams:
         out += [(index != j, j) for j in range(k - 1)] if k > 2 else []
         return out or [(index == 0, 1), (index == 1, 0)]
 
-    def solve(self, sets: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (coefficients, whether they are determined and positive) of sets (s, q)."""
-        g, b = self.g[counts].sum(axis=0), self.b[counts].sum(axis=0)
-        gram = g[sets[:, :, None], sets[:, None, :]]
-        unit = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), 1e-300))
-        gram = gram / unit[:, :, None] / unit[:, None, :]
+    @cached_property
+    def fitted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of g and b over the counts that are fitted: all, then those of each split."""
+        of = [np.ones(len(self.counts), dtype=bool), *(fitted for fitted, _ in self.splits)]
+        g, b = ([x[counts].sum(axis=0) for counts in of] for x in (self.g, self.b))
+        return np.stack(g), np.stack(b)
+
+    def solve(self, sets: np.ndarray, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return (coefficients, whether they are determined and positive) of sets (s, q).
+
+        Both of all counts first, then of each split: (1 + splits, s, ...), the first ``most``.
+        """
+        g, b = (x[:most] for x in self.fitted)
+        gram = g[:, sets[:, :, None], sets[:, None, :]]
+        unit = np.sqrt(np.maximum(np.diagonal(gram, axis1=2, axis2=3), 1e-300))
+        gram = gram / unit[..., :, None] / unit[..., None, :]
         fine = np.linalg.det(gram) > _SINGULAR
         gram[~fine] = np.eye(sets.shape[1])
-        coef = np.linalg.solve(gram, (b[sets] / unit)[:, :, None])[:, :, 0] / unit
-        return coef, fine & np.all(coef > 0, axis=1)
+        coef = np.linalg.solve(gram, (b[:, sets] / unit)[..., None])[..., 0] / unit
+        return coef, fine & np.all(coef > 0, axis=2)
 
     def coefficients(self, terms: tuple[int, ...]) -> tuple[float, ...]:
         """Return the coefficients of one set, fitted to all counts."""
-        every = np.ones(len(self.counts), dtype=bool)
-        coef = self.solve(np.array([terms]), every)[0][0] / self.scale[list(terms)]
+        coef = self.solve(np.array([terms]), 1)[0][0, 0] / self.scale[list(terms)]
         return tuple(float(c) for c in coef)
 
     def nest(self, columns: Sequence[int], counts: np.ndarray) -> np.ndarray:
@@ -118,23 +129,18 @@ class _Grams:
         held out: the error there, times a safety factor, is taken if it is smaller.
         """
         q = sets.shape[1]
-        every = np.ones(len(self.counts), dtype=bool)
-        coef, fine = self.solve(sets, every)
+        coef, fine = self.solve(sets)
         held, total = np.zeros(len(sets)), np.zeros(len(sets))
-        held_fine = fine.copy()
-        splits = self.splits()
-        for fitted, j in splits:
-            part, ok = self.solve(sets, fitted)
-            held_fine &= ok
+        for part, (_, j) in zip(coef[1:], self.splits, strict=True):
             held += self._squares(sets, part, j)
         for j in range(len(self.counts)):
-            total += self._squares(sets, coef, j)
-        out = np.where(held_fine, np.sqrt(held / len(splits)), np.inf)
+            total += self._squares(sets, coef[0], j)
+        out = np.where(fine.all(axis=0), np.sqrt(held / len(self.splits)), np.inf)
         if self.different >= q + 3:
             met = _SAFETY * np.sqrt(
                 total / len(self.counts) * self.different / (self.different - q)
             )
-            out = np.where(fine, np.minimum(out, met), np.inf)
+            out = np.where(fine[0], np.minimum(out, met), np.inf)
         return out
 
     def _squares(self, sets: np.ndarray, coef: np.ndarray, j: int) -> np.ndarray:
@@ -222,7 +228,8 @@ def _fitted(
         errors[grows & falling[sets].any(axis=1)] = np.inf
         errors[(grows | (price[sets] >= RARE).any(axis=1)) & (errors > _UNSURE)] = np.inf
         keys = (errors + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
-        order = [i for i in np.lexsort((*sets.T[::-1], keys)) if np.isfinite(errors[i])]
+        order = np.lexsort((*sets.T[::-1], keys))
+        order = order[np.isfinite(errors[order])]
         scored = [
             _Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))
             for i in order[: max(_BEAM, 1)]
@@ -327,8 +334,11 @@ def _sets(columns: Sequence[int], beam: Sequence[tuple[int, ...]], size: int) ->
     """Return the sets of columns to try: all singles and pairs, then the best ones and one more."""
     if size <= 2:
         return np.array(list(combinations(columns, size)), dtype=np.int64).reshape(-1, size)
-    more = sorted({tuple(sorted((*s, c))) for s in beam for c in columns if c not in s})
-    return np.array(more, dtype=np.int64).reshape(-1, size)
+    sets = np.repeat(np.array(beam, dtype=np.int64), len(columns), axis=0)
+    more = np.column_stack([sets, np.tile(np.array(columns, dtype=np.int64), len(beam))])
+    more = np.sort(more[(sets != more[:, -1:]).all(axis=1)], axis=1)
+    radix = (max(columns) + 1) ** np.arange(size - 1, -1, -1)
+    return more[np.unique(more @ radix, return_index=True)[1]]
 
 
 def _distinct(grams: _Grams, price: np.ndarray) -> list[int]:
