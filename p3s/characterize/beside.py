@@ -12,7 +12,7 @@ import numpy as np
 from p3s.artefacts import digest_of, parse_json, write_bytes
 from p3s.errors import Damaged
 from p3s.serialise import Positive, ProcessCount, ShapeError, Share, from_data, to_data
-from p3s.tables import TableFacts, check_range, check_sums, checked_columns, open_table
+from p3s.tables import TableFacts, check_range, check_sums, checked_columns, numbers, open_table
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _checked(path: Path, form: Form, n: int) -> tuple[Head, np.ndarray]:
     table = checked_columns(file.read(columns=wanted), dict.fromkeys(wanted, int), path.name)
     rows = np.zeros((table.num_rows, len(form.columns)), dtype=np.int64)
     for name in wanted:
-        rows[:, form.columns.index(name)] = table.column(name).to_numpy()
+        rows[:, form.columns.index(name)] = numbers(table.column(name))
     check_range(rows[:, 0], 0, n, "a rank")
     check_range(rows[:, 1], 0, len(head.nodes), "a place")
     check_range(rows[:, 2:], -1, 1 << 63, "a value")

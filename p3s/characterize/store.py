@@ -21,6 +21,7 @@ from p3s.tables import (
     column,
     facts_of,
     lists,
+    numbers,
     parquet_bytes,
     read_table,
 )
@@ -232,7 +233,7 @@ def _table(head: SignatureHead, path: Path) -> PointTable:
 def _columns(path: Path, names: Sequence[str], head: SignatureHead) -> np.ndarray:
     """Return a table of whole numbers, (rows, columns), the first of which is a rank."""
     table = read_table(path, dict.fromkeys(names, int), head.tables)
-    values = np.stack([table.column(name).to_numpy() for name in names], axis=1).astype(np.int64)
+    values = np.stack([numbers(table.column(name)) for name in names], axis=1).astype(np.int64)
     check_range(values[:, 0], 0, head.np, f"{path.name}: a rank")
     known = names.index("count") if "count" in names else None
     if known is not None and len(values) and values[:, known].min() < 0:
@@ -263,7 +264,7 @@ def _read_samples(path: Path, head: SignatureHead) -> dict[int, np.ndarray]:
     kept = read_table(path, {"rank": int, "nodes": list}, head.tables)
     ranks = kept.column("rank").to_pylist()
     check_range(ranks, 0, head.np, f"{path.name}: a rank")
-    nodes = [part.values.to_numpy() for part in kept.column("nodes")]
+    nodes = [numbers(part.values) for part in kept.column("nodes")]
     for each in nodes:
         check_range(each, 0, len(head.nodes), f"{path.name}: a node")
     return dict(zip(ranks, nodes, strict=True))
@@ -275,7 +276,7 @@ def _read_sequences(path: Path, head: SignatureHead, calls: np.ndarray) -> dict[
     rows_of = np.bincount(calls[:, 0], minlength=head.np)
     out = {}
     for ranks, codes in zip(table.column("ranks").to_pylist(), table.column("events"), strict=True):
-        values = compact(codes.values.to_numpy())
+        values = compact(numbers(codes.values))
         check_range(ranks, 0, head.np, f"{path.name}: a rank")
         least = int(rows_of[ranks].min()) if ranks else 0
         check_range(values, -len(head.nodes), least, f"{path.name}: an event")

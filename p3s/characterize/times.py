@@ -20,7 +20,7 @@ from p3s.characterize.clock import QUANTILES
 from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
 from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, Total, from_data
-from p3s.tables import check_range, column, parquet_bytes, read_table
+from p3s.tables import check_range, column, numbers, parquet_bytes, read_table
 
 if TYPE_CHECKING:
     from p3s.characterize.part import Part
@@ -318,8 +318,8 @@ def _times_from(data: dict[str, Any], table_path: Path) -> Times:
     table = read_table(table_path, wanted)
     if table.num_rows != head.rows:
         raise ValueError("head and table do not fit")
-    columns: dict[str, Any] = {name: table.column(name).to_numpy() for name in (*COLUMNS, *_VALUES)}
-    quantile = [table.column(name).to_numpy() for name in _quantile_names()]
+    columns: dict[str, Any] = {name: numbers(table.column(name)) for name in (*COLUMNS, *_VALUES)}
+    quantile = [numbers(table.column(name)) for name in _quantile_names()]
     check_range(columns["rank"], 0, head.np, "a rank")
     for name in ("from_node", "to_node"):
         check_range(columns[name], -1, len(head.nodes), name)
