@@ -21,7 +21,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "helpers"))
 
+sys.path.append(str(Path(__file__).resolve().parent))
 from corpus import Program, Recorder, block, table
+from figures import Figure, Found
 
 from p3s.laws.extents import dims_balanced
 from p3s.model.holdout import build_model
@@ -58,6 +60,16 @@ def many_sites(sites: int, turns: int = 3) -> Program:
 def processor_time() -> float:
     """Return the processor time of this process and those that it started, in seconds."""
     return sum(os.times()[:4])
+
+
+def figures(quick: bool) -> Found:
+    """Return how long the model of a program of many call sites takes, in processor time."""
+    sites = 100 if quick else 400
+    tables = [table(many_sites(sites), n) for n in (4, 8, 12, 18, 27)]
+    start = processor_time()
+    build_model(tables, True)
+    name = f"model of {sites} call sites at 5 counts, with hold-out"
+    return Found((Figure(name, processor_time() - start, "s", None if quick else 10),))
 
 
 def main() -> None:

@@ -27,6 +27,9 @@ from p3s.signature_runner.recording import Recording
 from p3s.trace import RunTrace, read_run
 from p3s.trace.dump import write_parquet
 
+sys.path.append(str(Path(__file__).resolve().parent))
+from figures import P3S, Figure, Found, whole
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 TIMEOUT_S = 600.0
@@ -226,6 +229,44 @@ def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> 
     ):
         rows.append(Row(name, rate(events, action), TARGETS[name]))
     return rows
+
+
+def figures(quick: bool) -> Found:
+    """Return the rows of this benchmark as figures, and the size of a run beside OTF2's."""
+    found = next(iter(mpi.find_mpi()), None)
+    if found is None or found.mpiexec is None:
+        return Found()
+    tracer = build.ensure_tracer(mpicc=found.mpicc)
+    repeats, calls, iterations = (3, 200_000, 5_000) if quick else (9, 1_000_000, 40_000)
+    with tempfile.TemporaryDirectory(prefix="p3s-cost-") as name:
+        folder = Path(name)
+        rows = cost_per_call(found, tracer.path, repeats, calls, folder)
+        rows += small_runs(found, folder, repeats)
+        rows += disk_and_reading(found, folder, iterations)
+        otf2 = otf2_bytes(found, folder, iterations)
+    out = []
+    for row in rows:
+        if not row.target:
+            continue
+        what, _, unit = row.what.partition(" [")
+        sign, _, number = row.target.partition(" ")
+        disk = what == "bytes per event on disk, jacobi2d"
+        peer = {"peer": "OTF2", "peer_value": otf2} if disk else {}
+        figure = Figure(what, row.value, unit.rstrip("]"), float(number), sign == ">=", **peer)
+        out.append(figure)
+    return Found(tuple(out))
+
+
+def otf2_bytes(install: mpi.MpiInstall, folder: Path, iterations: int) -> float:
+    """Return how many bytes an event of jacobi2d takes as an OTF2 archive, as P3S exports it."""
+    study, target = folder / "study", folder / "otf2"
+    program = [str(folder / "jacobi2d"), "--nx", "32", "--ny", "32"]
+    launcher = [str(install.mpiexec), "-n", "{np}", *program, "--iterations", str(iterations)]
+    whole([*P3S, "trace", "--part", "-n", "4", "-o", study, "--", *launcher])
+    whole([*P3S, "export", study, "--to", "otf2", "-n", "4", "-o", target])
+    (run,) = (study / "runs").iterdir()
+    events = sum(len(rank.call) for rank in read_run(run).ranks)
+    return sum(p.stat().st_size for p in target.rglob("*") if p.is_file()) / events
 
 
 def arguments() -> argparse.Namespace:
