@@ -6,7 +6,8 @@
 Prints a table; a run is kept in history.jsonl beside this file and compared with the last one of
 its kind: ratios to other tools where there are any, as both ran on the same machine. Other tools
 are optional, what is missing is said. P3S_BENCH_LOGGOPSIM: directory of LogGOPSim and txt2bin;
-P3S_BENCH_EXTRAP: a Python that has Extra-P. Nothing here passes or fails.
+P3S_BENCH_EXTRAP: a Python that has Extra-P; P3S_BENCH_MPIP: libmpiP.so. Nothing here passes or
+fails.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _half(points: Sequence[Point], left: float, title: str, memory: bool) -> lis
         out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
         if not memory:
             x, y = left + 8, TOP + 14 + 14 * k
-            out.append(f'<text x="{x}" y="{y}" fill="{colour}">{escape(line)}</text>')
+            out.append(f'<text x="{x}" y="{y}" style="fill:{colour}">{escape(line)}</text>')
     return out
 
 

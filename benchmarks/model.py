@@ -64,7 +64,7 @@ def processor_time() -> float:
 
 def figures(quick: bool) -> Found:
     """Return how long the model of a program of many call sites takes, in processor time."""
-    sites = 100 if quick else 400
+    sites = 40 if quick else 400
     tables = [table(many_sites(sites), n) for n in (4, 8, 12, 18, 27)]
     start = processor_time()
     build_model(tables, True)

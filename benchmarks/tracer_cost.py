@@ -82,7 +82,9 @@ def sample(
     """Run calls.c on one rank, untraced or with one of the clocks."""
     folder.mkdir(parents=True)
     settings = []
-    if mode != "untraced":
+    if mode == "mpiP":
+        settings = [f"LD_PRELOAD={tracer}", f"MPIP=-f {folder}"]
+    elif mode != "untraced":
         settings = [f"LD_PRELOAD={tracer}", f"P3S_TRACE_DIR={folder}", f"P3S_WORK={mode}"]
     assert install.mpiexec is not None
     outcome = run_traced(
@@ -92,7 +94,8 @@ def sample(
         timeout_s=TIMEOUT_S,
         trace=False,
     )
-    words = (outcome.run_dir / "stdout.txt").read_text().split()
+    printed = (outcome.run_dir / "stdout.txt").read_text().splitlines()
+    words = next(line for line in printed if line.startswith("null ")).split()
     found = dict(zip(words[::2], words[1::2], strict=True))
     for path in folder.glob("rank-*.p3t"):
         path.unlink()  # a hundred runs would fill the disk
@@ -231,8 +234,23 @@ def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> 
     return rows
 
 
+def mpip_per_call(
+    install: mpi.MpiInstall, library: Path, repeats: int, calls: int, folder: Path
+) -> dict[str, float]:
+    """Return what mpiP, which keeps sums and no events, adds to the two kinds of calls in us."""
+    program, added = compiled(install, folder), dict[str, list[float]]()
+    for repeat in range(repeats):
+        plain, traced = (
+            sample(install, program, library, mode, calls, folder / f"peer-{mode}-{repeat}")
+            for mode in ("untraced", "mpiP")
+        )
+        added.setdefault("null send", []).append((traced.null_ns - plain.null_ns) / 1e3)
+        added.setdefault("self message", []).append((traced.self_ns - plain.self_ns) / 1e3)
+    return {name: statistics.median(values) for name, values in added.items()}
+
+
 def figures(quick: bool) -> Found:
-    """Return the rows of this benchmark as figures, and the size of a run beside OTF2's."""
+    """Return the rows of this benchmark as figures, beside mpiP's and the size of OTF2's."""
     found = next(iter(mpi.find_mpi()), None)
     if found is None or found.mpiexec is None:
         return Found()
@@ -244,6 +262,8 @@ def figures(quick: bool) -> Found:
         rows += small_runs(found, folder, repeats)
         rows += disk_and_reading(found, folder, iterations)
         otf2 = otf2_bytes(found, folder, iterations)
+        place = os.environ.get("P3S_BENCH_MPIP")
+        mpip = mpip_per_call(found, Path(place), repeats, calls, folder) if place else {}
     out = []
     for row in rows:
         if not row.target:
@@ -252,6 +272,10 @@ def figures(quick: bool) -> Found:
         sign, _, number = row.target.partition(" ")
         disk = what == "bytes per event on disk, jacobi2d"
         peer = {"peer": "OTF2", "peer_value": otf2} if disk else {}
+        if "added per call" in what:
+            missing = "" if place else "missing: P3S_BENCH_MPIP is no libmpiP.so"
+            other = mpip.get(what.partition(",")[0])
+            peer = {"peer": "mpiP", "peer_value": other, "missing": missing}
         figure = Figure(what, row.value, unit.rstrip("]"), float(number), sign == ">=", **peer)
         out.append(figure)
     return Found(tuple(out))
