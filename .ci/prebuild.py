@@ -38,6 +38,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
     from p3s.simulate import build as simulate
+    from p3s.trace import varint
 
     prebuilt.FOLDER = folder  # nothing is there yet: all is compiled
     made = []
@@ -51,7 +52,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         sources_are = prebuilt.source_digest(sources, flags)
         made.append(prebuilt.Prebuilt(name, file.name, digest, sources_are, library))
 
-    for name, module in (("simulate.so", simulate), ("packets.so", packets)):
+    for name, module in (("simulate.so", simulate), ("packets.so", packets), ("varint.so", varint)):
         path = compiled(
             name,
             module.SOURCES,

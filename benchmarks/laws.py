@@ -11,13 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parent))
+from figures import Figure, Found
 
 from p3s.laws.lawfinder import EXACT, REFUSED, find_law
 from p3s.laws.worklaws import fit_work
@@ -181,6 +187,68 @@ def chance(trials: int) -> list[dict[str, Any]]:
             )
             out.append({"counts": list(counts), "most": most, "claimed": hits / trials})
     return out
+
+
+#: Extra-P's best law of each set of points that it reads; prints CPU seconds, without its start.
+_EXTRA_P = """import json, sys, time
+from extrap.entities.coordinate import Coordinate
+from extrap.entities.measurement import Measurement
+from extrap.entities.callpath import Callpath
+from extrap.entities.metric import Metric
+from extrap.modelers.single_parameter.basic import SingleParameterModeler
+sets = [[Measurement(Coordinate(p), Callpath("a"), Metric("b"), [v]) for p, v in points]
+        for points in json.load(sys.stdin)]
+modeler = SingleParameterModeler()
+modeler.allow_negative_exponents = True
+modeler.create_model(sets[0])
+begin = time.process_time()
+for points in sets:
+    modeler.create_model(points)
+print(time.process_time() - begin)
+"""
+
+
+def extra_p(sets: list[list[tuple[int, float]]]) -> float | None:
+    """Return in how many CPU seconds Extra-P finds laws, None where there is none."""
+    python = os.environ.get("P3S_BENCH_EXTRAP")
+    if not python:
+        return None
+    done = subprocess.run(
+        [python, "-c", _EXTRA_P],
+        input=json.dumps(sets),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    return float(done.stdout.split()[-1])
+
+
+def figures(quick: bool) -> Found:
+    """Return how many of the 13 laws are right, and how long they take, beside Extra-P."""
+    counts = POWERS
+    sets = [[(p, float(law(p))) for p in counts] for law in LAWS.values()]
+    right = noise_free()[0]["right"]
+    begin = time.process_time()
+    for points in sets:
+        find_law(points)
+    ours = (time.process_time() - begin) / len(sets)
+    peer = extra_p(sets)
+    theirs = None if peer is None else peer / len(sets)
+    missing = "missing: P3S_BENCH_EXTRAP is no Python with it" if peer is None else ""
+    return Found(
+        (
+            Figure("laws right of 13, five counts", right, "laws", 13, True, "Extra-P 4.2.5", 10),
+            Figure(
+                "a law, CPU time",
+                1e3 * ours,
+                "ms",
+                peer="Extra-P",
+                peer_value=None if theirs is None else 1e3 * theirs,
+                missing=missing,
+            ),
+        )
+    )
 
 
 def main() -> int:

@@ -30,6 +30,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from load_captures import Program, halo, many_comms, many_sites, write_study  # noqa: E402
 
+sys.path.append(str(Path(__file__).resolve().parent))
+from figures import Figure, Found, Point, whole  # noqa: E402
+
 #: Events of a turn of the halo.
 TURN = 6
 #: Names the directory of an MPI for this and its processes.
@@ -81,15 +84,11 @@ def made(study: Path, sizes: Sequence[int], program: Program, turns: int) -> int
 
 def measured(line: str, size: int, events: int, words: Sequence[str], name: str = "") -> Row:
     """Run a command and return what it took, its own processes included."""
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said, cwd=ROOT)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
+    with tempfile.NamedTemporaryFile() as said:
+        used = whole(words, said.name, range(-64, 256))
         last = said.read().decode(errors="replace").strip().splitlines()[-1:]
-    bad = f"exit {child.returncode}: {' '.join(last)}" if child.returncode not in (0, 3) else ""
-    cpu = used.ru_utime + used.ru_stime
-    return Row(line, size, events, name or words[len(P3S)], cpu, used.ru_maxrss / 1024, bad)
+    bad = f"exit {used.code}: {' '.join(last)}" if used.code not in (0, 3) else ""
+    return Row(line, size, events, name or words[len(P3S)], used.cpu_s, used.peak_mib, bad)
 
 
 def of_events(line: str, folder: Path, ranks: int, sizes: Sequence[int]) -> Iterator[Row]:
@@ -280,6 +279,32 @@ def shown(rows: Sequence[Row]) -> str:
             f" {per:.3g} | {cpu} | {row.peak_mib:,.0f} | {memory} | {row.said} |"
         )
     return "\n".join(lines)
+
+
+#: Line -> what grows in it, as curves name it, and its sizes: quick ones, and others.
+AXES: dict[str, tuple[str, list[int], list[int]]] = {
+    "rank": ("events", [MILLION // 10, MILLION], [MILLION, 10 * MILLION, 100 * MILLION]),
+    "sites": ("call sites", [30, 100], [100, 1000, 10_000]),
+    "counts": ("process counts", [3, 5], [3, 10, 30]),
+}
+
+
+def figures(quick: bool) -> Found:
+    """Return how fast captures become signatures, and how the commands grow."""
+    points, rates = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for line, (axis, few, many) in AXES.items():
+            make, _, _ = LINES[line]
+            for row in make(line, Path(folder), few if quick else many):
+                if row.said:
+                    raise SystemExit(f"{row.command} of {row.size:,} {axis}: {row.said}")
+                name = f"p3s {row.command}"
+                points.append(Point(axis, name, row.size, row.cpu_s, row.peak_mib))
+                if line == "rank" and row.command == "phases":
+                    rates.append(row.events / row.cpu_s / 1e6)
+    name = "p3s phases of the longest run, one rank, all in"
+    goal = None if quick else 3.0  # a short run is mostly the start of Python
+    return Found((Figure(name, rates[-1], "M events/s of CPU", goal, more=True),), tuple(points))
 
 
 def main() -> None:

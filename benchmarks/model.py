@@ -39,7 +39,9 @@ if os.getuid() == 0:  # Open MPI starts nothing for root that did not ask twice
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         os.environ.setdefault(name, "1")
 
+sys.path.append(str(Path(__file__).resolve().parent))
 from corpus import Program, Recorder, block, table  # noqa: E402
+from figures import Figure, Found  # noqa: E402
 
 from p3s.laws.extents import dims_balanced  # noqa: E402
 
@@ -152,6 +154,18 @@ def commands(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 CASES = {"jacobi2d": jacobi2d, "lu": lu, "sites": sites, "commands": commands}
+
+
+def figures(quick: bool) -> Found:
+    """Return how long the model of a program of many call sites takes, in processor time."""
+    from p3s.model.holdout import build_model
+
+    many = 40 if quick else 400
+    tables = [table(many_sites(many), n) for n in (4, 8, 12, 18, 27)]
+    start = processor_time()
+    build_model(tables, True)
+    name = f"model of {many} call sites at 5 counts, with hold-out"
+    return Found((Figure(name, processor_time() - start, "s", None if quick else 10),))
 
 
 def main() -> None:

@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
+sys.path.append(str(Path(__file__).resolve().parent))
+
+from figures import P3S, Figure, Found, Point, whole
 
 TIMEOUT_S = 1800.0
 #: Ranks asked for of the largest count.
@@ -96,6 +99,25 @@ def apart(root: Path, n: int, some: bool) -> dict[str, Any]:
     run = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     result: dict[str, Any] = json.loads(run.stdout)
     return result
+
+
+def figures(quick: bool) -> Found:
+    """Return what scaled traces cost, in a whole process that writes all ranks."""
+    points, last = [], None
+    counts = (1024, 4096) if quick else (4096, 32768, 1 << 20)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "jacobi2d"
+        make_study("jacobi2d", root)
+        for n in counts:
+            last = whole([*P3S, "scale", root, "-n", str(n)])
+            points.append(Point("ranks", "p3s scale", n, last.cpu_s, last.peak_mib))
+    of = f"p3s scale of jacobi2d to {counts[-1]:,} ranks"
+    goal = None if quick else 36.0
+    time_and_memory = (
+        Figure(f"{of}: CPU time", last.cpu_s, "s", goal),
+        Figure(f"{of}: peak memory", last.peak_mib, "MiB"),
+    )
+    return Found(time_and_memory, tuple(points))
 
 
 def main() -> None:

@@ -19,13 +19,20 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+HERE = Path(__file__).resolve().parent
+# This directory has a replay.py, which must not be taken for the package.
+sys.path = [
+    *(path for path in sys.path if Path(path).resolve() != HERE),
+    str(HERE.parent),
+    str(HERE),
+]
+
+from figures import Figure, Found, whole  # noqa: E402
 
 PATTERNS = ("halo", "sweep", "exchange")
 TIMEOUT_S = 600.0
@@ -221,38 +228,47 @@ def goal(n: int, turns: int, nbytes: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def whole(words: Sequence[str | Path]) -> tuple[float, float]:
-    """Return CPU seconds and peak memory in MB of a whole process.
+#: Prints the CPU time between two calls of gettimeofday: LogGOPSim times its simulation by them, in
+#: whole seconds.
+_SHIM = """#include <stdio.h>
+#include <stddef.h>
+#include <time.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+int gettimeofday(struct timeval *restrict when, void *restrict zone)
+{
+    static struct timespec before;
+    struct timespec now;
+    if (before.tv_sec | before.tv_nsec) {
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        fprintf(stderr, "inner %.9f\\n", (double)(now.tv_sec - before.tv_sec)
+                + 1e-9 * (double)(now.tv_nsec - before.tv_nsec));
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    return (int)syscall(SYS_gettimeofday, when, zone);
+}
+"""
 
-    A small interpreter starts it: until its exec a child shares the memory of its parent, and the
-    system counts that as its own.
-    """
-    small = (
-        "import os, sys\n"
-        "quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]\n"
-        "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)\n"
-        "_, status, used = os.wait4(pid, 0)\n"
-        "print(status, used.ru_utime + used.ru_stime, used.ru_maxrss)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-S", "-E", "-c", small, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    status, seconds, kilobytes = done.stdout.split()
-    if int(status):
-        raise SystemExit(f"{words[0]} ended with status {status}: {done.stderr[-200:]}")
-    return float(seconds), float(kilobytes) / 1024
+
+def timed_inside(work: Path) -> Path:
+    """Return a library that tells how long LogGOPSim simulates."""
+    source, library = work / "shim.c", work / "shim.so"
+    source.write_text(_SHIM)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True, timeout=60)
+    return library
 
 
 def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) -> dict[str, Any]:
-    """Return what LogGOPSim needs for the halo: calls per second of CPU time, memory in MB."""
+    """Return what LogGOPSim needs for the halo: CPU time of its loop and in all, memory in MB.
+
+    txt2bin, which makes what it loads from text, counts in neither.
+    """
+    import os
     import tempfile
 
     with tempfile.TemporaryDirectory() as work:
-        text, binary = Path(work) / "halo.goal", Path(work) / "halo.bin"
+        text, binary, said = (Path(work) / name for name in ("halo.goal", "halo.bin", "said"))
         text.write_text(goal(n, turns, nbytes))
         subprocess.run(
             [directory / "txt2bin", "-i", text, "-o", binary],
@@ -264,20 +280,105 @@ def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) ->
         words = [directory / "LogGOPSim", "-b", "-f", binary]
         words += "-L 2000 -o 200 -g 5 -G 1 -S 16384".split()
         used = [whole(words) for _ in range(repeats)]
-        best, peak = min(x[0] for x in used), max(x[1] for x in used)
+        inner = []
+        for _ in range(repeats):
+            said.touch()
+            os.truncate(said, 0)
+            whole(["/usr/bin/env", f"LD_PRELOAD={timed_inside(Path(work))}", *words], str(said))
+            inner.append(float(said.read_text().split()[1]))
     calls = n * turns * len(table("halo", n)[0])
     return {
         "pattern": "LogGOPSim",
         "ranks": n,
         "links": False,
         "calls": calls,
-        "seconds": best,
-        "calls_per_s": calls / best,
+        "seconds": min(inner),
+        "calls_per_s": calls / min(inner),
         "inputs_mb": size / 2**20,
         "beyond_mb": float("nan"),
         "beyond_bytes_per_call": float("nan"),
-        "peak_mb": peak,
+        "peak_mb": max(x.peak_mib for x in used),
+        "whole_s": min(x.cpu_s for x in used),
     }
+
+
+def once(pattern: str, n: int, turns: int, cores: int, nbytes: int, linked: bool) -> None:
+    """Build the steps and simulate them, once: what a whole process needs."""
+    from dataclasses import replace
+
+    from p3s.simulate.network import rough_network
+    from p3s.simulate.simulate import simulate
+
+    network = rough_network()
+    if not linked:
+        network = replace(network, rate=float("inf"))
+    simulate(steps_of(pattern, n, turns, nbytes), np.arange(n) // cores, network)
+
+
+def figures(quick: bool) -> Found:
+    """Return speed and memory of a halo, beside LogGOPSim and SimGrid's replay where they are."""
+    import os
+
+    n, turns, repeats = 4096, 20, 2 if quick else 5
+    words = [sys.executable, __file__, "--turns", str(turns), "--repeats", str(repeats)]
+    said = subprocess.run(
+        [*words, "--one", f"halo,{n},0"], capture_output=True, text=True, check=True
+    )
+    inner = json.loads(said.stdout)
+    used = [whole([*words, "--once", f"halo,{n},0"]) for _ in range(repeats)]
+    place = os.environ.get("P3S_BENCH_LOGGOPSIM")
+    theirs = loggopsim(Path(place), n, turns, 8192, repeats) if place else {}
+    missing = "" if place else "missing: P3S_BENCH_LOGGOPSIM is no directory of it"
+    calls = inner["calls"] / 1e6
+    of = f"halo of {n:,} ranks, {turns} iterations"
+    peer = "LogGOPSim"
+
+    def rate(name: str, seconds: float, key: str) -> Figure:
+        other = calls / theirs[key] if theirs else None
+        return Figure(
+            f"{of}: {name}", calls / seconds, "M calls/s", None, True, peer, other, missing
+        )
+
+    return Found(
+        (
+            rate("simulate alone", inner["seconds"], "seconds"),
+            rate("whole process", min(x.cpu_s for x in used), "whole_s"),
+            Figure(
+                f"{of}: peak memory",
+                max(x.peak_mib for x in used),
+                "MiB",
+                40,
+                False,
+                peer,
+                theirs.get("peak_mb"),
+                missing,
+            ),
+            *simgrid(),
+        )
+    )
+
+
+def simgrid() -> list[Figure]:
+    """Return how long a halo of 256 ranks takes here and in SimGrid's replay, in CPU time."""
+    import os
+    import shutil
+    from dataclasses import replace
+
+    from p3s.simgrid.smpirun import replay
+    from p3s.simulate.network import rough_network
+    from p3s.simulate.simulate import simulate
+
+    n, name = 256, "halo of 256 ranks, 20 iterations, nothing but messages: CPU time"
+    network = replace(rough_network(inside_latency_ns=2000, inside_rate=12.5), post=0.0)
+    steps, node_of = steps_of("halo", n, 20, 8192), np.arange(n)
+    begin = time.process_time()
+    simulate(steps, node_of, network)
+    ours = time.process_time() - begin
+    if not shutil.which("smpirun"):
+        return [Figure(name, ours, "s", peer="SimGrid", missing="missing: smpirun is not on PATH")]
+    begin = sum(os.times()[2:4])
+    replay(steps, node_of, network)
+    return [Figure(name, ours, "s", peer="SimGrid", peer_value=sum(os.times()[2:4]) - begin)]
 
 
 def now_mb() -> float:
@@ -334,7 +435,12 @@ def main() -> None:
     parser.add_argument("--loggopsim", type=Path, help="where LogGOPSim and txt2bin are")
     parser.add_argument("--fold", action="store_true", help="loops of many turns, folded")
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--once", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.once:
+        pattern, n, linked = args.once.split(",")
+        once(pattern, int(n), args.turns, args.cores, args.bytes, linked == "1")
+        return
     if args.fold:
         folds(args)
         return
@@ -352,14 +458,17 @@ def main() -> None:
     for pattern in PATTERNS if args.pattern == "all" else (args.pattern,):
         for n in (int(n) for n in args.ranks.split(",")):
             for linked in "01":
+                words = [sys.executable, __file__, *sys.argv[1:]]
                 done = subprocess.run(
-                    [sys.executable, __file__, *sys.argv[1:], "--one", f"{pattern},{n},{linked}"],
+                    [*words, "--one", f"{pattern},{n},{linked}"],
                     capture_output=True,
                     text=True,
                     timeout=TIMEOUT_S,
                     check=True,
                 )
-                lines.append(json.loads(done.stdout))
+                once_words = [*words, "--once", f"{pattern},{n},{linked}"]
+                used = min(whole(once_words).cpu_s for _ in range(args.repeats))
+                lines.append({**json.loads(done.stdout), "whole_s": used})
     if args.loggopsim:
         lines += [
             loggopsim(args.loggopsim, int(n), args.turns, args.bytes, args.repeats)
@@ -370,14 +479,15 @@ def main() -> None:
         return
     print(
         f"{'pattern':9} {'ranks':>6} {'links':>5} {'calls':>10} {'s':>7} {'M calls/s':>9} "
-        f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'process MB':>10}"
+        f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'process MB':>10} {'process s':>9} "
+        f"{'M calls/s':>9}"
     )
     for x in lines:
         print(
             f"{x['pattern']:9} {x['ranks']:6} {'yes' if x['links'] else 'no':>5} "
             f"{x['calls']:10,} {x['seconds']:7.3f} {x['calls_per_s'] / 1e6:9.2f} "
             f"{x['inputs_mb']:9.0f} {x['beyond_mb']:9.0f} {x['beyond_bytes_per_call']:6.0f} "
-            f"{x['peak_mb']:10.0f}"
+            f"{x['peak_mb']:10.0f} {x['whole_s']:9.3f} {x['calls'] / x['whole_s'] / 1e6:9.2f}"
         )
 
 

@@ -23,8 +23,12 @@ from p3s.characterize.tables import point_table
 from p3s.host import mpi
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.recording import Recording
 from p3s.trace import RunTrace, read_run
 from p3s.trace.dump import write_parquet
+
+sys.path.append(str(Path(__file__).resolve().parent))
+from figures import P3S, Figure, Found, whole
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -34,7 +38,10 @@ MODES = ("untraced", "wall", "cpu")
 #: What is aimed at: see README.md beside this file.
 TARGETS = {
     "added per call, wall clock [us]": "<= 0.30",
-    "added per call, CPU clock [us]": "<= 1.30",
+    "added per call, CPU clock [us]": "<= 1.00",
+    "small run, wall clock [us per event]": "<= 0.30",
+    "small run, CPU clock [us per event]": "<= 1.00",
+    "small run, bytes per event on disk": "<= 45",
     "bytes per event on disk, jacobi2d": "<= 16",
     "memory added per rank [MiB]": "<= 32",
     "finalise to tables [million events/s]": ">= 2",
@@ -75,7 +82,9 @@ def sample(
     """Run calls.c on one rank, untraced or with one of the clocks."""
     folder.mkdir(parents=True)
     settings = []
-    if mode != "untraced":
+    if mode == "mpiP":
+        settings = [f"LD_PRELOAD={tracer}", f"MPIP=-f {folder}"]
+    elif mode != "untraced":
         settings = [f"LD_PRELOAD={tracer}", f"P3S_TRACE_DIR={folder}", f"P3S_WORK={mode}"]
     assert install.mpiexec is not None
     outcome = run_traced(
@@ -85,7 +94,8 @@ def sample(
         timeout_s=TIMEOUT_S,
         trace=False,
     )
-    words = (outcome.run_dir / "stdout.txt").read_text().split()
+    printed = (outcome.run_dir / "stdout.txt").read_text().splitlines()
+    words = next(line for line in printed if line.startswith("null ")).split()
     found = dict(zip(words[::2], words[1::2], strict=True))
     for path in folder.glob("rank-*.p3t"):
         path.unlink()  # a hundred runs would fill the disk
@@ -129,6 +139,39 @@ def cost_per_call(
     return rows
 
 
+def built(install: mpi.MpiInstall, folder: Path) -> Path:
+    """Return jacobi2d, compiled with an MPI."""
+    program = folder / "jacobi2d"
+    make = ["make", "-s", "-C", str(ROOT / "examples"), f"MPICC={install.mpicc}", f"BIN={folder}"]
+    subprocess.run([*make, str(program)], check=True, timeout=TIMEOUT_S)
+    return program
+
+
+def small_runs(install: mpi.MpiInstall, folder: Path, repeats: int) -> list[Row]:
+    """Return the rows about jacobi2d at its default size on two ranks: a run of 405 calls a rank.
+
+    Each rank says itself how long the tracer took, what it loses its core for included; new call
+    sites, communicators and types are a large part of so short a run. Median over all ranks.
+    """
+    program = built(install, folder)
+    rows, bytes_each = [], 0.0
+    took: dict[str, list[float]] = {"wall": [], "cpu": []}
+    for repeat in range(repeats):
+        for mode, found in took.items():
+            run_dir = folder / f"small-{mode}-{repeat}"
+            words = [str(install.mpiexec), "-n", "{np}", str(program)]
+            run_traced(words, 2, run_dir, timeout_s=TIMEOUT_S, recording=Recording(work=mode))
+            ranks = read_run(run_dir).ranks
+            found += [rank.tracer_ns / len(rank.call) for rank in ranks]
+            sizes = [path.stat().st_size for path in run_dir.glob("rank-*.p3t")]
+            bytes_each = sum(sizes) / sum(len(rank.call) for rank in ranks)
+    for mode, shown in (("wall", "wall clock"), ("cpu", "CPU clock")):
+        name = f"small run, {shown} [us per event]"
+        rows.append(Row(name, statistics.median(took[mode]) / 1e3, TARGETS[name]))
+    name = "small run, bytes per event on disk"
+    return [*rows, Row(name, bytes_each, TARGETS[name])]
+
+
 def rate(events: int, action: Callable[[], object]) -> float:
     """Return how many million events an action handles in a second: the best of three times."""
     times = []
@@ -151,19 +194,7 @@ def columns(run: RunTrace) -> int:
 
 def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> list[Row]:
     """Return the rows about the size of a regular program's capture, and reading it back."""
-    subprocess.run(
-        [
-            "make",
-            "-s",
-            "-C",
-            str(ROOT / "examples"),
-            f"MPICC={install.mpicc}",
-            f"BIN={folder}",
-            str(folder / "jacobi2d"),
-        ],
-        check=True,
-        timeout=TIMEOUT_S,
-    )
+    program = built(install, folder)
     run_dir = folder / "jacobi2d-run"
     assert install.mpiexec is not None
     run_traced(
@@ -171,7 +202,7 @@ def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> 
             install.mpiexec,
             "-n",
             "{np}",
-            str(folder / "jacobi2d"),
+            str(program),
             "--nx",
             "32",
             "--ny",
@@ -203,6 +234,65 @@ def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> 
     return rows
 
 
+def mpip_per_call(
+    install: mpi.MpiInstall, library: Path, repeats: int, calls: int, folder: Path
+) -> dict[str, float]:
+    """Return what mpiP, which keeps sums and no events, adds to the two kinds of calls in us."""
+    program, added = compiled(install, folder), dict[str, list[float]]()
+    for repeat in range(repeats):
+        plain, traced = (
+            sample(install, program, library, mode, calls, folder / f"peer-{mode}-{repeat}")
+            for mode in ("untraced", "mpiP")
+        )
+        added.setdefault("null send", []).append((traced.null_ns - plain.null_ns) / 1e3)
+        added.setdefault("self message", []).append((traced.self_ns - plain.self_ns) / 1e3)
+    return {name: statistics.median(values) for name, values in added.items()}
+
+
+def figures(quick: bool) -> Found:
+    """Return the rows of this benchmark as figures, beside mpiP's and the size of OTF2's."""
+    found = next(iter(mpi.find_mpi()), None)
+    if found is None or found.mpiexec is None:
+        return Found()
+    tracer = build.ensure_tracer(mpicc=found.mpicc)
+    repeats, calls, iterations = (3, 200_000, 5_000) if quick else (9, 1_000_000, 40_000)
+    with tempfile.TemporaryDirectory(prefix="p3s-cost-") as name:
+        folder = Path(name)
+        rows = cost_per_call(found, tracer.path, repeats, calls, folder)
+        rows += small_runs(found, folder, repeats)
+        rows += disk_and_reading(found, folder, iterations)
+        otf2 = otf2_bytes(found, folder, iterations)
+        place = os.environ.get("P3S_BENCH_MPIP")
+        mpip = mpip_per_call(found, Path(place), repeats, calls, folder) if place else {}
+    out = []
+    for row in rows:
+        if not row.target:
+            continue
+        what, _, unit = row.what.partition(" [")
+        sign, _, number = row.target.partition(" ")
+        disk = what == "bytes per event on disk, jacobi2d"
+        peer = {"peer": "OTF2", "peer_value": otf2} if disk else {}
+        if "added per call" in what:
+            missing = "" if place else "missing: P3S_BENCH_MPIP is no libmpiP.so"
+            other = mpip.get(what.partition(",")[0])
+            peer = {"peer": "mpiP", "peer_value": other, "missing": missing}
+        figure = Figure(what, row.value, unit.rstrip("]"), float(number), sign == ">=", **peer)
+        out.append(figure)
+    return Found(tuple(out))
+
+
+def otf2_bytes(install: mpi.MpiInstall, folder: Path, iterations: int) -> float:
+    """Return how many bytes an event of jacobi2d takes as an OTF2 archive, as P3S exports it."""
+    study, target = folder / "study", folder / "otf2"
+    program = [str(folder / "jacobi2d"), "--nx", "32", "--ny", "32"]
+    launcher = [str(install.mpiexec), "-n", "{np}", *program, "--iterations", str(iterations)]
+    whole([*P3S, "trace", "--part", "-n", "4", "-o", study, "--", *launcher])
+    whole([*P3S, "export", study, "--to", "otf2", "-n", "4", "-o", target])
+    (run,) = (study / "runs").iterdir()
+    events = sum(len(rank.call) for rank in read_run(run).ranks)
+    return sum(p.stat().st_size for p in target.rglob("*") if p.is_file()) / events
+
+
 def arguments() -> argparse.Namespace:
     """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -224,6 +314,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="p3s-cost-") as name:
         folder = Path(name)
         rows = cost_per_call(found, tracer.path, asked.repeats, asked.calls, folder)
+        rows += small_runs(found, folder, asked.repeats)
         rows += disk_and_reading(found, folder, asked.iterations)
     title = f"{found.family} {found.version}, {os.cpu_count()} CPUs, {asked.repeats} repeats"
     if asked.json:

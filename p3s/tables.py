@@ -50,6 +50,45 @@ def facts_of(data: bytes, rows: int, sums: Mapping[str, float] | None = None) ->
     return TableFacts(rows, digest_of(data), dict(sums or {}))
 
 
+def column(values: np.ndarray) -> pa.Array:
+    """Return numbers as a column of a table, which uses their memory.
+
+    pyarrow's own function imports pandas where that is installed: half a second.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    flat = np.ascontiguousarray(values)
+    kind = pa.from_numpy_dtype(flat.dtype)
+    return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
+
+
+def numbers(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return a column of numbers of which none is missing, as an array; without pandas, too."""
+    import numpy as np
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        parts = [numbers(chunk) for chunk in values.chunks]
+        return np.concatenate(parts) if parts else np.empty(0, values.type.to_pandas_dtype())
+    kind = np.dtype(values.type.to_pandas_dtype())
+    if not len(values):
+        return np.empty(0, kind)
+    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
+
+
+def lists(values: Sequence[np.ndarray]) -> pa.Array:
+    """Return arrays of int32 as a column of lists."""
+    import numpy as np
+    import pyarrow as pa
+
+    ends = np.cumsum([0, *map(len, values)])
+    if int(ends[-1]) > np.iinfo(np.int32).max:
+        raise ValueError("more numbers than a column of lists can hold")
+    flat = np.concatenate(values) if values else np.zeros(0)
+    return pa.ListArray.from_arrays(column(ends.astype(np.int32)), column(flat.astype(np.int32)))
+
+
 def parquet_bytes(table: pa.Table) -> bytes:
     """Return a table as a Parquet file with checksums."""
     import pyarrow.parquet as pq

@@ -48,9 +48,9 @@ def write_rows(path: Path, form: Form, head: Head, rows: np.ndarray) -> None:
     """Write rows, int64 of shape (rows, columns), with their head."""
     import pyarrow as pa
 
-    from p3s.tables import parquet_bytes
+    from p3s.tables import column, parquet_bytes
 
-    table = pa.table({name: rows[:, k] for k, name in enumerate(form.columns)})
+    table = pa.table({name: column(rows[:, k]) for k, name in enumerate(form.columns)})
     head = replace(head, version=form.version)
     told = replace(head, table=TableFacts(len(rows), _digest(head, rows), _sums(form, rows)))
     meta = {form.key: json.dumps(to_data(told))}

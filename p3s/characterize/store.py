@@ -18,7 +18,9 @@ from p3s.tables import (
     TableFacts,
     check_range,
     check_sums,
+    column,
     facts_of,
+    lists,
     numbers,
     parquet_bytes,
     read_table,
@@ -138,20 +140,20 @@ def write_tables(t: PointTable, json_path: Path) -> dict[str, TableFacts]:
 
     from p3s.study import write_bytes
 
-    calls = pa.table({c: getattr(t, c) for c in _CALL_COLUMNS})
-    edges = pa.table({c: t.edges[:, i] for i, c in enumerate(_EDGE_COLUMNS)})
-    between = pa.table({c: t.segments[:, i] for i, c in enumerate(_SEGMENT_COLUMNS)})
+    calls = pa.table({c: column(getattr(t, c)) for c in _CALL_COLUMNS})
+    edges = pa.table({c: column(t.edges[:, i]) for i, c in enumerate(_EDGE_COLUMNS)})
+    between = pa.table({c: column(t.segments[:, i]) for i, c in enumerate(_SEGMENT_COLUMNS)})
     samples = pa.table(
         {
-            "rank": np.array(list(t.samples), dtype=np.int64),
-            "nodes": pa.array(list(t.samples.values()), pa.list_(pa.int32())),
+            "rank": column(np.array(list(t.samples), dtype=np.int64)),
+            "nodes": lists(list(t.samples.values())),
         }
     )
     shared = distinct(t.sequences)
     events = pa.table(
         {
-            "ranks": pa.array([ranks for ranks, _ in shared], pa.list_(pa.int32())),
-            "events": pa.array([codes for _, codes in shared], pa.list_(pa.int32())),
+            "ranks": lists([np.asarray(ranks) for ranks, _ in shared]),
+            "events": lists([codes for _, codes in shared]),
         }
     )
     occurs = {"events": t.count, "bytes": t.count * t.nbytes, "work": t.work}

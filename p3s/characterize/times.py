@@ -20,7 +20,7 @@ from p3s.characterize.clock import QUANTILES
 from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
 from p3s.serialise import Natural, NotNegative, ProcessCount, ShapeError, Share, Total, from_data
-from p3s.tables import check_range, numbers, parquet_bytes, read_table
+from p3s.tables import check_range, column, numbers, parquet_bytes, read_table
 from p3s.trace.reader import mark_of
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _save(times: Times, path: Path, made_of: Sequence[Path] = ()) -> None:
 
     columns = {name: getattr(times, name) for name in (*COLUMNS, *_VALUES)}
     columns |= {name: times.quantile_ns[:, k] for k, name in enumerate(_quantile_names())}
-    data = parquet_bytes(pa.table(columns))
+    data = parquet_bytes(pa.table({name: column(values) for name, values in columns.items()}))
     head = {name: getattr(times, name) for name in _HEAD}
     write_bytes(path.with_suffix(".parquet"), data)
     write_json(

@@ -20,6 +20,7 @@
 #define MAGIC 0x4b433350u       /* "P3CK" */
 #define BLOCK 4096u
 #define LARGEST (64u * 1024)
+#define BEGINNING (64u * 1024)   /* of the file: all that a small run needs */
 
 _Static_assert(sizeof(struct p3s_chunk_header) == 64, "chunk header layout");
 _Static_assert(offsetof(struct p3s_chunk_header, header_crc) == 44, "chunk header layout");
@@ -29,7 +30,10 @@ static int file = -1;
 static char file_path[4096];
 static dev_t device;            /* what the descriptor must still be of */
 static ino_t inode;
-static uint64_t file_end;
+static uint64_t file_end;       /* behind the last chunk */
+static uint64_t file_used;      /* behind what is used of it, once it is sealed */
+static char *beginning;         /* the first bytes of the file stay mapped, reserved at once */
+static uint64_t beginning_bytes;
 static size_t page_bytes;
 static uint32_t chunks, file_key;
 static int my_rank;
@@ -138,13 +142,15 @@ int p3s_file_open(const char *path, size_t header_bytes, void **header)
     device = facts.st_dev;
     inode = facts.st_ino;
     snprintf(file_path, sizeof file_path, "%s", path);
-    if (!error)
-        error = reserve(0, header_bytes);
-    if (!error && !(*header = map(0, header_bytes)))
+    /* Where there is little room left the header alone may still fit. */
+    beginning_bytes = BEGINNING;
+    if (!error && (header_bytes > BEGINNING || reserve(0, BEGINNING)))
+        error = reserve(0, beginning_bytes = header_bytes);
+    if (!error && !(*header = beginning = map(0, beginning_bytes)))
         error = errno;
     if (error)
         p3s_file_drop(path);
-    file_end = header_bytes;
+    file_end = file_used = header_bytes;
     return error;
 }
 
@@ -165,7 +171,7 @@ void p3s_file_close(void)
 {
     if (have_file() != 0)
         return;
-    if (ftruncate(file, (off_t)file_end) != 0) {
+    if (ftruncate(file, (off_t)file_used) != 0) {
         /* The unused tail stays; it reads as nothing. */
     }
     close(file);
@@ -182,16 +188,20 @@ void p3s_chunk_seal(struct p3s_chunk *c)
 {
     if (!c->at)
         return;
+    size_t bytes = c->at->capacity_bytes;
     c->at->sealed = 1;
-    unmap(c->at, c->at->capacity_bytes);
+    if (c->offset + bytes == file_end)
+        file_used = c->offset + sizeof *c->at + c->used;
+    if (c->offset + bytes > beginning_bytes)
+        unmap(c->at, bytes);
     c->at = NULL;
     c->room = c->used = 0;
 }
 
 size_t p3s_chunk_size(const struct p3s_chunk *c)
 {
-    size_t bytes = c->grown ? 2 * (size_t)c->grown : BLOCK; /* small runs make small files */
-    return bytes > LARGEST ? LARGEST : bytes;
+    size_t bytes = c->written / 2 / BLOCK * BLOCK;      /* small runs make small files */
+    return bytes < BLOCK ? BLOCK : bytes > LARGEST ? LARGEST : bytes;
 }
 
 int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t first,
@@ -201,12 +211,16 @@ int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t fir
     while (bytes < need + sizeof(struct p3s_chunk_header))
         bytes += BLOCK;
     p3s_chunk_seal(c);
-    int error = have_file();
-    if (!error)
-        error = reserve(file_end, bytes);
-    struct p3s_chunk_header *h = error ? NULL : map(file_end, bytes);
-    if (!h)
-        return error ? error : errno;
+    struct p3s_chunk_header *h = NULL;
+    if (file_end + bytes <= beginning_bytes) {
+        h = (void *)(beginning + file_end);
+    } else {
+        int error = have_file();
+        if (!error)
+            error = reserve(file_end, bytes);
+        if (error || !(h = map(file_end, bytes)))
+            return error ? error : errno;
+    }
     h->kind = (uint16_t)kind;
     h->version = (uint16_t)(1 + (kind >> 16));
     h->rank = my_rank;
@@ -224,8 +238,9 @@ int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t fir
     c->payload = (char *)(h + 1);
     c->room = (uint32_t)(bytes - sizeof *h);
     c->used = c->crc = 0;
-    c->grown = bytes <= LARGEST ? (uint32_t)bytes : LARGEST;
-    file_end += bytes;
+    c->offset = file_end;
+    c->written += bytes;
+    file_end = file_used = file_end + bytes;
     chunks++;
     return 0;
 }

@@ -28,7 +28,8 @@ struct p3s_chunk_header {
 struct p3s_chunk {              /* the open chunk of one kind; at is NULL if there is none */
     struct p3s_chunk_header *at;
     char *payload;
-    uint32_t room, used, crc, grown;
+    uint32_t room, used, crc;
+    uint64_t offset, written;   /* of this chunk in the file; bytes of all chunks of the kind */
 };
 
 uint32_t p3s_crc(uint32_t crc, const void *bytes, size_t n);
@@ -36,7 +37,7 @@ uint32_t p3s_crc(uint32_t crc, const void *bytes, size_t n);
 /* Open the file of a rank and map its first page; errno-like code, 0 is good. */
 int p3s_file_open(const char *path, size_t header_bytes, void **header);
 void p3s_file_owner(int rank, uint32_t key);
-/* Cut the file after its last chunk and close it. */
+/* Cut the file behind what its last chunk uses and close it. */
 void p3s_file_close(void);
 void p3s_file_drop(const char *path);
 uint32_t p3s_file_chunks(void);

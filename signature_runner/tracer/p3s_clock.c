@@ -17,7 +17,7 @@
 #endif
 
 int p3s_work_source = P3S_WORK_CPU;
-int64_t p3s_clock_cost;
+int64_t p3s_clock_cost, p3s_wall_cost;
 const volatile uint64_t *p3s_instructions;
 
 static uint32_t counters;
@@ -107,14 +107,18 @@ static const char *choose(const char *directory)
                         : "CLOCK_THREAD_CPUTIME_ID";
 }
 
-/* What two reads of the work clock, one right after the other, are apart. Between two events
- * lies one such read that is not the program's work. */
-static int64_t read_cost(void)
+static int64_t wall_now(void) { return p3s_clock_ns(CLOCK_MONOTONIC); }
+
+static int64_t work_now(void) { return p3s_work_now(); }
+
+/* What two reads of a clock, one right after the other, are apart. Between two events lies one such
+ * read that is not the program's work. */
+static int64_t read_cost(int64_t (*now)(void))
 {
     int64_t least = INT64_MAX;
     for (int i = 0; i < 100; i++) {
-        int64_t before = p3s_work_now();
-        int64_t apart = p3s_work_now() - before;
+        int64_t before = now();
+        int64_t apart = now() - before;
         if (apart < least)
             least = apart;
     }
@@ -238,7 +242,8 @@ void p3s_clock_choose(const char *directory, struct p3s_header *h)
         p3s_work_source != P3S_WORK_INSTRUCTIONS)
         fprintf(stderr, "p3s: warning: instructions are not counted: the program runs outside of"
                 " qemu; name the program itself, not a script that starts it\n");
-    p3s_clock_cost = read_cost();
+    p3s_clock_cost = read_cost(work_now);
+    p3s_wall_cost = read_cost(wall_now);
     h->work_source = (uint32_t)p3s_work_source;
     h->clock_cost_ns = p3s_clock_cost;
     choose_counters(h);

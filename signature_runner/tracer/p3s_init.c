@@ -280,6 +280,7 @@ bool p3s_begin(struct p3s_here *h, const struct p3s_world *world)
     t->depth = 0;
     t->carried_work = 0;
     t->left_ns = h->t1_ns;
+    t->wall_at_return = 0;
     t->work_at_return = p3s_header ? p3s_work_now() : 0;
     return wanted;
 }
@@ -303,6 +304,32 @@ void p3s_late(void *ra)
     find_mpi(ra, path, sizeof path);
 }
 
+/* Reading the CPU clock is a system call of half a microsecond. What took less than SHORT_NS, a
+ * wrapper or the way from one to the next, cannot have waited longer than that: its wall time stands
+ * for its CPU time. */
+#define SHORT_NS 1000
+
+/* The work clock on entry; returns what the program worked since the last wrapper of the thread. */
+static int64_t clock_on_entry(struct p3s_here *h, struct p3s_thread *t)
+{
+    int64_t now = 0, read_ns = p3s_clock_cost;
+    h->clock_at_ns = 0;
+    if (p3s_work_source == P3S_WORK_WALL)
+        return 0;               /* read with the time of the call */
+    if (p3s_work_source == P3S_WORK_CPU) {
+        now = p3s_clock_ns(CLOCK_MONOTONIC);
+        read_ns += 2 * p3s_wall_cost;   /* here and at the return */
+    }
+    h->entry_ns = now;
+    if (t->wall_at_return && now - t->wall_at_return < SHORT_NS && !p3s_teams) {
+        h->clock_at_ns = now;
+        h->clock = t->work_at_return + (now - t->wall_at_return);
+        return now - t->wall_at_return - p3s_wall_cost;
+    }
+    h->clock = p3s_work_now();
+    return h->clock - t->work_at_return - read_ns;
+}
+
 bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
 {
     struct p3s_thread *t = &p3s_self;
@@ -313,7 +340,7 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     bool first = !t->known;
     if (__builtin_expect(first, 0))
         begin_thread(t);
-    h->clock = p3s_work_source == P3S_WORK_WALL ? 0 : p3s_work_now();
+    int64_t work = clock_on_entry(h, t);
     p3s_go_in(ra, fa);
     h->ra = ra;
     h->fa = fa;
@@ -334,10 +361,15 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     }
     __atomic_store_n(&p3s_header->in_call, op + 1, __ATOMIC_RELAXED);
     h->t1_ns = h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
-    if (p3s_work_source == P3S_WORK_WALL)
+    if (p3s_work_source == P3S_WORK_WALL) {
         h->clock = h->t0_ns;
-    int64_t work = first ? 0 : h->clock - t->work_at_return - p3s_clock_cost;
-    work = work > 0 ? work : 0;
+        h->entry_ns = p3s_clock_cost;
+        work = h->clock - t->work_at_return - p3s_clock_cost;
+    } else {
+        h->entry_ns = h->t0_ns - h->entry_ns;
+    }
+    h->clock_at_ns = h->clock_at_ns ? h->clock_at_ns : h->t0_ns;
+    work = first || work < 0 ? 0 : work;
     if (__builtin_expect(p3s_teams, 0))
         work = p3s_team_work(h, work);
     h->work = t->carried_work + work;
@@ -353,18 +385,13 @@ void p3s_return(struct p3s_here *h)
     h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Reading the CPU clock is a system call of half a microsecond. A wrapper that took less than
- * SHORT_NS cannot have waited longer than that: its wall time stands for its CPU time. */
-#define SHORT_NS 1000
-
 static int64_t clock_at_return(const struct p3s_here *h)
 {
     if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
         return p3s_work_now();
     int64_t now = p3s_clock_ns(CLOCK_MONOTONIC);
-    /* On entry the clocks were read too. */
-    int64_t tracer_ns = now - h->t1_ns + p3s_clock_cost;
-    bool read_cpu = p3s_work_source == P3S_WORK_CPU && now - h->t0_ns >= SHORT_NS;
+    int64_t tracer_ns = now - h->t1_ns + h->entry_ns;
+    bool read_cpu = p3s_work_source == P3S_WORK_CPU && now - h->clock_at_ns >= SHORT_NS;
     tracer_ns += read_cpu ? p3s_clock_cost : 0;
     if (p3s_header && __builtin_expect(p3s_threaded, 0))
         __atomic_fetch_add(&p3s_header->tracer_ns, tracer_ns, __ATOMIC_RELAXED);
@@ -372,7 +399,9 @@ static int64_t clock_at_return(const struct p3s_here *h)
         p3s_header->tracer_ns += tracer_ns;
     if (p3s_work_source == P3S_WORK_WALL)
         return now;
-    return read_cpu ? p3s_work_now() : h->clock + (now - h->t0_ns);
+    int64_t clock = read_cpu ? p3s_work_now() : h->clock + (now - h->clock_at_ns);
+    p3s_self.wall_at_return = read_cpu ? p3s_clock_ns(CLOCK_MONOTONIC) : now;
+    return clock;
 }
 
 void p3s_leave(struct p3s_here *h)
@@ -449,6 +478,7 @@ void p3s_pcontrol(int level)
             t->carried_counter[i] = 0;
         if (p3s_counters)
             p3s_counters_read(t, t->counter_at_return);
+        t->wall_at_return = 0;
         t->work_at_return = p3s_work_now();
         p3s_team_forget();
     }

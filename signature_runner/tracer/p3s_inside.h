@@ -32,7 +32,7 @@ void *p3s_behind(const char *name, void *ra);
 /* ---- clocks --------------------------------------------------------------------------------- */
 
 extern int p3s_work_source;
-extern int64_t p3s_clock_cost;
+extern int64_t p3s_clock_cost, p3s_wall_cost;   /* of a read of the work clock, of CLOCK_MONOTONIC */
 extern int p3s_counters;
 extern const volatile uint64_t *p3s_instructions;
 /* Memory in use and preemptions, into the header: at the end of MPI_Init, before MPI_Finalize. */

@@ -272,6 +272,7 @@ static void leave(struct p3s_io *i, int64_t bytes)
         p3s_counters_read(t, t->counter_at_return);
     int64_t now = p3s_clock_ns(CLOCK_MONOTONIC);
     run.wall_at_return = i->light && t1 - i->t0_ns < SHORT_NS ? wall + (now - i->t0_ns) : now;
+    t->wall_at_return = 0;
     t->depth = 0;
 }
 

@@ -175,6 +175,13 @@ static bool begins(const char *name, const char *with)
 }
 
 struct place { uintptr_t base; bool main, libc; const char *name; };
+
+/* Segments in which frames were found, the same for all stacks until a module is unloaded. */
+#define MOST_SEGMENTS 32
+static struct { uintptr_t start, end; struct place place; } segments[MOST_SEGMENTS];
+static int n_segments;
+static unsigned long long unloads;
+
 struct places {                 /* modules of the addresses of one stack, in one pass */
     const uintptr_t *ip;
     int n, module;
@@ -202,28 +209,52 @@ static const char *program_name(void)
     return p3s_base_name(self);
 }
 
+/* The places of all addresses, if their segments are known: the loader has a hundred of them. */
+static bool from_segments(struct places *p, unsigned long long subs)
+{
+    int i = 0;
+    if (subs != unloads)
+        n_segments = 0;
+    unloads = subs;
+    for (int k; i < p->n; i++) {
+        for (k = 0; k < n_segments; k++)
+            if (p->ip[i] >= segments[k].start && p->ip[i] < segments[k].end)
+                break;
+        if (k == n_segments)
+            break;
+        p->place[i] = segments[k].place;
+    }
+    if (i < p->n)
+        n_segments = 0;         /* they are found anew with the others */
+    return i == p->n;
+}
+
 static int one_module(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct places *p = argument;
     (void)size;
     int number = p->module++;
     const char *name = NULL;
+    if (number == 0 && from_segments(p, info->dlpi_subs))
+        return 1;
     for (int h = 0; h < info->dlpi_phnum; h++) {
         if (info->dlpi_phdr[h].p_type != PT_LOAD)
             continue;
         uintptr_t start = info->dlpi_addr + info->dlpi_phdr[h].p_vaddr;
         uintptr_t end = start + info->dlpi_phdr[h].p_memsz;
+        struct place place = {.base = info->dlpi_addr, .main = number == 0};
         for (int i = 0; i < p->n; i++) {
             if (p->ip[i] < start || p->ip[i] >= end)
                 continue;
             if (!name)
                 name = number == 0 ? program_name() : p3s_base_name(info->dlpi_name);
-            p->place[i].base = info->dlpi_addr;
-            p->place[i].main = number == 0;
-            p->place[i].libc = number != 0 && (begins(name, "libc.") || begins(name, "libc-") ||
-                                               begins(name, "libpthread") || begins(name, "ld-"));
-            p->place[i].name = name; /* lives as long as the module is loaded */
+            place.libc = number != 0 && (begins(name, "libc.") || begins(name, "libc-") ||
+                                         begins(name, "libpthread") || begins(name, "ld-"));
+            place.name = name;  /* lives as long as the module is loaded */
+            p->place[i] = place;
         }
+        if (place.name && n_segments < MOST_SEGMENTS)
+            segments[n_segments++] = (__typeof__(*segments)){start, end, place};
     }
     return 0;
 }
@@ -376,6 +407,15 @@ static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t
     return s;
 }
 
+/* Its pages are asked for now, in MPI_Init, and not one by one by the first calls. */
+static struct p3s_site_cache *new_cache(void)
+{
+    struct p3s_site_cache *cache = calloc(1, sizeof *cache);
+    for (size_t b = 0; cache && b < BUCKETS; b += 4096 / sizeof *cache->bucket)
+        *(struct p3s_stack *volatile *)&cache->bucket[b] = NULL;
+    return cache;
+}
+
 /* The stack of this call, from the thread's cache if it is known. *keep tells whether the cache
  * owns the result. */
 static struct p3s_stack *stack_of(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t interpreter,
@@ -383,7 +423,7 @@ static struct p3s_stack *stack_of(uintptr_t ra, uintptr_t fa, bool leaf, uintptr
 {
     struct p3s_site_cache *cache = p3s_self.sites;
     if (!cache)
-        cache = p3s_self.sites = calloc(1, sizeof *cache);
+        cache = p3s_self.sites = new_cache();
     size_t b = p3s_mix(ra ^ (uint64_t)fa << 20) & (BUCKETS - 1);
     for (struct p3s_stack *s = cache ? cache->bucket[b] : NULL; s; s = s->next) {
         if (s->ra != ra || s->fa != fa || s->leaf != leaf)

@@ -218,7 +218,7 @@ static bool same_call(const struct p3s_call *a, const struct p3s_call *b)
 
 static bool grow_calls(void)
 {
-    size_t bigger = calls ? 2 * (calls_mask + 1) : 1024;
+    size_t bigger = calls ? 2 * (calls_mask + 1) : 128;
     __typeof__(calls) fresh = calloc(bigger, sizeof *fresh);
     if (!fresh)
         return false;

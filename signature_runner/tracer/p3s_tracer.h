@@ -162,6 +162,7 @@ struct p3s_thread {
     uint32_t number;
     bool known;
     int64_t work_at_return;     /* the work clock when the previous wrapper returned */
+    int64_t wall_at_return;     /* CLOCK_MONOTONIC then, in CPU time; 0: not known */
     int64_t carried_work;       /* work before calls that became no event */
     struct p3s_site_cache *sites;
     uint32_t site_depth;        /* turns of recursion taken out of the site asked for last */
@@ -232,7 +233,9 @@ struct p3s_here {
     bool recorded;
     uint32_t numbers;           /* of the call's NUMBERS, 0 = none */
     uint32_t memory;            /* of the call's buffers */
-    int64_t clock, work, t0_ns, t1_ns; /* clock: the work clock on entry */
+    int64_t clock, clock_at_ns; /* the work clock on entry, and when it was that */
+    int64_t entry_ns;           /* what reading clocks took on entry */
+    int64_t work, t0_ns, t1_ns;
     uint64_t counter[P3S_MAX_COUNTERS];
 };
 

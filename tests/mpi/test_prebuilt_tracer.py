@@ -103,7 +103,7 @@ def test_the_platform_wheel(came: mpi.MpiInstall, tmp_path: Path) -> None:
     shutil.unpack_archive(tmp_path / name, tmp_path / "out", "zip")
     folder = tmp_path / "out" / "p3s" / "prebuilt"
     rows = prebuilt.index(folder)
-    names = {"simulate.so", "packets.so", f"tracer-{came.family}.so", "replay.so"}
+    names = {"simulate.so", "packets.so", "varint.so", f"tracer-{came.family}.so", "replay.so"}
     assert {row.name for row in rows} == names
     for row in rows:
         data = (folder / row.file).read_bytes()

@@ -218,3 +218,33 @@ def test_a_program_that_never_repeats_itself_takes_little_memory(
         number = sends[nbytes]
         counted = rank.counted.get(number, (0, 0, 0))[0]
         assert (rank.call == number).sum() + counted == 2
+
+
+def test_many_brief_calls_leave_the_work_after_them_as_it_is(tmp_path: Path) -> None:
+    # The CPU clock is not read between calls that follow each other at once.
+    calls = 20_000
+    program = compile_c(PROGRAMS / "brief.c", tmp_path / "brief")
+    install = the_mpi()
+    assert install is not None
+    assert install.mpiexec is not None
+    run_traced(
+        [install.mpiexec, "-n", "{np}", str(program), str(calls)],
+        1,
+        tmp_path / "run",
+        timeout_s=TIMEOUT_S,
+        recording=recording("cpu"),
+    )
+    used = int((tmp_path / "run" / "stdout.txt").read_text())
+    (rank,) = read_run(tmp_path / "run").ranks
+    work = [int(value) for value in rank.work[1 : calls + 2]]
+    assert 49_000_000 <= work[-1] <= used
+    assert sum(work) <= used
+
+
+def test_a_complete_file_ends_with_what_its_last_chunk_uses(tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "brief.c", tmp_path / "brief")
+    _launch([str(program), "100"], 1, tmp_path / "run")
+    path = tmp_path / "run" / "rank-000000.p3t"
+    # Head, definitions, events, and the end: a page each, and the 64 + 112 bytes of END.
+    assert path.stat().st_size == 3 * 4096 + 64 + 112
+    assert read_run(tmp_path / "run").ranks[0].complete

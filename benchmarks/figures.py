@@ -1,0 +1,170 @@
+"""What the benchmarks share: figures with their peers, processes measured whole, the kept history.
+
+Nothing here passes or fails; `all.py` puts the figures of all benchmarks together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+HISTORY = Path(__file__).with_name("history.jsonl")
+TIMEOUT_S = 1800.0
+P3S = (sys.executable, "-m", "p3s")
+
+#: What a process measured whole is started by: so small that its memory, which the system counts
+#: as the child's until that has started its own program, hides nothing.
+_SMALL = """import os, sys
+end = os.POSIX_SPAWN_OPEN
+files = [(end, 1, os.devnull, os.O_WRONLY, 0), (end, 2, sys.argv[1], os.O_WRONLY, 0)]
+pid = os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ, file_actions=files)
+_, status, used = os.wait4(pid, 0)
+code = os.waitstatus_to_exitcode(status)
+print(code, used.ru_utime + used.ru_stime, used.ru_maxrss)"""
+
+
+@dataclass(frozen=True)
+class Used:
+    """A whole process and those that it started: CPU seconds, peak memory in MiB, exit code."""
+
+    cpu_s: float
+    peak_mib: float
+    code: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured number, what another tool needs for the same, and what is aimed at.
+
+    ``more``: more is better. ``peer`` names the tool, also where it is ``missing``, which then says
+    what to install. The ratio is how many times better than the peer it is.
+    """
+
+    name: str
+    value: float
+    unit: str
+    goal: float | None = None
+    more: bool = False
+    peer: str = ""
+    peer_value: float | None = None
+    missing: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better than the peer, None without one."""
+        if not self.peer_value or not self.value:
+            return None
+        return self.value / self.peer_value if self.more else self.peer_value / self.value
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met, None where there is none."""
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.more else self.value <= self.goal
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a command needs at one size of what grows: CPU seconds and peak memory in MiB."""
+
+    axis: str
+    line: str
+    size: int
+    cpu_s: float
+    peak_mib: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a benchmark found: its figures, and points of curves."""
+
+    figures: tuple[Figure, ...] = ()
+    points: tuple[Point, ...] = field(default=())
+
+
+def whole(words: Sequence[str | Path], said: str = os.devnull, ok: Iterable[int] = (0,)) -> Used:
+    """Run a command to its end and return what it used; its stderr goes to the file ``said``.
+
+    Raises SystemExit where it ends with another code than those of ``ok``.
+    """
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", _SMALL, said, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+        cwd=ROOT,
+    )
+    code, seconds, kib = done.stdout.split()
+    used = Used(float(seconds), float(kib) / 1024, int(code))
+    if used.code not in ok:
+        raise SystemExit(f"{' '.join(map(str, words))} ended with {used.code}")
+    return used
+
+
+def machine() -> dict[str, str | int]:
+    """Return what a machine is, without its name and without paths."""
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "CPU part")):
+            model = line.partition(":")[2].strip()
+            break
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(pages / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def last_run(history: Path, quick: bool) -> Mapping[str, dict[str, float | None]]:
+    """Return name -> value and ratio of the last run of the same kind in a history, or nothing."""
+    if not history.exists():
+        return {}
+    for line in reversed(history.read_text().splitlines()):
+        run = json.loads(line)
+        if run["quick"] == quick:
+            return {row["name"]: row for row in run["figures"]}
+    return {}
+
+
+def keep(
+    history: Path, figures: Sequence[Figure], points: Sequence[Point], quick: bool, when: str
+) -> None:
+    """Add a run to a history: one line of JSON."""
+    rows = [{**asdict(f), "ratio": f.ratio} for f in figures]
+    run = {"when": when, "quick": quick, "machine": machine(), "figures": rows}
+    with history.open("a") as file:
+        file.write(json.dumps({**run, "points": [asdict(p) for p in points]}) + "\n")
+
+
+def shown(figures: Sequence[Figure], before: Mapping[str, dict[str, float | None]]) -> str:
+    """Return the table of figures as Markdown, beside the last run's.
+
+    Ratios to a peer are compared, as both ran on the same machine; else the values.
+    """
+    lines = [
+        "| figure | value | peer | its value | ratio | goal | last run |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for f in figures:
+        sign = ">=" if f.more else "<="
+        goal = "" if f.goal is None else f"{sign} {f.goal:g}{'' if f.met else ', not met'}"
+        theirs = f.missing or ("" if f.peer_value is None else f"{f.peer_value:.3g}")
+        ratio = "" if f.ratio is None else f"{f.ratio:.2f}"
+        then = before.get(f.name)
+        old = None if then is None else then["value"] if f.ratio is None else then["ratio"]
+        last = "" if old is None else f"{old:.3g}"
+        cells = (f.name, f"{f.value:.3g} {f.unit}", f.peer, theirs, ratio, goal, last)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
