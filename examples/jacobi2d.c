@@ -2,7 +2,8 @@
  *
  * Every rank owns a block of the NX x NY interior points (any size, the remainder goes to the
  * first ranks), exchanges one layer of points with up to four neighbours, and from time to time
- * takes part in an Allreduce of the residual.
+ * takes part in an Allreduce of the residual. With --newton it is the Bratu problem on the unit
+ * square: the source is e^u, and every point is solved for by so many Newton steps.
  */
 #include <math.h>
 #include <mpi.h>
@@ -60,6 +61,26 @@ static double relax(const struct block *b, const double *u, double *next, const 
     return change;
 }
 
+/* The same for the Bratu problem: 4 u = (neighbours) + strength e^u at every point. */
+static double relax_bratu(const struct block *b, const double *u, double *next, double strength,
+                          long newton)
+{
+    double change = 0.0;
+    for (int x = 1; x <= b->nx; x++)
+        for (int y = 1; y <= b->ny; y++) {
+            double around = u[AT(x - 1, y)] + u[AT(x + 1, y)] + u[AT(x, y - 1)] + u[AT(x, y + 1)];
+            double value = u[AT(x, y)];
+            for (long step = 0; step < newton; step++) {
+                double source = strength * exp(value);
+                value -= (4.0 * value - around - source) / (4.0 - source);
+            }
+            double difference = value - u[AT(x, y)];
+            change += difference * difference;
+            next[AT(x, y)] = value;
+        }
+    return change;
+}
+
 static double norm(const struct block *b, const double *u)
 {
     double local = 0.0, total;
@@ -70,11 +91,12 @@ static double norm(const struct block *b, const double *u)
     return sqrt(total);
 }
 
-static void solve(const struct block *b, long nx, long ny, long iterations, long check, int rank)
+static void solve(const struct block *b, long nx, long ny, long iterations, long check, long newton,
+                  int rank)
 {
     size_t points = (size_t)(b->nx + 2) * (size_t)(b->ny + 2);
     double *u = zeros(points), *next = zeros(points), *f = zeros(points);
-    double residual = 0.0;
+    double residual = 0.0, strength = 1.0 / ((double)(nx + 1) * (double)(ny + 1));
 
     for (int x = 1; x <= b->nx; x++)
         for (int y = 1; y <= b->ny; y++)
@@ -83,7 +105,8 @@ static void solve(const struct block *b, long nx, long ny, long iterations, long
 
     for (long i = 1; i <= iterations; i++) {
         exchange(b, u);
-        double change = relax(b, u, next, f);
+        double change = newton ? relax_bratu(b, u, next, strength, newton)
+                               : relax(b, u, next, f);
         if (i % check == 0)
             MPI_Allreduce(&change, &residual, 1, MPI_DOUBLE, MPI_SUM, b->comm);
         double *other = u;
@@ -102,16 +125,17 @@ static void solve(const struct block *b, long nx, long ny, long iterations, long
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long nx = 201, ny = 187, iterations = 100, check = 1;
+    long nx = 201, ny = 187, iterations = 100, check = 1, newton = 0;
     const struct option options[] = {
         {"nx", &nx, 1, "interior points in the first dimension"},
         {"ny", &ny, 1, "interior points in the second dimension"},
         {"iterations", &iterations, 1, "Jacobi steps"},
         {"check", &check, 1, "steps between two Allreduce of the residual"},
+        {"newton", &newton, 0, "Newton steps per point, of the Bratu problem"},
     };
     int code = parse_options(argc, argv, rank, "jacobi2d",
                              "2-D Poisson equation: halo exchange on a bordered process grid.",
-                             options, 4);
+                             options, 5);
     if (code != RUN)
         return code;
 
@@ -132,7 +156,7 @@ static int run(int argc, char **argv, int rank, int size)
     MPI_Type_vector(b.nx, 1, b.ny + 2, MPI_DOUBLE, &b.column);
     MPI_Type_commit(&b.column);
 
-    solve(&b, nx, ny, iterations, check, rank);
+    solve(&b, nx, ny, iterations, check, newton, rank);
 
     MPI_Type_free(&b.column);
     MPI_Comm_free(&b.comm);

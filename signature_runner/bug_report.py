@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.host import mpi
+from p3s.host import mpi, prebuilt
 from p3s.host.cores import cores, quota
 from p3s.host.private import hider
 from p3s.signature_runner.trials import Check
@@ -95,6 +95,8 @@ def _versions() -> Iterator[tuple[str, str]]:
     compiler = shutil.which("cc") or shutil.which("gcc")
     said = mpi.ask([compiler, "--version"], timeout_s=5.0) if compiler else None
     yield "compiler", said.partition("\n")[0] if said else "none that answers"
+    came = ", ".join(f"{each.family} {each.version}" for each in prebuilt.libraries())
+    yield "prebuilt", f"C for {came} came with P3S" if came else "no compiled C came with P3S"
 
 
 def _machine() -> Iterator[tuple[str, str]]:

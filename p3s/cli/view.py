@@ -31,12 +31,16 @@ def view(
     port: int = typer.Option(
         0, "--port", min=0, max=65535, metavar="PORT", help="Port to serve it at.  [default: any]"
     ),
+    no_source: bool = typer.Option(
+        False, "--no-source", help="Quote no lines of the program's source on the page."
+    ),
 ) -> int:
     """Open the report of a study in the browser, or serve it on localhost for a remote login.
 
-    Writes report.html first where there is none, or where it is older than the prediction.
+    Writes report.html first where there is none, or where it is older than the prediction; with
+    --no-source in any case.
     """
-    page = _page(study_dir)
+    page = _page(study_dir, source=not no_source)
     if not serve and not port and _display() and _opened(page):
         out(f"opened {page}")
         return 0
@@ -44,8 +48,8 @@ def view(
     return 0
 
 
-def _page(study_dir: Path) -> Path:
-    """Return the page, as the prediction is now."""
+def _page(study_dir: Path, *, source: bool) -> Path:
+    """Return the page, as the prediction is now; ``source``: it may quote the program's."""
     from p3s.predict.outdated import as_of_now
     from p3s.predict.saved import PredictionFile
     from p3s.report.html import write_html
@@ -60,8 +64,9 @@ def _page(study_dir: Path) -> Path:
             raise P3SError(f"{page}: there is none; write it: p3s report {quoted(study_dir)}")
         return page
     saved = PredictionFile.load(study.root)
-    if not page.exists() or page.stat().st_mtime < study.prediction_path.stat().st_mtime:
-        write_html(view_of(study, as_of_now(saved).content), page)
+    old = not page.exists() or page.stat().st_mtime < study.prediction_path.stat().st_mtime
+    if old or not source:
+        write_html(view_of(study, as_of_now(saved).content, source=source), page)
     return page
 
 

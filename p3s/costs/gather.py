@@ -39,7 +39,8 @@ class Measured:
     ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks), work
     of a rank per iteration; weight: iterations of each phase. Rows of MPI_Init hold 0. outside:
     time (typical, ns) before calls that are no place of the model. repeats: runs. segments: (phase
-    of each row of the times, its quantile_ns, least_ns and count), rows of the run only."""
+    of each row of the times, its quantile_ns, least_ns and count), rows of the run only. own_cores:
+    each rank had a core of its own, and nothing disturbed that."""
 
     n: int
     places: Sequence[Place]
@@ -54,6 +55,7 @@ class Measured:
     outside: float
     repeats: int
     segments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    own_cores: bool = False
 
     def per_phase(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) summed to (phase, rank)."""
@@ -120,7 +122,7 @@ def _modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
     return work, rows.grid
 
 
-def measured_at(model: Model, times: Times) -> Measured:
+def measured_at(model: Model, times: Times, own_cores: bool = False) -> Measured:
     """Return the computation of a study's own run by places and ranks of its model.
 
     Work is what was measured where it is counted (instructions), what the model says where work is
@@ -161,6 +163,7 @@ def measured_at(model: Model, times: Times) -> Measured:
         float(times.median_ns[~known].sum()),
         max(len(times.runs), 1),
         (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]),
+        own_cores,
     )
 
 

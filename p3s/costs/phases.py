@@ -120,8 +120,10 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
     """Return how the time of a phase varies between ranks and between turns.
 
     Ranks: least time of the repeats over what the laws say of the rank's work. Iterations: single
-    occurrences of segments, as far as ranks differ in them.
+    occurrences of segments, as far as ranks differ in them. Runs in which ranks shared cores are
+    taken where there are no others.
     """
+    found = [m for m in found if m.own_cores] or found
     ns, expected, run = [], [], []
     rows = []
     for m in found:

@@ -38,13 +38,15 @@ def build(study_dir: Path, points: Sequence[Point] = ()) -> ComputeModel | None:
     if not times and not points:
         study.compute_path.unlink(missing_ok=True)
         return None
-    found = [measured_at(model, t) for t in times]
+    runs = tuple(_run(t.np, run) for t in times for run in t.runs)
+    quiet = own_cores(study, runs)
+    found = [measured_at(model, t, t.np in quiet) for t in times]
     far, refused = other_points(study, model)
     far += points
     out = replace(
         fit(model, found, far),
         time_unit=times[-1].unit if times else "cpu_ns",
-        runs=tuple(_run(t.np, run) for t in times for run in t.runs),
+        runs=runs,
         refused=tuple(refused),
         unmatched={str(t.np): t.unmatched for t in times},
     )
@@ -58,6 +60,20 @@ def _run(np: int, run: Mapping[str, Any]) -> TimedRun:
 
     disturbed = tuple(run.get("disturbed", ()))
     return TimedRun(np, str(run.get("dir", "")), run.get("time_ns"), run.get("wall_ns"), disturbed)
+
+
+def own_cores(study: Study, runs: Sequence[TimedRun]) -> set[int]:
+    """Return the counts above one that a run tells of in which each rank had a core of its own.
+
+    How computation varies between ranks and iterations is known from these: ranks that share
+    cores take each other's caches away.
+    """
+    beside = {
+        str(record.path.relative_to(study.root)): bool(record.info.get("oversubscribed", True))
+        for record in (*study.runs(), *study.timed_runs())
+    }
+    quiet = [run for run in runs if not (run.disturbed or beside.get(run.dir, True))]
+    return {run.np for run in quiet if run.np > 1}
 
 
 def other_points(study: Study, model: Model) -> tuple[list[Point], list[NotUsed]]:

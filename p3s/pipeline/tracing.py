@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -29,8 +30,12 @@ def trace(
     workers.check_may_launch()
     listed = ",".join(map(str, counts))
     words = ["-n", listed, "-o", str(root), *options, "--", *command]
+    # A clone that is not installed is found as this process has found it.
+    clone = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [clone, os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "p3s", "trace", *words],
+        env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

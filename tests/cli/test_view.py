@@ -16,6 +16,7 @@ from report_studies import put_study
 from p3s.cli.main import run
 from p3s.cli.view import server_of
 from p3s.errors import P3SError
+from p3s.report import view
 
 
 @pytest.fixture
@@ -35,6 +36,21 @@ def test_the_page_is_written_and_opened(study: Path, monkeypatch: pytest.MonkeyP
     os.utime(page, (0, 0))  # older than the prediction
     assert run(["view", str(study)]) == 0
     assert page.stat().st_mtime > 0
+
+
+def test_a_page_for_others_quotes_no_source(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(webbrowser, "open", lambda url: True)
+    real = view.view_of
+    monkeypatch.setattr(
+        view, "view_of", lambda *all, source=True: asked.append(source) or real(*all, source=source)
+    )
+    assert run(["view", str(study)]) == 0
+    assert run(["view", str(study), "--no-source"]) == 0
+    assert asked[-1] is False
+    assert run(["view", str(study)]) == 0
+    assert asked[-1] is False  # the page is there, and as new as the prediction
 
 
 def test_only_who_knows_the_address_gets_the_page(tmp_path: Path) -> None:

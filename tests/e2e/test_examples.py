@@ -104,6 +104,19 @@ def test_jacobi2d_solves_the_same_problem_at_any_count(programs: Path) -> None:
         assert numbers(line, "residual", "norm") == pytest.approx(expected, rel=1e-8)
 
 
+def test_jacobi2d_solves_the_bratu_problem_at_any_count(programs: Path) -> None:
+    nx, ny, iterations = 6, 5, 250
+    u = np.zeros((nx + 2, ny + 2))
+    for _ in range(iterations):  # to the end: four times the value is what is around it and e^u
+        around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        u[1:-1, 1:-1] = 0.25 * (around + np.exp(u[1:-1, 1:-1]) / ((nx + 1) * (ny + 1)))
+    arguments = ["--nx", nx, "--ny", ny, "--iterations", iterations, "--newton", 3]
+    for line in results(programs, [1, 6], "jacobi2d", *arguments):
+        residual, norm = numbers(line, "residual", "norm")
+        assert residual < 1e-12
+        assert norm == pytest.approx(float(np.linalg.norm(u)), rel=1e-8)
+
+
 def ring_reference(bodies: int, steps: int) -> list[float]:
     """Kinetic energy and norm of the positions, from one array."""
 

@@ -222,6 +222,21 @@ def test_a_narrow_window_scrolls_tables_only(
     opened.check_quiet(pages[name])
 
 
+@pytest.mark.parametrize("name", ["few", "huge"])
+def test_paper_holds_equations_and_verdicts(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
+    opened = Opened(browser, pages[name], viewport={"width": 720, "height": 1000})
+    opened.page.emulate_media(media="print")
+    over = opened.page.evaluate("""() => {
+        document.querySelectorAll('details').forEach(e => e.open = true);
+        return [...document.querySelectorAll('.rules td')].filter(cell =>
+            !cell.matches(':has(math)') && cell.getBoundingClientRect().right > innerWidth + 1)
+            .map(cell => cell.textContent.slice(0, 60));}""")
+    assert over == []
+    opened.check_quiet(pages[name])
+
+
 def test_print_is_light_and_without_controls(browser: Any, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["few"], color_scheme="dark")
     page = opened.page

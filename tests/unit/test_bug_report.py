@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from p3s.cli.main import run
+from p3s.host import prebuilt
 from p3s.host.private import hider
 from p3s.signature_runner import bug_report
 from p3s.signature_runner.trials import FAIL, OK, Check
@@ -103,3 +104,10 @@ def test_the_command_prints_it(
     assert streams.err.count("\n") == 1
     assert run(["doctor", "--report", "--json"]) == 2
     assert "without other options" in capsys.readouterr().err
+
+
+def test_it_says_for_which_mpis_compiled_files_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no compiled C came with P3S" in bug_report.bug_report(found)
+    here = [prebuilt.Library("openmpi", "5.0.11", frozenset({"MPI_Init"}))]
+    monkeypatch.setattr(prebuilt, "libraries", lambda: here)
+    assert "C for openmpi 5.0.11 came with P3S" in bug_report.bug_report(found)

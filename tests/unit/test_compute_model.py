@@ -13,6 +13,7 @@ import pytest
 import timed_study as ts
 from compute_by_hand import compute_model
 
+from p3s.characterize.store import load_table
 from p3s.costs.gather import (
     by_count,
     measured_at,
@@ -86,6 +87,29 @@ def timed(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
     return make(tmp_path_factory.mktemp("s") / "study", 0.002)
+
+
+def test_runs_with_cores_of_their_own_tell_how_computation_varies(
+    timed: tuple[Study, list[Any], float],
+) -> None:
+    """Ranks that shared cores vary more than they do on a cluster."""
+    study, quiet, _ = timed
+    model = load_model(study.root)
+    tables = [load_table(study.root, m.n) for m in quiet[1:]]
+    rng = np.random.default_rng(1)
+    shared = [
+        measured_at(model, ts.times_of(t, spent(t) * rng.uniform(0.6, 1.4, len(t.segments))))
+        for t in tables
+    ]
+    k = int(np.argmax(quiet[0].per_phase(quiet[0].least).sum(axis=1)))
+
+    def width(own_cores: bool) -> float:
+        found = [replace(quiet[0], own_cores=own_cores), *shared]
+        made = fit(model, found, []).phases[k].spread.ranks
+        low, high = made.quantile(np.array([0.05, 0.95]))
+        return float(high - low)
+
+    assert width(own_cores=True) < 0.5 * width(own_cores=False)
 
 
 @pytest.mark.parametrize("name", ["timed", "growing"])

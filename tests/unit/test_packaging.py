@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import re
 import tomllib
 from collections.abc import Iterator
@@ -31,6 +32,21 @@ DEBIAN = {"gcc", "libc6-dev", "libopenmpi-dev", "openmpi-bin", "python3", "pytho
 def bounds(text: str) -> set[str]:
     """Return the parts of a range of versions."""
     return set(filter(None, text.replace(" ", "").split(",")))
+
+
+# ---- wheel --------------------------------------------------------------------------------------
+def test_the_wheel_has_every_file_of_the_packages() -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = setup["package-data"]["*"]
+    files = [
+        path
+        for package in ("p3s", "replay", "signature_runner")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    ]
+    assert len(files) > 50
+    missing = [f for f in files if not any(fnmatch.fnmatch(f.name, p) for p in patterns)]
+    assert not missing
 
 
 # ---- conda --------------------------------------------------------------------------------------

@@ -342,9 +342,14 @@ def _of_trend(head: Mapping[str, Any]) -> float:
 
 
 def shared_cores(study: Study) -> bool:
-    """Tell whether there were more ranks than cores in runs whose computation tells its times."""
+    """Tell whether ranks shared cores in all runs that tell how their computation varies."""
+    from p3s.costs.stage import load, own_cores
+
     runs = study.timed_runs() or study.runs()
-    return any(run.info.get("oversubscribed") for run in runs)
+    compute = load(study.root)
+    return any(run.info.get("oversubscribed") for run in runs) and not (
+        compute is not None and own_cores(study, compute.runs)
+    )
 
 
 def simulated(

@@ -6,7 +6,7 @@ Only what differs between ranks makes them wait. Iterations that are longer for 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,17 +85,21 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
 
     Raises P3SError when it is damaged.
     """
-    from p3s.costs.stage import load
+    from p3s.costs.stage import load, own_cores
 
     found = load(study.root)
     if found is None or not found.phases:
         return None
     known = {phase.phase: phase.spread for phase in found.phases}
-    return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study))
+    quiet = own_cores(study, found.runs)
+    return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study, quiet))
 
 
-def _own(study: Study) -> float:
-    """Return ``own_deviation`` of the largest traced run that is not too large; inf: none tells."""
+def _own(study: Study, quiet: Collection[int]) -> float:
+    """Return ``own_deviation`` of the largest traced run that is not too large; inf: none tells.
+
+    ``quiet``: counts whose ranks had cores of their own; where there are any, it is one of these.
+    """
     from p3s.trace import read_run
 
     unused = study.left_out()
@@ -104,6 +108,7 @@ def _own(study: Study) -> float:
         for run in (study.timed_runs() or study.runs())
         if run.status == "complete" and run.np > 1 and run.np not in unused
     ]
+    runs = [run for run in runs if run.np in quiet] or runs
     sizes = {
         run.path: sum(file.stat().st_size for file in Path(run.path).iterdir() if file.is_file())
         for run in runs
