@@ -339,9 +339,11 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
 
 def _computed(times: PhaseTimes, number: int) -> FloatArray:
     """Return what every rank computes in a phase, start and end with the rest between them."""
+    import numpy as np
+
     divided = {START, END, number} if number == REST else {number}
     mine = [slot for slot, one in enumerate(times.phases) if int(one["phase"]) in divided]
-    return times.compute[:, mine].sum(axis=1)
+    return np.asarray(times.compute[:, mine].sum(axis=1))
 
 
 def _later(found: Communication, computed: FloatArray) -> FloatArray:

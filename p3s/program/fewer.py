@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -58,15 +60,34 @@ class Fewer:
         """Ranks of the smaller grid."""
         return self.grid.n
 
+    def communicators(self) -> tuple[tuple[int, int], ...]:
+        """Return how many members each has of the communicators along the dimensions, and how many
+        on the large grid.
+
+        Those of all ranks last. Left out are numbers of which only one is a power of two: there
+        are algorithms for these alone.
+        """
+        found = {}
+        for size in range(1, len(self.dims) + 1):
+            for some in combinations(range(len(self.dims)), size):
+                small, large = (
+                    prod(dims[d] for d in some) for dims in (self.dims, self.large.dims)
+                )
+                found[small] = large
+        found[self.n] = self.large.n
+        return tuple(
+            (small, large)
+            for small, large in found.items()
+            if (small & (small - 1) == 0) == (large & (large - 1) == 0)
+        )
+
     @cached_property
     def stands_for(self) -> Ints:
         """The rank of the large grid whose amounts each rank has."""
         coords = np.stack(
             [
                 outer_places(few, many)[at]
-                for few, many, at in zip(
-                    self.dims, self.large.dims, self.grid.coords, strict=True
-                )
+                for few, many, at in zip(self.dims, self.large.dims, self.grid.coords, strict=True)
             ]
         )
         on = self.grid.inside
@@ -84,9 +105,7 @@ class Fewer:
         coords = np.stack(
             [
                 inner_places(few, many)[at]
-                for few, many, at in zip(
-                    self.dims, self.large.dims, self.large.coords, strict=True
-                )
+                for few, many, at in zip(self.dims, self.large.dims, self.large.coords, strict=True)
             ]
         )
         on = self.large.inside
@@ -138,13 +157,10 @@ def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def longer(few: Fewer, dimension: int, times: int) -> Fewer | None:
-    """Return a grid that is so many times as long in a dimension; None where it is as the large
-    one."""
+def longer(few: Fewer, dimension: int, times: int) -> Fewer:
+    """Return a grid that is so many times as long in a dimension."""
     dims = list(few.dims)
     dims[dimension] *= times
-    if dims[dimension] >= few.large.dims[dimension]:
-        return None
     return Fewer(few.model, few.large, tuple(dims))
 
 

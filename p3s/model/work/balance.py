@@ -326,7 +326,7 @@ def own_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
 
     The last unseen rank has the largest that is to be expected of n.
     """
-    return _own_of_all(profile.coefficients, profile.largest, n)[ranks]
+    return np.asarray(_own_of_all(profile.coefficients, profile.largest, n)[ranks])
 
 
 @lru_cache(maxsize=_KEPT)
@@ -345,7 +345,7 @@ def _own_of_all(
 
 def drawn_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
     """Return ratios with the traced distribution, as wide as the busiest rank at n says."""
-    return _drawn_of_all(profile.coefficients, profile.largest, profile.order, n)[ranks]
+    return np.asarray(_drawn_of_all(profile.coefficients, profile.largest, profile.order, n)[ranks])
 
 
 @lru_cache(maxsize=_KEPT)

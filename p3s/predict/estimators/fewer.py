@@ -4,9 +4,11 @@ Most ranks of a large process grid are alike. Grids of the same form with shorte
 simulated, their ranks with the amounts of the large one (p3s.program.fewer): the smallest that has
 all kinds of ranks, and some that are two and four times as long in one dimension. What a rank takes
 changes with a grid's size in few ways: not at all, with the logarithm of its ranks (collectives),
-or with its sides (a front that runs through it, a ring). The simplest that meets all of them is
-taken to the large grid. How far the ones that do not rest on the longest grid miss it, and how far
-others that meet them all are from it there, widens the interval.
+or with its sides (a front that runs through it, a ring). It changes with the sides only where the
+messages of a rank do, or what it waits while each collective is one call; both show it far
+more clearly than times, which go up and down with where nodes lie. The simplest way that meets all
+grids is taken to the large one. How far the smaller grids miss the longest, and how far others that
+meet them all are from it there, widens the interval.
 """
 
 from __future__ import annotations
@@ -22,26 +24,30 @@ import numpy as np
 from p3s.predict.estimated import Communication
 from p3s.program.fewer import Fewer, Laws, fewer, longer, trace_of
 from p3s.replay.costs.estimate import work_of
-from p3s.simulate.steps import Floats, Ints
+from p3s.simulate.steps import Floats
 from p3s.text import figures, processes
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
-    from p3s.predict.estimators.prepared import Prepared
+    from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.predict.estimators.settings import Setting
+    from p3s.program.collectives.rules import Library
     from p3s.study import Study
 
 #: Up to how many ranks all of them are simulated.
 EVERY_RANK = 8192
-#: How many times as long grids are in one dimension.
-_TIMES = (2, 4)
+#: How many times as long grids are in one dimension, the longest where that is not too many steps.
+_TIMES, _LONGEST, _LONGEST_OF_MANY, _MANY_STEPS = 2, 4, 3, 4_000_000
 #: Times of the simulated grids are met where none is further off than this share of all.
 _MET, _NEARLY_MET = 0.005, 0.03
+#: Ways in which times change with the grid, the simplest first, and from which share on they do.
+_WAYS = ((), ("log",), ("sides",), ("log", "sides"))
+_MATTERS = 0.02
 #: So much further off than the nearest is hardly so.
 _HARDLY = 1.25
 _NS_PER_S = 1e9
 #: Iterations of a loop that are simulated at once.
-_TURNS = 5
+_TURNS = 4
 #: Columns of a grid's times.
 _COMM, _WAITING, _TRANSFER, _SOFTWARE = range(4)
 
@@ -64,7 +70,9 @@ class _Simulated:
     """A grid with its times in s: (columns, ranks, phases), without any variation.
 
     ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases), and
-    ``more``: what variation adds to that; None where they were not simulated.
+    ``more``: what variation adds to that; None where they were not simulated. ``steps``: of the
+    rank that has most; ``plain``: mean communication where each collective is one call. ``size``:
+    how many steps there are in the iterations that are simulated first.
     """
 
     few: Fewer
@@ -73,6 +81,9 @@ class _Simulated:
     computed: Floats
     ends: Floats | None
     more: Floats | None
+    steps: float
+    plain: float
+    size: int
 
     @property
     def mean(self) -> Floats:
@@ -84,24 +95,21 @@ class _Simulated:
 
 
 def estimated(
-    messages: Messages,
-    study: Study,
-    few: Fewer,
-    setting: Setting,
-    say: Callable[[str], None],
+    messages: Messages, study: Study, few: Fewer, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of the large grid from simulations of smaller ones."""
     laws = _laws(study, few)
-    grids = list(_grids(few))
-    last = max(grids, key=lambda one: one.n)
-    made = []
-    for k, one in enumerate(grids):
+
+    def simulated(one: Fewer, ends: bool, varied: bool) -> _Simulated:
         extents = " x ".join(map(str, one.dims))
-        say(f"{processes(few.large.n)}: simulating a grid of {extents} ({k + 1} of {len(grids)})")
-        varied = one in (few, last) and setting.vary
-        made.append(
-            _simulated(messages, study, one, laws, setting, one is few or one is not last, varied)
-        )
+        say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
+        return _simulated(messages, study, one, laws, setting, ends, varied and setting.vary)
+
+    made = [simulated(few, True, True)]
+    long = _LONGEST if _LONGEST * made[0].size <= _MANY_STEPS else _LONGEST_OF_MANY
+    grids = list(_grids(few, (_TIMES, long)))
+    last = max(grids, key=lambda one: one.n, default=None)
+    made += [simulated(one, one is not last, one is last) for one in grids]
     return _taken_to(few, made)
 
 
@@ -112,24 +120,22 @@ def _laws(study: Study, few: Fewer) -> Laws:
     return Laws(load_compute(study.root), files_of_study(study.root, few.model))
 
 
-def _grids(few: Fewer) -> Iterator[Fewer]:
-    """Yield the grids that are simulated, the smallest first."""
-    yield few
-    for times, dimension in product(_TIMES, range(len(few.dims))):
-        if few.dims[dimension] < few.large.dims[dimension]:
-            one = longer(few, dimension, times)
-            if one is not None:
-                yield one
+def _grids(few: Fewer, longer_by: Sequence[int]) -> Iterator[Fewer]:
+    """Yield the longer grids that are simulated, so many times as long in one dimension each."""
+    for times, dimension in product(longer_by, range(len(few.dims))):
+        room = (few.large.dims[dimension] - 1) // few.dims[dimension]
+        if room > 1 and (times == min(longer_by) or room >= _LONGEST_OF_MANY):
+            yield longer(few, dimension, min(times, room))
 
 
-def prepared(messages: Messages, few: Fewer, laws: Laws, setting: Setting) -> Prepared:
-    """Return a smaller grid ready to be simulated, on nodes as the large one."""
-    from p3s.predict.estimators.prepared import on_nodes, program_of
+def _on_nodes(
+    messages: Messages, few: Fewer, program: Program, library: Library | None, setting: Setting
+) -> Prepared:
+    from p3s.predict.estimators.prepared import on_nodes
 
-    program = program_of(*trace_of(few, laws), queues=messages.queues, most=_TURNS)
     whole = setting.mapping_at(few.large.n, messages.cores)
     mapping = setting.mapping_at(few.n, messages.cores)
-    ready = on_nodes(program, messages.library, mapping, None)
+    ready = on_nodes(program, library, mapping, None)
     _, first = np.unique(mapping.node_of, return_index=True)
     among = whole.node_of[few.stands_for[first]]
     if len(np.unique(among)) < len(among):
@@ -147,25 +153,56 @@ def _simulated(
     varied: bool,
 ) -> _Simulated:
     from p3s.predict.estimators.machine import placed
+    from p3s.predict.estimators.prepared import program_of
 
-    ready = prepared(messages, few, laws, setting)
     still = replace(setting, vary=False)
+    program = program_of(*trace_of(few, laws), queues=messages.queues, most=_TURNS)
+    in_calls = _on_nodes(messages, few, program, None, setting)
+    plain = placed(messages, study, in_calls, still, _nothing, ends=False)
+    del in_calls  # its columns are as large as those to come
+    library = replace(messages.library, chosen_as=few.communicators())
+    ready = _on_nodes(messages, few, program, library, setting)
+    del program
+    calls = [np.bincount(one.full.rank, one.weight, few.n) for one in ready.loops]
     found = placed(messages, study, ready, still, _nothing, ends=ends)
     more = None
     if varied:
         drawn = placed(messages, study, ready, setting, _nothing, ends=False)
         more = np.maximum(drawn.comm.mean(axis=0) - found.comm.mean(axis=0), 0.0)
         found = replace(found, notes=drawn.notes)
+    weight = np.bincount(few.stood_for_by, minlength=few.n) / few.large.n
     mean = np.maximum(found.comm.mean(axis=0), 1e-300)
     apart = np.stack([found.low.mean(axis=0), found.high.mean(axis=0)]) / mean
     times = np.stack([found.comm, found.waiting, found.transfer, found.software])
     computed = work_of(ready.trace, ready.phases) / _NS_PER_S
     column = np.searchsorted(np.asarray(ready.phases), np.asarray(found.phases))
-    return _Simulated(few, found, times, computed[:, column], apart if ends else None, more)
+    return _Simulated(
+        few,
+        found,
+        times,
+        computed[:, column],
+        apart if ends else None,
+        more,
+        float(np.sum(calls, axis=0).max()),
+        float(weight @ plain.comm.sum(axis=1)),
+        sum(len(loop.full) for loop in ready.loops),
+    )
 
 
 def _nothing(_: str) -> None:
     """Say nothing."""
+
+
+def _by_sides(few: Fewer, made: Sequence[_Simulated]) -> bool:
+    """Tell whether times change with the sides of the grid."""
+    return any(
+        "sides" in _chosen(_ways(few, made, values, few.large.dims, few.large.n)).used
+        and float(np.ptp(values)) > _MATTERS * float(values.min())
+        for values in (
+            np.array(each).reshape(-1, 1, 1)
+            for each in ([one.steps for one in made], [one.plain for one in made])
+        )
+    )
 
 
 def _features(few: Fewer, dims: Sequence[int], n: int, used: Sequence[str]) -> list[float]:
@@ -191,18 +228,24 @@ class _Way:
     off: float
 
 
-def _ways(few: Fewer, made: Sequence[_Simulated], dims: Sequence[int], n: int) -> list[_Way]:
+def _ways(
+    few: Fewer,
+    made: Sequence[_Simulated],
+    means: Floats,
+    dims: Sequence[int],
+    n: int,
+    ways: Sequence[tuple[str, ...]] = _WAYS,
+) -> list[_Way]:
     """Return the ways that have no more unknowns than there are grids, the simplest first.
 
-    Nothing takes less time on a longer grid.
+    ``means``: of each grid, (grids, columns, phases). Nothing takes less time on a longer grid.
     """
     from scipy.optimize import nnls
 
-    means = np.stack([one.mean for one in made])
     flat = means.reshape(len(made), -1)
     whole = np.maximum(means[:, _COMM].sum(axis=1), 1e-300)
     found = []
-    for used in ((), ("log",), ("sides",), ("log", "sides")):
+    for used in ways:
         table = np.array([_features(few, one.few.dims, one.few.n, used) for one in made])
         if used and table.shape[1] > len(made):
             continue
@@ -226,12 +269,14 @@ def _taken_to(few: Fewer, made: Sequence[_Simulated]) -> Communication:
     """Return the communication of the large grid from that of smaller ones."""
     base, last = made[0], max(made, key=lambda one: one.few.n)
     n = few.large.n
-    ways = _ways(few, made, few.large.dims, n)
+    possible = _WAYS if _by_sides(few, made) else _WAYS[:2]
+    means = np.stack([one.mean for one in made])
+    ways = _ways(few, made, means, few.large.dims, n, possible)
     way = _chosen(ways)
     at = way.at
     whole = max(float(at[_COMM].sum()), 1e-300)
     others = [each for each in ways if each.off <= max(_NEARLY_MET, way.off)]
-    missed = _held_out(few, made, last)
+    missed = _held_out(few, made, last, possible)
     below = max(whole - min(float(each.at[_COMM].sum()) for each in others), missed * whole)
     above = max(max(float(each.at[_COMM].sum()) for each in others) - whole, missed * whole)
     more, more_off = _more(made, n)
@@ -259,12 +304,15 @@ def _taken_to(few: Fewer, made: Sequence[_Simulated]) -> Communication:
     )
 
 
-def _held_out(few: Fewer, made: Sequence[_Simulated], last: _Simulated) -> float:
+def _held_out(
+    few: Fewer, made: Sequence[_Simulated], last: _Simulated, ways: Sequence[tuple[str, ...]]
+) -> float:
     """Return by how much the smaller grids miss the longest, as a share of its communication."""
     rest = [one for one in made if one is not last]
-    if len(rest) < len(_TIMES):
+    if len(rest) < _TIMES:
         return 0.0
-    found = _chosen(_ways(few, rest, last.few.dims, last.few.n))
+    means = np.stack([one.mean for one in rest])
+    found = _chosen(_ways(few, rest, means, last.few.dims, last.few.n, ways))
     true = float(last.mean[_COMM].sum())
     return abs(float(found.at[_COMM].sum()) / true - 1.0) if true > 0 else 0.0
 

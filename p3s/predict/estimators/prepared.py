@@ -19,9 +19,9 @@ from p3s.simulate.steps import Ints, Section
 from p3s.text import plural
 
 if TYPE_CHECKING:
+    from p3s.model.law_types import TraceOrder
     from p3s.program.collectives.rules import Library
     from p3s.program.mapping import RankMap
-    from p3s.model.law_types import TraceOrder
     from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
 
@@ -130,13 +130,23 @@ def program_of(
     )
 
 
-def on_nodes(program: Program, library: Library, mapping: RankMap, there: Wired | None) -> Prepared:
-    """Return a program with its ranks on nodes, collectives as the library's algorithms there."""
-    from p3s.program.collectives.expand import expand
+def on_nodes(
+    program: Program, library: Library | None, mapping: RankMap, there: Wired | None
+) -> Prepared:
+    """Return a program with its ranks on nodes, collectives as the library's algorithms there.
+
+    Without a library each collective stays one call.
+    """
+    from p3s.program.collectives.expand import Expanded, expand
     from p3s.replay.costs.estimate import places
 
     trace, sections, phases = program.trace, program.sections, program.phases
-    expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
+    expanded = [
+        Expanded(section.steps, np.arange(len(section.steps)))
+        if library is None
+        else expand(section.steps, library, node_of=mapping.node_of)
+        for section in sections
+    ]
     full = [one.steps for one in expanded]
     origins = [one.origin for one in expanded]
     where = places(trace.n, phases, sections, full, origins, trace.phase)
