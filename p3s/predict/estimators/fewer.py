@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from p3s.program.collectives.rules import Library
     from p3s.study import Study
 
+#: (what is prepared, its setting, whether with the ends of the interval) -> its communication.
+Place = Callable[["Prepared", "Setting", bool], Communication]
+
 #: Up to how many ranks all of them are simulated.
 EVERY_RANK = 8192
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
@@ -95,15 +98,23 @@ class _Simulated:
 
 
 def estimated(
-    messages: Messages, study: Study, few: Fewer, setting: Setting, say: Callable[[str], None]
+    messages: Messages,
+    study: Study,
+    few: Fewer,
+    setting: Setting,
+    say: Callable[[str], None],
+    place: Place,
 ) -> Communication:
-    """Return the communication of the large grid from simulations of smaller ones."""
+    """Return the communication of the large grid from simulations of smaller ones.
+
+    ``place`` simulates one of them.
+    """
     laws = _laws(study, few)
 
     def simulated(one: Fewer, ends: bool, varied: bool) -> _Simulated:
         extents = " x ".join(map(str, one.dims))
         say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
-        return _simulated(messages, study, one, laws, setting, ends, varied and setting.vary)
+        return _simulated(messages, one, laws, setting, place, ends, varied and setting.vary)
 
     made = [simulated(few, True, True)]
     long = _LONGEST if _LONGEST * made[0].size <= _MANY_STEPS else _LONGEST_OF_MANY
@@ -145,29 +156,28 @@ def _on_nodes(
 
 def _simulated(
     messages: Messages,
-    study: Study,
     few: Fewer,
     laws: Laws,
     setting: Setting,
+    place: Place,
     ends: bool,
     varied: bool,
 ) -> _Simulated:
-    from p3s.predict.estimators.machine import placed
     from p3s.predict.estimators.prepared import program_of
 
     still = replace(setting, vary=False)
     program = program_of(*trace_of(few, laws), queues=messages.queues, most=_TURNS)
     in_calls = _on_nodes(messages, few, program, None, setting)
-    plain = placed(messages, study, in_calls, still, _nothing, ends=False)
+    plain = place(in_calls, still, False)
     del in_calls  # its columns are as large as those to come
     library = replace(messages.library, chosen_as=few.communicators())
     ready = _on_nodes(messages, few, program, library, setting)
     del program
     calls = [np.bincount(one.full.rank, one.weight, few.n) for one in ready.loops]
-    found = placed(messages, study, ready, still, _nothing, ends=ends)
+    found = place(ready, still, ends)
     more = None
     if varied:
-        drawn = placed(messages, study, ready, setting, _nothing, ends=False)
+        drawn = place(ready, setting, False)
         more = np.maximum(drawn.comm.mean(axis=0) - found.comm.mean(axis=0), 0.0)
         found = replace(found, notes=drawn.notes)
     weight = np.bincount(few.stood_for_by, minlength=few.n) / few.large.n
@@ -187,10 +197,6 @@ def _simulated(
         float(weight @ plain.comm.sum(axis=1)),
         sum(len(loop.full) for loop in ready.loops),
     )
-
-
-def _nothing(_: str) -> None:
-    """Say nothing."""
 
 
 def _by_sides(few: Fewer, made: Sequence[_Simulated]) -> bool:

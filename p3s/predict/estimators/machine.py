@@ -166,6 +166,10 @@ def communication(
     return estimated(measured_messages(study, machine, setting), study, n, setting, say)
 
 
+def _nothing(_: str) -> None:
+    """Say nothing."""
+
+
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
     from p3s.program.creation import measured
@@ -200,7 +204,14 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
-        return of_fewer(messages, study, few, setting, say)
+        return of_fewer(
+            messages,
+            study,
+            few,
+            setting,
+            say,
+            lambda ready, how, ends: placed(messages, study, ready, how, _nothing, ends=ends),
+        )
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
     mapping = setting.mapping_at(n, messages.cores)
