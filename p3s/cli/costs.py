@@ -26,6 +26,11 @@ NO_REPLAY = typer.Option(
     "--no-replay",
     help="Run nothing: costs of messages as in machine.json, else those of a typical network.",
 )
+EVERY_RANK = typer.Option(
+    False,
+    "--every-rank",
+    help="Simulate every rank beyond 8,192 processes too, not smaller grids that stand for them.",
+)
 PLACEMENT = typer.Option(
     None,
     "--placement",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from p3s.cli.common import (
     say,
     say_reasons,
 )
-from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
+from p3s.cli.costs import ESTIMATOR, EVERY_RANK, NETWORK, NO_REPLAY, PLACEMENT, TOPOLOGY
 from p3s.cli.files import IO, file_system, keep_file_system
 from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
@@ -105,6 +105,7 @@ def predict(
     topology: str = TOPOLOGY,
     placement: Path | None = PLACEMENT,
     no_replay: bool = NO_REPLAY,
+    every_rank: bool = EVERY_RANK,
     io: str = IO,
     what_if: list[str] = WHAT_IF,
     only: bool = ONLY,
@@ -126,6 +127,7 @@ def predict(
     request = request_of(
         estimator, network, no_replay, settings, topology, placed=placement is not None
     )
+    request = replace(request, every_rank=every_rank)
     if placement is not None:
         request = with_placement(request, placement, wanted)
     words = launcher_words(ctx)

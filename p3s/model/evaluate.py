@@ -92,12 +92,39 @@ def _nearest(family: GridRule, n: int) -> str:
     return f"the nearest with one {'is' if len(found) == 1 else 'are'} {joined(found)}"
 
 
-class Evaluator:
-    """A model at one process count: rows of any of its ranks, communicators numbered for all."""
+@dataclass(frozen=True)
+class Amounts:
+    """Whose sizes, numbers and work the ranks of a smaller process grid have.
 
-    def __init__(self, model: Model, n: int) -> None:
+    ``grid``: the program's process grid at another count; ``ranks``: the rank there that each rank
+    of the smaller grid stands for, ascending.
+    """
+
+    grid: GridAt
+    ranks: np.ndarray
+
+    def of(
+        self, ranks: np.ndarray, peers: np.ndarray | None
+    ) -> tuple[GridAt, np.ndarray, np.ndarray | None]:
+        """Return the grid there, and ranks and partners as they are numbered there."""
+        if peers is None:
+            return self.grid, self.ranks[ranks], None
+        return self.grid, self.ranks[ranks], np.where(peers < 0, -1, self.ranks[peers])
+
+
+class Evaluator:
+    """A model at one process count: rows of any of its ranks, communicators numbered for all.
+
+    ``amounts``: the grid is ``grid``, one of fewer ranks than the program has, who talks to whom
+    as on any grid of that form, and all amounts are those of the ranks that they stand for.
+    """
+
+    def __init__(
+        self, model: Model, n: int, *, grid: GridAt | None = None, amounts: Amounts | None = None
+    ) -> None:
         self.model, self.n = model, n
-        self.grid = model_grid(model, n)
+        self.grid = model_grid(model, n) if grid is None else grid
+        self.amounts = amounts
         self.comms = Communicators(self.grid)
         for item in model.items:  # numbers must not depend on which ranks are asked for first
             for slot in item.slots:
@@ -109,11 +136,17 @@ class Evaluator:
 
         work: the work before each row is asked for; without it that is of no use.
         """
-        some = work and ranks is not None and len(ranks) != self.n
-        means = self.means if some else None
         c = self._rows(ranks)
-        if work:
+        means = None
+        if work and self.amounts is None:
+            means = None if ranks is None or len(ranks) == self.n else self.means
             c["work"] = share_out(self.model, self.grid, c, means)
+        elif work and self.amounts is not None:
+            there = self.amounts.grid
+            means = Evaluator(self.model, there.n, grid=there).means
+            c["work"] = share_out(
+                self.model, there, {**c, "rank": self.amounts.ranks[c["rank"]]}, means
+            )
         i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
         return ScaledRows(
             self.n,
@@ -226,7 +259,8 @@ class Evaluator:
         elif law is not None:
             at = self.comms.sizes(comm) // 2 if law.half else full(law.index or 0)
             root = self.comms.member(comm, at, beyond=0)
-        work = np.full(m, float(slot.work.value(self.grid.n)))
+        of = self.grid if self.amounts is None else self.amounts.grid
+        work = np.full(m, float(slot.work.value(of.n)))
         return {
             "rank": ranks,
             "item": full(i),
@@ -271,24 +305,33 @@ class Evaluator:
         ranks, stage, peer = (np.concatenate(each) for each in zip(*found, strict=True))
         return ranks, stage, peer
 
+    def _at(
+        self, ranks: np.ndarray, peers: np.ndarray | None
+    ) -> tuple[GridAt, np.ndarray, np.ndarray | None]:
+        """Return the grid that amounts are of, with ranks and partners as they are numbered
+        there."""
+        if self.amounts is None:
+            return self.grid, ranks, peers
+        return self.amounts.of(ranks, peers)
+
     def _slot_rows(self, i: int, k: int, some: GridAt) -> list[dict[str, np.ndarray]]:
         slot = self.model.items[i].slots[k]
         shared = slot.count.total is not None and some.ranks is not None  # among all ranks
         ranks, stage, peers = self._cells(slot, self.grid if shared else some)
-        calls = count_of(slot, self.grid, ranks, peers, stage, (0, len(ranks)))
+        calls = count_of(slot, *self._at(ranks, peers), stage, (0, len(ranks)))
         if shared:
             mine = np.isin(ranks, some.r)
             ranks, stage, calls = ranks[mine], stage[mine], calls[mine]
             peers = peers[mine] if peers is not None else None
         out = []
-        env = env_of(self.grid, ranks, peers, stage)
+        env = env_of(*self._at(ranks, peers), stage)
         for t, has, place in turns_at(slot.turns, env, len(ranks)):
             repeat = share(calls[has], place)
             has, repeat = has[repeat > 0], repeat[repeat > 0]
             if not len(has):
                 continue
             peer = peers[has] if peers is not None else None
-            nbytes = bytes_of(slot, self.grid, ranks[has], peer, stage[has], t)
+            nbytes = bytes_of(slot, *self._at(ranks[has], peer), stage[has], t)
             out.append(self._columns(i, k, ranks[has], stage[has], t, peer, nbytes, repeat))
         return out
 
@@ -311,7 +354,7 @@ class Evaluator:
                 stage,
                 0,
                 None,
-                bytes_of(slot, self.grid, ranks, None, stage),
+                bytes_of(slot, *self._at(ranks, None), stage),
                 repeat[there],
             )
         ]

@@ -26,7 +26,8 @@ class Request:
 
     ``topology``: file or short description of the network between nodes, "": none given.
     ``placement``: file that says where the ranks of count ``placement_n`` are, on nodes of the
-    network that ``hosts`` names, in order, where it has no names itself.
+    network that ``hosts`` names, in order, where it has no names itself. ``every_rank``: all ranks
+    are simulated, however many.
     """
 
     estimator: str
@@ -37,11 +38,16 @@ class Request:
     placement: Path | None = None
     placement_n: int = 0
     hosts: tuple[str, ...] = ()
+    every_rank: bool = False
 
     @property
     def setting(self) -> dict[str, Any]:
         """What estimators are told of the network and of where ranks are."""
-        told: dict[str, Any] = {"topology": self.topology, "hosts": self.hosts}
+        told: dict[str, Any] = {
+            "topology": self.topology,
+            "hosts": self.hosts,
+            "every_rank": self.every_rank,
+        }
         if self.placement is not None:
             told |= {"rank_file": self.placement, "rank_file_n": self.placement_n}
         return told

@@ -35,6 +35,8 @@ class Communication:
     where an estimator does not tell them apart. ``phases``: numbers of the phases, as the columns.
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
     ``notes``: what was approximated, a line each. ``followed``: how far a simulation got with it.
+    ``beside``: the computation of the ranks that were simulated instead of these, None where these
+    were; who computes less than it waits longer.
     """
 
     estimator: str
@@ -49,3 +51,4 @@ class Communication:
     why_not: str = ""
     notes: tuple[str, ...] = ()
     followed: Followed = Followed()
+    beside: FloatArray | None = None

@@ -320,17 +320,39 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
                 out[:, slot_of[number]] = values[:, column]
         return out
 
-    comm = placed(found.comm)
+    later = _later(found, np.stack([_computed(times, number) for number in found.phases], axis=1))
+    comm = placed(found.comm + later)
     return replace(
         times,
         comm=comm,
-        comm_low=np.minimum(placed(found.low), comm),
-        comm_high=np.maximum(placed(found.high), comm),
+        comm_low=np.minimum(placed(np.maximum(found.low + later, 0.0)), comm),
+        comm_high=np.maximum(placed(found.high + later), comm),
         estimator=found.estimator,
-        waiting=placed(found.waiting),
+        waiting=placed(found.waiting + later),
         transfer=placed(found.transfer),
         software=placed(found.software),
         why_not=found.why_not,
         approximated=tuple(found.notes),
         followed=found.followed,
     )
+
+
+def _computed(times: PhaseTimes, number: int) -> FloatArray:
+    """Return what every rank computes in a phase, start and end with the rest between them."""
+    import numpy as np
+
+    divided = {START, END, number} if number == REST else {number}
+    mine = [slot for slot, one in enumerate(times.phases) if int(one["phase"]) in divided]
+    return np.asarray(times.compute[:, mine].sum(axis=1))
+
+
+def _later(found: Communication, computed: FloatArray) -> FloatArray:
+    """Return by how much longer ranks wait that compute less than those simulated for them.
+
+    Not less than they wait (less than 0: they wait shorter), in seconds, (ranks, phases).
+    """
+    import numpy as np
+
+    if found.beside is None:
+        return np.zeros_like(computed)
+    return np.asarray(np.maximum(found.beside - computed, -found.waiting))

@@ -31,7 +31,7 @@ from p3s.serialise import to_data
 from p3s.staging import discard
 from p3s.tables import TableFacts
 
-RANKS_PER_PART = 1024
+RANKS_PER_PART = 4096
 #: Largest count all of whose ranks are written: more can be had in parts.
 MOST_RANKS = 1 << 22
 
@@ -121,10 +121,16 @@ def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
 
 
 def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
+    """Return order.json."""
+    order = order_of(model, evaluator)
+    return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
+
+
+def order_of(model: Model, evaluator: Evaluator) -> TraceOrder:
     """Return what unfolds rows into the sequence of events (p3s.program.events)."""
     loops = model.order.loops if model.order is not None else None
     grid = evaluator.grid.whole or evaluator.grid
-    order = TraceOrder(
+    return TraceOrder(
         n=evaluator.n,
         grid=tuple(grid.dims),
         loops=loops,
@@ -138,10 +144,9 @@ def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
             for it in model.items
         ),
     )
-    return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
 
 
-def _packed(model: Model, n: int) -> tuple[PackedCall, ...]:
+def packed_at(model: Model, n: int) -> tuple[PackedCall, ...]:
     """Return which rows have datatypes with gaps at ``n``."""
     first = first_slots(model)
     return tuple(
@@ -236,7 +241,7 @@ class _Head:
             not_modelled=model.not_modelled,
             tracing=model.tracing,
             buffers=model.buffers,
-            packed=_packed(model, evaluator.n),
+            packed=packed_at(model, evaluator.n),
             phases=tuple(phases),
             share=share,
             traced_share=model.shares,

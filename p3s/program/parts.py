@@ -147,7 +147,7 @@ def _sums(
     )
 
 
-def _index_in_phase(rows: ScaledRows) -> np.ndarray:
+def index_in_phase(rows: ScaledRows) -> np.ndarray:
     """Return each row's position inside its phase on its rank (rows are sorted by both)."""
     if not len(rows.rank):
         return np.zeros(0, dtype=np.int64)
@@ -210,7 +210,7 @@ def _table(
         {
             "rank": pa.array(rows.rank, pa.int32()),
             "phase": pa.array(rows.phase, pa.int32()),
-            "index": pa.array(_index_in_phase(rows), pa.int32()),
+            "index": pa.array(index_in_phase(rows), pa.int32()),
             "op": labels([x.op for x in items], it),
             "kind": labels(kinds, it),
             "peer": pa.array(rows.peer, pa.int32()),

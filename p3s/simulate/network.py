@@ -320,8 +320,12 @@ def _measured(found: Mapping[str, Any]) -> _Measured:
     )
 
 
-def network_from_cluster(cluster: Cluster, nodes: int, end: str = "typical") -> Network:
+def network_from_cluster(
+    cluster: Cluster, nodes: int, end: str = "typical", among: Ints | None = None
+) -> Network:
     """Return the network of a cluster file for a run on ``nodes`` nodes in a row.
+
+    ``among``: only these of them are simulated; each has its share of the links above it.
 
     ``end``: typical, low (the faster end of every figure) or high. Distances are the switches on
     the way; groups of nodes whose links upwards are a limit become a tree of links.
@@ -331,12 +335,13 @@ def network_from_cluster(cluster: Cluster, nodes: int, end: str = "typical") -> 
     for level in cluster.levels:
         paths[level.switches] = _cluster_path(cluster.between, end, level.extra[end], True)
     below = [(level.nodes, level.uplink[end]) for level in cluster.levels if level.nodes]
+    trunks = tree([size for size, _ in below], [share * rate for _, share in below], nodes, rate)
     return Network(
         paths,
         rate=rate,
         post=cluster.post[end],
         background=cluster.background[end],
-        trunks=tree([size for size, _ in below], [share * rate for _, share in below], nodes, rate),
+        trunks=trunks if trunks is None or among is None else trunks.of_some(among),
         source=f"those of {'a typical ' if cluster.typical else ''}{cluster.label} "
         f"({cluster.name})",
     )
@@ -356,10 +361,13 @@ def _cluster_path(messages: Messages, end: str, extra: float, linked: bool) -> P
     )
 
 
-def cluster_distances(cluster: Cluster, nodes: int) -> Ints:
-    """Return the switches between any two of ``nodes`` nodes in a row, nodes x nodes; 0: itself."""
-    node = np.arange(nodes)
-    found = np.full((nodes, nodes), cluster.levels[-1].switches, dtype=np.int64)
+def cluster_distances(cluster: Cluster, nodes: int, among: Ints | None = None) -> Ints:
+    """Return the switches between any two of ``nodes`` nodes in a row, nodes x nodes; 0: itself.
+
+    ``among``: only between these of them.
+    """
+    node = np.arange(nodes) if among is None else among
+    found = np.full((len(node), len(node)), cluster.levels[-1].switches, dtype=np.int64)
     for level in reversed(cluster.levels[:-1]):
         group = node // (level.nodes or nodes)
         found[group[:, None] == group[None, :]] = level.switches

@@ -59,6 +59,24 @@ class Trunks:
         """Return the same links with other nodes on the switches."""
         return replace(self, switch_of=tuple(int(switch) for switch in switch_of))
 
+    def of_some(self, nodes: Ints) -> Trunks:
+        """Return the links for some of the nodes: each carries their share of all that share it."""
+        every = np.asarray(self.switch_of, dtype=np.int64)
+        some = every[nodes]
+        all_below, below = (self._below(of) for of in (every, some))
+        rate = np.asarray(self.rate) * np.where(below > 0, below / np.maximum(all_below, 1), 1.0)
+        return replace(self, switch_of=tuple(some.tolist()), rate=tuple(rate.tolist()))
+
+    def _below(self, switch_of: Ints) -> Floats:
+        """Return how many nodes there are below each switch."""
+        found = np.zeros(len(self.up))
+        switch, up = switch_of, np.asarray(self.up, dtype=np.int64)
+        while len(switch):
+            np.add.at(found, switch, 1.0)
+            switch = up[switch]
+            switch = switch[switch >= 0]
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """Return them as plain data; a rate is null where it is no limit."""
         return {

@@ -113,11 +113,16 @@ class GridRule(Rule, what="process grid"):
     def at(self, n: int) -> GridAt | None:
         """Return the grid at ``n`` processes, or None where the rule does not admit ``n``."""
         dims = self.dims(n)
-        if dims is None:
-            return None
+        return None if dims is None else self.of(n, dims)
+
+    def of(self, n: int, dims: tuple[int, ...]) -> GridAt:
+        """Return the grid of ``n`` processes with extents that the rule may not give it.
+
+        ``n`` has room for them and for the ranks that this kind of grid leaves out.
+        """
         how = self.arrangement()
         if self.part:
-            first, m = self.members(n)
+            first, m = int(self.part == "first"), int(np.prod(dims))
             coords = np.full((len(dims), n), -1, dtype=np.int64)
             coords[:, first : first + m] = coords_of(dims, m)
             return GridAt(n, dims, coords, np.arange(first, first + m), layout=how)

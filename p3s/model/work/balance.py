@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +35,8 @@ UNEVEN, MOST = 0.02, 8.0
 TRENDLESS, _POINTS, STEEPER = 0.005, 3, 0.25
 #: Parts of 1 whose multiples fill it evenly.
 GOLDEN, SILVER = 0.6180339887498949, 0.41421356237309503
+#: Profiles whose ratios of all ranks are kept: parts of a trace ask for some ranks at a time.
+_KEPT = 8
 EVEN = Profile("even", 0.0)
 
 
@@ -323,22 +326,36 @@ def own_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
 
     The last unseen rank has the largest that is to be expected of n.
     """
-    seen = np.asarray(profile.coefficients)
+    return np.asarray(_own_of_all(profile.coefficients, profile.largest, n)[ranks])
+
+
+@lru_cache(maxsize=_KEPT)
+def _own_of_all(
+    coefficients: tuple[float, ...], largest: tuple[tuple[int, float], ...], n: int
+) -> np.ndarray:
+    seen = np.asarray(coefficients)
     m = len(seen)
     if n <= m:
-        return np.asarray(seen[:n][ranks] / seen[:n].mean())
+        return np.asarray(seen[:n] / seen[:n].mean())
     ratio = _quantiles(np.sort(seen), n, 0)
     ratio[:m] = seen
-    ratio[n - 1] = max(1.0 + largest_at(profile.largest, n), float(seen.max()))
-    return np.asarray(ratio[ranks] / ratio.mean())
+    ratio[n - 1] = max(1.0 + largest_at(largest, n), float(seen.max()))
+    return np.asarray(ratio / ratio.mean())
 
 
 def drawn_at(profile: Profile, n: int, ranks: np.ndarray) -> np.ndarray:
     """Return ratios with the traced distribution, as wide as the busiest rank at n says."""
-    ordered = np.asarray(profile.coefficients)
-    wider = largest_at(profile.largest, n) / (float(ordered[-1]) - 1.0)
-    ratio = np.maximum(1.0 + wider * (_quantiles(ordered, n, profile.order) - 1.0), 0.0)
-    return np.asarray(ratio[ranks] / ratio.mean())
+    return np.asarray(_drawn_of_all(profile.coefficients, profile.largest, profile.order, n)[ranks])
+
+
+@lru_cache(maxsize=_KEPT)
+def _drawn_of_all(
+    coefficients: tuple[float, ...], largest: tuple[tuple[int, float], ...], order: int, n: int
+) -> np.ndarray:
+    ordered = np.asarray(coefficients)
+    wider = largest_at(largest, n) / (float(ordered[-1]) - 1.0)
+    ratio = np.maximum(1.0 + wider * (_quantiles(ordered, n, order) - 1.0), 0.0)
+    return np.asarray(ratio / ratio.mean())
 
 
 def _quantiles(ordered: np.ndarray, n: int, order: int) -> np.ndarray:

@@ -20,6 +20,8 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
+from p3s.predict.estimators.fewer import estimated as of_fewer
+from p3s.predict.estimators.fewer import smaller
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
@@ -164,6 +166,10 @@ def communication(
     return estimated(measured_messages(study, machine, setting), study, n, setting, say)
 
 
+def _nothing(_: str) -> None:
+    """Say nothing."""
+
+
 def measured_messages(study: Study, machine: Path | None, setting: Setting) -> Messages:
     """Return what messages cost as it was measured between two ranks."""
     from p3s.program.creation import measured
@@ -179,7 +185,7 @@ def measured_messages(study: Study, machine: Path | None, setting: Setting) -> M
         found.name,
         library_for(study, found, setting),
         int(found.facts.get("cores") or 1),
-        lambda nodes: costs,
+        lambda nodes, among=None: costs,
         said=lambda network: [f"message costs: {network.source}"],
         ends=tuple(
             f"the machine was disturbed when it was measured: {text}" for text in found.disturbed
@@ -196,6 +202,16 @@ def estimated(
     messages: Messages, study: Study, n: int, setting: Setting, say: Callable[[str], None]
 ) -> Communication:
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
+    few = smaller(study, n, messages.cores, setting)
+    if few is not None:
+        return of_fewer(
+            messages,
+            study,
+            few,
+            setting,
+            say,
+            lambda ready, how, ends: placed(messages, study, ready, how, _nothing, ends=ends),
+        )
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
     mapping = setting.mapping_at(n, messages.cores)
@@ -218,16 +234,16 @@ def placed(
 
     ``altered``: what is another way than the costs and the study say.
     """
-    nodes = int(ready.node_of.max()) + 1
+    nodes = ready.nodes
     if ready.distance is None and nodes > 1:
-        ready = replace(ready, distance=messages.distance(nodes))
-    costs = messages.on(nodes)
+        ready = replace(ready, distance=messages.distance(nodes, ready.among))
+    costs = messages.on(nodes, ready.among)
     said = [*messages.said(costs[0]), f"collectives as in {messages.library}", *messages.of_runs]
     costs, links = joined_by(costs if ends else (costs[0],) * 3, ready, messages)
     if altered.network is not None:
         usual, least, most = map(altered.network, costs)
         costs = usual, least, most
-    said += [*setting.said_of(ready.trace.n), *links, *messages.ends]
+    said += [*setting.said_of(ready.count), *links, *messages.ends]
     found = told(messages.name, study, ready, costs, setting, said, say, ends, altered)
     found = with_own_part(found, ready, messages, ends)
     costs_of_gaps = messages.packing or usual_packing(messages.library.family)
@@ -292,12 +308,12 @@ def told(
     from p3s.predict.times import read_head
 
     n = ready.trace.n
-    say(f"{processes(n)}: simulating")
+    say(f"{processes(ready.count)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
     if variation is not None and altered.variation is not None:
         variation = altered.variation(variation)
     shared = variation is not None and shared_cores(study)
-    head = read_head(study.scaled_dir(n), n)
+    head = read_head(study.scaled_dir(ready.count), ready.count)
     off = min(_OFF + _of_trend(head), _MOST_OFF) if ends else 0.0
     sums, notes, followed = simulated(
         ready, costs, variation, off, even_low=shared, draws=altered.draws

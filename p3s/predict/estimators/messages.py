@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from p3s.simulate.network import Network
 from p3s.simulate.steps import Ints
@@ -18,9 +18,21 @@ if TYPE_CHECKING:
 Costs = tuple[Network, Network, Network]
 
 
-def _alike(_: int) -> Ints | None:
+def _alike(_nodes: int, _among: Ints | None = None) -> Ints | None:
     """Say nothing of distances: all nodes are equally far apart."""
     return None
+
+
+class On(Protocol):
+    """Costs on a number of nodes in a row; ``among``: those of them that are simulated, all."""
+
+    def __call__(self, nodes: int, among: Ints | None = None, /) -> Costs: ...
+
+
+class Distance(Protocol):
+    """Distances between nodes in a row, as :class:`On`."""
+
+    def __call__(self, nodes: int, among: Ints | None = None, /) -> Ints | None: ...
 
 
 @dataclass(frozen=True)
@@ -40,11 +52,11 @@ class Messages:
     machine: str
     library: Library
     cores: int
-    on: Callable[[int], Costs]
+    on: On
     said: Callable[[Network], list[str]]
     of_runs: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
-    distance: Callable[[int], Ints | None] = _alike
+    distance: Distance = _alike
     levels: bool = False
     hosts: tuple[str, ...] = ()
     queues: bool = True

@@ -19,6 +19,7 @@ from p3s.simulate.steps import Ints, Section
 from p3s.text import plural
 
 if TYPE_CHECKING:
+    from p3s.model.law_types import TraceOrder
     from p3s.program.collectives.rules import Library
     from p3s.program.mapping import RankMap
     from p3s.program.scaled import ScaledTrace
@@ -52,7 +53,9 @@ class Prepared:
     """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
 
     ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
-    ``wired``: the network between the nodes, None where nobody has said it.
+    ``wired``: the network between the nodes, None where nobody has said it. ``of``: how many
+    processes these stand for, 0: for themselves; ``among``: which of the nodes of all of them,
+    ``of_nodes`` in number, each of their nodes is.
     """
 
     trace: ScaledTrace
@@ -63,6 +66,19 @@ class Prepared:
     notes: tuple[str, ...]
     followed: Followed = Followed()
     wired: Wired | None = None
+    of: int = 0
+    of_nodes: int = 0
+    among: Ints | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of processes whose times are asked for."""
+        return self.of or self.trace.n
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of these."""
+        return self.of_nodes or int(self.node_of.max()) + 1
 
 
 def prepare(
@@ -80,34 +96,57 @@ def prepare(
 
 def read_program(directory: Path, *, queues: bool = False) -> Program:
     """Return what of the scaled trace in a directory is simulated; ``queues`` as in prepare."""
-    from p3s.program.order.reasons import unmatched
-    from p3s.program.order.sections import read_sections
     from p3s.program.scaled import read_scaled
 
-    trace = read_scaled(directory)
-    many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
+    path = directory / "order.json"
+    return program_of(
+        read_scaled(directory), read_order(directory) if path.exists() else None, queues=queues
+    )
+
+
+def program_of(
+    trace: ScaledTrace, order: TraceOrder | None, *, queues: bool = False, most: int = MANY_TURNS
+) -> Program:
+    """Return what of a scaled trace is simulated; ``queues`` as in prepare.
+
+    ``most``: iterations of a loop, at most, that are simulated at once.
+    """
+    from p3s.program.order.reasons import unmatched
+    from p3s.program.order.sections import sections_of
+
+    many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, most))
     turns = many if queues else min(max(FEW_STEPS // max(trace.rows, 1), TURNS), many)
-    sections = read_sections(directory, turns=turns, trace=trace)
+    sections = sections_of(trace, order, turns=turns)
     if turns < many and any(_crosses(section) for section in sections):
-        sections = read_sections(directory, turns=many, trace=trace)
+        sections = sections_of(trace, order, turns=many)
     return Program(
         trace,
         tuple(sections),
         tuple(sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))),
-        not _in_order(directory),
+        order is None or order.loops is None,
         Followed(reordered=sum(section.moved for section in sections)).with_unmatched(
             unmatched(trace, [one for s in sections for one in s.left_out])
         ),
     )
 
 
-def on_nodes(program: Program, library: Library, mapping: RankMap, there: Wired | None) -> Prepared:
-    """Return a program with its ranks on nodes, collectives as the library's algorithms there."""
-    from p3s.program.collectives.expand import expand
+def on_nodes(
+    program: Program, library: Library | None, mapping: RankMap, there: Wired | None
+) -> Prepared:
+    """Return a program with its ranks on nodes, collectives as the library's algorithms there.
+
+    Without a library each collective stays one call.
+    """
+    from p3s.program.collectives.expand import Expanded, expand
     from p3s.replay.costs.estimate import places
 
     trace, sections, phases = program.trace, program.sections, program.phases
-    expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
+    expanded = [
+        Expanded(section.steps, np.arange(len(section.steps)))
+        if library is None
+        else expand(section.steps, library, node_of=mapping.node_of)
+        for section in sections
+    ]
     full = [one.steps for one in expanded]
     origins = [one.origin for one in expanded]
     where = places(trace.n, phases, sections, full, origins, trace.phase)
@@ -130,13 +169,6 @@ def on_nodes(program: Program, library: Library, mapping: RankMap, there: Wired 
         program.followed,
         there,
     )
-
-
-def _in_order(directory: Path) -> bool:
-    """Tell whether the order of the calls of the whole run is known."""
-
-    path = directory / "order.json"
-    return path.exists() and read_order(directory).loops is not None
 
 
 def _crosses(section: Section) -> bool:

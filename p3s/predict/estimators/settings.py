@@ -20,7 +20,7 @@ class Setting:
     rank file is for, others are dealt by ``mapping`` (0: it is for all). ``hosts``: names of the
     network's nodes, in order, where it has none itself. ``vary``: computation varies as in the
     traced runs. ``network``: name of a typical cluster, or a file (p3s.machine.cluster), that the
-    estimator ``typical`` takes.
+    estimator ``typical`` takes. ``every_rank``: all ranks are simulated, however many.
     """
 
     library: str = ""
@@ -33,11 +33,16 @@ class Setting:
     network: str = ""
     rank_file_n: int = 0
     hosts: tuple[str, ...] = ()
+    every_rank: bool = False
 
     def mapping_at(self, n: int, cores: int) -> RankMap:
         """Return where ``n`` ranks are; ``cores``: of a node, where nobody says it."""
         each = min(self.ranks_per_node or max(cores, 1), n)
         return mapping_of(self.mapping, n, each, self._file_at(n))
+
+    def listed_at(self, n: int) -> bool:
+        """Tell whether a file says where each of ``n`` ranks is."""
+        return self._file_at(n) is not None
 
     def said_of(self, n: int) -> list[str]:
         """Return what a prediction of ``n`` processes says of where its ranks are."""

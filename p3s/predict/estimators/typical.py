@@ -36,10 +36,10 @@ def published_messages(study: Study, setting: Setting) -> Messages:
         cluster.name,
         library_for(study, None, setting),
         cluster.cores_per_node,
-        lambda nodes: (
-            network_from_cluster(cluster, nodes),
-            network_from_cluster(cluster, nodes, "low"),
-            network_from_cluster(cluster, nodes, "high"),
+        lambda nodes, among=None: (
+            network_from_cluster(cluster, nodes, among=among),
+            network_from_cluster(cluster, nodes, "low", among),
+            network_from_cluster(cluster, nodes, "high", among),
         ),
         said=lambda network: [
             f"message costs: {network.source}, {cluster.cores_per_node} cores per node, from "
@@ -49,7 +49,7 @@ def published_messages(study: Study, setting: Setting) -> Messages:
             "computation is that of the traced machine; its run times are not compared, because "
             "its network is another one",
         ),
-        distance=lambda nodes: cluster_distances(cluster, nodes),
+        distance=lambda nodes, among=None: cluster_distances(cluster, nodes, among),
         levels=True,
         queues=True,
     )

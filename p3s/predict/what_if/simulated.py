@@ -12,6 +12,7 @@ from p3s.errors import P3SError
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Altered, Draws
+from p3s.predict.estimators.fewer import smaller
 from p3s.predict.estimators.machine import measured_messages, placed, why_not
 from p3s.predict.estimators.prepared import on_nodes, read_program
 from p3s.predict.estimators.typical import published_messages
@@ -21,6 +22,8 @@ from p3s.predict.what_if.changes import IDEAL, Algorithm, Changes, OnNetwork, Pl
 from p3s.predict.what_if.costs import altered_network
 from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
 from p3s.program.mapping import BLOCK, CYCLIC
+from p3s.text import processes
+
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
@@ -92,7 +95,12 @@ class Simulation:
 
     @cached_property
     def program(self) -> Program:
-        """What of the scaled trace is simulated."""
+        """What of the scaled trace is simulated; P3SError where that is too much."""
+        if smaller(self.study, self.n, self.costs.messages.cores, self.costs.setting) is not None:
+            raise P3SError(
+                f"--what-if: changes are simulated with every rank, and {processes(self.n)} are "
+                "many; ask at a smaller count, or add --every-rank"
+            )
         return read_program(self.study.scaled_dir(self.n), queues=self.costs.messages.queues)
 
     @cached_property

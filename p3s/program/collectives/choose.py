@@ -35,20 +35,23 @@ class Choice:
     segment: int = 0
 
 
-def size_for_choice(call: str, at: Ints) -> int:
-    """Return the size in bytes by which Open MPI and the user's rules choose."""
+def size_for_choice(call: str, at: Ints, members: int = 0) -> int:
+    """Return the size in bytes by which Open MPI and the user's rules choose.
+
+    ``members``: as of so many, each of which sends as much in all; 0: as of those that there are.
+    """
     p, total = len(at) - 1, int(at[-1])
     if call in ("allgather", "gather", "scatter", "reduce_scatter_block", "allgatherv"):
         return total // p
     if call in ("alltoall", "alltoallv", "alltoallw"):
-        return total // (p * p)
+        return total // (p * (members or p))
     return total
 
 
 def choose(library: Library, call: str, at: Ints, element: int, blocking: bool = True) -> Choice:
     """Return the algorithm of a library for ``len(at) - 1`` members and a vector cut at ``at``."""
-    p = len(at) - 1
-    size = size_for_choice(call, at)
+    p = library.members(len(at) - 1)
+    size = size_for_choice(call, at, p)
     for rule in library.rules:
         if (
             rule.call == call

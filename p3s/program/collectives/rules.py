@@ -27,13 +27,19 @@ class Library:
     """An MPI library: family, (major, minor) version, and rules that come before its own.
 
     ``device``: MPICH's collectives that are aware of nodes are on (its default; off with
-    MPIR_CVAR_DEVICE_COLLECTIVES=none).
+    MPIR_CVAR_DEVICE_COLLECTIVES=none). ``chosen_as``: (members, as of how many): communicators of
+    so many members stand for larger ones, whose algorithms they take (p3s.program.fewer).
     """
 
     family: str
     version: tuple[int, int]
     rules: tuple[Rule, ...] = ()
     device: bool = True
+    chosen_as: tuple[tuple[int, int], ...] = ()
+
+    def members(self, p: int) -> int:
+        """Return as of how many members the algorithm of a communicator of ``p`` is chosen."""
+        return dict(self.chosen_as).get(p, p)
 
     def __str__(self) -> str:
         name = "Open MPI" if self.family == OPENMPI else "MPICH"

@@ -1,0 +1,260 @@
+"""A program of many ranks on fewer of them, each with the sizes, numbers and work of one of many.
+
+What ranks do depends on how they lie to the ends of the process grid and to each other, and most of
+a large grid is alike. On a grid of the same form with shorter sides the same ranks are there, less
+often; a rank there has the amounts of the rank of the large grid that lies as far from the nearer
+end, in every dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from p3s.costs.apply import Costs
+from p3s.costs.types import ComputeModel
+from p3s.files.stage import FilesOf
+from p3s.model.evaluate import Amounts, Evaluator, ScaledRows, model_grid, phase_weight
+from p3s.model.grid.grid_rule import dimensions
+from p3s.model.grid.guards import GridAt
+from p3s.model.law_types import TraceOrder
+from p3s.model.reasons import Verdict
+from p3s.model.types import Model
+from p3s.model.work.workload import rank_work
+from p3s.program.generate import order_of, packed_at
+from p3s.program.parts import compute_ns, first_slots, index_in_phase
+from p3s.program.scaled import RECV, SEND, Ints, ScaledTrace, build
+
+#: The shortest sides: of a grid of one or two dimensions, and of more.
+_SHORTEST, _SHORTEST_OF_MANY = 6, 4
+_MANY = 3
+#: The fastest dimensions hold the ranks of so many nodes.
+_NODES = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Fewer:
+    """A process grid and a smaller one of the same form.
+
+    ``dims``: extents of the smaller one. ``stands_for``: for each of its ranks, the rank of the
+    large grid whose amounts it has, ascending.
+    """
+
+    model: Model
+    large: GridAt
+    dims: tuple[int, ...]
+
+    @cached_property
+    def grid(self) -> GridAt:
+        """The smaller grid."""
+        left_out = self.large.n - int(np.prod(self.large.dims))
+        return self.model.grid.family.of(int(np.prod(self.dims)) + left_out, self.dims)
+
+    @property
+    def n(self) -> int:
+        """Ranks of the smaller grid."""
+        return self.grid.n
+
+    def communicators(self) -> tuple[tuple[int, int], ...]:
+        """Return how many members each has of the communicators along the dimensions, and how many
+        on the large grid.
+
+        Those of all ranks last. Left out are numbers of which only one is a power of two: there
+        are algorithms for these alone.
+        """
+        found = {}
+        for size in range(1, len(self.dims) + 1):
+            for some in combinations(range(len(self.dims)), size):
+                small, large = (
+                    prod(dims[d] for d in some) for dims in (self.dims, self.large.dims)
+                )
+                found[small] = large
+        found[self.n] = self.large.n
+        return tuple(
+            (small, large)
+            for small, large in found.items()
+            if (small & (small - 1) == 0) == (large & (large - 1) == 0)
+        )
+
+    @cached_property
+    def stands_for(self) -> Ints:
+        """The rank of the large grid whose amounts each rank has."""
+        coords = np.stack(
+            [
+                outer_places(few, many)[at]
+                for few, many, at in zip(self.dims, self.large.dims, self.grid.coords, strict=True)
+            ]
+        )
+        on = self.grid.inside
+        found = np.empty(self.n, dtype=np.int64)
+        found[on] = self.large.rank_at(coords[:, on])
+        found[~on] = np.flatnonzero(~self.large.inside)
+        return found
+
+    @cached_property
+    def stood_for_by(self) -> Ints:
+        """The rank of the smaller grid that stands for each rank of the large one.
+
+        Ranks between those at the ends are stood for by those in the middle, one after the other.
+        """
+        coords = np.stack(
+            [
+                inner_places(few, many)[at]
+                for few, many, at in zip(self.dims, self.large.dims, self.large.coords, strict=True)
+            ]
+        )
+        on = self.large.inside
+        found = np.empty(self.large.n, dtype=np.int64)
+        found[on] = self.grid.rank_at(coords[:, on])
+        found[~on] = np.flatnonzero(~self.grid.inside)
+        return found
+
+
+def outer_places(few: int, many: int) -> Ints:
+    """Return the places of ``many`` that ``few`` stand for: as far from the nearer end."""
+    at = np.arange(few)
+    return np.where(at < (few + 1) // 2, at, at + many - few)
+
+
+def inner_places(few: int, many: int) -> Ints:
+    """Return which of ``few`` places stands for each of ``many``.
+
+    Within a quarter of ``few`` from an end it lies as far from that end; those between take turns
+    in the half in the middle, so that what repeats from place to place (nodes, say) repeats.
+    """
+    at = np.arange(many)
+    edge = few // 4
+    middle = max(few - 2 * edge, 1)
+    inside = edge + (at - edge) % middle
+    return np.where(at < edge, at, np.where(at >= many - edge, at - many + few, inside))
+
+
+def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
+    """Return the extents of the smallest grid that stands for a large one.
+
+    ``layout``: the order of its ranks. Its fastest dimensions hold the ranks of a few nodes of
+    ``cores``, so that ranks have as many neighbours on other nodes. Extents are halved, so that
+    what goes by powers of two goes on.
+    """
+    dims = list(large.dims)
+    least = _SHORTEST_OF_MANY if len(dims) >= _MANY else _SHORTEST
+    slow_first = range(len(dims)) if layout == "reverse" else dimensions(layout, len(dims))
+    faster = 1
+    for d in reversed(list(slow_first)):
+        wanted = max(least, -(-_NODES * cores // faster))
+        if len(dims) == 1:
+            wanted = max(wanted, least * cores)
+        while dims[d] >= 2 * wanted and dims[d] % 2 == 0:
+            dims[d] //= 2
+        if dims[d] >= 2 * wanted:  # what is odd stays odd
+            dims[d] = wanted + (dims[d] - wanted) % 2
+        faster *= dims[d]
+    return tuple(dims)
+
+
+def longer(few: Fewer, dimension: int, times: int) -> Fewer:
+    """Return a grid that is so many times as long in a dimension."""
+    dims = list(few.dims)
+    dims[dimension] *= times
+    return Fewer(few.model, few.large, tuple(dims))
+
+
+def fewer(model: Model, n: int, cores: int) -> Fewer | None:
+    """Return the smallest grid that stands for the program's at ``n``; None where it has no laws.
+
+    That is where who takes part or how much is sent follows no law of the place on the grid, but
+    was sampled or is shared out among all ranks.
+    """
+    if any(
+        slot.count.total is not None or slot.count.sample is not None
+        for item in model.items
+        for slot in item.slots
+    ):
+        return None
+    large = model_grid(model, n)
+    if len(large.dims) != model.grid.family.ndims:
+        return None
+    dims = shortest(large, model.grid.family.arrangement(), cores)
+    return None if dims == large.dims else Fewer(model, large, dims)
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What the ranks' times are from: of the computation, and of files."""
+
+    compute: ComputeModel | None
+    files: FilesOf | None
+
+
+def rows_of(few: Fewer) -> tuple[Evaluator, ScaledRows]:
+    """Return the rows of the smaller grid, with the amounts of the large one."""
+    amounts = Amounts(few.large, few.stands_for)
+    evaluator = Evaluator(few.model, few.n, grid=few.grid, amounts=amounts)
+    return evaluator, evaluator.rows()
+
+
+def trace_of(few: Fewer, laws: Laws) -> tuple[ScaledTrace, TraceOrder]:
+    """Return the scaled trace of the smaller grid, weights as at the large one, and its order."""
+    from dataclasses import replace
+
+    model, large = few.model, few.large
+    evaluator, rows = rows_of(few)
+    there = replace(rows, rank=few.stands_for[rows.rank], grid=large, n=large.n)
+    work = there.work
+    if laws.compute is not None:
+        found = rank_work(
+            model,
+            large,
+            {name: getattr(there, name) for name in ("rank", "item", "nbytes", "repeat")},
+            means=Evaluator(model, large.n, grid=large).means,
+        )
+        work = compute_ns(model, there, Costs(laws.compute, model).of(large, found))
+    spent = laws.files.times(model, there, large.n) if laws.files is not None else None
+    op, ops = _numbered([it.op for it in model.items])
+    kind, kinds = _numbered([it.kind for it in model.items])
+    it = rows.item
+    tags = np.array(
+        [one.tag if one.tag is not None else one.tag_value for one in model.items], dtype=np.int64
+    )
+    talks = np.array([one.kind in (SEND, RECV) for one in model.items], dtype=bool)
+    known = np.array([one.verdict != Verdict.UNKNOWN for one in model.items], dtype=bool)
+    columns = {
+        "rank": rows.rank,
+        "phase": rows.phase,
+        "index": index_in_phase(rows),
+        "peer": rows.peer,
+        "bytes": rows.nbytes,
+        "comm": rows.comm,
+        "tag": np.where(talks[it], tags[it], -1),
+        "root": rows.root,
+        "repeat": rows.repeat,
+        "slot": first_slots(model)[it] + rows.slot,
+        "stage": rows.stage,
+        "turn": rows.turn,
+    }
+    trace = build(
+        few.n,
+        columns,
+        work,
+        op[it],
+        ops,
+        kind[it],
+        kinds,
+        known[it],
+        {number: evaluator.comms.members(number) for number in range(len(evaluator.comms))},
+        {k: float(phase_weight(p, large)) for k, p in enumerate(model.phases)},
+        {k: p.name for k, p in enumerate(model.phases)},
+    )
+    if spent is not None:
+        trace = replace(trace, files=spent.ns[trace.place])
+    return replace(trace, packed=packed_at(model, large.n)), order_of(model, evaluator)
+
+
+def _numbered(names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+    found = tuple(dict.fromkeys(names))
+    return np.array([found.index(name) for name in names], dtype=np.int64), found
