@@ -63,20 +63,6 @@ def column(values: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
 
 
-def numbers(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Return a column of numbers of which none is missing, as an array; without pandas, too."""
-    import numpy as np
-    import pyarrow as pa
-
-    if isinstance(values, pa.ChunkedArray):
-        parts = [numbers(chunk) for chunk in values.chunks]
-        return np.concatenate(parts) if parts else np.empty(0, values.type.to_pandas_dtype())
-    kind = np.dtype(values.type.to_pandas_dtype())
-    if not len(values):
-        return np.empty(0, kind)
-    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
-
-
 def lists(values: Sequence[np.ndarray]) -> pa.Array:
     """Return arrays of int32 as a column of lists."""
     import numpy as np

@@ -24,7 +24,6 @@ from p3s.predict.what_if.work import Where, altered_variation, altered_work, now
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.text import processes
 
-
 if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
