@@ -33,8 +33,6 @@ from p3s.program.scaled import RECV, SEND, Ints, ScaledTrace, build
 #: The shortest sides: of a grid of one or two dimensions, and of more.
 _SHORTEST, _SHORTEST_OF_MANY = 6, 4
 _MANY = 3
-#: The fastest dimensions hold the ranks of so many nodes.
-_NODES = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +135,7 @@ def inner_places(few: int, many: int) -> Ints:
 def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
     """Return the extents of the smallest grid that stands for a large one.
 
-    ``layout``: the order of its ranks. Its fastest dimensions hold the ranks of a few nodes of
+    ``layout``: the order of its ranks. Its fastest dimensions hold the ranks of a node of
     ``cores``, so that ranks have as many neighbours on other nodes. Extents are halved, so that
     what goes by powers of two goes on.
     """
@@ -146,7 +144,7 @@ def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
     slow_first = range(len(dims)) if layout == "reverse" else dimensions(layout, len(dims))
     faster = 1
     for d in reversed(list(slow_first)):
-        wanted = max(least, -(-_NODES * cores // faster))
+        wanted = max(least, -(-cores // faster))
         if len(dims) == 1:
             wanted = max(wanted, least * cores)
         while dims[d] >= 2 * wanted and dims[d] % 2 == 0:

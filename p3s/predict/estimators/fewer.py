@@ -4,11 +4,12 @@ Most ranks of a large process grid are alike. Grids of the same form with shorte
 simulated, their ranks with the amounts of the large one (p3s.program.fewer): the smallest that has
 all kinds of ranks, and some that are two and four times as long in one dimension. What a rank takes
 changes with a grid's size in few ways: not at all, with the logarithm of its ranks (collectives),
-or with its sides (a front that runs through it, a ring). It changes with the sides only where the
-messages of a rank do, or what it waits while each collective is one call; both show it far
-more clearly than times, which go up and down with where nodes lie. The simplest way that meets all
-grids is taken to the large one. How far the smaller grids miss the longest, and how far others that
-meet them all are from it there, widens the interval.
+with its sides (a front that runs through it) or with its ranks (a root that hears from all). It
+changes with sides or ranks only where the messages of a rank do, or what it waits while each
+collective is one call; both show it far more clearly than times, which go up and down with where
+nodes lie. The simplest way that meets all grids is taken to the large one. How far the smaller
+grids miss the longest, and how far others that meet them all are from it there, widens the
+interval.
 """
 
 from __future__ import annotations
@@ -40,12 +41,23 @@ Place = Callable[["Prepared", "Setting", bool], Communication]
 #: Up to how many ranks all of them are simulated.
 EVERY_RANK = 8192
 #: How many times as long grids are in one dimension, the longest where that is not too many steps.
-_TIMES, _LONGEST, _LONGEST_OF_MANY, _MANY_STEPS = 2, 4, 3, 4_000_000
+_TIMES, _LONGEST, _LONGEST_OF_MANY, _MANY_STEPS = 2, 4, 3, 2_500_000
 #: Times of the simulated grids are met where none is further off than this share of all.
 _MET, _NEARLY_MET = 0.005, 0.03
 #: Ways in which times change with the grid, the simplest first, and from which share on they do.
-_WAYS = ((), ("log",), ("sides",), ("log", "sides"))
+_WAYS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("log",),
+    ("sides",),
+    ("ranks",),
+    ("log", "sides"),
+    ("log", "ranks"),
+)
 _MATTERS = 0.02
+#: What variation adds is not followed where it is less than this share.
+_MATTERS_NOT = 1e-3
+#: Far more nearly met: so many times.
+_FAR_MORE = 4.0
 #: So much further off than the nearest is hardly so.
 _HARDLY = 1.25
 _NS_PER_S = 1e9
@@ -120,7 +132,10 @@ def estimated(
     long = _LONGEST if _LONGEST * made[0].size <= _MANY_STEPS else _LONGEST_OF_MANY
     grids = list(_grids(few, (_TIMES, long)))
     last = max(grids, key=lambda one: one.n, default=None)
-    made += [simulated(one, one is not last, one is last) for one in grids]
+    varies = (
+        made[0].more is not None and made[0].more.sum() > _MATTERS_NOT * made[0].mean[_COMM].sum()
+    )
+    made += [simulated(one, one is not last, one is last and varies) for one in grids]
     return _taken_to(few, made)
 
 
@@ -199,23 +214,34 @@ def _simulated(
     )
 
 
-def _by_sides(few: Fewer, made: Sequence[_Simulated]) -> bool:
-    """Tell whether times change with the sides of the grid."""
-    return any(
-        "sides" in _chosen(_ways(few, made, values, few.large.dims, few.large.n)).used
-        and float(np.ptp(values)) > _MATTERS * float(values.min())
-        for values in (
-            np.array(each).reshape(-1, 1, 1)
-            for each in ([one.steps for one in made], [one.plain for one in made])
-        )
-    )
+def _possible(few: Fewer, made: Sequence[_Simulated]) -> list[tuple[str, ...]]:
+    """Return the ways in which times may change with the grid.
+
+    With its sides or its ranks only where steps or waiting do, far more nearly than with the
+    logarithm.
+    """
+    seen = {"log"}
+    for values in ([one.steps for one in made], [one.plain for one in made]):
+        means = np.array(values).reshape(-1, 1, 1)
+        if np.ptp(means) <= _MATTERS * means.min():
+            continue
+        ways = _ways(few, made, means, few.large.dims, few.large.n)
+        off = {way.used: way.off for way in ways}
+        seen |= {
+            one
+            for one in ("sides", "ranks")
+            if off["log",] > max(_MET, _FAR_MORE * off.get((one,), math.inf))
+        }
+    return [used for used in _WAYS if seen.issuperset(used)]
 
 
 def _features(few: Fewer, dims: Sequence[int], n: int, used: Sequence[str]) -> list[float]:
-    """Return what times may change with: 1, the logarithm of the ranks, the sides."""
+    """Return what times may change with: 1, the logarithm of the ranks, the ranks, the sides."""
     out = [1.0]
     if "log" in used:
         out.append(math.log2(n))
+    if "ranks" in used:
+        out.append(float(n))
     if "sides" in used:
         shorter = zip(few.dims, few.large.dims, dims, strict=True)
         out += [float(side) for base, large, side in shorter if base < large]
@@ -275,7 +301,7 @@ def _taken_to(few: Fewer, made: Sequence[_Simulated]) -> Communication:
     """Return the communication of the large grid from that of smaller ones."""
     base, last = made[0], max(made, key=lambda one: one.few.n)
     n = few.large.n
-    possible = _WAYS if _by_sides(few, made) else _WAYS[:2]
+    possible = _possible(few, made)
     means = np.stack([one.mean for one in made])
     ways = _ways(few, made, means, few.large.dims, n, possible)
     way = _chosen(ways)
@@ -343,7 +369,11 @@ def _more(made: Sequence[_Simulated], n: int) -> tuple[Floats, Floats]:
 
 
 def _told(made: Sequence[_Simulated], way: _Way, missed: float) -> str:
-    words = {"log": "the logarithm of the ranks", "sides": "the sides of the grid"}
+    words = {
+        "log": "the logarithm of the ranks",
+        "sides": "the sides of the grid",
+        "ranks": "the number of ranks",
+    }
     rests = " and ".join(words[each] for each in way.used)
     largest = max(one.few.n for one in made)
     return (
