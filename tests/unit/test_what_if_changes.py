@@ -31,7 +31,9 @@ from p3s.simulate.switch_links import Trunks
         ("Bandwidth *2", [Scaled("bandwidth", 2.0)], "bandwidth * 2"),
         ("software*0", [Scaled("software", 0.0)], "software * 0"),
         ("phase 3 * 0.7", [Scaled("phase", 0.7, 3)], "phase 3 * 0.7"),
-        ("phase -1/3", [Scaled("phase", 1 / 3, -1)], "phase -1 / 3"),
+        ("phase -1/3", [Scaled("phase", 1 / 3, -1)], "phase start / 3"),
+        ("Phase END*0.5", [Scaled("phase", 0.5, -2)], "phase end / 2"),
+        ("balanced phase end", [Balanced(-2)], "balanced phase end"),
         ("compute/1.6", [Scaled("compute", 0.625)], "compute * 0.625"),
         ("balanced", [Balanced()], "balanced"),
         ("Balanced phase 2", [Balanced(2)], "balanced phase 2"),
@@ -96,7 +98,7 @@ def test_what_is_wrong_is_said_in_one_line(text: str, says: str) -> None:
 
 def test_a_phase_that_there_is_not() -> None:
     check_phases([read_changes("phase 2/2, latency/2")], [0, 2])
-    with pytest.raises(UsageError, match="no phase 3; there are -1, 0, 2"):
+    with pytest.raises(UsageError, match="no phase 3; there are start, 0, 2"):
         check_phases([read_changes("phase 3/2")], [0, 2, -1])
 
 

@@ -3,7 +3,7 @@
     changes    = change {"," change}
     change     = quantity ("*" | "/") number  |  "balanced" [phase]  |  name "=" value
     quantity   = "latency" | "bandwidth" | "software" | "compute" | phase
-    phase      = "phase" number
+    phase      = "phase" (number | "start" | "end")
     name=value = "network=ideal" | "network=" NAME or FILE | "placement=" block, cyclic or FILE
                | COLLECTIVE "=" ALGORITHM [":" bytes of a segment]
 
@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from p3s.errors import P3SError, UsageError
+from p3s.predict.ends import END, START
 from p3s.program.collectives.library import checked
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Rule
@@ -35,7 +36,9 @@ NETWORK, PLACEMENT, IDEAL = "network", "placement", "ideal"
 _MOST = 1e6
 _SCALE = re.compile(r"(?P<what>.*?)\s*(?P<sign>[*/])\s*(?P<number>[^*/]*)", re.S)
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.I)
-_PHASE = re.compile(r"phase\s*(-?\d{1,9})", re.I)
+_PHASE = re.compile(r"phase\s*(-?\d{1,9}|start|end)", re.I)
+#: Phases that have a name beside their number.
+_NAMED_PHASES = {"start": START, "end": END}
 _NAMES = (*COSTS, COMPUTE, PHASE, BALANCED, NETWORK, PLACEMENT)
 
 
@@ -116,23 +119,33 @@ def check_phases(every: Iterable[Changes], known: Iterable[int]) -> None:
     there = sorted(known)
     for each in every:
         for phase in sorted(each.phases - set(there)):
-            listed = ", ".join(map(str, there))
-            raise UsageError(f"--what-if {each.text!r}: no phase {phase}; there are {listed}")
+            listed = ", ".join(_phase_text(one).removeprefix(PHASE).strip() for one in there)
+            wrong = _phase_text(phase)
+            raise UsageError(f"--what-if {each.text!r}: no {wrong}; there are {listed}")
 
 
 def text_of(part: Change) -> str:
     """Return how a change reads: what :func:`read_changes` reads as the same."""
     if isinstance(part, Scaled):
-        what = f"{PHASE} {part.phase}" if part.what == PHASE else part.what
+        what = _phase_text(part.phase) if part.what == PHASE else part.what
         return f"{what} {_times(part.factor)}"
     if isinstance(part, Balanced):
-        return BALANCED if part.phase is None else f"{BALANCED} {PHASE} {part.phase}"
+        return BALANCED if part.phase is None else f"{BALANCED} {_phase_text(part.phase)}"
     if isinstance(part, Algorithm):
         segment = f":{part.rule.segment}" if part.rule.segment else ""
         return f"{part.rule.call}={part.rule.algorithm}{segment}"
     if isinstance(part, OnNetwork):
         return f"{NETWORK}={part.name}"
     return f"{PLACEMENT}={part.how}"
+
+
+def _phase_text(phase: int | None) -> str:
+    name = next((name for name, number in _NAMED_PHASES.items() if number == phase), phase)
+    return f"{PHASE} {name}"
+
+
+def _phase_number(text: str) -> int:
+    return _NAMED_PHASES[text] if text in _NAMED_PHASES else int(text)
 
 
 def _times(factor: float) -> str:
@@ -162,7 +175,7 @@ def _change(word: str, text: str) -> Change:
         return Balanced()
     phase = _PHASE.fullmatch(low.removeprefix(BALANCED).strip())
     if low.startswith(BALANCED) and phase is not None:
-        return Balanced(int(phase[1]))
+        return Balanced(_phase_number(phase[1]))
     name = low.split()[0]
     if name in (*COSTS, COMPUTE, PHASE):
         raise UsageError(f"--what-if {text!r}: {word} by how much? write for example {low}/2")
@@ -178,7 +191,7 @@ def _scaled(what: str, sign: str, number: str, text: str) -> Scaled:
     low, factor = what.lower(), _factor(sign, number, text)
     phase = _PHASE.fullmatch(low)
     if phase is not None:
-        return Scaled(PHASE, factor, int(phase[1]))
+        return Scaled(PHASE, factor, _phase_number(phase[1]))
     if low == PHASE:
         raise UsageError(f"--what-if {text!r}: which phase? write phase 3{sign}{number}")
     if low not in (*COSTS, COMPUTE):
