@@ -79,7 +79,9 @@ def measure(
     output: Path = typer.Option(
         Path("machine.json"), "-o", "--output", metavar="FILE", help="File to write."
     ),
-    quick: bool = typer.Option(False, "--quick", help="In a quarter of the time, with more spread."),
+    quick: bool = typer.Option(
+        False, "--quick", help="In a quarter of the time, with more spread."
+    ),
     launcher: str = typer.Option(
         "",
         "--launcher",
