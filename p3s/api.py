@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from p3s.characterize.matrix import CommMatrix
     from p3s.predict.placing.types import Placements
     from p3s.predict.surface import Surface
+    from p3s.predict.types import WeakPrediction
 
 __all__ = [
     "Matrix",
@@ -341,9 +342,7 @@ class Study:
         speak against it. ``what_if``: changes such as latency/2, as of --what-if. Raises P3SError,
         in one line.
         """
-        wanted = sorted({counts} if isinstance(counts, int) else set(counts))
-        if not wanted or wanted[0] < 1:
-            raise UsageError("predict: give process counts of at least 1")
+        wanted = _wanted(counts)
         file = None if machine is None else Path(machine)
         study, result = predicted(
             self._directory,
@@ -357,6 +356,40 @@ class Study:
             what_if=what_ifs_of(list(what_if)),
         )
         return Prediction.of(as_file(result), study.prediction_path)
+
+    def predict_weak(
+        self,
+        counts: Iterable[int] | int,
+        law: str,
+        *,
+        params: Iterable[str] = (),
+        network: str = "",
+        estimator: str = AUTO,
+        knee: float = KNEE_EFFICIENCY,
+        only: bool = False,
+        settings: ReplaySettings | None = None,
+    ) -> WeakPrediction:
+        """Predict run times at ``counts`` with an input that grows with them, as --weak does.
+
+        ``law``: such as size~n or size~2*n^(1/3). ``params``: values at the smallest count, such as
+        size=4000, by default the smallest traced ones. Other arguments as of :meth:`predict`.
+        Raises P3SError, in one line.
+        """
+        from p3s.pipeline import weak
+        from p3s.predict.saved import read_weak
+
+        study = weak.with_parameters(self.path)
+        found = weak.predicted(
+            study,
+            _wanted(counts),
+            law,
+            list(params),
+            self._request(estimator, network, settings),
+            self._progress,
+            knee=knee,
+            only=only,
+        )
+        return read_weak(found.path)
 
     def what_if(
         self,
@@ -487,3 +520,11 @@ class Study:
     def _repr_html_(self) -> str:
         """Return the traced runs as static HTML."""
         return f"<p>{escape(repr(self))}</p>{self.runs._repr_html_()}"
+
+
+def _wanted(counts: Iterable[int] | int) -> list[int]:
+    """Return process counts, ascending; raises UsageError where there is none."""
+    wanted = sorted({counts} if isinstance(counts, int) else set(counts))
+    if not wanted or wanted[0] < 1:
+        raise UsageError("predict: give process counts of at least 1")
+    return wanted

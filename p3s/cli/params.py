@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from p3s.cli.common import (
-    Progress,
     check_template,
     emit_json,
     header,
@@ -19,7 +18,6 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
-    say_doubts,
     say_reasons,
 )
 from p3s.errors import P3SError, UsageError
@@ -29,7 +27,6 @@ from p3s.text import table
 if TYPE_CHECKING:
     from p3s.cli.counts import Asked
     from p3s.model.grid.stated import Extents
-    from p3s.parameters.types import Family
     from p3s.pipeline.basis import Request
     from p3s.signature_runner.recording import Recording
 
@@ -45,25 +42,6 @@ VALUE = typer.Option(
 WEAK = typer.Option(
     "", "--weak", metavar="LAW", help="Let a parameter grow with n, as size~n or size~2*n^(1/3)."
 )
-
-
-class _Named(Progress):
-    """Steps of one setting of the parameters, told with its name."""
-
-    def __init__(self, bar: Progress, name: str) -> None:
-        super().__init__()
-        self._of, self._name = bar, name
-
-    def expect(self, steps: int) -> None:
-        """The steps of one setting are a part of them all."""
-
-    def start(self, text: str) -> None:
-        """Say which step is being done."""
-        self._of.start(f"{self._name} {text}")
-
-    def done(self, text: str) -> None:
-        """Say that a step has ended."""
-        self._of.done(f"{self._name} {text}")
 
 
 # ---- characterize ----------------------------------------------------------------------------
@@ -101,6 +79,7 @@ def characterize(
     from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
     from p3s.cli.grid import keep_dims
     from p3s.cli.runs import Traced, program_of, reasons, trace_counts
+    from p3s.pipeline.weak import Named
     from p3s.settings import (
         THREADS,
         check_command,
@@ -153,7 +132,7 @@ def characterize(
                             these,
                             repeats,
                             timeout,
-                            _Named(bar, name),
+                            Named(bar, name),
                             made=new,
                             recording=recording,
                             times=times,
@@ -310,37 +289,12 @@ def has_parameters(root: Path) -> bool:
     return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
 
 
-def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family | None:
-    """Fit the models of all values and the laws of the parameters where missing or out of date.
-
-    None for a study whose runs differ in their threads alone: these have laws of their own.
-    """
-    from p3s.parameters import build, family_path, load
-    from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
-    from p3s.settings import MIN_COUNTS, THREADS, alike_in_threads, parameters, setting_name
-
-    inputs = []
-    for setting, at in alike_in_threads(study):
-        counts = ensure_signatures(at, bar)
-        if len(counts) >= MIN_COUNTS:
-            ensure_model(at, _Named(bar, setting_name(setting)), again=again)
-            inputs.append(at.model_path)
-        else:
-            inputs += [at.signature_path(n) for n in counts]
-    if parameters(study) == [THREADS]:
-        return None
-    if again or is_stale(family_path(study.root), inputs):
-        bar.start("fitting the laws of the parameters")
-        build(study.root, say=lambda text: bar.start(text))
-        bar.done("laws of the parameters fitted")
-    return load(study.root)
-
-
 def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.commands import another_value
     from p3s.parameters.stage import as_file
     from p3s.pipeline.teams import ensure_threads
+    from p3s.pipeline.weak import ensure_family
     from p3s.report import teams
     from p3s.report.parameters import doubts, render
     from p3s.threads.settings import has_threads
@@ -384,10 +338,11 @@ def at_value(study_dir: Path, params: list[str]) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
     from p3s.parameters import instantiate
     from p3s.pipeline.teams import at_setting
-    from p3s.settings import THREADS, one_setting, setting_name
+    from p3s.pipeline.weak import ensure_family, with_parameters
+    from p3s.settings import THREADS, one_setting, parameters, setting_name
 
-    study, names = _with_parameters(study_dir)
-    setting = one_setting(params, names)
+    study = with_parameters(study_dir)
+    setting = one_setting(params, parameters(study))
     with progress(2) as bar:
         ensure_family(study, bar)
         if THREADS in setting:
@@ -395,19 +350,6 @@ def at_value(study_dir: Path, params: list[str]) -> Path:
     path = instantiate(study.root, setting)
     _say_origin(Study(path), setting_name(setting))
     return path
-
-
-def _with_parameters(study_dir: Path) -> tuple[Study, list[str]]:
-    from p3s.settings import parameters
-
-    study = Study.open(study_dir)
-    names = parameters(study)
-    if not names:
-        raise UsageError(
-            f"{study_dir}: has no parameters; --param and --weak need a study traced with "
-            "p3s characterize --param"
-        )
-    return study, names
 
 
 def _say_origin(at: Study, name: str) -> None:
@@ -437,146 +379,15 @@ def weak(
     only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
-    from dataclasses import replace
-
-    from p3s.commands import Commands
-    from p3s.model.stage import read
-    from p3s.parameters import instantiate
-    from p3s.parameters.weak import parse_laws, settings_along
-    from p3s.pipeline import stages as pipeline
-    from p3s.pipeline.basis import basis_of, told_of
-    from p3s.predict.estimates import choose, estimates
-    from p3s.predict.estimators.networks import network_of
-    from p3s.predict.measured import measured
-    from p3s.predict.prediction import as_file, compose, replays_behind
-    from p3s.predict.saved import WEAK
-    from p3s.predict.weak import relate
+    from p3s.pipeline.weak import as_file, predicted, with_parameters
     from p3s.report.weak import render
-    from p3s.settings import setting_name, settings_in
-    from p3s.study import write_json
 
-    study, names = _with_parameters(study_dir)
-    laws = parse_laws(law)
-    for each in laws:
-        if each.name not in names:
-            raise UsageError(
-                f"--weak {law}: {each.name} is no parameter of this study, which has "
-                f"{', '.join(names)}"
-            )
-    traced = settings_in(study)
-    if not traced:
-        raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
-    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
-    told = ",".join(each.text() for each in laws)
-    base_n = min(n for _, at in traced for n in at.counts())
-    fixed = _base(params, names, [s for s, _ in traced])
-    whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
-    earlier = [] if only else _earlier(path, told)
-    every = sorted({base_n, *counts, *earlier})
-    along, notes = settings_along(laws, fixed, names, every, base_n, whole)
-    for note in notes:
-        say(note)
-    found, runs, held = {}, {}, None
-    studies: dict[int, Study] = {}
-    with progress(2 * len(every) + 2) as bar:
-        ensure_family(study, bar)
-        for n, setting in along.items():
-            at = studies[n] = Study(instantiate(study.root, setting))
-            named = _Named(bar, setting_name(setting))
-            pipeline.ensure_model(at, named)
-            pipeline.ensure_compute(at, named)
-            pipeline.check_times(at)
-            say_doubts(at, [n])
-            pipeline.ensure_scaled(at, n, named)
-            held = read(at.model_path).holdout
-        file = pipeline.machine_file(studies[every[-1]])
-        basis = basis_of(request, studies, every, file)
-        if told_of(basis):
-            say(told_of(basis))
-        setting_ = pipeline.setting_of(request.settings, basis.network)
-        for n, at in studies.items():
-            if basis.replay:
-                pipeline.ensure_replays(at, [n], request.settings, bar)
-            found[n] = estimates(
-                at,
-                [n],
-                wanted=basis.estimator,
-                machine=basis.machine or file,
-                setting=setting_,
-                stale=pipeline.stale_replays(at, [n]),
-                done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
-            )[n]
-            if n in at.counts() and (run := measured(at, n)) is not None:
-                runs[n] = run
-    choice = choose(found, basis.estimator)
-    replays = {
-        n: head
-        for n, at in studies.items()
-        for head in replays_behind(at, {n: choice.times[n]}).values()
-    }
-    last = every[-1]
-    predicting = [
-        "predict",
-        str(study.root),
-        "--weak",
-        law,
-        *(word for each in params for word in ("--param", each)),
-    ]
-    result = relate(
-        compose(
-            choice.times,
-            runs,
-            replays,
-            sorted({n for _, at in traced for n in at.counts()}),
-            threshold=knee,
-            holdout=held,
-            others=found,
-            why=choice.why,
-            weak=True,
-            commands=Commands(studies[last], studies, predicting),
-            network=network_of(
-                studies[last], choice.name, [last], machine=basis.machine or file, setting=setting_
-            ),
-        ),
-        along,
-        knee,
-    )
-    result = replace(result, notes=(*notes, *result.notes))
-    data = {**as_file(result), "schema": WEAK, "weak": told, "base_n": base_n}
-    write_json(path, data)
+    study = with_parameters(study_dir)
+    with progress(2 * len(counts) + 2) as bar:
+        found = predicted(study, counts, law, params, request, bar, knee=knee, only=only)
     if json_:
-        emit_json(data)
+        emit_json(as_file(found))
     else:
-        out(render(result, told))
-    say(f"written: {quoted(path)}")
-    return say_reasons(result.reasons, told=not json_)
-
-
-def _earlier(path: Path, law: str) -> list[int]:
-    """Return the counts that were predicted before with the same growth."""
-    from p3s.predict.saved import read_weak
-
-    try:
-        found = read_weak(path)
-    except P3SError:  # none, or of an older version
-        return []
-    return [row.n for row in found.counts] if found.weak == law else []
-
-
-def _base(
-    params: list[str], names: Sequence[str], traced: Sequence[Mapping[str, Fraction]]
-) -> dict[str, Fraction]:
-    """Return the value of every parameter at the smallest count: as given, else the smallest."""
-    from p3s.settings import parse_params
-
-    given = parse_params(params)
-    for name, values in given.items():
-        if name not in names:
-            raise UsageError(
-                f"--param {name}: no parameter of this study, which has {', '.join(names)}"
-            )
-        if len(values) > 1:
-            raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
-    return {
-        name: given[name][0] if name in given else min(s[name] for s in traced) for name in names
-    }
+        out(render(found.prediction, found.law))
+    say(f"written: {quoted(found.path)}")
+    return say_reasons(found.prediction.reasons, told=not json_)

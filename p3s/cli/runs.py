@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.cli.common import Progress, quoted, say
+from p3s.cli.common import quoted, say
 from p3s.errors import P3SError, RunFailed, UsageError
 from p3s.pipeline.stages import MIN_COUNTS
+from p3s.progress import Progress
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
 from p3s.text import processes
 from p3s.trust import sign

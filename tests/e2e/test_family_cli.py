@@ -14,8 +14,10 @@ from endings import only_work
 from paths import EXAMPLES
 from tracer_helpers import compile_c, the_mpi
 
+from p3s.api import open_study
 from p3s.cli.main import run
 from p3s.costs.stage import load as load_compute
+from p3s.errors import UsageError
 from p3s.study import Study
 
 LIMIT_S = 600
@@ -197,6 +199,10 @@ def test_weak_scaling(study):
     first, last = found["counts"]
     assert last["efficiency"] == pytest.approx(first["time_s"] / last["time_s"])
     assert (found["schema"], found["weak"], found["base_n"]) == ("p3s.weak", "size~n^(1/2)", 4)
+    same = open_study(study).predict_weak(9, "size~n^0.5", network="slingshot")
+    assert [row.n for row in same.counts] == [4, 9]
+    with pytest.raises(UsageError, match="no parameter of this study"):
+        open_study(study).predict_weak(9, "length~n")
 
 
 def test_values_with_few_counts_check_the_laws(study, tmp_path, mpi, programs):

@@ -14,12 +14,12 @@ import p3s
 from p3s.advise.types import Objective
 from p3s.artefacts import sealed
 from p3s.cli.common import Progress as Bar
-from p3s.cli.params import ensure_family
 from p3s.errors import P3SError, UsageError
 from p3s.model.stage import load
 from p3s.pipeline import teams
 from p3s.pipeline.advising import Asked, advised
 from p3s.pipeline.basis import request_of
+from p3s.pipeline.weak import ensure_family
 from p3s.predict import surface as surfaces
 from p3s.predict.reasons import Reason
 from p3s.progress import Progress

@@ -1,0 +1,249 @@
+"""Weak scaling: predictions at counts with values of parameters that grow with them, made whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import P3SError, UsageError
+from p3s.model.comparison import HoldOut
+from p3s.parameters.types import Family
+from p3s.pipeline import stages as pipeline
+from p3s.pipeline.basis import Request, basis_of, told_of
+from p3s.predict.saved import WEAK
+from p3s.predict.types import Prediction
+from p3s.progress import Progress
+from p3s.settings import parameters, setting_name, settings_in
+from p3s.study import Study, write_json
+
+
+def with_parameters(study_dir: Path) -> Study:
+    """Return a study that has parameters; raises UsageError for another."""
+    study = Study.open(study_dir)
+    if not parameters(study):
+        raise UsageError(
+            f"{study_dir}: has no parameters; --param and --weak need a study traced with "
+            "p3s characterize --param"
+        )
+    return study
+
+
+class Named(Progress):
+    """Steps of one setting of the parameters, told with its name."""
+
+    def __init__(self, bar: Progress, name: str) -> None:
+        super().__init__()
+        self._of, self._name = bar, name
+
+    def expect(self, steps: int) -> None:
+        """The steps of one setting are a part of them all."""
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        self._of.start(f"{self._name} {text}")
+
+    def done(self, text: str) -> None:
+        """Say that a step has ended."""
+        self._of.done(f"{self._name} {text}")
+
+
+def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> Family | None:
+    """Fit the models of all values and the laws of the parameters where missing or out of date.
+
+    None for a study whose runs differ in their threads alone: these have laws of their own.
+    """
+    from p3s.parameters import build, family_path, load
+    from p3s.pipeline.stages import ensure_model, ensure_signatures, is_stale
+    from p3s.settings import MIN_COUNTS, THREADS, alike_in_threads
+
+    inputs = []
+    for setting, at in alike_in_threads(study):
+        counts = ensure_signatures(at, bar)
+        if len(counts) >= MIN_COUNTS:
+            ensure_model(at, Named(bar, setting_name(setting)), again=again)
+            inputs.append(at.model_path)
+        else:
+            inputs += [at.signature_path(n) for n in counts]
+    if parameters(study) == [THREADS]:
+        return None
+    if again or is_stale(family_path(study.root), inputs):
+        bar.start("fitting the laws of the parameters")
+        build(study.root, say=lambda text: bar.start(text))
+        bar.done("laws of the parameters fitted")
+    return load(study.root)
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A prediction of weak scaling: ``law`` as it is written, the smallest count, and its file."""
+
+    prediction: Prediction
+    law: str
+    base_n: int
+    path: Path
+
+
+def as_file(found: Grown) -> dict[str, Any]:
+    """Return a prediction of weak scaling as it is written."""
+    from p3s.predict.prediction import as_file as of
+
+    return {**of(found.prediction), "schema": WEAK, "weak": found.law, "base_n": found.base_n}
+
+
+def predicted(
+    study: Study,
+    counts: Sequence[int],
+    law: str,
+    params: Sequence[str],
+    request: Request,
+    bar: Progress,
+    *,
+    knee: float,
+    only: bool = False,
+) -> Grown:
+    """Make what is missing, predict times at counts with parameters that grow, and write them.
+
+    ``law``: as of --weak, size~n or size~2*n^(1/3). ``params``: values at the smallest count, as
+    of --param. Counts that were predicted before with the same law stay, unless ``only``. Raises
+    P3SError, in one line.
+    """
+    from p3s.model.stage import read
+    from p3s.parameters import instantiate
+    from p3s.parameters.weak import parse_laws, settings_along
+    from p3s.predict.weak import relate
+
+    names = parameters(study)
+    laws = parse_laws(law)
+    for each in laws:
+        if each.name not in names:
+            raise UsageError(
+                f"--weak {law}: {each.name} is no parameter of this study, which has "
+                f"{', '.join(names)}"
+            )
+    traced = settings_in(study)
+    if not traced:
+        raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
+    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
+    told = ",".join(each.text() for each in laws)
+    base_n = min(n for _, at in traced for n in at.counts())
+    fixed = _base(params, names, [s for s, _ in traced])
+    whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
+    every = sorted({base_n, *counts, *([] if only else _earlier(path, told))})
+    along, notes = settings_along(laws, fixed, names, every, base_n, whole)
+    for note in notes:
+        bar.say(note)
+    bar.expect(2 * len(every) + 2)
+    ensure_family(study, bar)
+    studies: dict[int, Study] = {}
+    held = None
+    for n, setting in along.items():
+        at = studies[n] = Study(instantiate(study.root, setting))
+        step = Named(bar, setting_name(setting))
+        pipeline.ensure_model(at, step)
+        pipeline.ensure_compute(at, step)
+        pipeline.check_times(at)
+        for count, why in pipeline.doubted(at, [n]).items():
+            bar.say(f"n={count}: {why}")
+        pipeline.ensure_scaled(at, n, step)
+        held = read(at.model_path).holdout
+    words = (word for each in params for word in ("--param", each))
+    predicting = ["predict", str(study.root), "--weak", law, *words]
+    at_counts = sorted({n for _, at in traced for n in at.counts()})
+    composed = _composed(studies, at_counts, predicting, request, bar, knee, held)
+    result = relate(composed, along, knee)
+    found = Grown(replace(result, notes=(*notes, *result.notes)), told, base_n, path)
+    write_json(path, as_file(found))
+    return found
+
+
+def _composed(
+    studies: Mapping[int, Study],
+    traced: Sequence[int],
+    predicting: Sequence[str],
+    request: Request,
+    bar: Progress,
+    knee: float,
+    held: HoldOut | None,
+) -> Prediction:
+    """Return the prediction of each count in its own study; ``predicting``: its command."""
+    from p3s.commands import Commands
+    from p3s.predict.estimates import choose, estimates
+    from p3s.predict.estimators.networks import network_of
+    from p3s.predict.measured import measured
+    from p3s.predict.prediction import compose, replays_behind
+
+    last = studies[max(studies)]
+    file = pipeline.machine_file(last)
+    basis = basis_of(request, studies, sorted(studies), file)
+    if told_of(basis):
+        bar.say(told_of(basis))
+    setting = pipeline.setting_of(request.settings, basis.network, **request.setting)
+    found, runs = {}, {}
+    for n, at in studies.items():
+        if basis.replay:
+            pipeline.ensure_replays(at, [n], request.settings, bar)
+        found[n] = estimates(
+            at,
+            [n],
+            wanted=basis.estimator,
+            machine=basis.machine or file,
+            setting=setting,
+            stale=pipeline.stale_replays(at, [n]),
+            done=lambda name, n: bar.done(f"n={n}: simulated ({name})"),
+        )[n]
+        if n in at.counts() and (run := measured(at, n)) is not None:
+            runs[n] = run
+    choice = choose(found, basis.estimator)
+    replays = {
+        n: replay
+        for n, at in studies.items()
+        for replay in replays_behind(at, {n: choice.times[n]}).values()
+    }
+    return compose(
+        choice.times,
+        runs,
+        replays,
+        traced,
+        threshold=knee,
+        holdout=held,
+        others=found,
+        why=choice.why,
+        weak=True,
+        commands=Commands(last, studies, predicting),
+        network=network_of(
+            last, choice.name, [max(studies)], machine=basis.machine or file, setting=setting
+        ),
+    )
+
+
+def _earlier(path: Path, law: str) -> list[int]:
+    """Return the counts that were predicted before with the same growth."""
+    from p3s.predict.saved import read_weak
+
+    try:
+        found = read_weak(path)
+    except P3SError:  # none, or of an older version
+        return []
+    return [row.n for row in found.counts] if found.weak == law else []
+
+
+def _base(
+    params: Sequence[str], names: Sequence[str], traced: Sequence[Mapping[str, Fraction]]
+) -> dict[str, Fraction]:
+    """Return the value of every parameter at the smallest count: as given, else the smallest."""
+    from p3s.settings import parse_params
+
+    given = parse_params(params)
+    for name, values in given.items():
+        if name not in names:
+            raise UsageError(
+                f"--param {name}: no parameter of this study, which has {', '.join(names)}"
+            )
+        if len(values) > 1:
+            raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
+    return {
+        name: given[name][0] if name in given else min(s[name] for s in traced) for name in names
+    }
