@@ -202,7 +202,7 @@ def _is_of_numbers(kind: Any) -> bool:
 
     if pa.types.is_nested(kind) and not pa.types.is_union(kind):
         return all(_is_of_numbers(kind.field(k).type) for k in range(kind.num_fields))
-    return bool(pa.types.is_primitive(kind))
+    return bool(pa.types.is_primitive(kind) or pa.types.is_null(kind))  # null: lists without any
 
 
 def read_arrays(data: bytes, names: Iterable[str]) -> dict[str, np.ndarray]:

@@ -209,8 +209,8 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr("p3s.pipeline.room.scaled_bytes", lambda *_: 0)
     monkeypatch.setattr("p3s.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
-    monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
-    monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
+    monkeypatch.setattr("p3s.characterize.signature.characterize", stand_in.characterize)
+    monkeypatch.setattr("p3s.characterize.phases.load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
     monkeypatch.setattr(p3s.program, "write_scaled", stand_in.write_scaled, raising=False)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
@@ -741,7 +741,6 @@ def test_damaged_signature_is_made_again(
         load(study_dir, 4)
         return stages.build(study_dir, holdout)
 
-    monkeypatch.setattr(p3s.characterize, "load_table", load)
     monkeypatch.setattr("p3s.model.stage.build", build)
     assert run(["model", str(root)]) == 0
     assert stages.calls == [("characterize", 4), ("model", True)]

@@ -218,7 +218,8 @@ def test_arguments_give_the_extents_and_their_names():
         other.rule for other in model.grid.others
     }  # py and pz are equal at all counts, so either may come next
     assert tied.dims(18) == (3, 3, 2) and tied.layout == "120"
-    assert any(q.decides(model_grid(model, 18)) for q in questions(model))
+    asked = {18: model_grid(model, 18)}
+    assert any(q.decides(asked[18]) for q in questions(model, asked))
 
 
 def test_listed_arguments_hold_beside_those_of_dims_create():

@@ -15,7 +15,6 @@ from test_cli_stages import LAUNCH, Outcome, Stages
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
-import p3s.characterize
 from p3s.characterize.store import load_table
 from p3s.characterize.times import load_times, stale
 from p3s.cli.main import run
@@ -61,8 +60,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
     monkeypatch.setattr("p3s.host.command.parse", stand_in.parse)
     monkeypatch.setattr("p3s.signature_runner.emulate.emulator", lambda: "qemu")
-    monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize)
-    monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
+    monkeypatch.setattr("p3s.characterize.signature.characterize", stand_in.characterize)
+    monkeypatch.setattr("p3s.characterize.phases.load_phases", lambda study_dir: {})
     return stand_in
 
 
