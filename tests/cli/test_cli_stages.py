@@ -741,6 +741,8 @@ def test_damaged_signature_is_made_again(
         load(study_dir, 4)
         return stages.build(study_dir, holdout)
 
+    monkeypatch.setattr("p3s.characterize.store.load_table", load)
+    monkeypatch.setattr("p3s.pipeline.stages._ensure_times", lambda *_: None)  # reads them too
     monkeypatch.setattr("p3s.model.stage.build", build)
     assert run(["model", str(root)]) == 0
     assert stages.calls == [("characterize", 4), ("model", True)]
