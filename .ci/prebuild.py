@@ -64,7 +64,7 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         put(name, path, module.SOURCES, module.FLAGS)
     for wrapper in wrappers:
         install = mpi.describe(os.path.abspath(wrapper))
-        path = mpi.libmpi_for(None, install.mpiexec) if install and install.mpiexec else None
+        path = mpi.libmpi_for(_linked(wrapper, folder), install.mpiexec) if install else None
         library = prebuilt.library_at(path) if path else None
         if library is None:
             raise SystemExit(f"{wrapper}: no compiler of an MPI with its libmpi and mpiexec")
@@ -74,6 +74,16 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         loop = _unlinked(install.mpicc, inner.SOURCES, inner.FLAGS)
         put("replay.so", loop, inner.SOURCES, inner.FLAGS, library)
     prebuilt.write_index(folder, made)
+
+
+def _linked(wrapper: str, folder: Path) -> str:
+    """Return a program that a wrapper has linked: it names the libmpi, wherever the launcher is."""
+    source = folder / "linked.c"
+    source.write_text("#include <mpi.h>\nint main(void) { return MPI_Init(0, 0); }\n")
+    program = folder.parent / "linked"
+    subprocess.run([wrapper, "-o", program, source], check=True, capture_output=True)
+    source.unlink()
+    return str(program)
 
 
 def _unlinked(mpicc: str, sources: list[Path], flags: Sequence[str]) -> Path:
@@ -95,4 +105,5 @@ def _strip(compiled: Path, to: Path) -> None:
 
 def _glibc(library: Path) -> tuple[int, int]:
     """Return the version of the GNU C library that a file needs at least."""
-    return max((int(a), int(b)) for a, b in _NEEDS.findall(library.read_bytes()))
+    needs = ((int(a), int(b)) for a, b in _NEEDS.findall(library.read_bytes()))
+    return max(needs, default=(2, 5))  # one that calls nothing needs the oldest there is a tag for
