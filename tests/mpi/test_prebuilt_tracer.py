@@ -83,7 +83,6 @@ def test_libraries_of_mpi_say_which_they_are(came: mpi.MpiInstall) -> None:
     assert {"MPI_Init", "MPI_Send", "MPI_Allreduce"} <= library.functions
 
 
-@pytest.mark.slow
 def test_the_platform_wheel(came: mpi.MpiInstall, tmp_path: Path) -> None:
     """It is built by P3S's own backend for the MPI here, and its replay is not linked to it."""
     pytest.importorskip("setuptools", minversion="77", reason="setuptools is older than 77")
