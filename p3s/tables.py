@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import digest_of, file_bytes, plain_file
+from p3s.footer import values_of
 from p3s.serialise import ShapeError, from_data
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
     file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
     rows = file.metadata.num_rows
     most = ROOM + TIMES_ITS_SIZE * len(data)
-    asked = max(_cells(file.metadata) * _CELL_BYTES, _stated_bytes(file.metadata))
+    asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))
     if asked <= most:
         asked = max(asked, _text_bytes(file.schema_arrow, data, most))
     if asked > most:
@@ -152,18 +153,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises ValueError for what is damaged or asks for too much memory, pyarrow's errors, OSError.
     """
     file = open_table(path, None)
-    asked = _cells(file.metadata) * _OBJECT_BYTES
+    asked = _cells(file.metadata, file_bytes(path)) * _OBJECT_BYTES
     if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
         raise ValueError(f"{path.name}: it asks for {asked:,} bytes of memory")
     rows: list[dict[str, Any]] = file.read().to_pylist()
     return rows
 
 
-def _cells(metadata: Any) -> int:
+def _cells(metadata: Any, data: bytes) -> int:
     """Return how many values a file has, entries of lists among them; empty ones count, too."""
-    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-    there = sum(group.column(c).num_values for group in groups for c in range(group.num_columns))
-    return max(int(there), int(metadata.num_rows * metadata.num_columns))
+    return max(values_of(data), int(metadata.num_rows * metadata.num_columns))
 
 
 def _text_bytes(schema: Any, data: bytes, most: int) -> int:
