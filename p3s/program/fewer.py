@@ -33,6 +33,8 @@ from p3s.program.scaled import RECV, SEND, Ints, ScaledTrace, build
 #: The shortest sides: of a grid of one or two dimensions, and of more.
 _SHORTEST, _SHORTEST_OF_MANY = 6, 4
 _MANY = 3
+#: A side is shortened to this part or not at all: longer ones tell how times change with it.
+_SHORTER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +149,13 @@ def shortest(large: GridAt, layout: str, cores: int) -> tuple[int, ...]:
         wanted = max(least, -(-cores // faster))
         if len(dims) == 1:
             wanted = max(wanted, least * cores)
-        while dims[d] >= 2 * wanted and dims[d] % 2 == 0:
-            dims[d] //= 2
-        if dims[d] >= 2 * wanted:  # what is odd stays odd
-            dims[d] = wanted + (dims[d] - wanted) % 2
+        few = dims[d]
+        while few >= 2 * wanted and few % 2 == 0:
+            few //= 2
+        if few >= 2 * wanted:  # what is odd stays odd
+            few = wanted + (few - wanted) % 2
+        if dims[d] >= _SHORTER * few:
+            dims[d] = few
         faster *= dims[d]
     return tuple(dims)
 

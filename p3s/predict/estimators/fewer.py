@@ -25,6 +25,7 @@ import numpy as np
 from p3s.predict.estimated import Communication
 from p3s.program.fewer import Fewer, Laws, fewer, longer, trace_of
 from p3s.replay.costs.estimate import work_of
+from p3s.simulate.folded import SETTLED
 from p3s.simulate.steps import Floats
 from p3s.text import figures, processes
 
@@ -308,9 +309,10 @@ def _taken_to(few: Fewer, made: Sequence[_Simulated]) -> Communication:
     at = way.at
     whole = max(float(at[_COMM].sum()), 1e-300)
     others = [each for each in ways if each.off <= max(_NEARLY_MET, way.off)]
-    missed = _held_out(few, made, last, possible)
-    below = max(whole - min(float(each.at[_COMM].sum()) for each in others), missed * whole)
-    above = max(max(float(each.at[_COMM].sum()) for each in others) - whole, missed * whole)
+    missed = _held_out(few, made, last, way)
+    beyond = missed * max(math.log2(n / last.few.n), 1.0)  # as much again with each doubling
+    below = max(whole - min(float(each.at[_COMM].sum()) for each in others), beyond * whole)
+    above = max(max(float(each.at[_COMM].sum()) for each in others) - whole, beyond * whole)
     more, more_off = _more(made, n)
     ends = np.stack([one.ends for one in made if one.ends is not None])
     least, most = ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)
@@ -322,9 +324,13 @@ def _taken_to(few: Fewer, made: Sequence[_Simulated]) -> Communication:
     waiting = at_rank[_WAITING] + more
     low = np.minimum(at_rank[_COMM] * least + more - (below * own + more_off), comm)
     high = np.maximum(at_rank[_COMM] * most + more + (above * own + more_off), comm)
+    followed = base.found.followed
+    if missed > SETTLED:
+        followed = replace(followed, unsettled=1.0, change=max(missed, followed.change))
     return replace(
         base.found,
         n=n,
+        followed=followed,
         comm=comm,
         low=np.maximum(low, 0.0),
         high=high,
@@ -336,17 +342,16 @@ def _taken_to(few: Fewer, made: Sequence[_Simulated]) -> Communication:
     )
 
 
-def _held_out(
-    few: Fewer, made: Sequence[_Simulated], last: _Simulated, ways: Sequence[tuple[str, ...]]
-) -> float:
-    """Return by how much the smaller grids miss the longest, as a share of its communication."""
+def _held_out(few: Fewer, made: Sequence[_Simulated], last: _Simulated, way: _Way) -> float:
+    """Return by how much a way found without the longest grid misses it, as a share of its
+    communication."""
     rest = [one for one in made if one is not last]
-    if len(rest) < _TIMES:
-        return 0.0
     means = np.stack([one.mean for one in rest])
-    found = _chosen(_ways(few, rest, means, last.few.dims, last.few.n, ways))
+    found = _ways(few, rest, means, last.few.dims, last.few.n, [way.used])
     true = float(last.mean[_COMM].sum())
-    return abs(float(found.at[_COMM].sum()) / true - 1.0) if true > 0 else 0.0
+    if not (found and true > 0):
+        return 0.0
+    return abs(float(found[0].at[_COMM].sum()) / true - 1.0)
 
 
 def _more(made: Sequence[_Simulated], n: int) -> tuple[Floats, Floats]:
