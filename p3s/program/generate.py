@@ -31,7 +31,7 @@ from p3s.serialise import to_data
 from p3s.staging import discard
 from p3s.tables import TableFacts
 
-RANKS_PER_PART = 4096
+RANKS_PER_PART = 2048
 #: Largest count all of whose ranks are written: more can be had in parts.
 MOST_RANKS = 1 << 22
 

@@ -20,7 +20,7 @@ from p3s.signature_runner.recording import SHARING
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")]
 TIMEOUT_S = 500.0
 #: More than one part of a scaled trace.
-PREDICT = ["predict", "study", "-n", "24,1100"]
+PREDICT = ["predict", "study", "-n", "24,2100"]
 ROOT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -101,7 +101,7 @@ def test_the_files_are_the_same_for_any_number_of_ranks(
     assert own_lines(err) == said
     made = digests(folder / "study")
     assert {name for name in files | made if files.get(name) != made.get(name)} == set()
-    assert len([name for name in files if name.startswith("scaled/np001100/part-")]) == 2
+    assert len([name for name in files if name.startswith("scaled/np002100/part-")]) == 2
 
 
 def test_a_damaged_run_ends_all_ranks_with_one_line(tmp_path: Path) -> None:
