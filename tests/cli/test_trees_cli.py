@@ -44,11 +44,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     train = written(home / "train.csv", machine.runs("nb", TRAINING, 0.02, 0))
     fresh = written(home / "fresh.csv", machine.runs("nb", VALIDATION, 0.02, 1))
     tree = home / "tree.json"
-    assert run([*FIT, str(train), "-o", str(tree)]) == 0
+    assert run([*FIT, str(train), "-o", str(tree), *EXPRESSION]) == 0
     return {"train": train, "fresh": fresh, "tree": tree}
 
 
 FIT = ["baseline", "fit", "--family", "tree", "--workers", "n-1"]
+EXPRESSION = ["--expression", machine.EXPRESSION["nb"]]
 ASK = ["--input", "workload=5000"]
 
 
