@@ -7,8 +7,11 @@
 ``halo``: per turn four Irecv, four Isend, one Waitall on a periodic grid; ``sweep``: two receives
 and two sends of a wavefront; ``exchange``: recursive doubling by Sendrecv. Every line is measured
 in a process of its own. Rates count calls (steps) by the CPU time of the simulation on one core,
-the checks of its input included, least of the repeats. Memory: of the columns given to it, what
-the simulation adds to that with its results, and the whole process. It never passes or fails.
+the checks of its input included, least of the repeats. Memory in MiB: of the columns given to it,
+what the simulation adds to that with its results, and of the process with all turns at once. The
+last three columns are of a process that builds and simulates once: without links one turn after
+the other, as predictions do, with links, whose queues need it, all at once. It never passes or
+fails.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ sys.path = [
     str(HERE),
 ]
 
-from figures import Figure, Found, whole  # noqa: E402
+from figures import Figure, Found, Used, whole  # noqa: E402
+from loggopsim import loggopsim  # noqa: E402
 
 PATTERNS = ("halo", "sweep", "exchange")
 TIMEOUT_S = 600.0
@@ -54,7 +58,7 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
     from p3s.simulate.steps import Op
 
     rows, columns = grid(n)
-    at = np.arange(n)
+    at = np.arange(n, dtype=np.int32)
     r, c = at // columns, at % columns
 
     def rank(dr: int, dc: int) -> np.ndarray:
@@ -63,9 +67,9 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
     if pattern == "halo":
         around = [rank(-1, 0), rank(1, 0), rank(0, -1), rank(0, 1)]
         ops = [Op.IRECV] * 4 + [Op.ISEND] * 4 + [Op.WAIT]
-        peers = [*around, *around, np.full(n, -1)]
-        other = [5, 4, 7, 6, 1, 0, 3, 2, -1]  # what goes up is received from below
-        return ops, np.stack(peers, 1), np.tile(other, (n, 1)), [[]] * 8 + [list(range(8))]
+        peers = np.stack([*around, *around, np.full_like(at, -1)], 1)
+        other = np.int8([5, 4, 7, 6, 1, 0, 3, 2, -1])  # what goes up is received from below
+        return ops, peers, np.tile(other, (n, 1)), [[]] * 8 + [list(range(8))]
     if pattern == "sweep":
         ops = [Op.RECV, Op.RECV, Op.SEND, Op.SEND]
         peers = [
@@ -75,52 +79,64 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
             np.where(c < columns - 1, rank(0, 1), -1),
         ]
         peer = np.stack(peers, 1)
-        return ops, peer, np.where(peer >= 0, [2, 3, 0, 1], -1), [[]] * 4
+        return ops, peer, np.where(peer >= 0, np.int8([2, 3, 0, 1]), np.int8(-1)), [[]] * 4
     steps = int(np.log2(n))
     peer = np.stack([at ^ (1 << k) for k in range(steps)], 1)
-    return [Op.SENDRECV] * steps, peer, np.tile(np.arange(steps), (n, 1)), [[]] * steps
+    return (
+        [Op.SENDRECV] * steps,
+        peer,
+        np.tile(np.arange(steps, dtype=np.int8), (n, 1)),
+        [[]] * steps,
+    )
 
 
 def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
-    """Return the steps of ``turns`` turns, matched."""
+    """Return the steps of ``turns`` turns, matched, in columns as narrow as the simulation's."""
     from p3s.simulate.steps import SENDS, Op, Steps
 
     ops, peer, other, done = table(pattern, n)
-    calls = len(ops)
-    total = n * turns * calls
-    ints = {"op": np.tile(np.array([int(op) for op in ops]), n * turns)}
-    peers = np.broadcast_to(peer[:, None, :], (n, turns, calls)).reshape(-1)
-    turn = np.tile(np.repeat(np.arange(turns), calls), n)
-    partner = np.broadcast_to(other[:, None, :], (n, turns, calls)).reshape(-1)
-    place = np.where(partner >= 0, peers * turns * calls + turn * calls + partner, -1)
-    sends = np.isin(ints["op"], [int(op) for op in SENDS])
-    both = ints["op"] == Op.SENDRECV
-    zero, none = np.zeros(total, dtype=np.int64), np.full(total, -1, dtype=np.int64)
+    calls, total = len(ops), n * turns * len(ops)
+    op = np.array([int(op) for op in ops], dtype=np.uint8)
+    sends, both = np.isin(op, [int(op) for op in SENDS]), op == Op.SENDRECV
+    narrow = np.int32
+
+    def every(turn: np.ndarray, of: type = narrow) -> np.ndarray:
+        """Return the same for each turn of each rank."""
+        shape = (n, turns, calls)
+        return np.broadcast_to(turn, shape).astype(of).reshape(-1)
+
+    place = np.full((n, turns, calls), -1, dtype=narrow)
+    base = peer * narrow(turns * calls) + other
+    later = np.arange(turns, dtype=narrow)[:, None] * calls
+    np.copyto(place, base[:, None, :] + later, where=(other >= 0)[:, None, :])
+    zero, none = (np.broadcast_to(narrow(x), total) for x in (0, -1))
     listed = np.array([len(them) for them in done])
-    firsts = np.arange(n * turns) * calls
-    flat = np.array([q for them in done for q in them], dtype=np.int64)
+    flat = np.array([q for them in done for q in them], dtype=narrow)
+    firsts = np.arange(n * turns, dtype=narrow)[:, None] * calls
+    spread = peer[:, None, :]
+    size = np.where(spread >= 0, narrow(nbytes), narrow(0))
     return Steps(
         n=n,
         ranks=np.arange(n),
-        start=np.arange(n + 1) * turns * calls,
-        peer=peers,
+        start=np.arange(n + 1) * (turns * calls),
+        op=every(op, np.uint8),
+        peer=every(spread),
         tag=zero,
         comm=zero,
-        bytes=np.where(peers >= 0, nbytes, 0),
-        peer2=np.where(both, peers, -1),
+        bytes=every(size, np.int64),
+        peer2=every(np.where(both, spread, narrow(-1))),
         tag2=none,
-        bytes2=np.where(both, nbytes, 0),
+        bytes2=every(np.where(both, size, narrow(0)), np.int64),
         call=zero,
-        work_ns=np.where(np.arange(total) % calls == 0, 1e5, 0.0),
+        work_ns=every(np.where(np.arange(calls) == 0, 1e5, 0.0), np.float64),
         number=zero,
         row=none,
-        weight=np.ones(total),
-        turn=turn,
-        **ints,
+        weight=np.broadcast_to(np.float64(1), total),
+        turn=every(np.arange(turns)[:, None]),
         done_start=np.concatenate([[0], np.cumsum(np.tile(listed, n * turns))]),
-        done=(firsts[:, None] + flat[None, :]).reshape(-1),
-        to=np.where(sends, place, -1),
-        source=np.where(~sends | both, place, -1),
+        done=(firsts + flat).reshape(-1),
+        to=np.where(sends, place, narrow(-1)).reshape(-1),
+        source=np.where(~sends | both, place, narrow(-1)).reshape(-1),
         calls=("MPI call",),
         members={0: np.arange(n)},
     )
@@ -142,7 +158,8 @@ def measure(
     simulate(steps_of(pattern, 2 if pattern != "sweep" else 4, 1, nbytes), node_of, network)
     steps = steps_of(pattern, n, turns, nbytes)
     columns = [getattr(steps, field.name) for field in fields(steps)]
-    inputs = sum({id(c): c.nbytes for c in columns if isinstance(c, np.ndarray)}.values())
+    arrays = [c for c in columns if isinstance(c, np.ndarray) and 0 not in c.strides]
+    inputs = sum({id(c): c.nbytes for c in arrays}.values())
     before = now_mb()
     times = []
     found = None
@@ -208,111 +225,42 @@ def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
     }
 
 
-def goal(n: int, turns: int, nbytes: int) -> str:
-    """Return the halo in GOAL, LogGOPSim's language."""
-    _, peer, _, _ = table("halo", n)
-    lines = [f"num_ranks {n}"]
-    for rank in range(n):
-        lines.append(f"rank {rank} {{")
-        label = 0
-        for turn in range(turns):
-            lines.append(f"c{turn}: calc 100000")
-            lines += [f"c{turn} requires l{k}" for k in range(label - 8, label) if turn]
-            for k in range(8):
-                what, way = ("recv", "from") if k < 4 else ("send", "to")
-                tag = (k ^ 1) if k < 4 else k - 4  # what goes up is received from below
-                lines.append(f"l{label}: {what} {nbytes}b {way} {peer[rank, k]} tag {tag}")
-                lines.append(f"l{label} requires c{turn}")
-                label += 1
-        lines.append("}")
-    return "\n".join(lines) + "\n"
-
-
-#: Prints the CPU time between two calls of gettimeofday: LogGOPSim times its simulation by them, in
-#: whole seconds.
-_SHIM = """#include <stdio.h>
-#include <stddef.h>
-#include <time.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <unistd.h>
-int gettimeofday(struct timeval *restrict when, void *restrict zone)
-{
-    static struct timespec before;
-    struct timespec now;
-    if (before.tv_sec | before.tv_nsec) {
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-        fprintf(stderr, "inner %.9f\\n", (double)(now.tv_sec - before.tv_sec)
-                + 1e-9 * (double)(now.tv_nsec - before.tv_nsec));
-    }
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    return (int)syscall(SYS_gettimeofday, when, zone);
-}
-"""
-
-
-def timed_inside(work: Path) -> Path:
-    """Return a library that tells how long LogGOPSim simulates."""
-    source, library = work / "shim.c", work / "shim.so"
-    source.write_text(_SHIM)
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", source, "-o", library], check=True, timeout=60)
-    return library
-
-
-def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) -> dict[str, Any]:
-    """Return what LogGOPSim needs for the halo: CPU time of its loop and in all, memory in MB.
-
-    txt2bin, which makes what it loads from text, counts in neither.
-    """
-    import os
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as work:
-        text, binary, said = (Path(work) / name for name in ("halo.goal", "halo.bin", "said"))
-        text.write_text(goal(n, turns, nbytes))
-        subprocess.run(
-            [directory / "txt2bin", "-i", text, "-o", binary],
-            check=True,
-            capture_output=True,
-            timeout=TIMEOUT_S,
-        )
-        size = binary.stat().st_size
-        words = [directory / "LogGOPSim", "-b", "-f", binary]
-        words += "-L 2000 -o 200 -g 5 -G 1 -S 16384".split()
-        used = [whole(words) for _ in range(repeats)]
-        inner = []
-        for _ in range(repeats):
-            said.touch()
-            os.truncate(said, 0)
-            whole(["/usr/bin/env", f"LD_PRELOAD={timed_inside(Path(work))}", *words], str(said))
-            inner.append(float(said.read_text().split()[1]))
-    calls = n * turns * len(table("halo", n)[0])
-    return {
-        "pattern": "LogGOPSim",
-        "ranks": n,
-        "links": False,
-        "calls": calls,
-        "seconds": min(inner),
-        "calls_per_s": calls / min(inner),
-        "inputs_mb": size / 2**20,
-        "beyond_mb": float("nan"),
-        "beyond_bytes_per_call": float("nan"),
-        "peak_mb": max(x.peak_mib for x in used),
-        "whole_s": min(x.cpu_s for x in used),
-    }
-
-
 def once(pattern: str, n: int, turns: int, cores: int, nbytes: int, linked: bool) -> None:
-    """Build the steps and simulate them, once: what a whole process needs."""
+    """Build the steps and simulate them, once: what a whole process needs.
+
+    Without queues at links one turn after the other, as predictions do, with queues all at once.
+    """
     from dataclasses import replace
 
+    from p3s.simulate.folded import strung
     from p3s.simulate.network import rough_network
     from p3s.simulate.simulate import simulate
 
-    network = rough_network()
-    if not linked:
-        network = replace(network, rate=float("inf"))
-    simulate(steps_of(pattern, n, turns, nbytes), np.arange(n) // cores, network)
+    network, node_of = rough_network(), np.arange(n) // cores
+    if linked:
+        simulate(steps_of(pattern, n, turns, nbytes), node_of, network)
+        return
+    network = replace(network, rate=float("inf"))
+    window = steps_of(pattern, n, 1, nbytes)
+
+    def run(first_ns: Any) -> Any:
+        return simulate(window, node_of, network, first_ns=first_ns)
+
+    results = strung(run, np.zeros(n), window.start[1:] - 1)
+    for _ in range(turns):
+        next(results)
+
+
+def used_by(words: list[str]) -> Used:
+    """Return what a process of this file's needs; compiling the file itself is not counted."""
+    place = str(HERE)
+    start = f"import sys; sys.path.insert(0, {place!r}); import simulate; simulate.main()"
+    return whole([sys.executable, "-c", start, *words])
+
+
+def halo(n: int) -> np.ndarray:
+    """Return the partners of a halo's eight messages, of each rank."""
+    return table("halo", n)[1][:, :8]
 
 
 def figures(quick: bool) -> Found:
@@ -325,9 +273,9 @@ def figures(quick: bool) -> Found:
         [*words, "--one", f"halo,{n},0"], capture_output=True, text=True, check=True
     )
     inner = json.loads(said.stdout)
-    used = [whole([*words, "--once", f"halo,{n},0"]) for _ in range(repeats)]
+    used = [used_by(["--turns", str(turns), "--once", f"halo,{n},0"]) for _ in range(repeats)]
     place = os.environ.get("P3S_BENCH_LOGGOPSIM")
-    theirs = loggopsim(Path(place), n, turns, 8192, repeats) if place else {}
+    theirs = loggopsim(Path(place), halo(n), turns, 8192, repeats) if place else {}
     missing = "" if place else "missing: P3S_BENCH_LOGGOPSIM is no directory of it"
     calls = inner["calls"] / 1e6
     of = f"halo of {n:,} ranks, {turns} iterations"
@@ -466,12 +414,17 @@ def main() -> None:
                     timeout=TIMEOUT_S,
                     check=True,
                 )
-                once_words = [*words, "--once", f"{pattern},{n},{linked}"]
-                used = min(whole(once_words).cpu_s for _ in range(args.repeats))
-                lines.append({**json.loads(done.stdout), "whole_s": used})
+                once_words = [*sys.argv[1:], "--once", f"{pattern},{n},{linked}"]
+                used = [used_by(once_words) for _ in range(args.repeats)]
+                more = {
+                    "whole_s": min(x.cpu_s for x in used),
+                    "at_once_mb": json.loads(done.stdout)["peak_mb"],
+                    "peak_mb": max(x.peak_mib for x in used),
+                }
+                lines.append({**json.loads(done.stdout), **more})
     if args.loggopsim:
         lines += [
-            loggopsim(args.loggopsim, int(n), args.turns, args.bytes, args.repeats)
+            loggopsim(args.loggopsim, halo(int(n)), args.turns, args.bytes, args.repeats)
             for n in args.ranks.split(",")
         ]
     if args.json:
@@ -479,15 +432,16 @@ def main() -> None:
         return
     print(
         f"{'pattern':9} {'ranks':>6} {'links':>5} {'calls':>10} {'s':>7} {'M calls/s':>9} "
-        f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'process MB':>10} {'process s':>9} "
-        f"{'M calls/s':>9}"
+        f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'at once MB':>10} {'process MB':>10} "
+        f"{'process s':>9} {'M calls/s':>9}"
     )
     for x in lines:
         print(
             f"{x['pattern']:9} {x['ranks']:6} {'yes' if x['links'] else 'no':>5} "
             f"{x['calls']:10,} {x['seconds']:7.3f} {x['calls_per_s'] / 1e6:9.2f} "
             f"{x['inputs_mb']:9.0f} {x['beyond_mb']:9.0f} {x['beyond_bytes_per_call']:6.0f} "
-            f"{x['peak_mb']:10.0f} {x['whole_s']:9.3f} {x['calls'] / x['whole_s'] / 1e6:9.2f}"
+            f"{x['at_once_mb']:10.0f} {x['peak_mb']:10.1f} {x['whole_s']:9.3f} "
+            f"{x['calls'] / x['whole_s'] / 1e6:9.2f}"
         )
 
 

@@ -77,7 +77,7 @@ def _json(run: RunTrace, rank: int | None) -> None:
 
 
 def _summaries(places: list[Place], json_: bool) -> int:
-    from p3s.trace import summary, thread_totals
+    from p3s.trace.summary import summary, thread_totals
 
     runs, found = [], []
     for place in places:

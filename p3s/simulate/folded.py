@@ -17,7 +17,7 @@ its last ones stand for all that are left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -188,11 +188,12 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
     work = by_rank(window, np.where(counted, window.work_ns, 0.0))
     at = last_of(window, place < turns)  # where the next window begins
     clock = _at(at, np.asarray(first.end_ns)[loop.kept], np.zeros(len(loop.full.ranks)))
+    results = strung(lambda first_ns: run(window, cell, first_ns), clock, at)
     most = windows or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
     history: list[_Window] = []
     period, number, change = 0, 0, 0.0
     while left > 0 and number < most and not period:
-        result = run(window, cell, clock - clock.min())
+        result = next(results)
         number += 1
         long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
         made = _Window(
@@ -205,7 +206,6 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
             left = 0.0
             break
         history.append(made)
-        clock = _at(at, np.asarray(result.end_ns), clock - clock.min())
         if windows and number > windows // 2:
             continue  # stands for what is left
         total += made.sums
@@ -226,6 +226,22 @@ def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Fo
         )
         total = total + np.mean([one.sums for one in last], axis=0) * (left / turns)
     return Folded(total, number + 1, bool(period or windows) or left <= 0, change)
+
+
+def strung(run: Callable[[Floats], Any], clock: Floats, at: Ints) -> Iterator[Any]:
+    """Simulate a window without end, each rank going on when it has ended the one before.
+
+    ``run``: simulates it from when each rank starts; ``clock``: that of the first. ``at``: the last
+    step of each rank before the next window begins, -1: none. Each window's times begin with the
+    first rank. Where no links have queues and no message crosses from one window into the next
+    they are, but for rounding, those of all windows in one simulation.
+    """
+    while True:
+        clock = clock - clock.min()
+        result = run(clock)
+        clock = _at(at, np.asarray(result.end_ns), clock)
+        yield result
+        del result  # before the next one is made
 
 
 def _margins(turns: int) -> tuple[int, int]:

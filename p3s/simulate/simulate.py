@@ -288,6 +288,10 @@ def _inputs(
         keep.append(np.ascontiguousarray(values, dtype=np.int64))
         return int(keep[-1].ctypes.data)
 
+    def narrow(name: str, dtype: type) -> int:
+        keep.append(_narrow(getattr(steps, name), name, dtype))
+        return int(keep[-1].ctypes.data)
+
     def floats(values: Any, what: str) -> int:
         keep.append(np.ascontiguousarray(values, dtype=np.float64))
         if keep[-1].size and not (np.isfinite(keep[-1]).all() and keep[-1].min() >= 0):
@@ -338,16 +342,16 @@ def _inputs(
         len(calls.kind),
         ints(steps.ranks),
         ints(steps.start),
-        ints(steps.op),
-        ints(steps.peer),
+        narrow("op", np.uint8),
+        narrow("peer", np.int32),
         ints(steps.bytes),
-        ints(steps.peer2),
+        narrow("peer2", np.int32),
         ints(steps.bytes2),
-        ints(steps.number),
+        narrow("number", np.int32),
         ints(steps.done_start),
-        ints(steps.done),
-        ints(steps.to),
-        ints(steps.source),
+        narrow("done", np.int32),
+        narrow("to", np.int32),
+        narrow("source", np.int32),
         _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
         0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
@@ -380,6 +384,16 @@ def _inputs(
         ints(calls.expected),
         ints(calls.root),
     )
+
+
+def _narrow(values: Ints, name: str, dtype: type) -> Ints:
+    """Return a column in the type that the core reads; itself where it has it already."""
+    if values.dtype != dtype and values.size:
+        room = np.iinfo(dtype)
+        if int(values.min()) < room.min or int(values.max()) > room.max:
+            where = int(np.flatnonzero((values < room.min) | (values > room.max))[0])
+            raise P3SError(f"simulation: {name} of step {where} is {values[where]}")
+    return np.ascontiguousarray(values, dtype=dtype)
 
 
 def _pointer(keep: list[Any], values: Floats | Ints) -> int:

@@ -24,8 +24,16 @@ enum { SOUND, NO_OPERATION, NO_RANK, NO_BYTES, NO_WORK, NOT_RECEIVED, NOT_SENT, 
 
 struct input {
     i64 steps, ranks, n, nodes, instances;
-    const i64 *rank, *start, *op, *peer, *bytes, *peer2, *bytes2, *number, *done_start, *done;
-    const i64 *to, *source;
+    const i64 *rank, *start;
+    /* Of every step, as narrow as what they hold: the core waits for memory more than it computes. */
+    const uint8_t *op;
+    const int32_t *peer;
+    const i64 *bytes;
+    const int32_t *peer2;
+    const i64 *bytes2;
+    const int32_t *number;
+    const i64 *done_start;
+    const int32_t *done, *to, *source;
     const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
     const i64 *node_of;
     const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */

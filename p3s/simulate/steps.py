@@ -70,6 +70,7 @@ PLAIN = (
 class Steps:
     """Steps of some ranks, rank after rank; every column but ``start`` has one entry per step.
 
+    Columns of integers may have fewer than 64 bits, and lie in memory once where all are equal.
     ``ranks`` are world ranks, ascending; those of ``ranks[i]`` are ``start[i]:start[i + 1]``.
     ``peer``: destination of a send, source of a receive, root of a collective, as a world rank (-1:
     none). ``bytes``: of the message; of a collective as in a scaled trace (docs/formats.md).

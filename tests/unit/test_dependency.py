@@ -599,6 +599,9 @@ def test_bad_steps_are_refused_in_one_line() -> None:
         ({"bytes": np.array([-1, 0, 0])}, "negative bytes"),
         ({"work_ns": np.array([0.0, math.nan, 0.0])}, "its work"),
         ({"op": np.array([4, 99, 8])}, "no operation"),
+        ({"op": np.array([4, 256 + 12, 8])}, "op of step 1 is 268"),
+        ({"peer": np.array([1 + 2**32, -1, 0])}, "peer of step 0 is 4294967297"),
+        ({"done": np.array([-(2**32)])}, "done of step 0 is -4294967296"),
         ({"start": np.array([0, 2, 9])}, "cut into ranks"),
         ({"peer": np.array([1, -1])}, "entries of peer"),
     ):
@@ -608,6 +611,19 @@ def test_bad_steps_are_refused_in_one_line() -> None:
         run(good, [0])
     with pytest.raises(P3SError, match="negative"):
         run(good, None, replace(network(), post=-1.0))
+
+
+def test_narrow_columns_are_the_same_steps() -> None:
+    """Columns as the core reads them, and such that lie in memory once, say what wide ones do."""
+    b = Builder(2)
+    b.add(0, "MPI_Isend", 1, 10)
+    b.add(0, "MPI_Wait")
+    b.add(1, "MPI_Recv", 0, 10)
+    wide = b.build()
+    types = {"op": np.uint8, **dict.fromkeys(("peer", "peer2", "to", "source", "done"), np.int32)}
+    columns = {name: getattr(wide, name).astype(kind) for name, kind in types.items()}
+    narrow = replace(wide, **columns, number=np.broadcast_to(np.int32(0), 3))
+    assert np.array_equal(*(run(steps)[1].end_ns for steps in (narrow, wide)))
 
 
 def test_no_compiler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from loops import AHEAD, HALO, SWEEP, loop_of, turns_of
 
-from p3s.simulate.folded import folded
+from p3s.simulate.folded import folded, strung
 from p3s.simulate.iterations import alike, closed, part
 from p3s.simulate.network import rough_network
 from p3s.simulate.simulate import simulate
@@ -134,6 +134,32 @@ def test_requests_completed_a_turn_later_are_not_torn_apart() -> None:
     assert found.settled
     total = (wanted[0] + work * TURNS).mean()
     assert np.abs(found.sums - wanted)[0].max() < 0.01 * total
+
+
+@pytest.mark.parametrize("pattern", [HALO, SWEEP], ids=["halo", "sweep"])
+def test_windows_strung_together_are_one_simulation(pattern) -> None:
+    """Also where ranks are turns apart from each other, and messages wait for their receivers."""
+    rows, columns, turns = 3, 4, 9
+    n, calls = rows * columns, len(pattern[0])
+    network = replace(rough_network(), rate=np.inf, background=False)
+    work = np.random.default_rng(5).uniform(1e3, 1e5, n)
+    node_of = np.arange(n) // 4
+
+    def steps(turns: int):
+        return turns_of(pattern, rows, columns, turns, work=work, nbytes=100_000, periodic=False)
+
+    whole, window = simulate(steps(turns), node_of, network), steps(1)
+    results = strung(
+        lambda first_ns: simulate(window, node_of, network, first_ns=first_ns),
+        np.zeros(n),
+        window.start[1:] - 1,
+    )
+    for turn, found in zip(range(turns), results, strict=False):
+        here = np.arange(n * turns * calls).reshape(n, turns, calls)[:, turn].reshape(-1)
+        long = whole.end_ns[here] - whole.begin_ns[here]
+        assert found.end_ns - found.begin_ns == pytest.approx(long, rel=1e-9, abs=1e-4)
+        assert found.waiting_ns == pytest.approx(whole.waiting_ns[here], rel=1e-9, abs=1e-4)
+    assert whole.waiting_ns.max() > 1e3  # somebody waited
 
 
 def test_sums_add_up_and_weights_are_kept() -> None:

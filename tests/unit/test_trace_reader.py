@@ -29,9 +29,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError
-from p3s.trace import Window, read_file, read_run, reader, summary
+from p3s.trace import Window, read_file, read_run, reader
 from p3s.trace.capture import read_capture, read_header
 from p3s.trace.events import Events
+from p3s.trace.summary import summary
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
