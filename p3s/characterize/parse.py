@@ -69,23 +69,23 @@ class Parsed:
     """One rank's events in a nest; columns of one entry per event.
 
     common: level of the innermost loop that holds this event and the one before it; turned:
-    whether that loop begins an iteration here.
+    whether that loop begins an iteration here. Numbers of levels have a byte each where they can.
     """
 
     nest: Nest
     node: Ints
-    common: Ints
+    common: NDArray[np.integer]
     turned: NDArray[np.bool_]
 
     def begins(self, level: int) -> NDArray[np.bool_]:
         """Tell which events begin an iteration of their loop at a level (1: outermost loops)."""
-        deep = self.nest.depth[self.node] >= level
+        deep = (self.nest.depth >= level)[self.node]
         closes = (self.common < level) | ((self.common == level) & self.turned)
         return np.asarray(deep & closes)
 
     def enters(self, level: int) -> NDArray[np.bool_]:
         """Tell which events enter their loop at a level from outside."""
-        return (self.nest.depth[self.node] >= level) & (self.common < level)
+        return np.asarray((self.nest.depth >= level)[self.node] & (self.common < level))
 
 
 def parse(nest: Nest, node: Sequence[int] | Ints) -> Parsed:
@@ -95,23 +95,21 @@ def parse(nest: Nest, node: Sequence[int] | Ints) -> Parsed:
         return Parsed(nest, seq, seq, np.zeros(0, dtype=bool))
     before, after = seq[:-1], seq[1:]
     size = len(nest.depth)
-    codes = before * size + after
+    codes = before * size
+    codes += after
     if size * size <= max(4 * len(seq), 1 << 16):
         kinds, inverse = np.arange(size * size), codes
     else:
         kinds, inverse = np.unique(codes, return_inverse=True)
     u, v = kinds // size, kinds % size
     same = (nest.around[u] == nest.around[v]) & (nest.around[v] >= 0)
-    common = np.cumprod(same, axis=1).sum(axis=1) - 1
+    level = np.cumprod(same, axis=1).sum(axis=1) - 1
     at = np.arange(len(kinds))
-    turned = (nest.place[v][at, common] <= nest.place[u][at, common]) & (common > 0)
-    start = np.array([0])
-    return Parsed(
-        nest,
-        seq,
-        np.concatenate([start, common[inverse]]),
-        np.concatenate([start.astype(bool), turned[inverse]]),
-    )
+    turned = (nest.place[v][at, level] <= nest.place[u][at, level]) & (level > 0)
+    narrow = level.astype(np.int8 if nest.around.shape[1] < 1 << 7 else np.int64)
+    common, begins = np.zeros(len(seq), dtype=narrow.dtype), np.zeros(len(seq), dtype=bool)
+    common[1:], begins[1:] = narrow[inverse], turned[inverse]
+    return Parsed(nest, seq, common, begins)
 
 
 def loop_indices(parsed: Parsed) -> Ints:
@@ -146,26 +144,29 @@ def trips(parsed: Parsed) -> dict[int, Ints]:
     return found
 
 
-def turns_with(parsed: Parsed) -> dict[int, tuple[Ints, Ints]]:
+def turns_with(parsed: Parsed, nodes: Ints) -> dict[int, tuple[Ints, Ints]]:
     """Return node -> (iteration in its entry, iterations of that entry) of each of its events.
 
-    Only nodes inside loops; the iteration counts from 0.
+    Only of these nodes, and of those only such as are inside loops; the iteration counts from 0.
     """
     out: dict[int, tuple[Ints, Ints]] = {}
+    wanted = np.zeros(len(parsed.nest.depth), dtype=bool)
+    wanted[nodes] = True
     for level in range(1, parsed.nest.levels + 1):
-        own = np.flatnonzero(parsed.nest.depth[parsed.node] == level)
+        own = np.flatnonzero((wanted & (parsed.nest.depth == level))[parsed.node])
         if not len(own):
             continue
-        begins, enters = parsed.begins(level), parsed.enters(level)
-        number = np.cumsum(begins)
-        entered = np.flatnonzero(enters)
-        last = np.append(number[entered[1:]] - 1, number[-1])
-        entry = np.searchsorted(entered, own, side="right") - 1
-        turn: Ints = number[own] - number[entered[entry]]
-        total = last[entry] - number[entered[entry]] + 1
+        number, enters = np.cumsum(parsed.begins(level)), parsed.enters(level)
+        first = number[enters]
+        last = np.append(first[1:] - 1, number[-1])
+        entry = np.cumsum(enters)[own] - 1
+        turn: Ints = number[own] - first[entry]
+        total = (last - first + 1)[entry]
         node = parsed.node[own]
-        order = np.argsort(node, kind="stable")
-        kinds, where = np.unique(node[order], return_index=True)
-        for each, rows in zip(kinds.tolist(), np.split(order, where[1:]), strict=True):
-            out[each] = (turn[rows], total[rows])
+        made = np.bincount(node)
+        # numbers of two bytes are sorted by counting
+        order = np.argsort(node.astype(np.min_scalar_type(len(made))), kind="stable")
+        for each, rows in enumerate(np.split(order, np.cumsum(made)[:-1])):
+            if len(rows):
+                out[each] = (turn[rows], total[rows])
     return out

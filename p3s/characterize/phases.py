@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from p3s.artefacts import is_of_others
-from p3s.characterize.parse import trips, turns_with
+from p3s.characterize.parse import Ints, trips, turns_with
 from p3s.characterize.phase_file import SCHEMA, VERSION, read_phases
-from p3s.characterize.structure import Structure, structure
+from p3s.characterize.structure import Member, Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.trace.ops import COMPLETION, named
@@ -224,15 +224,17 @@ class _Leaves:
         self.totals = {t.np: _Totals(s, t) for t in s.tables}
         self.trips: dict[tuple[int, int], list[int]] = {}
         self.turns: dict[int, list[Turns]] = {}
-        for (n, _), parsed in s.samples.items():
-            entered = trips(parsed)
-            for loop, each in entered.items():
+        entered = {m: trips(parsed) for m, parsed in s.samples.items()}
+        for (n, _), of_rank in entered.items():
+            for loop, each in of_rank.items():
                 low, high = int(each.min()), int(each.max())
                 known = self.trips.setdefault((n, loop), [low, high])
                 self.trips[(n, loop)] = [min(known[0], low), max(known[1], high)]
-            for node, (turn, total) in turns_with(parsed).items():
+        some = self._not_always(entered)
+        for m, parsed in s.samples.items():
+            for node, (turn, total) in turns_with(parsed, some).items():
                 around = int(s.nest.around[node, s.nest.depth[node]])
-                self.turns.setdefault(node, []).append((turn, total, entered[around]))
+                self.turns.setdefault(node, []).append((turn, total, entered[m][around]))
         self.order = self._order(s.tree)
         self.sizes: dict[tuple[int, int], list[int]] = {}
         for t in s.tables:
@@ -242,6 +244,19 @@ class _Leaves:
                 node_key = (t.np, number[(g.site, g.op)])
                 have = self.sizes.setdefault(node_key, [size, size])
                 self.sizes[node_key] = [min(have[0], size), max(have[1], size)]
+
+    def _not_always(self, entered: dict[Member, dict[int, Ints]]) -> Ints:
+        """Return the nodes that a rank does not have once in each iteration of their loop."""
+        nest = self.s.nest
+        around = nest.around[np.arange(len(nest.depth)), nest.depth]
+        found = np.zeros(len(nest.depth), dtype=bool)
+        for m, parsed in self.s.samples.items():
+            made = np.bincount(parsed.node, minlength=len(found))
+            turns = np.zeros(len(nest.loops), dtype=np.int64)
+            for loop, each in entered[m].items():
+                turns[loop] = each.sum()
+            found |= (made > 0) & (nest.depth > 0) & (made != turns[around])
+        return np.flatnonzero(found)
 
     def _order(self, loop: Any) -> list[int]:
         out: list[int] = []

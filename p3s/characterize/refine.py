@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.fold import Edge, Loop, count_turns
-from p3s.characterize.parse import Ints, Nest, nest_of, parse, trips
+from p3s.characterize.parse import Ints, Nest, Parsed, nest_of, parse, trips
 
 
 def refine(
@@ -20,29 +20,33 @@ def refine(
     members: Mapping[Any, Mapping[Edge, int]],
     sequences: Mapping[Any, Sequence[int] | Ints],
     nodes: int,
-) -> Loop:
-    """Return the tree with regular guards in place of irregular nests, branches joined.
+) -> tuple[Nest, dict[Any, Parsed]]:
+    """Put regular guards in place of irregular nests, join branches; return the nest, parsed.
 
-    members: transitions of all ranks; sequences: node numbers in program order of some of them,
-    one of each kind of rank is enough; nodes: how many there are.
+    root: changed in place; members: transitions of all ranks; sequences: node numbers in program
+    order of some of them, one of each kind of rank is enough; nodes: how many there are.
     """
+    number = {
+        m: np.bincount(np.asarray(s, dtype=np.int64), minlength=nodes) for m, s in sequences.items()
+    }
     while True:
         nest = nest_of(root, nodes)
-        found = {m: trips(parse(nest, s)) for m, s in sequences.items()}
-        number = {
-            m: np.bincount(np.asarray(s, dtype=np.int64), minlength=nodes)
-            for m, s in sequences.items()
-        }
-        pick = _guarded(nest, found, number)
+        parsed = {m: parse(nest, s) for m, s in sequences.items()}
+        pick = _guarded(nest, {m: trips(p) for m, p in parsed.items()}, number)
         if pick is None:
             break
         outer, inner = pick
         at = outer.children.index(inner)
         outer.children[at : at + 1] = inner.children
         count_turns(root, members)
+    joined = False
     while _join(root):
+        joined = True
         count_turns(root, members)
-    return root
+    if joined:
+        nest = nest_of(root, nodes)
+        parsed = {m: parse(nest, s) for m, s in sequences.items()}
+    return nest, parsed
 
 
 def _guarded(

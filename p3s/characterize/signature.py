@@ -13,7 +13,7 @@ from p3s.characterize.intact import intact_runs
 from p3s.characterize.part import Part, Sites
 from p3s.characterize.phases import phases_json
 from p3s.characterize.store import SCHEMA, VERSION, write_tables
-from p3s.characterize.structure import structure, total_turns, undecided
+from p3s.characterize.structure import Structure, structure, total_turns, undecided
 from p3s.characterize.tables import PointTable, table_of
 from p3s.characterize.teamfile import write_teams
 from p3s.characterize.times import make_times, write_times
@@ -44,18 +44,20 @@ def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     sites = sites_of(found.table, copies, known)
     if sites != Sites():
         found = _Read.of(study, np_, sites)
-    if shared := undecided(structure([found.table])):
+    nest = structure([found.table])
+    if shared := undecided(nest):
         # where sites do not decide, what the calls do and their order does
         apart = _Read.of(study, np_, replace(sites, apart=shared))
-        if total_turns(structure([apart.table])) < total_turns(structure([found.table])):
-            found = apart
+        divided = structure([apart.table])
+        if total_turns(divided) < total_turns(nest):
+            found, nest = apart, divided
     lines = {sites.same.get(site, site): chain for site, chain in copies.lines.items()}
     table = replace(found.table, same=dict(sites.same), waits=dict(sites.waits), lines=lines)
     path = study.signature_path(np_)
     facts = to_data(write_tables(table, path))
     captures = {record.path.name: mark_of(record.path) for record in found.used}
     told = {"left_out": found.left_out, "captures": captures, TABLES: facts}
-    out = {**signature_json(table), **told}
+    out = {**signature_json(table, replace(nest, tables=(table,))), **told}
     write_json(path, out, [record.path / "run.json" for record in found.used])
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
         make_times(study, np_)
@@ -92,9 +94,12 @@ class _Read:
         return _Read(table_of(parts, walls, str(study.root)), parts, left_out, used)
 
 
-def signature_json(t: PointTable) -> dict[str, Any]:
-    """Return the readable signature: groups, communicators, loop tree, accounted time."""
-    found = phases_json(structure([t]))
+def signature_json(t: PointTable, nest: Structure | None = None) -> dict[str, Any]:
+    """Return the readable signature: groups, communicators, loop tree, accounted time.
+
+    nest: the structure of the table, found here where it is not given.
+    """
+    found = phases_json(nest or structure([t]))
     key = str(t.np)
     return {
         "schema": SCHEMA,

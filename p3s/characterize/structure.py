@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.characterize.fold import Edge, Loop, fold
-from p3s.characterize.parse import Nest, Parsed, nest_of, parse
+from p3s.characterize.parse import Nest, Parsed
 from p3s.characterize.refine import refine
 from p3s.characterize.tables import PointTable
 from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of, of_one_call, place_of
@@ -79,8 +79,8 @@ def structure(tables: Sequence[PointTable]) -> Structure:
         for rank, sequence in t.samples.items():
             samples[(t.np, rank)] = of[sequence]
     position = {node: float(np.mean(v)) for node, v in places.items()}
-    tree = refine(fold(members, position), members, samples, len(number))
-    nest = nest_of(tree, len(number))
+    tree = fold(members, position)
+    nest, parsed = refine(tree, members, samples, len(number))
     parents = {}
     index = {id(loop): k for k, loop in enumerate(nest.loops)}
     for k, loop in enumerate(nest.loops):
@@ -88,15 +88,7 @@ def structure(tables: Sequence[PointTable]) -> Structure:
             if isinstance(child, Loop):
                 parents[index[id(child)]] = k
     nodes = list(number)
-    return Structure(
-        tables,
-        nodes,
-        tree,
-        nest,
-        _walks(nest, nodes, tables, index),
-        parents,
-        {m: parse(nest, s) for m, s in samples.items()},
-    )
+    return Structure(tables, nodes, tree, nest, _walks(nest, nodes, tables, index), parents, parsed)
 
 
 def total_turns(s: Structure) -> int:

@@ -6,13 +6,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from p3s.model.types import Model, Phase
 from p3s.study import Study
 from p3s.text import NOT_KNOWN, visible
 from p3s.trace.callpath import call_path
 from p3s.trace.source import Where, stack
+
+if TYPE_CHECKING:
+    from p3s.model.types import Model, Phase  # takes longer than all that `p3s phases` needs
 
 Places = Mapping[str, Where]
 #: So many functions of libraries are named in the place of a phase.

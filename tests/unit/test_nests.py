@@ -99,7 +99,7 @@ def test_the_fold_finds_the_nest(name):
     top, counts = programs.PROGRAMS[name]
     members, nodes = sequences(top, counts)
     edges = {m: transitions(s) for m, s in members.items()}
-    loop = refine(fold(edges, positions(members)), edges, members, len(nodes))
+    loop = refine(fold(edges, positions(members)), edges, members, len(nodes))[0].loops[0]
     true, got = compare(top, counts, loop, nodes)
     assert got == true
 

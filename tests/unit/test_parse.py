@@ -63,7 +63,7 @@ def test_indices_and_trips(name: str) -> None:
             wanted[k, : len(row)] = row
         assert np.array_equal(got, wanted)
         assert {k: v.tolist() for k, v in trips(parsed).items()} == found
-        for node, (turn, total) in turns_with(parsed).items():
+        for node, (turn, total) in turns_with(parsed, np.arange(len(nest.depth))).items():
             mine = [k for k, v in enumerate(sequence) if v == node]
             assert turn.tolist() == [rows[k][-1] for k in mine]
             assert (turn < total).all()
@@ -72,4 +72,6 @@ def test_indices_and_trips(name: str) -> None:
 def test_nothing_is_nowhere() -> None:
     nest = nest_of(Loop([0, Loop([1])]), 2)
     parsed = parse(nest, [])
-    assert loop_indices(parsed).shape == (0, 1) and trips(parsed) == {} == turns_with(parsed)
+    assert loop_indices(parsed).shape == (0, 1) and trips(parsed) == {} == turns_with(
+        parsed, np.arange(1)
+    )

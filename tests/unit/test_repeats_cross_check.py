@@ -47,7 +47,7 @@ def test_plain_search_loses_nothing(sequence):
 
 def folded(members: Mapping[Member, Sequence[int]], nodes: int) -> Loop:
     edges = {m: transitions(s) for m, s in members.items()}
-    return refine(fold(edges, positions(members)), edges, members, nodes)
+    return refine(fold(edges, positions(members)), edges, members, nodes)[0].loops[0]
 
 
 def check(members: Mapping[Member, Sequence[int]], nodes: int) -> int:
