@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from p3s.model.evaluate import Evaluator, ScaledRows
 from p3s.model.stage import load
 from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
-from p3s.model.work.workload import RankWork, rank_work
+from p3s.model.work.workload import RankWork, of_rows, rank_work
 from p3s.program.emptied import below_one
 from p3s.tables import TableFacts, facts_of, parquet_bytes, sums_of_rows
 
@@ -102,14 +102,14 @@ def part_of(call: Call, ranks: Sequence[int] | np.ndarray) -> Part:
     """Return the rows of some ranks, ascending."""
     laws = laws_of(call)
     model, costs = laws.model, laws.costs
-    rows = laws.evaluator.rows(np.asarray(ranks))
-    found = rank_work(
-        model,
-        rows.grid,
-        {name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")},
-        means=rows.means,
-    )
-    timed = costs.of(laws.evaluator.grid, found) if costs is not None else None
+    evaluator = laws.evaluator
+    rows = evaluator.rows(np.asarray(ranks), work=False)
+    means = evaluator.means if len(ranks) < call.n else None
+    names = ("rank", "item", "stage", "nbytes", "repeat", "work")
+    columns = {name: getattr(rows, name) for name in names}
+    found = rank_work(model, rows.grid, columns, means=means)
+    rows = replace(rows, work=of_rows(model, found, columns), means=means)
+    timed = costs.of(evaluator.grid, found) if costs is not None else None
     once = compute_ns(model, rows, timed) if timed is not None else None
     files, uses = laws.files, None
     at_files = files.times(model, rows, call.n) if files is not None else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import corpus
 import numpy as np
+import pytest
 
 from p3s.characterize.part import join, part_of
 from p3s.characterize.segments import least
+from p3s.model.work.flows import _kinds
 
 
 def first_turn(rec):
@@ -58,3 +60,12 @@ def test_repeats_give_the_least_work_where_calls_are_the_same():
     two = np.array([[0, -1, 1, 1, 40], [0, 1, 0, 2, 80], [0, 0, 0, 9, 10]])  # numbered otherwise
     got = least([(one, nodes), (two, nodes[::-1])])
     assert got[:, 4].tolist() == [40, 80, 30]
+
+
+@pytest.mark.parametrize("columns", [1, 3, 12, 13, 40])
+def test_calls_before_a_place_are_told_apart(columns: int) -> None:
+    """Counted where they are few, sorted where they are many: the same kinds, in the same order."""
+    there = np.random.default_rng(columns).random((500, columns)) < 0.3
+    kinds, where = _kinds(there)
+    assert np.array_equal(kinds[where], there)
+    assert np.array_equal(kinds, np.unique(there.astype(int), axis=0))

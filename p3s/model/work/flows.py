@@ -20,6 +20,8 @@ from p3s.model.grid.guards import GridAt, Guard
 from p3s.model.types import Case, Occurs, WorkPlace
 
 Env = Mapping[str, np.ndarray]
+#: Of so many places before one, which of them a rank calls is counted as a number.
+_FEW_PLACES = 12
 
 
 @dataclass(frozen=True)
@@ -178,9 +180,9 @@ def _case_of(
     the nearest; of cases with the same calls the first whose guard holds is taken.
     """
     known = np.array([case.present for case in cases], dtype=np.int64).reshape(len(cases), -1)
-    kinds, where = np.unique(there.astype(np.int64), axis=0, return_inverse=True)
+    kinds, where = _kinds(there)
     apart = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2)
-    out = apart.argmin(axis=1)[where.ravel()]
+    out = apart.argmin(axis=1)[where]
     for first in np.unique(out):
         left = out == first
         for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
@@ -188,7 +190,22 @@ def _case_of(
             holds = left if guard is None else left & alike.holds(guard, ranks)
             out[holds] = c
             left &= ~holds
-    return out, (apart.min(axis=1) == 0)[where.ravel()]
+    return out, (apart.min(axis=1) == 0)[where]
+
+
+def _kinds(there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows, as numbers 0 and 1, and which one each row is."""
+    columns = there.shape[1]
+    if columns > _FEW_PLACES:
+        kinds, where = np.unique(there.astype(np.int64), axis=0, return_inverse=True)
+        return kinds, where.ravel()
+    code = np.zeros(len(there), dtype=np.int64)
+    for column in there.T:
+        code += code + column
+    used = np.flatnonzero(np.bincount(code, minlength=1 << columns))
+    number = np.zeros(1 << columns, dtype=np.int64)
+    number[used] = np.arange(len(used))
+    return used[:, None] >> np.arange(columns)[::-1] & 1, number[code]
 
 
 def _into(

@@ -285,13 +285,20 @@ def share_out(
 ) -> np.ndarray:
     """Return the work before one call of every row; means: of :func:`rank_work`.
 
-    rows: columns rank, item, stage, nbytes, repeat and work (used where a place has no laws). The
-    work before a place is shared out between its rows as it was between relations, and between
-    the first and the later stages of a family, at the largest traced count.
+    rows: columns rank, item, stage, nbytes, repeat and work, as of :func:`of_rows`.
     """
     if not len(rows["rank"]):
         return rows["work"]
-    found = rank_work(model, grid, rows, widths=False, means=means)
+    return of_rows(model, rank_work(model, grid, rows, widths=False, means=means), rows)
+
+
+def of_rows(model: Model, found: RankWork, rows: Rows) -> np.ndarray:
+    """Return the work before one call of every row, from that of their ranks.
+
+    rows: columns rank, item, stage, repeat and work (used where a place has no laws). The work
+    before a place is shared out between its rows as it was between relations, and between the
+    first and the later stages of a family, at the largest traced count.
+    """
     of_item = np.full(len(model.items), -1, dtype=np.int64)
     first, later = np.ones((2, len(model.items)))
     for k, p in enumerate(found.places):
