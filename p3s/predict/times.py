@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
 from p3s.simulate.followed import Followed
 from p3s.study import Study
-from p3s.tables import checked_columns, known_tables, open_table
+from p3s.tables import checked_columns, codes, known_tables, numbers, open_table
 from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
     """Return rank * phases + phase slot per row, checked against n and the list of phases."""
     import numpy as np
 
-    rank = table.column("rank").to_numpy().astype(np.int64)
-    phase = table.column("phase").to_numpy().astype(np.int64)
+    rank = numbers(table.column("rank")).astype(np.int64)
+    phase = numbers(table.column("phase")).astype(np.int64)
     known = np.array(sorted(slot_of), dtype=np.int64)
     at = np.searchsorted(known, phase)
     at = np.minimum(at, max(len(known) - 1, 0))
@@ -170,6 +171,14 @@ def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
         raise P3SError(f"{path}: damaged: a row has a rank or phase that is not in scaled.json")
     slots = np.array([slot_of[int(number)] for number in known], dtype=np.int64)
     return rank * max(len(slot_of), 1) + (slots[at] if len(phase) else phase)
+
+
+def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.bool_]:
+    """Tell of each row whether a column has one of some texts."""
+    import numpy as np
+
+    code, names = codes(batch.column(name))
+    return np.asarray(np.array([each in wanted for each in names] or [False])[code])
 
 
 def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatArray:
@@ -199,9 +208,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    start_up, talking = pa.array(INIT_OPS), pa.array(_TALKING)
     width = max(len(slot_of), 1)
     total, calls, files = np.zeros(n * width), np.zeros(n * 3), np.zeros(n * width)
     any_files = False
@@ -218,10 +225,9 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                     checked_columns(batch, kinds, part.name)
                     where = _positions(batch, part, n, slot_of)
-                    work = batch.column(once).to_numpy(zero_copy_only=False).astype(np.float64)
-                    times = batch.column("repeat").to_numpy().astype(np.float64)
-                    early = pc.is_in(batch.column("op").cast(pa.string()), value_set=start_up)
-                    cost = np.where(early.to_numpy(zero_copy_only=False), 0.0, work * times)
+                    work = numbers(batch.column(once)).astype(np.float64)
+                    times = numbers(batch.column("repeat")).astype(np.float64)
+                    cost = np.where(_is_one_of(batch, "op", INIT_OPS), 0.0, work * times)
                     if not np.isfinite(cost).all() or (cost < 0).any():
                         raise P3SError(
                             f"{part}: damaged: {once} or repeat is negative or no number; "
@@ -230,17 +236,16 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                     if ends is not None:
                         rank, slot = where // width, where % width
                         root = slot == slot_of[ends.root]
-                        place = ends.place(batch.column("slot").to_numpy().astype(np.int64))
+                        place = ends.place(numbers(batch.column("slot")).astype(np.int64))
                         column = np.array([slot_of[number] for number in (ends.root, START, END)])
                         where = np.where(root, rank * width + column[place], where)
-                        talks = pc.is_in(batch.column("kind").cast(pa.string()), value_set=talking)
-                        made = root & talks.to_numpy(zero_copy_only=False)
+                        made = root & _is_one_of(batch, "kind", _TALKING)
                         calls += np.bincount(
                             rank * 3 + place, weights=times * made, minlength=n * 3
                         )
                     total += np.bincount(where, weights=cost, minlength=n * width)
                     if spent:
-                        each = batch.column("io_ns").to_numpy(zero_copy_only=False)
+                        each = numbers(batch.column("io_ns"))
                         files += np.bincount(where, weights=each * times, minlength=n * width)
         except (pa.ArrowException, OSError, KeyError, ValueError) as err:
             why = " ".join(str(err).split())[:120]
