@@ -97,6 +97,15 @@ class Fewer:
         return found
 
     @cached_property
+    def weight(self) -> Ints:
+        """How many ranks of the large grid each stands for."""
+        found = np.ones(self.n, dtype=np.int64)
+        on = self.grid.inside
+        for few, many, at in zip(self.dims, self.large.dims, self.grid.coords, strict=True):
+            found[on] *= np.bincount(inner_places(few, many), minlength=few)[at[on]]
+        return found
+
+    @cached_property
     def stood_for_by(self) -> Ints:
         """The rank of the smaller grid that stands for each rank of the large one.
 

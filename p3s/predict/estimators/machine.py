@@ -22,6 +22,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
 from p3s.predict.estimators.fewer import estimated as of_fewer
 from p3s.predict.estimators.fewer import smaller
+from p3s.predict.estimators.grids import Grids
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
@@ -40,6 +41,7 @@ from p3s.text import processes, quoted
 if TYPE_CHECKING:
     from p3s.machine.machinefile import Machine
     from p3s.program.collectives.rules import Library
+    from p3s.program.fewer import Fewer
     from p3s.study import Study
 
 #: Libraries that move large messages only while their rank is inside a call.
@@ -204,20 +206,25 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
-        return of_fewer(
-            messages,
-            study,
-            few,
-            setting,
-            say,
-            lambda ready, how, ends: placed(messages, study, ready, how, _nothing, ends=ends),
-        )
+        grids = grids_of(messages, study, few, setting, say)
+        return of_fewer(grids, grids.as_predicted, setting)[0]
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
     mapping = setting.mapping_at(n, messages.cores)
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     ready = on_nodes(program, messages.library, mapping, there)
     return placed(messages, study, ready, setting, say)
+
+
+def grids_of(
+    messages: Messages, study: Study, few: Fewer, setting: Setting, say: Callable[[str], None]
+) -> Grids:
+    """Return the grids that stand for a large count, simulated with these costs of messages."""
+
+    def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
+        return placed(messages, study, ready, how, _nothing, ends=ends)
+
+    return Grids(messages, study, few, setting, say, place)
 
 
 def placed(
