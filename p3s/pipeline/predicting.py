@@ -27,7 +27,7 @@ from p3s.predict.prediction import KNEE_EFFICIENCY, as_file, predict
 from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
-from p3s.predict.what_if.simulated import costs_of
+from p3s.predict.what_if.simulated import check_answerable, costs_of
 from p3s.progress import Progress
 from p3s.settings import counts_behind
 from p3s.study import Study, write_json
@@ -107,6 +107,9 @@ def predicted(
         ensure_replays(study, every, request.settings, progress)
     told = _told(study, every, request, basis, file, knee, progress)
     told["allowed"] = allowed
+    if what_if.asked:
+        whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
+        check_answerable(study, what_if.asked, asked, whose)
     progress.start("predicting")
     if made is None:
         result = predict(study, every, **told)

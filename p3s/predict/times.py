@@ -325,7 +325,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
                 out[:, slot_of[number]] = values[:, column]
         return out
 
-    later = _later(found, np.stack([_computed(times, number) for number in found.phases], axis=1))
+    later = _later(found, np.stack([computed_in(times, number) for number in found.phases], axis=1))
     comm = placed(found.comm + later)
     return replace(
         times,
@@ -342,7 +342,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
     )
 
 
-def _computed(times: PhaseTimes, number: int) -> FloatArray:
+def computed_in(times: PhaseTimes, number: int) -> FloatArray:
     """Return what every rank computes in a phase, start and end with the rest between them."""
     import numpy as np
 

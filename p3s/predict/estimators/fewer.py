@@ -25,6 +25,7 @@ import numpy as np
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grids, Place, Simulated
 from p3s.program.fewer import Fewer, fewer
+from p3s.program.mapping import BLOCK
 from p3s.simulate.folded import SETTLED
 from p3s.simulate.steps import Floats
 from p3s.text import figures
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
     from p3s.study import Study
 
-#: Up to how many ranks all of them are simulated.
-EVERY_RANK = 2048
+#: Up to how many ranks all of them are simulated: in blocks on nodes, and dealt in another way,
+#: which puts other ranks of a smaller grid beside each other.
+EVERY_RANK, EVERY_RANK_DEALT = 2048, 8192
 #: Times of the simulated grids are met where none is further off than this share of all.
 _MET, _NEARLY_MET = 0.005, 0.03
 #: Ways in which times change with the grid, the simplest first, and from which share on they do.
@@ -60,7 +62,8 @@ def smaller(study: Study, n: int, cores: int, setting: Setting) -> Fewer | None:
 
     ``cores``: ranks of a node. Where nodes or their network are listed one by one, none is.
     """
-    if n <= EVERY_RANK or setting.every_rank or setting.topology or setting.listed_at(n):
+    most = EVERY_RANK if setting.mapping == BLOCK else EVERY_RANK_DEALT
+    if n <= most or setting.every_rank or setting.topology or setting.listed_at(n):
         return None
     from p3s.model.stage import load
     from p3s.model.verdicts import judged_at
