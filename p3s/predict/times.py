@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.errors import P3SError
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
-from p3s.simulate.followed import Followed
+from p3s.simulate.followed import Followed, StandIns
 from p3s.study import Study
 from p3s.tables import checked_columns, codes, known_tables, numbers, open_table
 from p3s.trace.ops import INIT_OPS
@@ -43,7 +43,8 @@ class PhaseTimes:
     ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
     apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
     where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
-    ``followed``: how far it could follow the model.
+    ``followed``: how far it could follow the model. ``stand_ins``: what was simulated instead of
+    all ranks, None: all were.
     ``io``: seconds in files, shape as ``compute``, None where no call uses any; the ends of its sum
     are in the head.
     ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
@@ -64,6 +65,7 @@ class PhaseTimes:
     why_not: str | None = None
     approximated: tuple[str, ...] = ()
     followed: Followed = Followed()
+    stand_ins: StandIns | None = None
     root_calls: FloatArray | None = None
     io: FloatArray | None = None
 
@@ -339,6 +341,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         why_not=found.why_not,
         approximated=tuple(found.notes),
         followed=found.followed,
+        stand_ins=found.stand_ins,
     )
 
 

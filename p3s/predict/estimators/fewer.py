@@ -27,8 +27,9 @@ from p3s.predict.estimators.grids import COMM, SOFTWARE, TRANSFER, WAITING, Grid
 from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
 from p3s.simulate.folded import SETTLED
+from p3s.simulate.followed import StandIns
 from p3s.simulate.steps import Floats
-from p3s.text import figures
+from p3s.text import figures, processes
 
 if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
@@ -60,7 +61,8 @@ _HARDLY = 1.25
 def smaller(study: Study, n: int, cores: int, setting: Setting) -> Fewer | None:
     """Return the smallest grid that stands for ``n`` processes; None: all ranks are simulated.
 
-    ``cores``: ranks of a node. Where nodes or their network are listed one by one, none is.
+    ``cores``: of a node, where nobody says how many ranks it has. Where nodes or their network are
+    listed one by one, none is.
     """
     most = EVERY_RANK if setting.mapping == BLOCK else EVERY_RANK_DEALT
     if n <= most or setting.every_rank or setting.topology or setting.listed_at(n):
@@ -68,18 +70,23 @@ def smaller(study: Study, n: int, cores: int, setting: Setting) -> Fewer | None:
     from p3s.model.stage import load
     from p3s.model.verdicts import judged_at
 
-    return fewer(judged_at(load(study.root), n), n, cores)
+    return fewer(judged_at(load(study.root), n), n, setting.ranks_per_node or cores)
 
 
 def estimated(
-    grids: Grids, place: Place, setting: Setting, like: Way | None = None
+    grids: Grids,
+    place: Place,
+    setting: Setting,
+    like: Way | None = None,
+    checked: tuple[int, float] | None = None,
 ) -> tuple[Communication, Way]:
     """Return the communication of the large grid from simulations of smaller ones, and the way.
 
     ``place`` simulates one of them. ``like``: the way in which times change with the grid, where
-    that is known: of the same program with other costs.
+    that is known: of the same program with other costs. ``checked``: a count at which all ranks
+    were simulated, and by which share smaller grids missed their communication there.
     """
-    return _taken_to(grids.few, grids.simulated(place, setting), like)
+    return _taken_to(grids.few, grids.simulated(place, setting), like, checked)
 
 
 def _possible(few: Fewer, made: Sequence[Simulated]) -> list[tuple[str, ...]]:
@@ -180,7 +187,9 @@ def _chosen(ways: Sequence[Way]) -> Way:
     return next(way for way in ways if way.off <= enough)
 
 
-def _taken_to(few: Fewer, made: Sequence[Simulated], like: Way | None) -> tuple[Communication, Way]:
+def _taken_to(
+    few: Fewer, made: Sequence[Simulated], like: Way | None, checked: tuple[int, float] | None
+) -> tuple[Communication, Way]:
     """Return the communication of the large grid from that of smaller ones, and the way there."""
     base, last = made[0], max(made, key=lambda one: one.few.n)
     n = few.large.n
@@ -194,6 +203,8 @@ def _taken_to(few: Fewer, made: Sequence[Simulated], like: Way | None) -> tuple[
     missed = _held_out(few, made, last, way)
     # as much again with each doubling, and no less than such grids miss elsewhere
     beyond = max(missed * max(math.log2(n / last.few.n), 1.0), _MISSED)
+    if checked is not None:
+        beyond = max(beyond, abs(checked[1]))
     below = max(whole - min(float(each.at[COMM].sum()) for each in others), beyond * whole)
     above = max(max(float(each.at[COMM].sum()) for each in others) - whole, beyond * whole)
     more, more_off = _more(made, n)
@@ -208,8 +219,9 @@ def _taken_to(few: Fewer, made: Sequence[Simulated], like: Way | None) -> tuple[
     low = np.minimum(at_rank[COMM] * least + more - (below * own + more_off), comm)
     high = np.maximum(at_rank[COMM] * most + more + (above * own + more_off), comm)
     followed = base.found.followed
-    if missed > SETTLED:
-        followed = replace(followed, unsettled=1.0, change=max(missed, followed.change))
+    off = max(missed, abs(checked[1]) if checked is not None else 0.0)
+    if off > SETTLED:
+        followed = replace(followed, unsettled=1.0, change=max(off, followed.change))
     found = replace(
         base.found,
         n=n,
@@ -220,7 +232,10 @@ def _taken_to(few: Fewer, made: Sequence[Simulated], like: Way | None) -> tuple[
         waiting=waiting,
         transfer=at_rank[TRANSFER],
         software=at_rank[SOFTWARE],
-        notes=(*base.found.notes, _told(made, way, missed)),
+        notes=(*base.found.notes, _told(made, way, missed), _told_check(checked)),
+        stand_ins=StandIns(
+            len(made), last.few.n, way.used, missed, *(checked if checked is not None else ())
+        ),
         beside=base.computed[stood],
     )
     return found, way
@@ -270,4 +285,18 @@ def _told(made: Sequence[Simulated], way: Way, missed: float) -> str:
         "with the sizes and the work of the large one; their time "
         + (f"changes with {rests}" if rests else "does not change with the grid")
         + f", and the smaller ones meet the largest to {figures(100 * missed)} %"
+    )
+
+
+def _told_check(checked: tuple[int, float] | None) -> str:
+    if checked is None:
+        return (
+            "smaller grids were compared with a simulation of every rank at no count: none below "
+            "has both, in few enough steps"
+        )
+    n, missed = checked
+    more = "more" if missed > 0 else "less"
+    return (
+        f"checked at {processes(n)} with a simulation of every rank: there smaller grids say "
+        f"{figures(100 * abs(missed))} % {more} communication"
     )

@@ -102,7 +102,8 @@ class Grids:
     """The grids that stand for a large count, the smallest first.
 
     ``place`` simulates what is prepared, as a prediction does: with a setting, and with the ends
-    of the interval or not. ``keep``: they are simulated more than once.
+    of the interval or not. ``keep``: they are simulated more than once. ``asked``: the count whose
+    scaled trace says what phases there are, where it is not the large one's.
     """
 
     messages: Messages
@@ -112,7 +113,8 @@ class Grids:
     say: Callable[[str], None]
     place: Callable[[Prepared, Setting, bool], Communication]
     keep: bool = False
-    _made: dict[int, Grid] = field(default_factory=dict)
+    asked: int = 0
+    _made: dict[int, Grid] = field(default_factory=dict, init=False)
 
     @cached_property
     def _laws(self) -> Laws:
@@ -145,16 +147,25 @@ class Grids:
         self.say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
         messages, still = self.messages, replace(self.setting, vary=False)
         program = program_of(*trace_of(few, self._laws), queues=messages.queues, most=_TURNS)
+        asked = self.asked or few.large.n
         in_calls = _on_nodes(messages, few, program, self.setting, calls=True)
-        plain = self.place(in_calls, still, False)
+        plain = self.place(replace(in_calls, of=asked), still, False)
         del in_calls  # its columns are as large as those to come
-        ready = _on_nodes(messages, few, program, self.setting)
+        ready = replace(_on_nodes(messages, few, program, self.setting), of=asked)
         weight = few.weight / few.large.n
         return Grid(number, few, program, ready, float(weight @ plain.comm.sum(axis=1)))
 
     def as_predicted(self, grid: Grid, setting: Setting, ends: bool) -> Communication:
         """Return the communication of one of them: a Place."""
         return self.place(grid.ready, setting, ends)
+
+    def plainly(self, grid: Grid, setting: Setting, _ends: bool) -> Communication:
+        """Return the same without the ends of the interval."""
+        return self.place(grid.ready, setting, False)
+
+    def alone(self, few: Fewer, setting: Setting) -> Simulated:
+        """Return the times of one grid, without the ends of the interval."""
+        return _simulated(self._prepared(-1, few), self.plainly, setting, False, False)
 
     def simulated(self, place: Place, setting: Setting) -> list[Simulated]:
         """Return the times of all of them."""

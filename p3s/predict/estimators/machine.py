@@ -20,6 +20,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
+from p3s.predict.estimators.check import missed
 from p3s.predict.estimators.fewer import estimated as of_fewer
 from p3s.predict.estimators.fewer import smaller
 from p3s.predict.estimators.grids import Grids
@@ -207,7 +208,10 @@ def estimated(
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
         grids = grids_of(messages, study, few, setting, say)
-        return of_fewer(grids, grids.as_predicted, setting)[0]
+        cores = setting.ranks_per_node or messages.cores
+        return of_fewer(grids, grids.as_predicted, setting, checked=missed(grids, setting, cores))[
+            0
+        ]
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
     mapping = setting.mapping_at(n, messages.cores)
