@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ class PhaseTimes:
     where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
     ``followed``: how far it could follow the model. ``stand_ins``: what was simulated instead of
     all ranks, None: all were.
+    ``ranks``: those that the rows are of, where they stand for all; None: they are of all.
     ``io``: seconds in files, shape as ``compute``, None where no call uses any; the ends of its sum
     are in the head.
     ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
@@ -67,6 +68,7 @@ class PhaseTimes:
     followed: Followed = Followed()
     stand_ins: StandIns | None = None
     root_calls: FloatArray | None = None
+    ranks: NDArray[np.int64] | None = None
     io: FloatArray | None = None
 
     @property
@@ -158,8 +160,19 @@ def _native(scaled_dir: Path) -> str:
     return of_traces(study).trace(study.signature_counts(), work="cpu")
 
 
-def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
-    """Return rank * phases + phase slot per row, checked against n and the list of phases."""
+def some_ranks(head: Mapping[str, Any]) -> NDArray[np.int64] | None:
+    """Return the ranks that a scaled trace has rows of, ascending; None: it has those of all."""
+    import numpy as np
+
+    if not head.get("ranks"):
+        return None
+    return np.concatenate([np.arange(low, high + 1) for low, high in head["ranks"]])
+
+
+def _positions(
+    table: Any, path: Path, n: int, slot_of: dict[int, int], ranks: NDArray[np.int64] | None
+) -> Any:
+    """Return place of the rank * phases + phase slot per row, checked against n and the phases."""
     import numpy as np
 
     rank = numbers(table.column("rank")).astype(np.int64)
@@ -171,6 +184,11 @@ def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
         not len(known) or (known[at] != phase).any() or rank.min() < 0 or rank.max() >= n
     ):
         raise P3SError(f"{path}: damaged: a row has a rank or phase that is not in scaled.json")
+    if ranks is not None:
+        at_rank = np.minimum(np.searchsorted(ranks, rank), len(ranks) - 1)
+        if (ranks[at_rank] != rank).any():
+            raise P3SError(f"{path}: damaged: a row has a rank that is not in scaled.json")
+        rank = at_rank
     slots = np.array([slot_of[int(number)] for number in known], dtype=np.int64)
     return rank * max(len(slot_of), 1) + (slots[at] if len(phase) else phase)
 
@@ -206,15 +224,16 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     """Return seconds per rank and phase, in files too, and the calls of parts of the root phase.
 
     With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
-    those that communicate, shape (n, 3).
+    those that communicate, shape (ranks, 3).
     """
     import numpy as np
     import pyarrow as pa
 
-    width = max(len(slot_of), 1)
-    total, calls, files = np.zeros(n * width), np.zeros(n * 3), np.zeros(n * width)
-    any_files = False
     head = scaled_head(scaled_dir)
+    ranks = some_ranks(head)
+    rows, width = n if ranks is None else len(ranks), max(len(slot_of), 1)
+    total, calls, files = np.zeros(rows * width), np.zeros(rows * 3), np.zeros(rows * width)
+    any_files = False
     for part in parts_of(scaled_dir, head):
         try:
             with open_table(part, known_tables(head)) as file:
@@ -226,7 +245,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                 kinds = {name: _KINDS.get(name, float) for name in columns}
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                     checked_columns(batch, kinds, part.name)
-                    where = _positions(batch, part, n, slot_of)
+                    where = _positions(batch, part, n, slot_of, ranks)
                     work = numbers(batch.column(once)).astype(np.float64)
                     times = numbers(batch.column("repeat")).astype(np.float64)
                     cost = np.where(_is_one_of(batch, "op", INIT_OPS), 0.0, work * times)
@@ -243,19 +262,19 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                         where = np.where(root, rank * width + column[place], where)
                         made = root & _is_one_of(batch, "kind", _TALKING)
                         calls += np.bincount(
-                            rank * 3 + place, weights=times * made, minlength=n * 3
+                            rank * 3 + place, weights=times * made, minlength=rows * 3
                         )
-                    total += np.bincount(where, weights=cost, minlength=n * width)
+                    total += np.bincount(where, weights=cost, minlength=rows * width)
                     if spent:
                         each = numbers(batch.column("io_ns"))
-                        files += np.bincount(where, weights=each * times, minlength=n * width)
+                        files += np.bincount(where, weights=each * times, minlength=rows * width)
         except (pa.ArrowException, OSError, KeyError, ValueError) as err:
             why = " ".join(str(err).split())[:120]
             raise P3SError(f"{part}: damaged ({why}); run p3s scale again") from err
     return _Sums(
-        total.reshape(n, width) / _NS_PER_S,
-        calls.reshape(n, 3),
-        files.reshape(n, width) / _NS_PER_S if any_files else None,
+        total.reshape(rows, width) / _NS_PER_S,
+        calls.reshape(rows, 3),
+        files.reshape(rows, width) / _NS_PER_S if any_files else None,
     )
 
 
@@ -290,6 +309,7 @@ def computation(study: Study, n: int) -> PhaseTimes:
         head,
         why_not="",
         root_calls=None if ends is None else sums.calls,
+        ranks=some_ranks(head),
         io=sums.io,
     )
 
@@ -307,7 +327,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
 
     slot_of = {int(phase["phase"]): slot for slot, phase in enumerate(times.phases)}
     unknown = [number for number in found.phases if number not in slot_of or number < REST]
-    if unknown or found.n != times.n or found.comm.shape != (times.n, len(found.phases)):
+    if unknown or found.n != times.n or found.comm.shape != (len(times.compute), len(found.phases)):
         raise P3SError(
             f"n={times.n}: what the {found.estimator} says is not of this scaled trace; "
             "run p3s predict again"

@@ -28,7 +28,8 @@ def missed(grids: Grids, setting: Setting, cores: int) -> tuple[int, float] | No
     """
     still = replace(setting, vary=False)
     for few in _smaller(grids, cores):
-        there = replace(grids, few=few, asked=grids.asked or grids.few.large.n, keep=False)
+        asked = grids.asked or grids.few.large.n
+        there = replace(grids, few=few, asked=asked, ranks=None, keep=False)
         whole = Fewer(few.model, few.large, few.large.dims)
         all_ranks = there.alone(whole, still)
         true = float(all_ranks.mean[COMM].sum())

@@ -28,7 +28,7 @@ from p3s.program.fewer import Fewer, fewer
 from p3s.program.mapping import BLOCK
 from p3s.simulate.folded import SETTLED
 from p3s.simulate.followed import StandIns
-from p3s.simulate.steps import Floats
+from p3s.simulate.steps import Floats, Ints
 from p3s.text import figures, processes
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def estimated(
     that is known: of the same program with other costs. ``checked``: a count at which all ranks
     were simulated, and by which share smaller grids missed their communication there.
     """
-    return _taken_to(grids.few, grids.simulated(place, setting), like, checked)
+    return _taken_to(grids.few, grids.ranks, grids.simulated(place, setting), like, checked)
 
 
 def _possible(few: Fewer, made: Sequence[Simulated]) -> list[tuple[str, ...]]:
@@ -188,9 +188,16 @@ def _chosen(ways: Sequence[Way]) -> Way:
 
 
 def _taken_to(
-    few: Fewer, made: Sequence[Simulated], like: Way | None, checked: tuple[int, float] | None
+    few: Fewer,
+    ranks: Ints | None,
+    made: Sequence[Simulated],
+    like: Way | None,
+    checked: tuple[int, float] | None,
 ) -> tuple[Communication, Way]:
-    """Return the communication of the large grid from that of smaller ones, and the way there."""
+    """Return the communication of the large grid from that of smaller ones, and the way there.
+
+    ``ranks``: those of the large grid that are wanted, None: all.
+    """
     base, last = made[0], max(made, key=lambda one: one.few.n)
     n = few.large.n
     possible = [like.used] if like is not None else _possible(few, made)
@@ -211,7 +218,7 @@ def _taken_to(
     ends = np.stack([one.ends for one in made if one.ends is not None])
     least, most = ends[:, 0].min(axis=0), ends[:, 1].max(axis=0)
     shift = at - base.mean
-    stood = few.stood_for_by
+    stood = few.standing_for(ranks)
     own = at[COMM] / whole  # the part of each phase in what the ways differ by
     at_rank = np.maximum(base.times + shift[:, None, :], 0.0)[:, stood]
     comm = at_rank[COMM] + more

@@ -17,7 +17,7 @@ import numpy as np
 from p3s.predict.estimated import Communication
 from p3s.program.fewer import Fewer, Laws, longer, trace_of
 from p3s.replay.costs.estimate import work_of
-from p3s.simulate.steps import Floats
+from p3s.simulate.steps import Floats, Ints
 from p3s.text import processes
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class Grids:
 
     ``place`` simulates what is prepared, as a prediction does: with a setting, and with the ends
     of the interval or not. ``keep``: they are simulated more than once. ``asked``: the count whose
-    scaled trace says what phases there are, where it is not the large one's.
+    scaled trace says what phases there are, where it is not the large one's. ``ranks``: of the
+    large grid those whose times are wanted, None: all.
     """
 
     messages: Messages
@@ -114,6 +115,7 @@ class Grids:
     place: Callable[[Prepared, Setting, bool], Communication]
     keep: bool = False
     asked: int = 0
+    ranks: Ints | None = None
     _made: dict[int, Grid] = field(default_factory=dict, init=False)
 
     @cached_property

@@ -30,6 +30,8 @@ from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
+from p3s.predict.times import read_head, some_ranks
+from p3s.program.generate import MOST_RANKS
 from p3s.program.packing import usual as usual_packing
 from p3s.simulate.folded import PARTS, Folded, Settling, folded
 from p3s.simulate.followed import Followed
@@ -212,6 +214,11 @@ def estimated(
         return of_fewer(grids, grids.as_predicted, setting, checked=missed(grids, setting, cores))[
             0
         ]
+    if some_ranks(read_head(study.scaled_dir(n), n)) is not None:
+        raise P3SError(
+            f"{processes(n)} are too many to simulate every rank, and smaller process grids do not "
+            f"stand for them here; {MOST_RANKS:,} have a trace of all ranks"
+        )
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
     mapping = setting.mapping_at(n, messages.cores)
@@ -228,7 +235,8 @@ def grids_of(
     def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
         return placed(messages, study, ready, how, _nothing, ends=ends)
 
-    return Grids(messages, study, few, setting, say, place)
+    head = read_head(study.scaled_dir(few.large.n), few.large.n)
+    return Grids(messages, study, few, setting, say, place, ranks=some_ranks(head))
 
 
 def placed(
@@ -316,8 +324,6 @@ def told(
     ``costs``: typical, least and largest; ``said``: notes that come first; ``ends``: of the
     interval, else it has no width.
     """
-    from p3s.predict.times import read_head
-
     n = ready.trace.n
     say(f"{processes(ready.count)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None

@@ -116,8 +116,10 @@ class OnGrids:
 
     def _work(self, grid: Grid, changed: Changed) -> Work | None:
         """Return what changes make of the computation of all ranks; None: nothing."""
+        if self.grids.ranks is not None:
+            return None
         where = self._where_of(grid, grid.ready)
-        each = replace(where, weight=where.weight[grid.few.stood_for_by])
+        each = replace(where, weight=where.weight[grid.few.standing_for(self.grids.ranks)])
         return altered_work(changed.parts, self.times, each)
 
     def _where_of(self, grid: Grid, ready: Prepared) -> Where:

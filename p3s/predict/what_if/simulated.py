@@ -19,10 +19,20 @@ from p3s.predict.estimators.typical import published_messages
 from p3s.predict.estimators.wired import wired
 from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.predict.what_if.changes import IDEAL, Algorithm, Changes, OnNetwork, Placed
+from p3s.predict.what_if.changes import (
+    COSTS,
+    IDEAL,
+    Algorithm,
+    Balanced,
+    Changes,
+    OnNetwork,
+    Placed,
+    Scaled,
+)
 from p3s.predict.what_if.costs import altered_network
 from p3s.predict.what_if.on_grids import Changed, Found, OnGrids
 from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
+from p3s.program.generate import MOST_RANKS
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.text import processes
 
@@ -78,8 +88,16 @@ def check_answerable(
 ) -> None:
     """Raise UsageError where changes cannot be simulated at a count.
 
-    Where ranks are is a matter of all of them: smaller grids do not tell.
+    Where ranks are is a matter of all of them: smaller grids do not tell. Nor does a trace of some
+    ranks tell what the ranks compute that are simulated.
     """
+    for changes in asked:
+        scaled = any(part.what not in COSTS for part in changes.of(Scaled))
+        if (scaled or changes.of(Balanced)) and max(counts, default=0) > MOST_RANKS:
+            raise UsageError(
+                f"--what-if {changes.text}: computation is changed on all ranks, and the trace of "
+                f"{processes(max(counts))} has some; ask at {MOST_RANKS:,} at most"
+            )
     moved = next((changes for changes in asked if changes.of(Placed)), None)
     for n in counts if moved is not None else ():
         if smaller(study, n, costs.messages.cores, costs.setting) is not None:
