@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s import workers
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
@@ -483,9 +484,12 @@ def _varied(
     if draws is not None:
         windows, repeats = draws.planned(number, windows, repeats)
     total, each = np.zeros((PARTS, loop.cells)), []
-    for repeat in range(repeats):
+
+    def drawn(repeat: int) -> Floats:
         run = _runner(ready, network, [], variation=variation, seed=repeat)
-        found = folded(loop, run, windows=windows, overlap=overlap).sums
+        return folded(loop, run, windows=windows, overlap=overlap).sums
+
+    for found in workers.in_threads(drawn, range(repeats)):
         total += found / repeats
         each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
     if draws is not None:
