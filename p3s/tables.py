@@ -64,6 +64,45 @@ def column(values: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
 
 
+def whole(values: np.ndarray) -> pa.Array:
+    """Return whole numbers as a column of int32; raises ValueError where one does not fit."""
+    import numpy as np
+
+    made = values.astype(np.int32)
+    if not np.array_equal(made, values):
+        raise ValueError(f"{np.abs(values).max()} does not fit into a column of 32 bits")
+    return column(made)
+
+
+def texts(values: Sequence[str], codes: np.ndarray) -> pa.Array:
+    """Return a column of texts: of each row that of ``values`` whose number its code is."""
+    import numpy as np
+    import pyarrow as pa
+
+    each = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
+    known = pa.StringArray.from_buffers(len(each), pa.py_buffer(ends), pa.py_buffer(b"".join(each)))
+    found = pa.DictionaryArray.from_arrays(column(codes.astype(np.int32)), known)
+    return found.cast(pa.string())
+
+
+def codes(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return a column of texts as numbers and the texts that they stand for.
+
+    Raises ValueError where one is missing.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    encoded = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.dictionary_encode()
+    if encoded.null_count:
+        raise ValueError("a name is missing")
+    named = tuple(str(name) for name in encoded.dictionary.to_pylist())
+    return numbers(encoded.indices).astype(np.int64), named
+
+
 def lists(values: Sequence[np.ndarray]) -> pa.Array:
     """Return arrays of int32 as a column of lists."""
     import numpy as np

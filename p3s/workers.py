@@ -15,8 +15,15 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +103,22 @@ def aside(function: Callable[..., R], *task: Any, shared: Path) -> Iterator[Call
             yield handed.first
         finally:
             handed.forget()
+
+
+def in_threads(function: Callable[[int], R], numbers: Iterable[int]) -> Iterator[R]:
+    """Yield ``function`` of numbers in their order, at the same time on this machine's cores.
+
+    For what is mostly outside of Python, as the simulation is. No more results than cores are kept.
+    """
+    cores, coming = len(os.sched_getaffinity(0)), iter(numbers)
+    if cores < 2:
+        yield from map(function, coming)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        waiting = deque(pool.submit(function, each) for each in islice(coming, cores))
+        while waiting:
+            yield waiting.popleft().result()
+            waiting.extend(pool.submit(function, each) for each in islice(coming, 1))
 
 
 class _Handed:

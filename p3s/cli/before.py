@@ -26,10 +26,19 @@ def check_request(
     """
     from p3s.machine.cluster import cluster_of
     from p3s.program.collectives.library import rules_of
-    from p3s.program.generate import MOST_RANKS
+    from p3s.program.generate import MOST_PREDICTED, MOST_RANKS
 
-    if counts[-1] > MOST_RANKS:
-        raise UsageError(f"-n {counts[-1]}: more than {MOST_RANKS:,} processes cannot be predicted")
+    if counts[-1] > MOST_PREDICTED:
+        raise UsageError(
+            f"-n {counts[-1]}: more than {MOST_PREDICTED:,} processes cannot be predicted: the "
+            "places of all of them on the process grid would not fit into memory"
+        )
+    listed = request.every_rank or request.topology or request.settings.rank_file
+    if counts[-1] > MOST_RANKS and listed:
+        raise UsageError(
+            f"-n {counts[-1]}: --every-rank, --topology and --placement FILE need the rows of all "
+            f"ranks, which {MOST_RANKS:,} processes have at most; leave them out"
+        )
     rules_of(request.settings.collectives)
     if request.network:
         from p3s.pipeline.basis import measured_file

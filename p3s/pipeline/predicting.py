@@ -27,10 +27,12 @@ from p3s.predict.prediction import KNEE_EFFICIENCY, as_file, predict
 from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
 from p3s.predict.what_if.changes import Changes, read_changes
-from p3s.predict.what_if.simulated import costs_of
+from p3s.predict.what_if.simulated import check_answerable, costs_of
+from p3s.program.generate import MOST_RANKS
 from p3s.progress import Progress
 from p3s.settings import counts_behind
 from p3s.study import Study, write_json
+from p3s.text import processes
 
 #: Words for the usual changes in the place of a change: with them, and without.
 TABLE, NO_TABLE = "table", "none"
@@ -103,16 +105,24 @@ def predicted(
     basis = basis_of(request, dict.fromkeys(every, study), asked, file)
     if told_of(basis):
         progress.say(told_of(basis))
+    if basis.replay and every[-1] > MOST_RANKS:
+        raise P3SError(
+            f"{processes(every[-1])}: a replay needs the rows of all ranks, which "
+            f"{MOST_RANKS:,} have at most; add --network or a machine file"
+        )
     if basis.replay:
         ensure_replays(study, every, request.settings, progress)
     told = _told(study, every, request, basis, file, knee, progress)
     told["allowed"] = allowed
+    if what_if.asked:
+        whose = costs_of(made or study, basis.estimator, told["machine"], told["setting"])
+        check_answerable(study, what_if.asked, asked, whose)
     progress.start("predicting")
     if made is None:
         result = predict(study, every, **told)
         return study, _written(study, _with_answers(study, result, told, what_if, progress))
     for n in every:
-        ensure_scaled(made, n, progress)
+        ensure_scaled(made, n, progress, spread=True)
         other_machine.widen(made, n)
     result = other_machine.compose(study, made, every, told)
     return made, _written(made, _with_answers(made, result, told, what_if, progress))
@@ -153,7 +163,7 @@ def _scale(study: Study, counts: Sequence[int], progress: Progress) -> None:
     check_scaled_room(study, unwritten)
     progress.expect(len(unwritten) + len(counts))
     for n in unwritten:
-        ensure_scaled(study, n, progress)
+        ensure_scaled(study, n, progress, spread=True)
 
 
 def _told(

@@ -42,10 +42,12 @@ def scaled_bytes(study: Study, n: int) -> int:
 
     from p3s.model.evaluate import Evaluator
     from p3s.model.stage import load
+    from p3s.program.generate import MOST_RANKS, SPREAD, SPREAD_RUN
 
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
     rows = len(Evaluator(load(study.root), n).rows(some).rank)
-    return int(rows / len(some) * n * ROW_BYTES)
+    written = n if n <= MOST_RANKS else SPREAD * SPREAD_RUN
+    return int(rows / len(some) * written * ROW_BYTES)
 
 
 def _size(nbytes: float) -> str:

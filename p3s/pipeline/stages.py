@@ -291,13 +291,16 @@ def scaled_is_missing(study: Study, n: int) -> bool:
     return is_stale(study.scaled_path(n), inputs)
 
 
-def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
-    """Write the scaled trace at ``n`` when it is missing or older than its laws."""
-    if scaled_is_missing(study, n):
-        from p3s.program import write_scaled
+def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) -> None:
+    """Write the scaled trace at ``n`` when it is missing or older than its laws.
 
+    spread: where all ranks are too many, some that stand for them will do.
+    """
+    from p3s.program.generate import MOST_RANKS, write_scaled
+
+    if scaled_is_missing(study, n) or (n > MOST_RANKS and not spread):
         bar.start(f"n={n}: scaling")
-        write_scaled(study.root, n)
+        write_scaled(study.root, n, spread=spread)
         bar.done(f"n={n}: scaled trace written")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from p3s.simulate.followed import Followed
+from p3s.simulate.followed import Followed, StandIns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ class Communication:
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
     ``notes``: what was approximated, a line each. ``followed``: how far a simulation got with it.
     ``beside``: the computation of the ranks that were simulated instead of these, None where these
-    were; who computes less than it waits longer.
+    were; who computes less than it waits longer. ``stand_ins``: those.
     """
 
     estimator: str
@@ -52,3 +52,4 @@ class Communication:
     notes: tuple[str, ...] = ()
     followed: Followed = Followed()
     beside: FloatArray | None = None
+    stand_ins: StandIns | None = None

@@ -63,6 +63,7 @@ def row_of(
         speedup_low=None,
         speedup_high=None,
         efficiency=0.0,
+        stand_ins=times.stand_ins,
     )
     if run is None or not run.representative:
         return row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from p3s.errors import P3SError
 from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.program.scaled import parts_of, scaled_head
-from p3s.simulate.followed import Followed
+from p3s.simulate.followed import Followed, StandIns
 from p3s.study import Study
-from p3s.tables import checked_columns, known_tables, open_table
+from p3s.tables import checked_columns, codes, known_tables, numbers, open_table
 from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class PhaseTimes:
     ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
     apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
     where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
-    ``followed``: how far it could follow the model.
+    ``followed``: how far it could follow the model. ``stand_ins``: what was simulated instead of
+    all ranks, None: all were.
+    ``ranks``: those that the rows are of, where they stand for all; None: they are of all.
     ``io``: seconds in files, shape as ``compute``, None where no call uses any; the ends of its sum
     are in the head.
     ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
@@ -63,7 +66,9 @@ class PhaseTimes:
     why_not: str | None = None
     approximated: tuple[str, ...] = ()
     followed: Followed = Followed()
+    stand_ins: StandIns | None = None
     root_calls: FloatArray | None = None
+    ranks: NDArray[np.int64] | None = None
     io: FloatArray | None = None
 
     @property
@@ -155,12 +160,23 @@ def _native(scaled_dir: Path) -> str:
     return of_traces(study).trace(study.signature_counts(), work="cpu")
 
 
-def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
-    """Return rank * phases + phase slot per row, checked against n and the list of phases."""
+def some_ranks(head: Mapping[str, Any]) -> NDArray[np.int64] | None:
+    """Return the ranks that a scaled trace has rows of, ascending; None: it has those of all."""
     import numpy as np
 
-    rank = table.column("rank").to_numpy().astype(np.int64)
-    phase = table.column("phase").to_numpy().astype(np.int64)
+    if not head.get("ranks"):
+        return None
+    return np.concatenate([np.arange(low, high + 1) for low, high in head["ranks"]])
+
+
+def _positions(
+    table: Any, path: Path, n: int, slot_of: dict[int, int], ranks: NDArray[np.int64] | None
+) -> Any:
+    """Return place of the rank * phases + phase slot per row, checked against n and the phases."""
+    import numpy as np
+
+    rank = numbers(table.column("rank")).astype(np.int64)
+    phase = numbers(table.column("phase")).astype(np.int64)
     known = np.array(sorted(slot_of), dtype=np.int64)
     at = np.searchsorted(known, phase)
     at = np.minimum(at, max(len(known) - 1, 0))
@@ -168,8 +184,21 @@ def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
         not len(known) or (known[at] != phase).any() or rank.min() < 0 or rank.max() >= n
     ):
         raise P3SError(f"{path}: damaged: a row has a rank or phase that is not in scaled.json")
+    if ranks is not None:
+        at_rank = np.minimum(np.searchsorted(ranks, rank), len(ranks) - 1)
+        if (ranks[at_rank] != rank).any():
+            raise P3SError(f"{path}: damaged: a row has a rank that is not in scaled.json")
+        rank = at_rank
     slots = np.array([slot_of[int(number)] for number in known], dtype=np.int64)
     return rank * max(len(slot_of), 1) + (slots[at] if len(phase) else phase)
+
+
+def _is_one_of(batch: Any, name: str, wanted: Collection[str]) -> NDArray[np.bool_]:
+    """Tell of each row whether a column has one of some texts."""
+    import numpy as np
+
+    code, names = codes(batch.column(name))
+    return np.asarray(np.array([each in wanted for each in names] or [False])[code])
 
 
 def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatArray:
@@ -195,17 +224,16 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
     """Return seconds per rank and phase, in files too, and the calls of parts of the root phase.
 
     With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
-    those that communicate, shape (n, 3).
+    those that communicate, shape (ranks, 3).
     """
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    start_up, talking = pa.array(INIT_OPS), pa.array(_TALKING)
-    width = max(len(slot_of), 1)
-    total, calls, files = np.zeros(n * width), np.zeros(n * 3), np.zeros(n * width)
-    any_files = False
     head = scaled_head(scaled_dir)
+    ranks = some_ranks(head)
+    rows, width = n if ranks is None else len(ranks), max(len(slot_of), 1)
+    total, calls, files = np.zeros(rows * width), np.zeros(rows * 3), np.zeros(rows * width)
+    any_files = False
     for part in parts_of(scaled_dir, head):
         try:
             with open_table(part, known_tables(head)) as file:
@@ -217,11 +245,10 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                 kinds = {name: _KINDS.get(name, float) for name in columns}
                 for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                     checked_columns(batch, kinds, part.name)
-                    where = _positions(batch, part, n, slot_of)
-                    work = batch.column(once).to_numpy(zero_copy_only=False).astype(np.float64)
-                    times = batch.column("repeat").to_numpy().astype(np.float64)
-                    early = pc.is_in(batch.column("op").cast(pa.string()), value_set=start_up)
-                    cost = np.where(early.to_numpy(zero_copy_only=False), 0.0, work * times)
+                    where = _positions(batch, part, n, slot_of, ranks)
+                    work = numbers(batch.column(once)).astype(np.float64)
+                    times = numbers(batch.column("repeat")).astype(np.float64)
+                    cost = np.where(_is_one_of(batch, "op", INIT_OPS), 0.0, work * times)
                     if not np.isfinite(cost).all() or (cost < 0).any():
                         raise P3SError(
                             f"{part}: damaged: {once} or repeat is negative or no number; "
@@ -230,25 +257,24 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                     if ends is not None:
                         rank, slot = where // width, where % width
                         root = slot == slot_of[ends.root]
-                        place = ends.place(batch.column("slot").to_numpy().astype(np.int64))
+                        place = ends.place(numbers(batch.column("slot")).astype(np.int64))
                         column = np.array([slot_of[number] for number in (ends.root, START, END)])
                         where = np.where(root, rank * width + column[place], where)
-                        talks = pc.is_in(batch.column("kind").cast(pa.string()), value_set=talking)
-                        made = root & talks.to_numpy(zero_copy_only=False)
+                        made = root & _is_one_of(batch, "kind", _TALKING)
                         calls += np.bincount(
-                            rank * 3 + place, weights=times * made, minlength=n * 3
+                            rank * 3 + place, weights=times * made, minlength=rows * 3
                         )
-                    total += np.bincount(where, weights=cost, minlength=n * width)
+                    total += np.bincount(where, weights=cost, minlength=rows * width)
                     if spent:
-                        each = batch.column("io_ns").to_numpy(zero_copy_only=False)
-                        files += np.bincount(where, weights=each * times, minlength=n * width)
+                        each = numbers(batch.column("io_ns"))
+                        files += np.bincount(where, weights=each * times, minlength=rows * width)
         except (pa.ArrowException, OSError, KeyError, ValueError) as err:
             why = " ".join(str(err).split())[:120]
             raise P3SError(f"{part}: damaged ({why}); run p3s scale again") from err
     return _Sums(
-        total.reshape(n, width) / _NS_PER_S,
-        calls.reshape(n, 3),
-        files.reshape(n, width) / _NS_PER_S if any_files else None,
+        total.reshape(rows, width) / _NS_PER_S,
+        calls.reshape(rows, 3),
+        files.reshape(rows, width) / _NS_PER_S if any_files else None,
     )
 
 
@@ -283,6 +309,7 @@ def computation(study: Study, n: int) -> PhaseTimes:
         head,
         why_not="",
         root_calls=None if ends is None else sums.calls,
+        ranks=some_ranks(head),
         io=sums.io,
     )
 
@@ -300,7 +327,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
 
     slot_of = {int(phase["phase"]): slot for slot, phase in enumerate(times.phases)}
     unknown = [number for number in found.phases if number not in slot_of or number < REST]
-    if unknown or found.n != times.n or found.comm.shape != (times.n, len(found.phases)):
+    if unknown or found.n != times.n or found.comm.shape != (len(times.compute), len(found.phases)):
         raise P3SError(
             f"n={times.n}: what the {found.estimator} says is not of this scaled trace; "
             "run p3s predict again"
@@ -320,7 +347,7 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
                 out[:, slot_of[number]] = values[:, column]
         return out
 
-    later = _later(found, np.stack([_computed(times, number) for number in found.phases], axis=1))
+    later = _later(found, np.stack([computed_in(times, number) for number in found.phases], axis=1))
     comm = placed(found.comm + later)
     return replace(
         times,
@@ -334,10 +361,11 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         why_not=found.why_not,
         approximated=tuple(found.notes),
         followed=found.followed,
+        stand_ins=found.stand_ins,
     )
 
 
-def _computed(times: PhaseTimes, number: int) -> FloatArray:
+def computed_in(times: PhaseTimes, number: int) -> FloatArray:
     """Return what every rank computes in a phase, start and end with the rest between them."""
     import numpy as np
 

@@ -14,6 +14,7 @@ from p3s.errors import P3SError
 from p3s.files.stage import FileUseAt
 from p3s.predict.intervals import PARTS, Factors
 from p3s.predict.reasons import Reason
+from p3s.simulate.followed import StandIns
 
 #: Where the time at a count comes from; computation: measured, with the model's communication.
 TimeFrom = Literal["measured", "model", "computation"]
@@ -127,6 +128,7 @@ class Count:
     model, tells; contradicts: the run contradicts those of others; below_traced: the computation
     does not go on from that of the traced counts; setting: parameters of the input there (weak
     scaling). pop: efficiencies of the model, pop_measured: of the run, as far as that tells.
+    stand_ins: what was simulated instead of all ranks, null: all were.
     """
 
     n: int
@@ -163,6 +165,7 @@ class Count:
     setting: Mapping[str, str] | None = None
     pop: Efficiencies | None = None
     pop_measured: Efficiencies | None = None
+    stand_ins: StandIns | None = None
 
     @property
     def doubtful(self) -> bool:

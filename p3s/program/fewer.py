@@ -97,21 +97,36 @@ class Fewer:
         return found
 
     @cached_property
+    def weight(self) -> Ints:
+        """How many ranks of the large grid each stands for."""
+        found = np.ones(self.n, dtype=np.int64)
+        on = self.grid.inside
+        for few, many, at in zip(self.dims, self.large.dims, self.grid.coords, strict=True):
+            found[on] *= np.bincount(inner_places(few, many), minlength=few)[at[on]]
+        return found
+
+    @cached_property
     def stood_for_by(self) -> Ints:
-        """The rank of the smaller grid that stands for each rank of the large one.
+        """The rank of the smaller grid that stands for each rank of the large one."""
+        return self.standing_for(None)
+
+    def standing_for(self, ranks: Ints | None) -> Ints:
+        """Return the rank of the smaller grid that stands for each of some ranks, None: of all.
 
         Ranks between those at the ends are stood for by those in the middle, one after the other.
         """
+        large = self.large if ranks is None else self.large.only(ranks)
         coords = np.stack(
             [
                 inner_places(few, many)[at]
-                for few, many, at in zip(self.dims, self.large.dims, self.large.coords, strict=True)
+                for few, many, at in zip(self.dims, self.large.dims, large.coords, strict=True)
             ]
         )
-        on = self.large.inside
-        found = np.empty(self.large.n, dtype=np.int64)
+        on = large.inside
+        found = np.empty(large.size, dtype=np.int64)
         found[on] = self.grid.rank_at(coords[:, on])
-        found[~on] = np.flatnonzero(~self.grid.inside)
+        outside = np.searchsorted(np.flatnonzero(~self.large.inside), large.r[~on])
+        found[~on] = np.flatnonzero(~self.grid.inside)[outside]
         return found
 
 

@@ -32,17 +32,28 @@ from p3s.staging import discard
 from p3s.tables import TableFacts
 
 RANKS_PER_PART = 2048
-#: Largest count all of whose ranks are written: more can be had in parts.
-MOST_RANKS = 1 << 22
+#: Largest count all of whose ranks are written: more can be had in parts. Largest whose ranks'
+#: places on the process grid are to fit into memory.
+MOST_RANKS, MOST_PREDICTED = 1 << 22, 1 << 23
+#: Of more, so many rows of ranks that stand for all, each of so many ranks.
+SPREAD, SPREAD_RUN = 4096, 16
+#: Multiples of this, less what is whole, lie evenly wherever one stops.
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 def write_scaled(
-    study_dir: Path, n: int, ranks: Sequence[int] | None = None, compute: ComputeModel | None = None
+    study_dir: Path,
+    n: int,
+    ranks: Sequence[int] | None = None,
+    compute: ComputeModel | None = None,
+    *,
+    spread: bool = False,
 ) -> ScaledHead:
     """Write the scaled trace of ``n`` processes and return its head (scaled.json).
 
     ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). compute: laws of the
-    computation time to use instead of the study's own compute.json.
+    computation time to use instead of the study's own compute.json. spread: where there are more
+    than MOST_RANKS, only ranks that stand for all (:func:`spread_ranks`).
     """
     from p3s.study import Study, write_json
 
@@ -50,6 +61,9 @@ def write_scaled(
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
     study = Study.open(Path(study_dir))
     wanted = None if ranks is None else _checked(ranks, n)
+    few = wanted is None and spread and n > MOST_RANKS
+    if few:
+        wanted = spread_ranks(n)
     if wanted is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
     call = Call(study.root.absolute(), n, compute)
@@ -73,8 +87,12 @@ def write_scaled(
             staged / "comms.json",
             {"schema": "p3s.comms", "schema_version": 1, "comms": evaluator.comms.to_json()},
         )
-        write_json(staged / "order.json", _order(model, evaluator))
+        write_json(staged / "order.json", _order(model, evaluator, places=not few))
         out = head.of(n, None) if wanted is None else head.of(len(wanted), _ranges(wanted))
+        if few and wanted is not None:
+            share = n / len(wanted)
+            short = [replace(one, ranks=round(one.ranks * share)) for one in out.emptied]
+            out = replace(out, emptied=tuple(short))
         if uses is not None and files is not None:
             out = replace(out, files=uses.uses(files, model), files_from=files.source)
         out = replace(out, tables=tables)
@@ -85,6 +103,13 @@ def write_scaled(
         forget()
         discard(staged)
     return out
+
+
+def spread_ranks(n: int) -> np.ndarray:
+    """Return ranks that stand for all of ``n``, ascending: runs spread evenly, first and last."""
+    first = (np.arange(1, SPREAD + 1) * _GOLDEN % 1.0 * (n - SPREAD_RUN)).astype(np.int64)
+    runs = np.concatenate([first, [0, n - SPREAD_RUN]])
+    return np.unique((runs[:, None] + np.arange(SPREAD_RUN)).reshape(-1))
 
 
 def _parts(wanted: np.ndarray | None, n: int) -> list[np.ndarray | range]:
@@ -120,14 +145,17 @@ def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
     return wanted
 
 
-def _order(model: Model, evaluator: Evaluator) -> dict[str, Any]:
-    """Return order.json."""
-    order = order_of(model, evaluator)
+def _order(model: Model, evaluator: Evaluator, places: bool) -> dict[str, Any]:
+    """Return order.json; ``places``: with those of all ranks, where loops ask for them."""
+    order = order_of(model, evaluator, places)
     return {"schema": "p3s.order", "schema_version": 1, **to_data(order)}
 
 
-def order_of(model: Model, evaluator: Evaluator) -> TraceOrder:
-    """Return what unfolds rows into the sequence of events (p3s.program.events)."""
+def order_of(model: Model, evaluator: Evaluator, places: bool = True) -> TraceOrder:
+    """Return what unfolds rows into the sequence of events (p3s.program.events).
+
+    ``places``: with those of all ranks, where loops ask for them.
+    """
     loops = model.order.loops if model.order is not None else None
     grid = evaluator.grid.whole or evaluator.grid
     return TraceOrder(
@@ -135,7 +163,7 @@ def order_of(model: Model, evaluator: Evaluator) -> TraceOrder:
         grid=tuple(grid.dims),
         loops=loops,
         coordinates=tuple(tuple(map(int, c)) for c in grid.coords)
-        if places_asked_for(model.items, loops or ())
+        if places and places_asked_for(model.items, loops or ())
         else None,
         items=tuple(
             OrderedItem(

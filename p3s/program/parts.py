@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from p3s.model.types import Model
 from p3s.model.verdicts import judged_at
 from p3s.model.work.workload import RankWork, of_rows, rank_work
 from p3s.program.emptied import below_one
-from p3s.tables import TableFacts, facts_of, parquet_bytes, sums_of_rows
+from p3s.tables import TableFacts, column, facts_of, parquet_bytes, sums_of_rows, texts, whole
 
 
 @dataclass(frozen=True)
@@ -201,32 +200,27 @@ def _table(
         else np.zeros(0, dtype=bool)
     )
 
-    def labels(values: list[str], codes: np.ndarray) -> Any:
-        return pa.DictionaryArray.from_arrays(
-            pa.array(codes, pa.int32()), pa.array(values, pa.string())
-        ).cast(pa.string())
-
     table = pa.table(
         {
-            "rank": pa.array(rows.rank, pa.int32()),
-            "phase": pa.array(rows.phase, pa.int32()),
-            "index": pa.array(index_in_phase(rows), pa.int32()),
-            "op": labels([x.op for x in items], it),
-            "kind": labels(kinds, it),
-            "peer": pa.array(rows.peer, pa.int32()),
-            "bytes": pa.array(rows.nbytes, pa.int64()),
-            "comm": pa.array(rows.comm, pa.int32()),
-            "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
-            "root": pa.array(rows.root, pa.int32()),
-            "repeat": pa.array(rows.repeat, pa.int64()),
-            "work": pa.array(rows.work, pa.float64()),
-            "work_unit": labels([model.work_unit], np.zeros(len(it), dtype=np.int64)),
-            "slot": pa.array(first_slots(model)[it] + rows.slot, pa.int32()),
-            "verdict": labels([x.verdict for x in items], it),
-            "stage": pa.array(rows.stage, pa.int32()),
-            "turn": pa.array(rows.turn, pa.int32()),
-            **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
-            **({} if files is None else {"io_ns": pa.array(files.ns, pa.float64())}),
+            "rank": whole(rows.rank),
+            "phase": whole(rows.phase),
+            "index": whole(index_in_phase(rows)),
+            "op": texts([x.op for x in items], it),
+            "kind": texts(kinds, it),
+            "peer": whole(rows.peer),
+            "bytes": column(rows.nbytes.astype(np.int64)),
+            "comm": whole(rows.comm),
+            "tag": whole(np.where(p2p, tags[it], -1)),
+            "root": whole(rows.root),
+            "repeat": column(rows.repeat.astype(np.int64)),
+            "work": column(rows.work.astype(np.float64)),
+            "work_unit": texts([model.work_unit], np.zeros(len(it), dtype=np.int64)),
+            "slot": whole(first_slots(model)[it] + rows.slot),
+            "verdict": texts([x.verdict for x in items], it),
+            "stage": whole(rows.stage),
+            "turn": whole(rows.turn),
+            **({} if once is None else {"compute_ns": column(once.astype(np.float64))}),
+            **({} if files is None else {"io_ns": column(files.ns.astype(np.float64))}),
         }
     )
     data = parquet_bytes(table)

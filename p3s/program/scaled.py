@@ -20,8 +20,10 @@ from p3s.tables import (
     TIMES_ITS_SIZE,
     check_names,
     check_sums,
+    codes,
     columns_of,
     known_tables,
+    numbers,
     open_table,
     read_table,
     sums_of_rows,
@@ -135,14 +137,14 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
         table = pa.concat_tables(tables, promote_options="permissive")
         table = table.select(list(names)).unify_dictionaries()
         columns = {
-            name: table.column(name).to_numpy().astype(np.int64, casting="safe")
+            name: numbers(table.column(name)).astype(np.int64, casting="safe")
             for name in (*INT_COLUMNS, *rule)
         }
-        work = table.column(once).to_numpy().astype(np.float64)
-        files = [table.column(name).to_numpy().astype(np.float64) for name in spent]
-        op, ops = _codes(table.column("op"))
-        kind, kinds = _codes(table.column("kind"))
-        verdict, verdicts = _codes(table.column("verdict"))
+        work = numbers(table.column(once)).astype(np.float64)
+        files = [numbers(table.column(name)).astype(np.float64) for name in spent]
+        op, ops = codes(table.column("op"))
+        kind, kinds = codes(table.column("kind"))
+        verdict, verdicts = codes(table.column("verdict"))
         found = sums_of_rows(columns["repeat"], columns["bytes"], work)
         check_sums({once if name == "work" else name: v for name, v in found.items()}, known)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
@@ -253,19 +255,6 @@ def build(
 def packed_calls(head: Mapping[str, Any]) -> tuple[PackedCall, ...]:
     """Return which rows of a trace have datatypes with gaps, from scaled.json."""
     return tuple(from_data(PackedCall, row) for row in head.get("packed") or ())
-
-
-def _codes(column: Any) -> tuple[Ints, tuple[str, ...]]:
-    """Return a text column as numbers and the names that they stand for."""
-    import pyarrow as pa
-
-    encoded = column.combine_chunks()
-    if not pa.types.is_dictionary(encoded.type):
-        encoded = encoded.dictionary_encode()
-    if encoded.null_count:
-        raise ValueError("a name is missing")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
 
 
 def _runs(runs: Sequence[Sequence[int]]) -> Ints:

@@ -38,3 +38,22 @@ class Followed:
             messages=float(found.get("of") or 0.0),
             calls=tuple(str(call) for call in found.get("calls") or ()),
         )
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """Smaller process grids that were simulated instead of all ranks.
+
+    grids: how many, ranks: of the largest; changes_with: what times change with, of log (of the
+    ranks), sides and ranks; missed: by how much the smaller of them miss the communication of the
+    largest, as a share. checked_n: the count at which every rank was simulated as well,
+    checked_missed: how much more communication smaller grids say there than that (less than 0:
+    less), as a share; null where there is no such count.
+    """
+
+    grids: int
+    ranks: int
+    changes_with: tuple[str, ...]
+    missed: float
+    checked_n: int | None = None
+    checked_missed: float | None = None

@@ -17,17 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s import workers
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.altered import Altered, Draws
+from p3s.predict.estimators.check import missed
 from p3s.predict.estimators.fewer import estimated as of_fewer
 from p3s.predict.estimators.fewer import smaller
+from p3s.predict.estimators.grids import Grids
 from p3s.predict.estimators.messages import Messages
 from p3s.predict.estimators.packing import with_packing
 from p3s.predict.estimators.prepared import Prepared, on_nodes, read_program
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.estimators.wired import on_wires, said_of, wired
+from p3s.predict.times import read_head, some_ranks
+from p3s.program.generate import MOST_RANKS
 from p3s.program.packing import usual as usual_packing
 from p3s.simulate.folded import PARTS, Folded, Settling, folded
 from p3s.simulate.followed import Followed
@@ -40,6 +45,7 @@ from p3s.text import processes, quoted
 if TYPE_CHECKING:
     from p3s.machine.machinefile import Machine
     from p3s.program.collectives.rules import Library
+    from p3s.program.fewer import Fewer
     from p3s.study import Study
 
 #: Libraries that move large messages only while their rank is inside a call.
@@ -204,13 +210,15 @@ def estimated(
     """Return the communication of ``n`` processes, messages and ranks on nodes as they are told."""
     few = smaller(study, n, messages.cores, setting)
     if few is not None:
-        return of_fewer(
-            messages,
-            study,
-            few,
-            setting,
-            say,
-            lambda ready, how, ends: placed(messages, study, ready, how, _nothing, ends=ends),
+        grids = grids_of(messages, study, few, setting, say)
+        cores = setting.ranks_per_node or messages.cores
+        return of_fewer(grids, grids.as_predicted, setting, checked=missed(grids, setting, cores))[
+            0
+        ]
+    if some_ranks(read_head(study.scaled_dir(n), n)) is not None:
+        raise P3SError(
+            f"{processes(n)} are too many to simulate every rank, and smaller process grids do not "
+            f"stand for them here; {MOST_RANKS:,} have a trace of all ranks"
         )
     say(f"{processes(n)}: reading the scaled trace")
     program = read_program(study.scaled_dir(n), queues=messages.queues)
@@ -218,6 +226,18 @@ def estimated(
     there = wired(setting.topology, mapping, setting.hosts) if setting.topology else None
     ready = on_nodes(program, messages.library, mapping, there)
     return placed(messages, study, ready, setting, say)
+
+
+def grids_of(
+    messages: Messages, study: Study, few: Fewer, setting: Setting, say: Callable[[str], None]
+) -> Grids:
+    """Return the grids that stand for a large count, simulated with these costs of messages."""
+
+    def place(ready: Prepared, how: Setting, ends: bool) -> Communication:
+        return placed(messages, study, ready, how, _nothing, ends=ends)
+
+    head = read_head(study.scaled_dir(few.large.n), few.large.n)
+    return Grids(messages, study, few, setting, say, place, ranks=some_ranks(head))
 
 
 def placed(
@@ -305,8 +325,6 @@ def told(
     ``costs``: typical, least and largest; ``said``: notes that come first; ``ends``: of the
     interval, else it has no width.
     """
-    from p3s.predict.times import read_head
-
     n = ready.trace.n
     say(f"{processes(ready.count)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
@@ -466,9 +484,12 @@ def _varied(
     if draws is not None:
         windows, repeats = draws.planned(number, windows, repeats)
     total, each = np.zeros((PARTS, loop.cells)), []
-    for repeat in range(repeats):
+
+    def drawn(repeat: int) -> Floats:
         run = _runner(ready, network, [], variation=variation, seed=repeat)
-        found = folded(loop, run, windows=windows, overlap=overlap).sums
+        return folded(loop, run, windows=windows, overlap=overlap).sums
+
+    for found in workers.in_threads(drawn, range(repeats)):
         total += found / repeats
         each.append(float(found[0].sum()) / ready.trace.n / _NS_PER_S)
     if draws is not None:

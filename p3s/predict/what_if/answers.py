@@ -11,11 +11,11 @@ from p3s.errors import P3SError
 from p3s.predict import queues
 from p3s.predict.efficiencies import with_transfer
 from p3s.predict.estimators.altered import off_by_draws
-from p3s.predict.intervals import Factors, combine, own_parts, total
+from p3s.predict.intervals import Factors, combine, own_parts
 from p3s.predict.rows import slowest_rank
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
-from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs
+from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs, run_time
 from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
 
@@ -85,7 +85,7 @@ def with_answers(
             share = _answered(prediction, row, there, asked, usual_too, found, say)
             if share is None and quick and there.size <= left:
                 say(f"n={row.n}: on an ideal network")
-                share = _run_time(there.changed(IDEALLY).times) / _run_time(there.base.times)
+                share = there.share(IDEALLY)
                 left -= there.size
             row = row if share is None else with_transfer(row, share)
         rows.insert(0, row)
@@ -142,7 +142,7 @@ def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes
     The simulation says by which share they make the run shorter; that is taken of the time of the
     prediction. ``base``: the count that speedups relate to.
     """
-    one, other = _run_time(as_is.times), _run_time(changed.times)
+    one, other = run_time(as_is.times), run_time(changed.times)
     scale = row.time_s / one
     time, saved = scale * other, scale * (one - other)
     low, high = _ends(row, changed.times, time)
@@ -160,10 +160,6 @@ def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes
         speedup_low=_over(base.time_s, high),
         speedup_high=_over(base.time_s, low),
     )
-
-
-def _run_time(times: PhaseTimes) -> float:
-    return total(times.own + times.comm, times.estimator)
 
 
 def _over(base: float, seconds: float | None) -> float | None:
@@ -196,7 +192,7 @@ def _apart(
     before, after = own_parts(as_is.times), own_parts(changed.times)
     if before is None or after is None:
         return None, None
-    one, other = _run_time(as_is.times), _run_time(changed.times)
+    one, other = run_time(as_is.times), run_time(changed.times)
     saved, scale = one - other, row.time_s / one
     moves = [
         (one * ends[side] - other * (after[name] or (1.0, 1.0))[side]) - saved

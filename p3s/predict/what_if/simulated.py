@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3s.errors import P3SError
+from p3s.errors import P3SError, UsageError
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting, estimate
 from p3s.predict.estimators.altered import Altered, Draws
-from p3s.predict.estimators.fewer import smaller
-from p3s.predict.estimators.machine import measured_messages, placed, why_not
+from p3s.predict.estimators.fewer import EVERY_RANK, smaller
+from p3s.predict.estimators.machine import grids_of, measured_messages, placed, why_not
 from p3s.predict.estimators.prepared import on_nodes, read_program
 from p3s.predict.estimators.typical import published_messages
 from p3s.predict.estimators.wired import wired
+from p3s.predict.intervals import total
 from p3s.predict.times import PhaseTimes, computation, with_communication
-from p3s.predict.what_if.changes import IDEAL, Algorithm, Changes, OnNetwork, Placed
+from p3s.predict.what_if.changes import (
+    COSTS,
+    IDEAL,
+    Algorithm,
+    Balanced,
+    Changes,
+    OnNetwork,
+    Placed,
+    Scaled,
+)
 from p3s.predict.what_if.costs import altered_network
+from p3s.predict.what_if.on_grids import Changed, Found, OnGrids
 from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
+from p3s.program.generate import MOST_RANKS
 from p3s.program.mapping import BLOCK, CYCLIC
 from p3s.text import processes
 
@@ -71,6 +83,31 @@ def costs_of(study: Study, estimator: str, machine: Path | None, setting: Settin
     return Costs(TYPICAL, messages, setting, f"{why}those of {messages.machine}")
 
 
+def check_answerable(
+    study: Study, asked: Sequence[Changes], counts: Sequence[int], costs: Costs
+) -> None:
+    """Raise UsageError where changes cannot be simulated at a count.
+
+    Where ranks are is a matter of all of them: smaller grids do not tell. Nor does a trace of some
+    ranks tell what the ranks compute that are simulated.
+    """
+    for changes in asked:
+        scaled = any(part.what not in COSTS for part in changes.of(Scaled))
+        if (scaled or changes.of(Balanced)) and max(counts, default=0) > MOST_RANKS:
+            raise UsageError(
+                f"--what-if {changes.text}: computation is changed on all ranks, and the trace of "
+                f"{processes(max(counts))} has some; ask at {MOST_RANKS:,} at most"
+            )
+    moved = next((changes for changes in asked if changes.of(Placed)), None)
+    for n in counts if moved is not None else ():
+        if smaller(study, n, costs.messages.cores, costs.setting) is not None:
+            raise UsageError(
+                f"--what-if {moved.text if moved else ''}: where ranks are is simulated with every "
+                f"rank, and {processes(n)} are many; ask at {EVERY_RANK:,} at most, or add "
+                "--every-rank"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class Made:
     """A simulation: times, and what its draws came to."""
@@ -93,18 +130,27 @@ class Simulation:
         return computation(self.study, self.n)
 
     @cached_property
+    def grids(self) -> OnGrids | None:
+        """The smaller grids that stand for so many ranks; None: all ranks are simulated."""
+        messages, setting = self.costs.messages, self.costs.setting
+        few = smaller(self.study, self.n, messages.cores, setting)
+        if few is None:
+            return None
+        made = replace(grids_of(messages, self.study, few, setting, _nothing), keep=True)
+        return OnGrids(made, self.times, self.study.scaled_dir(self.n))
+
+    @cached_property
     def program(self) -> Program:
-        """What of the scaled trace is simulated; P3SError where that is too much."""
-        if smaller(self.study, self.n, self.costs.messages.cores, self.costs.setting) is not None:
-            raise P3SError(
-                f"--what-if: changes are simulated with every rank, and {processes(self.n)} are "
-                "many; ask at a smaller count, or add --every-rank"
-            )
+        """What of the scaled trace is simulated; of the smallest grid, where these stand for it."""
+        if self.grids is not None:
+            return self.grids.grids.prepared[0].program
         return read_program(self.study.scaled_dir(self.n), queues=self.costs.messages.queues)
 
     @cached_property
     def ready(self) -> Prepared:
-        """The program with its ranks on nodes, as the prediction has them."""
+        """The program with its ranks on nodes, as the prediction has them; as ``program``."""
+        if self.grids is not None:
+            return self.grids.grids.prepared[0].ready
         return self._ready(self.costs.messages, self.costs.setting)
 
     @cached_property
@@ -117,21 +163,69 @@ class Simulation:
     @property
     def size(self) -> int:
         """How many steps there are in the iterations that are simulated first."""
-        return 0 if self.n == 1 else sum(len(loop.full) for loop in self.ready.loops)
+        if self.n == 1:
+            return 0
+        if self.grids is not None:
+            return self.grids.size(self._as_is)
+        return sum(len(loop.full) for loop in self.ready.loops)
+
+    @property
+    def _as_is(self) -> Changed:
+        return Changed(self.costs.messages, self.costs.setting)
+
+    @cached_property
+    def _of_grids(self) -> Found:
+        """What smaller grids say of the program as it is."""
+        assert self.grids is not None
+        return self.grids.simulated(self._as_is, None)
 
     @cached_property
     def base(self) -> Made:
         """The program as it is."""
         if self.n == 1:
             return self._alone(self.times)
+        if self.grids is not None:
+            return _made(self._of_grids)
         return self._run(self.ready, self.costs.messages, self.costs.setting, self.times, Altered())
 
-    def changed(self, changes: Changes) -> Made:
-        """Return the program with changes, drawn as the program as it is."""
+    @cached_property
+    def _plain_of_grids(self) -> Found:
+        """The same without the ends of the interval."""
+        assert self.grids is not None
+        return self.grids.simulated(self._as_is, None, ends=False)
+
+    @cached_property
+    def _plain(self) -> Made:
+        """The program as it is, without the ends of its interval."""
+        if self.n == 1:
+            return self._alone(self.times)
+        if self.grids is not None:
+            return _made(self._plain_of_grids)
+        messages, setting = self.costs.messages, self.costs.setting
+        return self._run(self.ready, messages, setting, self.times, Altered(), ends=False)
+
+    def share(self, changes: Changes) -> float:
+        """Return the run time with changes over that without, of usual costs of messages."""
+        one, other = (
+            (self.base, self.changed(changes))
+            if "base" in self.__dict__
+            else (self._plain, self.changed(changes, self._plain, ends=False))
+        )
+        return run_time(other.times) / run_time(one.times)
+
+    def changed(self, changes: Changes, base: Made | None = None, *, ends: bool = True) -> Made:
+        """Return the program with changes, drawn as the program as it is.
+
+        ``base``: that, default with the ends of its interval; without ``ends`` it has no width.
+        """
         messages, setting = self._costs(changes)
         if self.n == 1:
             work = altered_work(changes.parts, self.times, self.where)
             return self._alone(self.times if work is None else work.of_times(self.times))
+        if self.grids is not None:
+            changed = Changed(messages, setting, changes.parts)
+            as_is = self._of_grids if ends else self._plain_of_grids
+            return _made(self.grids.simulated(changed, as_is, ends=ends), as_is)
         same = messages is self.costs.messages and setting is self.costs.setting
         ready = self.ready if same else self._ready(messages, setting)
         times, parts = self.times, changes.parts
@@ -140,7 +234,8 @@ class Simulation:
         if work is not None:
             times, ready = work.of_times(times), work.of_steps(ready, where)
         altered = Altered(altered_network(parts), altered_variation(parts, ready.phases))
-        return self._run(ready, messages, setting, times, altered, self.base.draws.again())
+        draws = (base or self.base).draws.again()
+        return self._run(ready, messages, setting, times, altered, draws, ends=ends)
 
     def even(self, changes: Changes, most: int) -> PhaseTimes | None:
         """Return the times with changes where nothing varies and messages cost what is usual.
@@ -149,6 +244,11 @@ class Simulation:
         would be more than ``most`` steps.
         """
         messages, setting = self._costs(changes)
+        if self.grids is not None:
+            changed = Changed(messages, replace(setting, vary=False), changes.parts)
+            if self.grids.size(changed) > most:
+                return None
+            return self.grids.simulated(changed, None, ends=False).times
         ready = self._ready(messages, setting)
         if sum(len(loop.full) for loop in ready.loops) > most:
             return None
@@ -168,10 +268,12 @@ class Simulation:
         times: PhaseTimes,
         altered: Altered,
         draws: Draws | None = None,
+        *,
+        ends: bool = True,
     ) -> Made:
         draws = Draws() if draws is None else draws
         altered = replace(altered, draws=draws)
-        found = placed(messages, self.study, ready, setting, _nothing, altered=altered)
+        found = placed(messages, self.study, ready, setting, _nothing, ends=ends, altered=altered)
         return Made(with_communication(times, found), draws)
 
     def _ready(self, messages: Messages, setting: Setting) -> Prepared:
@@ -197,6 +299,20 @@ class Simulation:
             library = replace(library, rules=(*rules, *library.rules))
             messages = replace(messages, library=library)
         return messages, setting
+
+
+def run_time(times: PhaseTimes) -> float:
+    """Return the run time in s."""
+    return total(times.own + times.comm, times.estimator)
+
+
+def _made(found: Found, base: Found | None = None) -> Made:
+    """Return what smaller grids say; what the few draws leave open is that of the largest.
+
+    ``base``: the program as it is, which says which of them computation was drawn on.
+    """
+    drawn = [number for number, each in enumerate((base or found).draws) if each.plan]
+    return Made(found.times, found.draws[drawn[-1]] if drawn else Draws())
 
 
 def placed_as(setting: Setting, how: str) -> Setting:

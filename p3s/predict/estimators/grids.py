@@ -1,0 +1,239 @@
+"""Smaller process grids that stand for a large one, ready to be simulated, and their times.
+
+Each is prepared once and simulated as often as somebody asks: for a prediction once, for what
+changes save once more for each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.predict.estimated import Communication
+from p3s.program.fewer import Fewer, Laws, longer, trace_of
+from p3s.replay.costs.estimate import work_of
+from p3s.simulate.steps import Floats, Ints
+from p3s.text import processes
+
+if TYPE_CHECKING:
+    from p3s.predict.estimators.messages import Messages
+    from p3s.predict.estimators.prepared import Prepared, Program
+    from p3s.predict.estimators.settings import Setting
+    from p3s.program.collectives.rules import Library
+    from p3s.study import Study
+
+#: How many times as long grids are in one dimension, the longest where that is not too many steps.
+TIMES, LONGEST, LONGEST_OF_MANY, MANY_STEPS = 2, 4, 3, 2_500_000
+#: What variation adds is not followed where it is less than this share.
+_MATTERS_NOT = 1e-3
+_NS_PER_S = 1e9
+#: Iterations of a loop that are simulated at once.
+_TURNS = 4
+#: Columns of a grid's times.
+COMM, WAITING, TRANSFER, SOFTWARE = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """A grid that can be simulated: ``ready`` with the collectives of the large one.
+
+    ``number``: which of the grids of a count it is. ``plain``: mean communication in s where each
+    collective is one call.
+    """
+
+    number: int
+    few: Fewer
+    program: Program
+    ready: Prepared
+    plain: float
+
+    @property
+    def size(self) -> int:
+        """How many steps there are in the iterations that are simulated first."""
+        return sum(len(loop.full) for loop in self.ready.loops)
+
+    @cached_property
+    def steps(self) -> float:
+        """Steps of the rank that has most, over the run."""
+        calls = [np.bincount(one.full.rank, one.weight, self.few.n) for one in self.ready.loops]
+        return float(np.sum(calls, axis=0).max())
+
+    def on(self, messages: Messages, setting: Setting) -> Grid:
+        """Return the grid with another library, or other nodes."""
+        return replace(self, ready=_on_nodes(messages, self.few, self.program, setting))
+
+
+#: (grid, its setting, whether with the ends of the interval) -> its communication.
+Place = Callable[[Grid, "Setting", bool], Communication]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """A grid with its times in s: (columns, ranks, phases), without any variation.
+
+    ``ends``: those of the mean communication of each phase, as multiples of it, (2, phases), and
+    ``more``: what variation adds to that; None where they were not simulated. ``steps``: of the
+    rank that has most; ``plain``: mean communication where each collective is one call.
+    """
+
+    few: Fewer
+    found: Communication
+    times: Floats
+    computed: Floats
+    ends: Floats | None
+    more: Floats | None
+    steps: float
+    plain: float
+
+    @property
+    def mean(self) -> Floats:
+        """Mean over the ranks of the large grid, (columns, phases)."""
+        weight = self.few.weight / self.few.large.n
+        return np.asarray(np.einsum("r,crp->cp", weight, self.times), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Grids:
+    """The grids that stand for a large count, the smallest first.
+
+    ``place`` simulates what is prepared, as a prediction does: with a setting, and with the ends
+    of the interval or not. ``keep``: they are simulated more than once. ``asked``: the count whose
+    scaled trace says what phases there are, where it is not the large one's. ``ranks``: of the
+    large grid those whose times are wanted, None: all.
+    """
+
+    messages: Messages
+    study: Study
+    few: Fewer
+    setting: Setting
+    say: Callable[[str], None]
+    place: Callable[[Prepared, Setting, bool], Communication]
+    keep: bool = False
+    asked: int = 0
+    ranks: Ints | None = None
+    _made: dict[int, Grid] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def _laws(self) -> Laws:
+        from p3s.costs.stage import load as load_compute
+        from p3s.files.stage import files_of_study
+
+        return Laws(load_compute(self.study.root), files_of_study(self.study.root, self.few.model))
+
+    @cached_property
+    def all(self) -> tuple[Fewer, ...]:
+        """All of them."""
+        long = LONGEST if LONGEST * self.grid(0, self.few).size <= MANY_STEPS else LONGEST_OF_MANY
+        return (self.few, *_longer(self.few, (TIMES, long)))
+
+    def grid(self, number: int, few: Fewer) -> Grid:
+        """Return a grid, prepared."""
+        if number not in self._made:
+            self._made[number] = self._prepared(number, few)
+        return self._made[number]
+
+    @property
+    def prepared(self) -> tuple[Grid, ...]:
+        """All of them, prepared."""
+        return tuple(self.grid(number, few) for number, few in enumerate(self.all))
+
+    def _prepared(self, number: int, few: Fewer) -> Grid:
+        from p3s.predict.estimators.prepared import program_of
+
+        extents = " x ".join(map(str, few.dims))
+        self.say(f"{processes(few.large.n)}: simulating a grid of {extents} places")
+        messages, still = self.messages, replace(self.setting, vary=False)
+        program = program_of(*trace_of(few, self._laws), queues=messages.queues, most=_TURNS)
+        asked = self.asked or few.large.n
+        in_calls = _on_nodes(messages, few, program, self.setting, calls=True)
+        plain = self.place(replace(in_calls, of=asked), still, False)
+        del in_calls  # its columns are as large as those to come
+        ready = replace(_on_nodes(messages, few, program, self.setting), of=asked)
+        weight = few.weight / few.large.n
+        return Grid(number, few, program, ready, float(weight @ plain.comm.sum(axis=1)))
+
+    def as_predicted(self, grid: Grid, setting: Setting, ends: bool) -> Communication:
+        """Return the communication of one of them: a Place."""
+        return self.place(grid.ready, setting, ends)
+
+    def plainly(self, grid: Grid, setting: Setting, _ends: bool) -> Communication:
+        """Return the same without the ends of the interval."""
+        return self.place(grid.ready, setting, False)
+
+    def alone(self, few: Fewer, setting: Setting) -> Simulated:
+        """Return the times of one grid, without the ends of the interval."""
+        return _simulated(self._prepared(-1, few), self.plainly, setting, False, False)
+
+    def simulated(self, place: Place, setting: Setting) -> list[Simulated]:
+        """Return the times of all of them."""
+        last = max(range(len(self.all)), key=lambda number: self.all[number].n)
+        made: list[Simulated] = []
+        for number, few in enumerate(self.all):
+            grid = self.grid(number, few)
+            varies = number == 0 or (number == last and _matters(made[0]))
+            ends = number == 0 or number != last
+            made.append(_simulated(grid, place, setting, ends, varies and setting.vary))
+            if not self.keep:
+                del self._made[number], grid
+        return made
+
+
+def _matters(smallest: Simulated) -> bool:
+    more = smallest.more
+    return more is not None and bool(more.sum() > _MATTERS_NOT * smallest.mean[COMM].sum())
+
+
+def _longer(few: Fewer, longer_by: Sequence[int]) -> Iterator[Fewer]:
+    """Yield the longer grids that are simulated, so many times as long in one dimension each."""
+    for times, dimension in product(longer_by, range(len(few.dims))):
+        room = (few.large.dims[dimension] - 1) // few.dims[dimension]
+        if room > 1 and (times == min(longer_by) or room >= LONGEST_OF_MANY):
+            yield longer(few, dimension, min(times, room))
+
+
+def _on_nodes(
+    messages: Messages, few: Fewer, program: Program, setting: Setting, *, calls: bool = False
+) -> Prepared:
+    """Return a grid's program on nodes; ``calls``: each collective is one call."""
+    from p3s.predict.estimators.prepared import on_nodes
+
+    library: Library | None = None
+    if not calls:
+        library = replace(messages.library, chosen_as=few.communicators())
+    whole = setting.mapping_at(few.large.n, messages.cores)
+    mapping = setting.mapping_at(few.n, messages.cores)
+    ready = on_nodes(program, library, mapping, None)
+    _, first = np.unique(mapping.node_of, return_index=True)
+    among = whole.node_of[few.stands_for[first]]
+    if len(np.unique(among)) < len(among):
+        among = np.arange(mapping.nodes) * (whole.nodes // mapping.nodes)
+    return replace(ready, of=few.large.n, of_nodes=whole.nodes, among=among)
+
+
+def _simulated(grid: Grid, place: Place, setting: Setting, ends: bool, varied: bool) -> Simulated:
+    few, still = grid.few, replace(setting, vary=False)
+    found = place(grid, still, ends)
+    more = None
+    if varied:
+        drawn = place(grid, setting, False)
+        more = np.maximum(drawn.comm.mean(axis=0) - found.comm.mean(axis=0), 0.0)
+        found = replace(found, notes=drawn.notes)
+    mean = np.maximum(found.comm.mean(axis=0), 1e-300)
+    apart = np.stack([found.low.mean(axis=0), found.high.mean(axis=0)]) / mean
+    computed = work_of(grid.ready.trace, grid.ready.phases) / _NS_PER_S
+    column = np.searchsorted(np.asarray(grid.ready.phases), np.asarray(found.phases))
+    return Simulated(
+        few,
+        found,
+        np.stack([found.comm, found.waiting, found.transfer, found.software]),
+        computed[:, column],
+        apart if ends else None,
+        more,
+        grid.steps,
+        grid.plain,
+    )
