@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +19,7 @@ from p3s.model.partners import relations
 from p3s.model.partners.communicator_laws import World
 from p3s.model.partners.members import Communicators
 from p3s.model.partners.relations import at_stage, partners
+from p3s.model.registry import frozen
 from p3s.model.sizes.by_iteration import share, turns_at
 from p3s.model.sizes.observed import env_of
 from p3s.model.sizes.slots import bytes_of, count_of
@@ -112,6 +114,57 @@ class Amounts:
         return self.grid, self.ranks[ranks], np.where(peers < 0, -1, self.ranks[peers])
 
 
+#: What is one number in all rows of a part.
+_OF_PART = ("item", "slot", "turn")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one slot in one iteration, as arrays; several parts may have the same ones."""
+
+    item: int
+    slot: int
+    turn: int
+    rank: np.ndarray
+    stage: np.ndarray
+    peer: np.ndarray
+    nbytes: np.ndarray
+    repeat: np.ndarray
+    comm: np.ndarray
+    root: np.ndarray
+
+    def take(self, mask: np.ndarray) -> _Part:
+        """Return the rows selected by a mask."""
+        arrays = {f.name: getattr(self, f.name)[mask] for f in fields(self)[len(_OF_PART) :]}
+        return replace(self, **arrays)
+
+
+class _Known:
+    """What is known of some ranks already: who takes part by equal rules, rows of equal slots."""
+
+    def __init__(self, grid: GridAt) -> None:
+        self.grid = grid
+        self.cells: dict[object, tuple[np.ndarray, np.ndarray, np.ndarray | None]] = {}
+        self.parts: dict[object, list[_Part]] = {}
+
+
+def _alike(slot: Slot) -> object:
+    """Return what tells apart slots that have other rows; None for a slot of rare laws."""
+    count, size = slot.count, slot.elements
+    if count.expr is None or size.expr is None or count.sample or size.sample or slot.turns:
+        return None
+    root = slot.root and (slot.root.index, slot.root.half, frozen(slot.root.expr))
+    return (
+        slot.guard,
+        slot.relation,
+        slot.place,
+        frozen(count.expr),
+        frozen(size.expr),
+        slot.elem_bytes,
+        root,
+    )
+
+
 class Evaluator:
     """A model at one process count: rows of any of its ranks, communicators numbered for all.
 
@@ -136,7 +189,7 @@ class Evaluator:
 
         work: the work before each row is asked for; without it that is of no use.
         """
-        c = self._rows(ranks)
+        c = self._rows(ranks, work)
         means = None
         if work and self.amounts is None:
             means = None if ranks is None or len(ranks) == self.n else self.means
@@ -147,7 +200,7 @@ class Evaluator:
             c["work"] = share_out(
                 self.model, there, {**c, "rank": self.amounts.ranks[c["rank"]]}, means
             )
-        i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
+        i64 = {k: c[k].astype(np.int64, copy=False) for k in c if k != "work"}
         return ScaledRows(
             self.n,
             self.grid,
@@ -173,64 +226,75 @@ class Evaluator:
         some = np.unique(np.linspace(0, self.n - 1, min(self.n, _SAMPLE)).astype(np.int64))
         return rank_work(self.model, self.grid, self._rows(some), widths=False).means
 
-    def _rows(self, ranks: np.ndarray | None) -> dict[str, np.ndarray]:
+    def _rows(self, ranks: np.ndarray | None, work: bool = True) -> dict[str, np.ndarray]:
         some = self.grid if ranks is None else self.grid.only(np.asarray(ranks, dtype=np.int64))
-        model = self.model
-        parts: list[dict[str, np.ndarray]] = []
+        items = self.model.items
+        known = _Known(some)
+        parts: list[_Part] = []
+        followed = {j for item in items for slot in item.slots for j in slot.count.follows or ()}
         per_item: dict[int, np.ndarray] = {}
-        for i, item in enumerate(model.items):
-            totals = np.zeros(some.size, dtype=np.int64)
+        for i, item in enumerate(items):
+            totals = np.zeros(some.size, dtype=np.int64) if i in followed else None
             for k, slot in enumerate(item.slots):
                 if slot.guard is None or slot.count.follows is not None:
                     continue
-                for part in self._slot_rows(i, k, some):
-                    np.add.at(totals, np.searchsorted(some.r, part["rank"]), part["repeat"])
+                for part in self._slot_rows(i, k, known):
+                    if totals is not None:
+                        np.add.at(totals, np.searchsorted(some.r, part.rank), part.repeat)
                     parts.append(part)
-            per_item[i] = totals
-        for i, item in enumerate(model.items):
+            if totals is not None:
+                per_item[i] = totals
+        posts: dict[object, np.ndarray] = {}
+        for i, item in enumerate(items):
             for k, slot in enumerate(item.slots):
                 if slot.guard is not None and slot.count.follows is not None:
-                    total = posted(slot.count, model.items, per_item)
-                    parts.extend(self._completion_rows(i, k, some, np.asarray(total)))
-        parts = [p for part in parts for p in self._spread(part)]
-        names = (
-            "rank",
-            "item",
-            "slot",
-            "stage",
-            "phase",
-            "order",
-            "peer",
-            "nbytes",
-            "repeat",
-            "work",
-            "comm",
-            "root",
-            "key",
-            "turn",
+                    law = slot.count
+                    if (law.follows, law.together) not in posts:
+                        total = np.asarray(posted(law, items, per_item))
+                        posts[law.follows, law.together] = total
+                    parts += self._completion_rows(i, k, known, posts[law.follows, law.together])
+        return self._sorted([p for part in parts for p in self._spread(part)], work)
+
+    def _sorted(self, parts: Sequence[_Part], work: bool) -> dict[str, np.ndarray]:
+        """Return the columns of all parts by rank and phase, in the order of the program."""
+        items = self.model.items
+        lengths = [len(p.rank) for p in parts]
+        of = np.repeat(np.arange(len(parts)), lengths)
+
+        def each(values: Iterable[float], kind: type) -> np.ndarray:
+            return np.fromiter(values, kind, len(parts))[of]
+
+        cols = {
+            name: np.concatenate([getattr(p, name) for p in parts]) if parts else np.zeros(0)
+            for name in ("rank", "stage", "peer", "nbytes", "repeat", "comm", "root")
+        }
+        cols |= {name: each((getattr(p, name) for p in parts), int) for name in _OF_PART}
+        cols["phase"] = each((items[p.item].phase for p in parts), int)
+        n = self.n if self.amounts is None else self.amounts.grid.n
+        slots = (items[p.item].slots[p.slot] for p in parts)
+        cols["work"] = each((float(s.work.value(n)) if work else 0.0 for s in slots), float)
+        # inside a loop over stages everything runs stage by stage
+        starts = [items[p.item].loop_start for p in parts]
+        in_loop = each((start is not None for start in starts), bool)
+        key = each(
+            (items[p.item].order if s is None else s for p, s in zip(parts, starts, strict=True)),
+            int,
         )
-        cols = {k: np.concatenate([p[k] for p in parts]) if parts else np.zeros(0) for k in names}
-        order = np.zeros(0, dtype=np.int64)
-        if parts:
-            # inside a loop over stages everything runs stage by stage
-            in_loop = np.array([it.loop_start is not None for it in model.items], dtype=bool)[
-                cols["item"]
-            ]
-            order = np.lexsort(
-                (
-                    cols["turn"],
-                    cols["slot"],
-                    cols["stage"],
-                    cols["order"],
-                    np.where(in_loop, cols["stage"], 0),
-                    cols["key"],
-                    cols["phase"],
-                    cols["rank"],
-                )
+        order = np.lexsort(
+            (
+                cols["turn"],
+                cols["slot"],
+                cols["stage"],
+                each((items[p.item].order for p in parts), int),
+                np.where(in_loop, cols["stage"], 0),
+                key,
+                cols["phase"],
+                cols["rank"],
             )
+        )
         return {k: v[order] for k, v in cols.items()}
 
-    def _columns(
+    def _part(
         self,
         i: int,
         k: int,
@@ -240,43 +304,24 @@ class Evaluator:
         peer: np.ndarray | None,
         nbytes: np.ndarray,
         repeat: np.ndarray,
-    ) -> dict[str, np.ndarray]:
-        item, slot, m = self.model.items[i], self.model.items[i].slots[k], len(ranks)
-        start = item.loop_start if item.loop_start is not None else item.order
-
-        def full(v: float) -> np.ndarray:
-            return np.full(m, v, dtype=np.int64)
-
+    ) -> _Part:
+        slot, m = self.model.items[i].slots[k], len(ranks)
         # completions belong to no communicator
         comm = self.comms.ids(
             _WORLD if slot.count.follows is not None else slot.place or _WORLD, ranks
         )
-        root = full(-1)
+        none = np.full(m, -1, dtype=np.int64)
+        root = none
         law = slot.root
         if law is not None and law.expr is not None:
             place = evaluate_int(law.expr, env_of(self.grid, ranks, peer, stage, turn))
             root = self.comms.member(comm, np.broadcast_to(place, (m,)))
         elif law is not None:
-            at = self.comms.sizes(comm) // 2 if law.half else full(law.index or 0)
+            at = self.comms.sizes(comm) // 2 if law.half else np.full(m, law.index or 0)
             root = self.comms.member(comm, at, beyond=0)
-        of = self.grid if self.amounts is None else self.amounts.grid
-        work = np.full(m, float(slot.work.value(of.n)))
-        return {
-            "rank": ranks,
-            "item": full(i),
-            "slot": full(k),
-            "stage": stage,
-            "phase": full(item.phase),
-            "order": full(item.order),
-            "key": full(start),
-            "peer": full(-1) if peer is None else peer,
-            "nbytes": nbytes,
-            "repeat": repeat,
-            "work": work,
-            "comm": comm,
-            "root": root,
-            "turn": full(turn),
-        }
+        return _Part(
+            i, k, turn, ranks, stage, none if peer is None else peer, nbytes, repeat, comm, root
+        )
 
     def _cells(self, slot: Slot, some: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return rank, stage and partner of all (stage, rank) that take part, stage by stage."""
@@ -314,17 +359,30 @@ class Evaluator:
             return self.grid, ranks, peers
         return self.amounts.of(ranks, peers)
 
-    def _slot_rows(self, i: int, k: int, some: GridAt) -> list[dict[str, np.ndarray]]:
+    def _slot_rows(self, i: int, k: int, known: _Known) -> list[_Part]:
         slot = self.model.items[i].slots[k]
+        key = _alike(slot)
+        found = None if key is None else known.parts.get(key)
+        if found is None:
+            found = self._of_slot(i, k, known)
+            if key is not None:
+                known.parts[key] = found
+        return [replace(part, item=i, slot=k) for part in found]
+
+    def _of_slot(self, i: int, k: int, known: _Known) -> list[_Part]:
+        slot, some = self.model.items[i].slots[k], known.grid
         shared = slot.count.total is not None and some.ranks is not None  # among all ranks
-        ranks, stage, peers = self._cells(slot, self.grid if shared else some)
+        who = (slot.guard, slot.relation, slot.place, shared)
+        if who not in known.cells:
+            known.cells[who] = self._cells(slot, self.grid if shared else some)
+        ranks, stage, peers = known.cells[who]
         calls = count_of(slot, *self._at(ranks, peers), stage, (0, len(ranks)))
         if shared:
             mine = np.isin(ranks, some.r)
             ranks, stage, calls = ranks[mine], stage[mine], calls[mine]
             peers = peers[mine] if peers is not None else None
         out = []
-        env = env_of(*self._at(ranks, peers), stage)
+        env = {} if slot.turns is None else env_of(*self._at(ranks, peers), stage)
         for t, has, place in turns_at(slot.turns, env, len(ranks)):
             repeat = share(calls[has], place)
             has, repeat = has[repeat > 0], repeat[repeat > 0]
@@ -332,13 +390,11 @@ class Evaluator:
                 continue
             peer = peers[has] if peers is not None else None
             nbytes = bytes_of(slot, *self._at(ranks[has], peer), stage[has], t)
-            out.append(self._columns(i, k, ranks[has], stage[has], t, peer, nbytes, repeat))
+            out.append(self._part(i, k, ranks[has], stage[has], t, peer, nbytes, repeat))
         return out
 
-    def _completion_rows(
-        self, i: int, k: int, some: GridAt, total: np.ndarray
-    ) -> list[dict[str, np.ndarray]]:
-        slot = self.model.items[i].slots[k]
+    def _completion_rows(self, i: int, k: int, known: _Known, total: np.ndarray) -> list[_Part]:
+        slot, some = self.model.items[i].slots[k], known.grid
         times, per = slot.count.factor or (1, 1)
         repeat = np.rint(total * times / per).astype(np.int64)
         there = np.flatnonzero(repeat > 0)
@@ -346,40 +402,25 @@ class Evaluator:
             return []
         ranks = some.r[there]
         stage = np.zeros(len(ranks), dtype=np.int64)
-        return [
-            self._columns(
-                i,
-                k,
-                ranks,
-                stage,
-                0,
-                None,
-                bytes_of(slot, *self._at(ranks, None), stage),
-                repeat[there],
-            )
-        ]
+        nbytes = bytes_of(slot, *self._at(ranks, None), stage)
+        return [self._part(i, k, ranks, stage, 0, None, nbytes, repeat[there])]
 
-    def _spread(self, part: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    def _spread(self, part: _Part) -> list[_Part]:
         """Give a completion inside a loop over stages its own row per stage."""
-        item = self.model.items[int(part["item"][0])]
+        item = self.model.items[part.item]
         relation = None if item.stages_of is None else self.model.items[item.stages_of].relation
         if relation is None:
             return [part]
         stages = len(partners(relation, self.grid.only(np.zeros(1, dtype=np.int64))))
-        uneven = part["repeat"] % max(stages, 1) != 0
+        uneven = part.repeat % max(stages, 1) != 0
         if stages < 2 or uneven.all():
             return [part]
-        whole = {name: v[uneven] for name, v in part.items()}
-        even = {name: v[~uneven] for name, v in part.items()}
+        even = part.take(~uneven)
         split = [
-            {
-                **even,
-                "stage": np.full(len(even["rank"]), s, dtype=np.int64),
-                "repeat": even["repeat"] // stages,
-            }
+            replace(even, stage=np.full(len(even.rank), s), repeat=even.repeat // stages)
             for s in range(stages)
         ]
-        return [whole, *split] if uneven.any() else split
+        return [part.take(uneven), *split] if uneven.any() else split
 
 
 _WORLD = World(ordinal=0)

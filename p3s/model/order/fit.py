@@ -10,7 +10,7 @@ the events of any rank at any count of it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -93,6 +93,31 @@ class _Ranks:
         self._places: dict[tuple[int, int], tuple[dict[Cell, int], int]] = {}
         #: Rules that have the same calls in the same iterations have the same patterns.
         self.when: dict[object, tuple[When, ...]] = {}
+        self._turns: dict[tuple[int, int], int] = {}
+        self._different: dict[tuple[bytes, ...], int] = {}
+        self._like: list[LoopTurns] = []
+        self._joint: dict[tuple[_Iterations, ...], tuple[Pattern, ...] | None] = {}
+
+    def turns(self, seen: Seen, loop: int) -> int:
+        """Return the number of the iterations of a loop, the same for loops that go alike."""
+        key = (id(seen), loop)
+        if key not in self._turns:
+            turns = seen.turns[loop]
+            what = (str(turns.index.shape).encode(), turns.index.tobytes(), turns.trips.tobytes())
+            self._turns[key] = self._different.setdefault(what, len(self._like))
+            if self._turns[key] == len(self._like):
+                self._like.append(turns)
+        return self._turns[key]
+
+    def joint(self, parts: Sequence[_Iterations]) -> tuple[Pattern, ...] | None:
+        """Return the patterns that hold for all iterations given, None where there are none."""
+        key = tuple(parts)
+        if parts and key not in self._joint:
+            rows = [one.rows(self._like[one.turns], self.grids[one.n]) for one in parts]
+            made = np.concatenate([each for _, each in rows])
+            when = fit_when(Turns.joined([turns for turns, _ in rows]), made)
+            self._joint[key] = None if when is None else tuple(when)
+        return self._joint.get(key)
 
     def items_in(self, seen: Seen, loop: int, level: int) -> tuple[int, ...]:
         """Return the items that a kind of rank has inside a loop."""
@@ -129,84 +154,81 @@ def _when(
         for c in mine
     ):
         return (When(None, (["all"],) * len(loops)),)
-    key = (tuple(loops), tuple(_iterations(mine, loops, seen, ranks) for seen, mine in theirs))
+    alike = [[_Iterations.of(seen, c, loops, ranks) for c in mine] for seen, mine in theirs]
+    key = (tuple(loops), tuple((id(s), *mine) for (s, _), mine in zip(theirs, alike, strict=True)))
     if key not in ranks.when:
-        ranks.when[key] = _patterns(theirs, loops, ranks)
+        ranks.when[key] = _patterns(theirs, alike, loops, ranks)
     return ranks.when[key]
 
 
+@dataclass(frozen=True)
+class _Iterations:
+    """In which iterations a rank has a cell: all that patterns are found from, of any loop.
+
+    turns: number of the iterations of the loop (of equal ones the same), made: indices of those
+    with the cell; walk: per level its place and of how many, in a loop that is a walk.
+    """
+
+    turns: int
+    n: int
+    rank: int
+    stage: int
+    turn: int
+    walk: tuple[tuple[int, int] | None, ...]
+    made: bytes
+
+    @staticmethod
+    def of(seen: Seen, c: int, loops: Sequence[int], ranks: _Ranks) -> _Iterations:
+        """Return those of a cell of a kind of rank."""
+        cell = seen.cells[c]
+        places = [
+            ranks.places(seen, k, x + 1) if k in ranks.walks else None for x, k in enumerate(loops)
+        ]
+        return _Iterations(
+            ranks.turns(seen, loops[-1]),
+            seen.n,
+            seen.ranks[0],
+            cell[2],
+            cell[3],
+            tuple(at and (at[0].get(cell, -1), at[1]) for at in places),
+            seen.index[seen.events[c], : len(loops)].tobytes(),
+        )
+
+    def rows(self, turns: LoopTurns, grid: GridAt) -> tuple[Turns, Bools]:
+        """Return the iterations one by one, and which of them have the cell."""
+        m, levels = turns.index.shape
+        walk = np.full((m, levels), -1, dtype=np.int64)
+        keys = np.ones((m, levels), dtype=np.int64)
+        for x, at in enumerate(self.walk):
+            if at is not None:
+                walk[:, x], keys[:, x] = at
+        made = np.zeros(m, dtype=bool)
+        index = np.frombuffer(self.made, dtype=np.int64).reshape(-1, levels)
+        made[_rows_at(turns, index)] = True
+        stage, turn = np.full(m, self.stage), np.full(m, self.turn)
+        at_rank = where(grid, self.rank, m)
+        return Turns(turns.index, turns.trips, stage, turn, walk, keys, *at_rank), made
+
+
 def _patterns(
-    theirs: Sequence[tuple[Seen, Sequence[int]]], loops: Sequence[int], ranks: _Ranks
+    theirs: Sequence[tuple[Seen, Sequence[int]]],
+    alike: Sequence[Sequence[_Iterations]],
+    loops: Sequence[int],
+    ranks: _Ranks,
 ) -> tuple[When, ...]:
     """Return the patterns of a rule; theirs: kinds of ranks with the cells that they have of it."""
-    groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
-    for seen, cells in theirs:
-        have = ranks.items_in(seen, loops[-1], len(loops))
-        groups.setdefault(have, []).extend(_occurrences(cells, loops, seen, ranks))
-    when = _joint([one for group in groups.values() for one in group])
+    groups: dict[tuple[int, ...], list[_Iterations]] = {}
+    for (seen, _), mine in zip(theirs, alike, strict=True):
+        groups.setdefault(ranks.items_in(seen, loops[-1], len(loops)), []).extend(mine)
+    when = ranks.joint([one for group in groups.values() for one in group])
     if when is not None:
         return (When(None, when),)
     rules = tuple(
         When(have, each)
         for have, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))
-        if (each := _joint(group)) is not None
+        if (each := ranks.joint(group)) is not None
     )
     return rules if len(groups) > 1 else ()
-
-
-def _iterations(
-    cells: Sequence[int], loops: Sequence[int], seen: Seen, ranks: _Ranks
-) -> tuple[object, ...]:
-    """Return all that ``_occurrences`` depends on."""
-    places = [ranks.places(seen, k, x + 1) for x, k in enumerate(loops) if k in ranks.walks]
-    return id(seen), tuple(
-        (
-            seen.cells[c][2:],
-            tuple((place.get(seen.cells[c], -1), many) for place, many in places),
-            seen.index[seen.events[c], : len(loops)].tobytes(),
-        )
-        for c in cells
-    )
-
-
-def _joint(parts: Sequence[tuple[Turns, Bools]]) -> tuple[Pattern, ...] | None:
-    if not parts:
-        return None
-    when = fit_when(
-        Turns.joined([turns for turns, _ in parts]), np.concatenate([made for _, made in parts])
-    )
-    return None if when is None else tuple(when)
-
-
-def _occurrences(
-    cells: Sequence[int], loops: Sequence[int], seen: Seen, ranks: _Ranks
-) -> Iterator[tuple[Turns, Bools]]:
-    """Yield the iterations of every cell given of a kind of rank, and which of them have it."""
-    turns = seen.turns[loops[-1]]
-    m, levels = turns.index.shape
-    places = {
-        x: ranks.places(seen, loop, x + 1) for x, loop in enumerate(loops) if loop in ranks.walks
-    }
-    for c in cells:
-        cell = seen.cells[c]
-        walk = np.full((m, levels), -1, dtype=np.int64)
-        keys = np.ones((m, levels), dtype=np.int64)
-        for x, (place, many) in places.items():
-            walk[:, x], keys[:, x] = place.get(cell, -1), many
-        made = np.zeros(m, dtype=bool)
-        made[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
-        yield (
-            Turns(
-                turns.index,
-                turns.trips,
-                np.full(m, cell[2]),
-                np.full(m, cell[3]),
-                walk,
-                keys,
-                *where(ranks.grids[seen.n], seen.ranks[0], m),
-            ),
-            made,
-        )
 
 
 def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
