@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +14,15 @@ from test_estimators import machine_file
 
 from p3s.characterize.times import _save
 from p3s.costs.stage import build as build_compute
+from p3s.errors import P3SError, UsageError
 from p3s.model.stage import load as load_model
-from p3s.predict.estimators import Setting, estimate
+from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
+from p3s.predict.estimators.machine import grids_of, measured_messages
 from p3s.predict.times import computation, with_communication
+from p3s.predict.what_if.changes import read_changes
+from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
+from p3s.program import generate as of_generate
 from p3s.program import write_scaled
 from p3s.program.fewer import Fewer, fewer, inner_places, outer_places, rows_of
 from p3s.study import Study
@@ -94,6 +100,102 @@ def test_smaller_grids_say_what_all_ranks_do(study: Study, monkeypatch: pytest.M
     low, high = (float(ends.sum(axis=1).mean()) for ends in (told.comm_low, told.comm_high))
     assert low <= mean <= high
     assert np.isfinite(told.comm).all() and (told.comm >= 0).all()
+
+
+CHANGES = ("latency / 2", "software / 2", "compute / 2", "balanced", "network=ideal")
+
+
+def test_smaller_grids_say_what_changes_save(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same share as a simulation of every rank does."""
+    costs = costs_of(study, "machine", None, Setting(ranks_per_node=4))
+    shares = []
+    for most in (LARGE, 64):
+        monkeypatch.setattr(of_fewer, "EVERY_RANK", most)
+        there = Simulation(study, LARGE, costs)
+        assert (there.grids is None) == (most == LARGE)
+        base = run_time(there.base.times)
+        shares.append([run_time(there.changed(read_changes(c)).times) / base for c in CHANGES])
+        assert there.share(read_changes("network=ideal")) == pytest.approx(shares[-1][-1])
+    assert shares[1] == pytest.approx(shares[0], abs=0.08)
+    assert min(shares[0]) < 0.9
+
+
+def test_where_ranks_are_is_not_asked_of_smaller_grids(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = costs_of(study, "machine", None, Setting(ranks_per_node=4))
+    moved = [read_changes("placement=cyclic")]
+    check_answerable(study, moved, [LARGE], costs)
+    monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
+    check_answerable(study, [read_changes("latency/2")], [LARGE], costs)
+    with pytest.raises(UsageError, match="placement=cyclic"):
+        check_answerable(study, moved, [LARGE], costs)
+
+
+def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a count at which every rank is simulated as well; what they miss there counts."""
+    monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
+    setting = Setting(ranks_per_node=4)
+    write_scaled(study.root, 4 * LARGE)
+    tried = (found := estimate("machine", study, 4 * LARGE, setting=setting)).stand_ins
+    assert tried is not None and tried.checked_n == LARGE
+    assert tried.checked_missed is not None and abs(tried.checked_missed) < 0.1
+    assert any(f"checked at {tried.checked_n:,} processes" in note for note in found.notes)
+
+    messages = measured_messages(study, None, setting)
+    few = of_fewer.smaller(study, 4 * LARGE, messages.cores, setting)
+    assert few is not None
+    grids = grids_of(messages, study, few, setting, lambda _: None)
+    wide, _ = of_fewer.estimated(grids, grids.as_predicted, setting, checked=(LARGE, -0.5))
+    assert wide.comm == pytest.approx(found.comm)
+    assert wide.low.mean() <= 0.55 * wide.comm.mean() and wide.low.mean() <= found.low.mean()
+    assert wide.high.mean() >= 1.45 * wide.comm.mean() and wide.high.mean() >= found.high.mean()
+    assert wide.high.mean() - wide.low.mean() > found.high.mean() - found.low.mean()
+    assert found.followed.unsettled == 0.0
+    assert wide.followed.unsettled == 1.0 and wide.followed.change >= 0.5
+
+    monkeypatch.setattr(check, "STEPS", 0)
+    unchecked = estimate("machine", study, 4 * LARGE, setting=setting)
+    assert unchecked.stand_ins is not None and unchecked.stand_ins.checked_n is None
+    assert any("at no count" in note for note in unchecked.notes)
+
+
+def test_some_ranks_stand_for_more_than_are_written(
+    study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(of_fewer, "EVERY_RANK", 64)
+    setting = Setting(ranks_per_node=4)
+    every = estimate("machine", study, LARGE, setting=setting)
+    whole = with_communication(computation(study, LARGE), every)
+    copy = Study(Path(shutil.copytree(study.root, tmp_path / "some")))
+    for name, value in (("MOST_RANKS", 256), ("SPREAD", 40), ("SPREAD_RUN", 4)):
+        monkeypatch.setattr(of_generate, name, value)
+    with pytest.raises(P3SError, match="too many rows"):
+        write_scaled(copy.root, LARGE)
+    head = write_scaled(copy.root, LARGE, spread=True)
+    times = computation(copy, LARGE)
+    assert head.ranks is not None and times.ranks is not None
+    assert 0 in times.ranks and LARGE - 1 in times.ranks and len(times.ranks) < LARGE / 2
+    found = estimate("machine", copy, LARGE, setting=setting)
+    some = with_communication(times, found)
+    assert some.comm == pytest.approx(whole.comm[times.ranks])
+    assert some.compute == pytest.approx(whole.compute[times.ranks])
+    with pytest.raises(P3SError, match="too many to simulate every rank"):
+        estimate("machine", copy, LARGE, setting=Setting(ranks_per_node=4, every_rank=True))
+
+
+def test_coefficients_are_those_of_least_squares_that_are_not_negative() -> None:
+    from scipy.optimize import nnls
+
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        table = np.column_stack([np.ones(6), rng.random((6, 3))])
+        values = rng.random((6, 2))
+        found = of_fewer._least_squares(table, values)
+        signed = np.column_stack([-table[:, 0], table])
+        for k in range(2):
+            best = nnls(signed, values[:, k])[0]
+            assert found[:, k] == pytest.approx([best[1] - best[0], *best[2:]], abs=1e-9)
 
 
 def test_every_rank_can_be_asked_for(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

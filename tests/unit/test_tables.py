@@ -9,6 +9,7 @@ from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,12 +21,15 @@ from p3s.tables import (
     check_names,
     check_range,
     check_sums,
+    codes,
     facts_of,
     numbers,
     open_table,
     parquet_bytes,
     read_rows,
     read_table,
+    texts,
+    whole,
 )
 
 _ONE_PAGE = {"write_batch_size": 4_000_000, "max_rows_per_page": 4_000_000}
@@ -272,3 +276,36 @@ def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
         "sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
+
+
+# ---- columns -----------------------------------------------------------------------------------
+def test_texts_come_back_as_their_numbers() -> None:
+    column = texts(["MPI_Send", "MPI_Récv", "never"], np.array([1, 0, 1, 1]))
+    assert column.type == pa.string()
+    assert column.to_pylist() == ["MPI_Récv", "MPI_Send", "MPI_Récv", "MPI_Récv"]
+    code, names = codes(pa.chunked_array([column]))
+    assert [names[each] for each in code] == column.to_pylist()
+    with pytest.raises(ValueError, match="missing"):
+        codes(pa.array(["a", None]))
+
+
+def test_whole_numbers_that_do_not_fit_are_refused() -> None:
+    assert whole(np.array([-1, 7])).to_pylist() == [-1, 7]
+    with pytest.raises(ValueError, match="32 bits"):
+        whole(np.array([1 << 31]))
+
+
+def test_columns_are_made_and_read_without_pandas(tmp_path: Path) -> None:
+    code = """
+import sys
+import numpy as np, pyarrow as pa
+from pathlib import Path
+from p3s.tables import codes, numbers, open_table, parquet_bytes, texts, whole
+table = pa.table({"a": whole(np.arange(3)), "b": texts(["x"], np.zeros(3, dtype=np.int64))})
+Path(sys.argv[1]).write_bytes(parquet_bytes(table))
+found = open_table(Path(sys.argv[1]), None).read()
+assert numbers(found.column("a")).tolist() == [0, 1, 2] and codes(found.column("b"))[1] == ("x",)
+sys.exit("pandas" in sys.modules)
+"""
+    words = [sys.executable, "-c", code, str(tmp_path / "t.parquet")]
+    assert subprocess.run(words, timeout=100, check=False).returncode == 0

@@ -102,6 +102,21 @@ def test_something_computed_aside_comes_back() -> None:
         assert result() == 5
 
 
+@pytest.mark.parametrize("cores", [1, 2, 5])
+def test_threads_give_results_in_order(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+
+    def later(number: int) -> int:
+        time.sleep(0.01 * (4 - number % 4))
+        if number == 9:
+            raise P3SError("nine")
+        return number
+
+    assert list(workers.in_threads(later, range(8))) == list(range(8))
+    with pytest.raises(P3SError, match="nine"):
+        list(workers.in_threads(later, range(12)))
+
+
 def test_one_core_computes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert {pid for _, pid in workers.each(with_process, [(0,), (1,)], HERE)} == {os.getpid()}

@@ -18,19 +18,21 @@ class Draws:
 
     ``plan``: windows and repeats of a loop that is simulated with drawn computation; a simulation
     that finds one here follows it, so that both draw the same. ``seconds``: time in calls of each
-    repeat over the run, mean over the ranks.
+    repeat over the run, mean over the ranks. ``most``: repeats, at most; 0: as many as there are.
     """
 
     plan: dict[int, tuple[int, int]] = field(default_factory=dict)
     seconds: dict[int, Floats] = field(default_factory=dict)
+    most: int = 0
 
     def planned(self, loop: int, windows: int, repeats: int) -> tuple[int, int]:
         """Return windows and repeats of a loop: those of its plan, else these, which are kept."""
+        repeats = min(repeats, self.most or repeats)
         return self.plan.setdefault(loop, (windows, repeats))
 
     def again(self) -> Draws:
         """Return the same plan for another simulation."""
-        return Draws(dict(self.plan))
+        return Draws(dict(self.plan), most=self.most)
 
 
 def off_by_draws(one: Draws, other: Draws, quantile: Callable[[int], float]) -> float:

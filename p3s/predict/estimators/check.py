@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
@@ -21,9 +22,9 @@ STEPS = 150_000
 def missed(grids: Grids, setting: Setting, cores: int) -> tuple[int, float] | None:
     """Return at which count all ranks were simulated, and how far off smaller grids were there.
 
-    That is the largest of a half, a quarter and so on of the processes at which all ranks have no
-    more than STEPS, the program has a process grid, and smaller ones stand for it. How far: of the
-    mean communication that all ranks have there where nothing varies, as a share (0.1: smaller
+    That is the largest of a half, a quarter and so on of the processes, or of the sides of their
+    grid, at which all ranks have no more than STEPS and smaller grids stand for them. How far: of
+    the mean communication that all ranks have there where nothing varies, as a share (0.1: smaller
     grids say 10 % more). None where there is no such count. ``cores``: ranks of a node.
     """
     still = replace(setting, vary=False)
@@ -48,13 +49,18 @@ def _smaller(grids: Grids, cores: int) -> Iterator[Fewer]:
     model = load(grids.study.root)
     smallest = grids.grid(0, grids.few)
     per_rank = smallest.size / grids.few.n
-    n = grids.few.large.n // 2
-    while n > max(model.counts):
-        if n * per_rank <= STEPS and doubt(model.admissible, n) is None:
+    for n in _counts(grids.few.large.dims, grids.few.large.n):
+        if n > max(model.counts) and n * per_rank <= STEPS and doubt(model.admissible, n) is None:
             try:
                 few = fewer(judged_at(model, n), n, cores)
             except P3SError:  # no process grid
                 few = None
             if few is not None:
                 yield few
-        n //= 2
+
+
+def _counts(dims: Sequence[int], n: int) -> list[int]:
+    """Return a half, a quarter ... of a count, and those of grids with halved sides, descending."""
+    halves = {n >> k for k in range(1, n.bit_length())}
+    forms = {prod(max(side >> k, 1) for side in dims) for k in range(1, max(dims).bit_length())}
+    return sorted(halves | forms, reverse=True)

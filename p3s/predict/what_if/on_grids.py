@@ -55,22 +55,24 @@ class OnGrids:
     scaled_dir: Path
     _where: dict[int, Where] = field(default_factory=dict)
 
-    def simulated(self, changed: Changed, base: Found | None, *, ends: bool = True) -> Found:
+    def simulated(
+        self, changed: Changed, base: Found | None, *, ends: bool = True, draws: int = 0
+    ) -> Found:
         """Return the times with changes; ``base``: without them, None where this is that.
 
-        Both draw the same. Times change with the grid as without changes, unless other messages are
-        sent.
+        Both draw the same, ``draws`` times at most (0: as often as a prediction does). Times
+        change with the grid as without changes, unless other messages are sent.
         """
-        draws = [Draws() for _ in self.grids.all]
+        each = [Draws(most=draws) for _ in self.grids.all]
         if base is not None:
-            draws = [one.again() for one in base.draws]
+            each = [one.again() for one in base.draws]
         variation = altered_variation(changed.parts, self.grids.prepared[0].ready.phases)
         network = altered_network(changed.parts)
 
         ready = {grid.number: self._ready(grid, changed) for grid in self.grids.prepared}
 
         def place(grid: Grid, how: Setting, with_ends: bool) -> Communication:
-            altered = Altered(network, variation, draws[grid.number])
+            altered = Altered(network, variation, each[grid.number])
             return placed(
                 changed.messages,
                 self.grids.study,
@@ -89,7 +91,7 @@ class OnGrids:
             times, few = work.of_times(times), smallest.few
             beside = [computed_in(times, number)[few.stands_for] for number in found.phases]
             found = replace(found, beside=np.stack(beside, axis=1)[few.stood_for_by])
-        return Found(with_communication(times, found), tuple(draws), way)
+        return Found(with_communication(times, found), tuple(each), way)
 
     def size(self, changed: Changed) -> int:
         """Return how many steps there are in the iterations that are simulated first."""

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.prepared import Prepared, Program
     from p3s.study import Study
 
+#: Draws of computation where only a ratio is asked for, whose two times draw the same.
+_FEW_DRAWS = 2
+
 Say = Callable[[str], None]
 
 
@@ -190,9 +193,9 @@ class Simulation:
 
     @cached_property
     def _plain_of_grids(self) -> Found:
-        """The same without the ends of the interval."""
+        """The same without the ends of the interval, of few draws."""
         assert self.grids is not None
-        return self.grids.simulated(self._as_is, None, ends=False)
+        return self.grids.simulated(self._as_is, None, ends=False, draws=_FEW_DRAWS)
 
     @cached_property
     def _plain(self) -> Made:
