@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
 
 #: Steps of all ranks, at most, in the iterations that are simulated first.
-STEPS = 150_000
+STEPS = 100_000
 
 
 def missed(grids: Grids, setting: Setting, cores: int) -> tuple[int, float] | None:

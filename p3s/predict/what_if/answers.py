@@ -35,6 +35,8 @@ CHEAP = 30_000
 #: The same of an ideal network alone: rows of the scaled trace that are read for it, and steps of
 #: all counts together.
 IDEAL_ROWS, IDEAL_STEPS = 300_000, 3_000_000
+#: Rows of the scaled trace for that where smaller grids stand for all ranks.
+IDEAL_ROWS_OF_GRIDS = 100_000
 
 
 def cheap(study: Study, counts: Iterable[int]) -> bool:
@@ -78,8 +80,10 @@ def with_answers(
     left = IDEAL_STEPS
     for row in reversed(prediction.counts):  # the largest count matters most
         quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
+        there = Simulation(study, row.n, costs)
+        if quick and not asked and _rows(study, row.n) > IDEAL_ROWS_OF_GRIDS:
+            quick = there.grids is None
         if asked or quick or (table and row is prediction.last):
-            there = Simulation(study, row.n, costs)
             small = table is not False and there.size <= CHEAP
             usual_too = row is prediction.last and (bool(table) or small)
             share = _answered(prediction, row, there, asked, usual_too, found, say)
