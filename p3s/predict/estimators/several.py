@@ -14,6 +14,8 @@ from p3s.study import Study
 
 #: Estimators that only read a table: a second process would cost more than it saves.
 _READ = frozenset({"simulation", "thesis"})
+#: Two counts of so many ranks are worth a second process: it imports and reads all that one does.
+_WORTH = 512
 
 
 def _nothing(_: object) -> None:
@@ -31,7 +33,8 @@ def estimate_many(
     setting: Setting | None = None,
     done: Callable[[int], None] | None = None,
 ) -> dict[int, Communication]:
-    """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used).
+    """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used,
+    where at least two counts are large).
 
     ``done`` is told every count that is ready. The result does not depend on ``jobs``; the largest
     counts are begun first. Errors as in ``estimate``: of the first count, in the given order, that
@@ -41,7 +44,7 @@ def estimate_many(
     wanted = list(dict.fromkeys(counts))
     order = sorted(wanted, reverse=True)
     tasks = [(name, study.root.absolute(), n, machine, setting) for n in order]
-    if name in _READ:
+    if name in _READ or (not jobs and sorted([0, 0, *wanted])[-2] < _WORTH):
         jobs = 1
     found: dict[int, Communication | P3SError] = {}
     for n, (made, said) in zip(
