@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +14,22 @@ from corpus import Recorder, block
 from test_estimators import machine_file
 
 from p3s.characterize.times import _save
+from p3s.cli.before import check_request
 from p3s.costs.stage import build as build_compute
 from p3s.errors import P3SError, UsageError
 from p3s.model.stage import load as load_model
+from p3s.pipeline.basis import Request
 from p3s.predict.estimators import Setting, check, estimate
 from p3s.predict.estimators import fewer as of_fewer
 from p3s.predict.estimators.machine import grids_of, measured_messages
 from p3s.predict.times import computation, with_communication
+from p3s.predict.what_if import simulated
 from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
 from p3s.program import generate as of_generate
 from p3s.program import write_scaled
 from p3s.program.fewer import Fewer, fewer, inner_places, outer_places, rows_of
+from p3s.replay.settings import ReplaySettings
 from p3s.study import Study
 
 LARGE = 576
@@ -130,6 +135,29 @@ def test_where_ranks_are_is_not_asked_of_smaller_grids(
     check_answerable(study, [read_changes("latency/2")], [LARGE], costs)
     with pytest.raises(UsageError, match="placement=cyclic"):
         check_answerable(study, moved, [LARGE], costs)
+
+
+@pytest.mark.parametrize("text", ["balanced", "compute / 2", "latency/2, phase 1 / 2"])
+def test_computation_is_changed_where_all_ranks_have_rows(
+    study: Study, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = costs_of(study, "machine", None, Setting(ranks_per_node=4))
+    check_answerable(study, [read_changes(text)], [LARGE], costs)
+    monkeypatch.setattr(simulated, "MOST_RANKS", 256)
+    check_answerable(study, [read_changes("latency/2")], [LARGE], costs)
+    with pytest.raises(UsageError, match="computation is changed on all ranks"):
+        check_answerable(study, [read_changes(text)], [LARGE], costs)
+
+
+def test_counts_beyond_all_rows_take_no_simulation_of_every_rank(tmp_path: Path) -> None:
+    request = Request("auto", "infiniband-hdr", True, ReplaySettings())
+    check_request(tmp_path, [of_generate.MOST_PREDICTED], request, None, None)
+    with pytest.raises(UsageError, match="cannot be predicted"):
+        check_request(tmp_path, [of_generate.MOST_PREDICTED + 1], request, None, None)
+    every = replace(request, every_rank=True)
+    check_request(tmp_path, [of_generate.MOST_RANKS], every, None, None)
+    with pytest.raises(UsageError, match="--every-rank"):
+        check_request(tmp_path, [of_generate.MOST_RANKS + 1], every, None, None)
 
 
 def test_what_smaller_grids_say_is_checked(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
