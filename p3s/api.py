@@ -12,7 +12,7 @@ What is missing or out of date is made when it is asked for, as the commands do.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -26,7 +26,7 @@ from p3s.predict.prediction import KNEE_EFFICIENCY, as_file
 from p3s.predict.types import WhatIfAt
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
-from p3s.report.notebook import Prediction, progress_here
+from p3s.report.notebook import Prediction, Table, progress_here
 from p3s.report.plots import Picture, Plots
 from p3s.study import Study as Directory
 from p3s.text import plural, processes
@@ -54,48 +54,10 @@ __all__ = [
     "open_study",
 ]
 
-#: Rows of a table that a notebook shows.
-_SHOWN = 20
-
 
 def open_study(path: Path | str) -> Study:
     """Return the study in a directory; raises P3SError where there is none."""
     return Study(Directory.open(Path(path)))
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns of equal length; a notebook shows the first rows.
-
-    columns: name -> values, in the order they are shown in.
-    """
-
-    columns: Mapping[str, Sequence[Any]]
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(next(iter(self.columns.values()), ()))
-
-    def __getitem__(self, name: str) -> Sequence[Any]:
-        """Return a column; raises KeyError."""
-        return self.columns[name]
-
-    def to_frame(self) -> pandas.DataFrame:
-        """Return it as a data frame; needs pandas."""
-        import pandas
-
-        return pandas.DataFrame({name: list(values) for name, values in self.columns.items()})
-
-    def _repr_html_(self) -> str:
-        """Return the first rows as static HTML."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        rows = list(zip(*self.columns.values(), strict=True))
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>"
-            for row in rows[:_SHOWN]
-        )
-        more = f"<p>{_SHOWN} of {plural(len(rows), 'row')}.</p>" if len(rows) > _SHOWN else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
 @dataclass(frozen=True)

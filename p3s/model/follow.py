@@ -83,7 +83,7 @@ def _following(
     left = np.arange(len(completions))
     mine = np.array(completions)
     starts = [0, *ends]
-    for together, group in product(_TOGETHER, _groups(items, list(times))):
+    for together, group in product(_TOGETHER, _groups(items, times)):
         if not len(left):
             break
         if not group:
@@ -115,9 +115,14 @@ def posted(law: CountLaw, items: Sequence[Item], times: Mapping[int, np.ndarray]
         return np.asarray(np.sum([times[j] for j in follows], axis=0))
     sets: dict[str, list[np.ndarray]] = {}
     for j in follows:
-        alike = repr([slot.count.expr for slot in items[j].slots])
+        alike = _numbers(items[j])
         sets.setdefault(alike if law.together == "alike" else "", []).append(times[j])
     return np.asarray(np.sum([np.max(each, axis=0) for each in sets.values()], axis=0))
+
+
+def _numbers(item: Item) -> str:
+    """Return the equations of how often an item is posted, to tell items apart."""
+    return repr([slot.count.expr for slot in item.slots])
 
 
 def _posts(item: Item) -> bool:
@@ -129,21 +134,29 @@ def _posts(item: Item) -> bool:
     )
 
 
-def _groups(items: Sequence[Item], posts: Sequence[int]) -> list[list[int]]:
-    """Return the sets of items whose requests a call may complete, the smaller ones first."""
+def _groups(items: Sequence[Item], times: Mapping[int, np.ndarray]) -> list[list[int]]:
+    """Return the sets of items whose requests a call may complete, the smaller ones first.
+
+    Of call sites that post the same the first one stands for all.
+    """
+    posts = list(times)
     nodes: dict[int, list[int]] = {}
     for k in posts:
         nodes.setdefault(items[k].node, []).append(k)
+    different: dict[object, list[int]] = {}
+    for own in nodes.values():
+        posted_by = [(items[k].kind, _numbers(items[k]), times[k].tobytes()) for k in own]
+        different.setdefault(tuple(posted_by), own)
     groups = [
-        *nodes.values(),
+        *different.values(),
         [k for k in posts if items[k].kind == SEND],
         [k for k in posts if items[k].kind == RECV],
         [k for k in posts if items[k].kind == COLLECTIVE],
         [k for k in posts if items[k].kind != COLLECTIVE],
         list(posts),
     ]
-    for a in nodes.values():
-        for b in nodes.values():
+    for a in different.values():
+        for b in different.values():
             if items[a[0]].kind == RECV and items[b[0]].kind == SEND:
                 groups.append(a + b)
     return groups

@@ -249,16 +249,16 @@ def _as_many(slot: Slot, seen: tuple[set[int], set[int]]) -> bool:
 def judged_completions(items: Sequence[Item]) -> tuple[Item, ...]:
     """Return the items: how often requests are completed is no surer than how often posted."""
     out = list(items)
-    for i, item in enumerate(out):
+    in_phase: dict[int, set[Verdict]] = {}
+    for item in items:
+        if like(item.op).startswith(_POSTS):
+            in_phase.setdefault(item.phase, set()).add(_number_verdict(item))
+    for i, item in enumerate(items):
         if item.kind != COMPLETION or item.verdict != Verdict.EXACT:
             continue
-        posts = {j for s in item.slots for j in s.count.follows or ()} or {
-            j
-            for j, other in enumerate(out)
-            if other.phase == item.phase and like(other.op).startswith(_POSTS)
-        }
-        weak = [v for v in (_number_verdict(out[j]) for j in posts) if v != Verdict.EXACT]
-        if weak:
+        posts = {j for s in item.slots for j in s.count.follows or ()}
+        found = {_number_verdict(items[j]) for j in posts} or in_phase.get(item.phase, set())
+        if weak := found - {Verdict.EXACT}:
             verdict = max(weak, key=VERDICTS.index)
             if verdict == Verdict.UNKNOWN:  # the completions themselves have a rule
                 verdict = Verdict.FITTED

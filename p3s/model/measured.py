@@ -144,6 +144,8 @@ def _by_rank(cells: Cells) -> dict[int, list[tuple[int, int, int]]]:
 
 def _sizes(rows: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int], ...]:
     """Return the (bytes, calls) of one rank, whoever its partners are."""
+    if len(rows) == 1:
+        return (rows[0][1:],)
     out: Counter[int] = Counter()
     for _, b, k in rows:
         out[b] += k
@@ -156,8 +158,10 @@ def _point(n: int, traced: Cells, ruled: Cells) -> Measured:
     classes: dict[tuple[Any, ...], list[int]] = {}
     for r in sorted({*true, *rule}):
         a, b = true.get(r, []), rule.get(r, [])
-        peers = [q for q, _, _ in a] == [q for q, _, _ in b]
-        classes.setdefault((_sizes(a), _sizes(b), a == b, peers), []).append(r)
+        same = a == b
+        peers = same or [q for q, _, _ in a] == [q for q, _, _ in b]
+        sizes = _sizes(a)
+        classes.setdefault((sizes, sizes if same else _sizes(b), same, peers), []).append(r)
     ordered = sorted(classes.items(), key=lambda entry: (entry[0][2], -len(entry[1]), entry[1][0]))
     # those that differ first: they are what one wants to see
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]

@@ -61,28 +61,33 @@ def next_counts(model: Model) -> tuple[NextCount, ...]:
             grids[n] = model_grid(model, n)
         except P3SError:
             continue
-    left = list(questions(model, grids))
     out: list[NextCount] = []
     larger = admissible.larger(known)
     if isinstance(model.grid.family, Traced) and larger is not None:
         extents = Decision("no rule gives the extents of the process grid so far", 1.0)
         return (NextCount(larger, (), 1.0, (extents,)),)
+    left = [(q, _answers(q, grids)) for q in questions(model, grids)]
     while left and len(out) < MAX_PROPOSED:
         best: tuple[float, int] | None = None
-        for n, grid in grids.items():
-            settled = sum(q.weight for q in left if q.decides(grid))
+        for n in grids:
+            settled = sum(q.weight for q, decides in left if decides[n])
             score = settled / (1.0 + _DOUBLING * max(0.0, math.log2(n / top)))
             if settled and (best is None or score > best[0] + 1e-9):
                 best = (score, n)
         if best is None:
             break
         grid = grids.pop(best[1])
-        decided = [q for q in left if q.decides(grid)]
-        left = [q for q in left if q not in decided]
+        decided = [q for q, decides in left if decides[grid.n]]
+        left = [(q, decides) for q, decides in left if not decides[grid.n]]
         decided.sort(key=lambda q: -q.weight)
         decisions = tuple(Decision(q.text, round(q.weight, 6)) for q in decided)
         out.append(NextCount(grid.n, tuple(grid.dims), round(best[0], 6), decisions))
     return tuple(out)
+
+
+def _answers(q: Question, grids: Mapping[int, GridAt]) -> dict[int, bool]:
+    """Return at which counts a question is settled."""
+    return {n: q.decides(grid) for n, grid in grids.items()}
 
 
 def questions(model: Model, grids: Mapping[int, GridAt]) -> Iterator[Question]:

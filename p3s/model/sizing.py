@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from p3s.characterize.tables import PointTable
 from p3s.model.grid.choose import GridChoice, Vote
 from p3s.model.grid.nodes import Node
 from p3s.model.partners.communicator_laws import Odd
-from p3s.model.partners.items import items_of
+from p3s.model.partners.items import Alike, items_of
 from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.blocks import ExtentPool, FittedSize, Observations
 from p3s.model.sizes.elements import distinct, known_law
@@ -175,6 +173,9 @@ def _partners(choice: GridChoice) -> object:
 
 def _drafts(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTable]) -> list[Draft]:
     """Return every item, slots still to come."""
+    of_count = {t.np: [g.tag for g in t.groups] for t in tables}
+    tag_values = [_tag_value(node, of_count) for node in nodes]
+    alike: Alike = {}
     return [
         Draft(
             Item(
@@ -183,7 +184,7 @@ def _drafts(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTab
                 op=node.op,
                 kind=node.kind,
                 tag=node.tag,
-                tag_value=_tag_value(node, tables),
+                tag_value=tag_values[index],
                 relation=seen.relation,
                 place=seen.place,
                 notes=tuple(seen.notes),
@@ -193,7 +194,7 @@ def _drafts(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTab
             seen,
         )
         for index, node in enumerate(nodes)
-        for seen in items_of(node, index, choice, tables)
+        for seen in items_of(node, index, choice, tables, alike)
     ]
 
 
@@ -213,17 +214,13 @@ def _ruled(item: Item, slots: Sequence[Slot], unmodelled: Mapping[str, int]) -> 
     return tuple(replace(s, guard=None, why=(*s.why, Reason(why))) for s in slots)
 
 
-def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
-    tags = {
-        t.groups[g].tag
-        for t in tables
-        if t.np in node.rows
-        for g in np.unique(node.rows[t.np].group)
-    }
+def _tag_value(node: Node, of_count: Mapping[int, Sequence[int]]) -> int:
+    """Return the tag of a node, -1 for several; of_count: those of the groups of every count."""
+    tags = {of_count[n][g] for n, rows in node.rows.items() for g in set(rows.group.tolist())}
     return tags.pop() if len(tags) == 1 else -1
 
 
 def _spread(seen: Observed, counts: Sequence[int]) -> tuple[int, int]:
     there = [n for n in counts if len(seen.rows[n].rank)]
-    sizes = {int(b) for n in there for b in np.unique(seen.rows[n].nbytes)}
+    sizes = {b for n in there for b in seen.rows[n].nbytes.tolist()}
     return (len(there), len(sizes))

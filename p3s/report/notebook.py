@@ -1,10 +1,11 @@
-"""A prediction as a piece of HTML for notebooks: static, without script, style sheet or request."""
+"""Predictions and tables as HTML for notebooks: static, without script, style sheet or request."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -25,8 +26,43 @@ if TYPE_CHECKING:
     import xarray
 
 SIZE = Size(560.0, 340.0)
-#: Rows of the table.
-MAX_COUNTS = 24
+#: Rows of the table of counts, and of any other table, that are shown.
+MAX_COUNTS, _SHOWN = 24, 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length; a notebook shows the first rows.
+
+    columns: name -> values, in the order they are shown in.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, name: str) -> Sequence[Any]:
+        """Return a column; raises KeyError."""
+        return self.columns[name]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return it as a data frame; needs pandas."""
+        import pandas
+
+        return pandas.DataFrame({name: list(values) for name, values in self.columns.items()})
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as static HTML."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        rows = list(zip(*self.columns.values(), strict=True))
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>"
+            for row in rows[:_SHOWN]
+        )
+        more = f"<p>{_SHOWN} of {plural(len(rows), 'row')}.</p>" if len(rows) > _SHOWN else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
 class Prediction(saved.PredictionFile):

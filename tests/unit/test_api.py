@@ -54,6 +54,20 @@ def test_matrices_are_traced_and_predicted(study: p3s.Study) -> None:
     assert "predicted" in repr(found) and "<td>" in found._repr_html_()
 
 
+def test_scaling_and_computation_do_without_pandas(study: p3s.Study) -> None:
+    code = (
+        "import sys; from pathlib import Path; from p3s.predict.times import computation\n"
+        "from p3s.program.generate import write_scaled\n"
+        "from p3s.program.scaled import read_scaled; from p3s.study import Study\n"
+        f"study = Study.open(Path({str(study.path)!r}))\n"
+        "write_scaled(study.root, 20)\n"
+        "read_scaled(study.scaled_dir(20))\n"
+        "assert computation(study, 20).compute.sum() > 0\n"
+        "sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=300, check=False).returncode == 0
+
+
 def test_a_scaled_trace_is_made_and_read(study: p3s.Study) -> None:
     made = study.scale(24)
     assert made.n == 24 and np.prod(made.grid) == 24 and made.rows > 24

@@ -171,12 +171,13 @@ def unique_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]
     The numbers are relative to each other, and None where they are large: not ways to a partner.
     """
     known = rows.peer >= 0
-    pairs = np.stack([rows.rank[known], rows.peer[known]], axis=1)
-    both, which = np.unique(pairs, axis=0, return_inverse=True)
-    times = np.bincount(which.reshape(-1), weights=rows.count[known], minlength=len(both))
+    of_rank = int(rows.peer.max(initial=-1)) + 1
+    pair = rows.rank[known] * of_rank + rows.peer[known]
+    both, which = np.unique(pair, return_inverse=True)
+    times = np.bincount(which, weights=rows.count[known], minlength=len(both))
     each = times.astype(np.int64) // max(int(np.gcd.reduce(times.astype(np.int64))), 1)
     few = len(each) and each.max() <= _MOST_WAYS
-    rank, peer = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+    rank, peer = np.divmod(both, max(of_rank, 1))
     return rank, peer, each if few else None
 
 

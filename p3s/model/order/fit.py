@@ -9,9 +9,10 @@ the events of any rank at any count of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -257,7 +258,7 @@ def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk 
     A loop that holds nothing but such a loop is one with it: it goes round several times.
     """
     k, level = loop.loop, len(loop.at)
-    evidence: list[tuple[dict[tuple[Cell, int], Ints], Ints]] = []
+    evidence: list[tuple[dict[tuple[Cell, int], list[int]], list[int]]] = []
     for seen in kinds:
         if k not in seen.turns:
             continue
@@ -268,15 +269,17 @@ def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk 
         ]
         if cells[:1] == [-1]:
             continue
-        trips = np.unique(seen.turns[k].trips[:, -1])
+        trips = sorted(set(seen.turns[k].trips[:, -1].tolist()))
         at = {
-            (seen.cells[c], seen.peer[c]): np.unique(seen.index[seen.events[c], level - 1])
+            (seen.cells[c], seen.peer[c]): sorted(
+                set(seen.index[seen.events[c], level - 1].tolist())
+            )
             for c in cells
         }
-        if len(at) * int(trips.max()) < sum(map(len, at.values())):
+        if len(at) * trips[-1] < sum(map(len, at.values())):
             return None
         evidence.append((at, trips))
-    first = [{c: int(x[0]) for c, x in at.items()} for at, _ in evidence]
+    first = [{c: x[0] for c, x in at.items()} for at, _ in evidence]
     if not first or max(len(set(at.values())) for at in first) < 2:
         return None
     for walk in _keys(first):
@@ -286,15 +289,15 @@ def _walk(loop: LoopRule, kinds: Sequence[Seen], items: Sequence[Item]) -> Walk 
 
 
 def _goes_round(
-    place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], trips: Ints
+    place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], list[int]], trips: Sequence[int]
 ) -> bool:
     """Tell whether iterations come to one partner after the other, once or several times over.
 
-    trips: numbers of iterations with which the loop is entered.
+    trips: numbers of iterations with which the loop is entered, ascending.
     """
     keys = max(place.values(), default=0) + 1
-    return not np.any(trips % keys) and all(
-        np.array_equal(x, np.arange(place[cell], trips.max(), keys)) for (cell, _), x in at.items()
+    return not any(t % keys for t in trips) and all(
+        x == list(range(place[cell], trips[-1], keys)) for (cell, _), x in at.items()
     )
 
 
@@ -329,12 +332,14 @@ def _rule_order(
         for (cell, _), x in at.items():
             same[root(cell[0])] = root(first.setdefault(x, cell[0]))
     weight: dict[tuple[int, int], int] = {}
-    for at in evidence:
-        for (a, _), x in at.items():
-            for (b, _), y in at.items():
-                i, j = root(a[0]), root(b[0])
-                if x < y and i != j:
-                    weight[(i, j)] = weight.get((i, j), 0) + 1
+    alike = Counter(  # kinds of ranks that come to the same, and how many cells to each
+        tuple(sorted(Counter((root(cell[0]), x) for (cell, _), x in at.items()).items()))
+        for at in evidence
+    )
+    for what, many in alike.items():
+        for ((i, x), here), ((j, y), there) in product(what, what):
+            if x < y and i != j:
+                weight[(i, j)] = weight.get((i, j), 0) + many * here * there
     members: dict[int, list[int]] = {}
     for i in sorted(same):
         members.setdefault(root(i), []).append(i)
@@ -346,14 +351,16 @@ def _rule_order(
 def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
     """Return at which iteration of a walk each of a rank's cells is; cells: with their partners."""
     place = {i: x for x, mine in enumerate(walk.order) for i in mine}
-    keys: dict[Cell, tuple[int, ...]] = {}
-    for cell, peer in cells:
-        keys[cell] = {
-            "stage": (cell[2],),
-            "turn": (cell[3],),
-            "peer": (walk.sign * peer,),
-            "rules": (place.get(cell[0], len(place)), cell[2] if walk.then == "stage" else 0),
-        }[walk.by]
+    key: dict[str, Callable[[Cell, int], tuple[int, ...]]] = {
+        "stage": lambda cell, _: (cell[2],),
+        "turn": lambda cell, _: (cell[3],),
+        "peer": lambda _, peer: (walk.sign * peer,),
+        "rules": lambda cell, _: (
+            place.get(cell[0], len(place)),
+            cell[2] if walk.then == "stage" else 0,
+        ),
+    }
+    keys = {cell: key[walk.by](cell, peer) for cell, peer in cells}
     number = {key: x for x, key in enumerate(sorted(set(keys.values())))}
     return {cell: number[key] for cell, key in keys.items()}
 

@@ -244,6 +244,6 @@ def _shared_out(total: np.ndarray, row: Ints, count: Ints) -> Ints:
 
 def needless(rank: Ints, group: Ints, nbytes: Ints) -> bool:
     """Tell whether every rank has one group and size only: its turn says nothing."""
-    each = np.unique(np.stack([rank, group, nbytes]), axis=1)
-    result: bool = len(np.unique(rank)) == each.shape[1]
-    return result
+    _, first, which = np.unique(rank, return_index=True, return_inverse=True)
+    same = first[which]
+    return bool(np.all(group == group[same]) and np.all(nbytes == nbytes[same]))

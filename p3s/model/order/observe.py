@@ -221,6 +221,7 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
     """
     split, items = model.splits, model.items
     node = {it.key: it.node for it in items}
+    about = [(it.kind == COMPLETION, is_on_comm(it.op), it.node) for it in items]
     full: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
     loose: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
     for r, i, slot, stage, at, peer, size, c in zip(
@@ -234,25 +235,30 @@ def cells_of_rows(model: Model, t: PointTable, rows: Any) -> list[Cells]:
         rows.comm.tolist(),
         strict=True,
     ):
-        it = items[i]
-        if it.kind == COMPLETION:
+        completes, on_comm, of_node = about[i]
+        if completes:
             size = stage = 0
-        where = rows.members[c] if is_on_comm(it.op) and c >= 0 else ()
-        loosely = (r, it.node, peer, where)
+        where = rows.members[c] if on_comm and c >= 0 else ()
+        loosely = (r, of_node, peer, where)
         full[(*loosely, size)].add((i, slot, stage, at))
         loose[loosely].add((i, slot, stage, at))
+    groups: list[tuple[bool, tuple[Any, ...]]] = []
+    for g in t.groups:
+        peer = g.peer if g.kind in (SEND, RECV) else -1
+        where = t.places[g.comm].members if is_on_comm(g.op) and 0 <= g.comm < len(t.places) else ()
+        of_group = (node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
+        groups.append((g.kind == COMPLETION, of_group))
     out: list[Cells] = []
     keys: list[tuple[Any, ...]] = []
+    none: set[Cell] = set()
     for r, gi, size, at in zip(
         t.rank.tolist(), t.group.tolist(), t.nbytes.tolist(), turn_of(t).tolist(), strict=True
     ):
-        g = t.groups[gi]
-        peer = g.peer if g.kind in (SEND, RECV) else -1
-        where = t.places[g.comm].members if is_on_comm(g.op) and 0 <= g.comm < len(t.places) else ()
-        loosely = (r, node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
+        completes, of_group = groups[gi]
+        loosely = (r, *of_group)
         keys.append(loosely)
-        exactly = full.get((*loosely, 0 if g.kind == COMPLETION else size), set())
-        found = exactly or loose.get(loosely, set())
+        exactly = full.get((*loosely, 0 if completes else size), none)
+        found = exactly or loose.get(loosely, none)
         if len(found) > 1:
             found = {c for c in found if c[3] == at} or found
         known = len(found) == 1 or (exactly and all(_step(model, c) for c in found))

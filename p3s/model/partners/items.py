@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,14 +21,21 @@ from p3s.model.reasons import Code, Reason
 from p3s.model.sizes.observed import Observed, Rows
 from p3s.trace.ops import RECV, SEND, is_on_comm
 
+#: Which rows of a node, and which cells, are of each of its relations: per relation and count, by
+#: relations and traced pairs.
+Alike = dict[object, "_Split"]
+
 
 def items_of(
-    node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable]
+    node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable], alike: Alike
 ) -> list[Observed]:
-    """Return the items of a node: one per relation, or per kind of communicator."""
+    """Return the items of a node: one per relation, or per kind of communicator.
+
+    alike: what nodes of the same choice with the same partners share.
+    """
     counts = [t.np for t in tables]
     if node.kind in (SEND, RECV):
-        return _p2p_items(node, choice.explained[index], choice, counts)
+        return _p2p_items(node, choice.explained[index], choice, counts, alike)
     return _communicator_items(node, choice, tables)
 
 
@@ -37,47 +45,82 @@ def empty_rows() -> Rows:
     return Rows(z, z, z, z, z, z, z, z, z, z)
 
 
+@dataclass(frozen=True)
+class _Own:
+    """What of a node is of one of its relations, per count: which rows (and the stage of each), and
+    partners, care, taken and ways as of Observed."""
+
+    rows: dict[int, np.ndarray] = field(default_factory=dict)
+    stage: dict[int, np.ndarray] = field(default_factory=dict)
+    peers: dict[int, np.ndarray] = field(default_factory=dict)
+    care: dict[int, np.ndarray] = field(default_factory=dict)
+    taken: dict[int, np.ndarray] = field(default_factory=dict)
+    ways: dict[int, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Split:
+    """What of a node is of each of its relations, and which rows per count are of none."""
+
+    own: list[_Own]
+    left: dict[int, np.ndarray]
+
+
+def _split_of(
+    relations: Sequence[Relation], node: Node, grids: Mapping[int, GridAt], counts: Sequence[int]
+) -> _Split:
+    known = _known_cells(relations, node, grids)
+    out = _Split([_Own() for _ in relations], {})
+    for n in counts:
+        tables = [partners(r, grids[n]) for r in relations]
+        many = ways_to(tables, grids[n].n)
+        rows = node.rows.get(n)
+        if rows is not None:
+            out.left[n] = np.ones(len(rows.rank), dtype=bool)
+        for k, (own, table) in enumerate(zip(out.own, tables, strict=True)):
+            own.peers[n], own.ways[n] = table, at_partners(many, table)
+            everywhere = np.ones(table.shape, dtype=bool), np.ones(table.shape, dtype=bool)
+            own.care[n], own.taken[n] = known[n][k] if n in known else everywhere
+            if rows is None or not len(table):
+                continue
+            hit = (table[:, rows.rank] == rows.peer[None, :]) & (rows.peer >= 0)[None, :]
+            mine = hit.any(axis=0)
+            out.left[n] &= ~mine
+            own.rows[n], own.stage[n] = mine, np.argmax(hit, axis=0)[mine]
+    return out
+
+
 def _p2p_items(
-    node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int]
+    node: Node, explained: Explanation, choice: GridChoice, counts: Sequence[int], alike: Alike
 ) -> list[Observed]:
     grids = choice.grids
     relations: list[Relation] = [_ordered_relation(r, node, grids) for r in explained.relations]
-    tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
     places = _law_of_rows(node, choice)
-    known = _known_cells(relations, node, grids)
-    many = {n: ways_to(tabs[n], grids[n].n) for n in counts}
+    traced = (
+        (n, r.rank.tobytes(), r.peer.tobytes(), r.count.tobytes()) for n, r in node.rows.items()
+    )
+    key = (*relations, *traced)
+    if key not in alike:
+        alike[key] = _split_of(relations, node, grids, counts)
+    split = alike[key]
+    nothing = np.zeros(0, dtype=np.int64)
     items = []
-    left = {n: np.ones(len(node.rows[n].rank), dtype=bool) for n in node.rows}
-    for k, rel in enumerate(relations):
-        rows: dict[int, Rows] = {}
-        stage: dict[int, np.ndarray] = {}
-        care: dict[int, np.ndarray] = {}
-        taken: dict[int, np.ndarray] = {}
-        ways: dict[int, np.ndarray] = {}
-        for n in counts:
-            table = tabs[n][k]
-            ways[n] = at_partners(many[n], table)
-            everywhere = np.ones(table.shape, dtype=bool), np.ones(table.shape, dtype=bool)
-            care[n], taken[n] = known[n][k] if n in known else everywhere
-            if n not in node.rows or not len(table):
-                rows[n], stage[n] = empty_rows(), np.zeros(0, dtype=np.int64)
-                continue
-            nr = node.rows[n]
-            hit = (table[:, nr.rank] == nr.peer[None, :]) & (nr.peer >= 0)[None, :]
-            mine = hit.any(axis=0)
-            left[n] &= ~mine
-            rows[n] = nr.take(mine)
-            stage[n] = np.argmax(hit, axis=0)[mine]
-        item = Observed(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
+    for rel, own in zip(relations, split.own, strict=True):
+        rows = {
+            n: node.rows[n].take(own.rows[n]) if n in own.rows else empty_rows() for n in counts
+        }
+        stage = {n: own.stage.get(n, nothing) for n in counts}
+        item = Observed(rows, stage, own.peers, own.care, grids, rel, places)
         item.rivals = tuple(explained.rivals)
         if len(relations) > 1:
-            item.ways, item.taken = ways, taken
-            item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
+            item.ways, item.taken = own.ways, own.taken
+            item.sure = {n: _one_size(rows[n], stage[n], own.care[n].shape) for n in counts}
         if explained.ambiguous and isinstance(rel, Shift):
             axes = [d for d in explained.ambiguous if rel.vec[d]]
             if axes:
                 item.notes.append(Reason(Code.DIRECTION, dims=tuple(axes)))
         items.append(item)
+    left = split.left
     if any(m.any() for m in left.values()):
         rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
         item = Observed(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product
 from math import log2
 from typing import Generic, TypeVar
@@ -449,7 +450,14 @@ def elsewhere(obs: Observations) -> dict[str, np.ndarray]:
     Along each axis every number of blocks up to four times the largest, on the others as many as
     were seen and one more, the first, a middle, and the last block; symbol ``grid`` numbers them.
     """
-    top = [int(obs.env[f"p{d}"].max()) for d in range(obs.ndims)]
+    dimensions = range(obs.ndims)
+    top = tuple(int(obs.env[f"p{d}"].max()) for d in dimensions)
+    return dict(_elsewhere(top, tuple(step_of(obs, d) for d in dimensions)))
+
+
+@lru_cache(maxsize=64)
+def _elsewhere(top: Sequence[int], steps: Sequence[int]) -> Mapping[str, np.ndarray]:
+    """Return the symbols of :func:`elsewhere`; many slots were seen on the same grids."""
     parts: list[np.ndarray] = []
     for d, p in enumerate(top):
         for more in sorted({*range(2, min(4 * p, p + 24) + 1), 3 * p, 4 * p}):
@@ -462,13 +470,15 @@ def elsewhere(obs: Observations) -> dict[str, np.ndarray]:
                 at = np.stack([x.ravel() for x in np.meshgrid(*places, indexing="ij")])
                 parts.append(np.concatenate([np.broadcast_to(dims[:, None], at.shape), at]))
     cells = np.concatenate(parts, axis=1)
-    k = obs.ndims
+    k = len(top)
     n = np.prod(cells[:k], axis=0)
     zero = np.zeros(len(n), dtype=np.int64)
     env = {"n": n, "s": zero, "t": zero, "r": zero}
     for d in range(k):
         p, c = cells[d], cells[k + d]
-        env |= {f"p{d}": p, f"c{d}": c, f"q{d}": (c + step_of(obs, d)) % p}
+        env |= {f"p{d}": p, f"c{d}": c, f"q{d}": (c + steps[d]) % p}
         env["r"] = env["r"] * p + c
     env["grid"] = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+    for column in env.values():
+        column.setflags(write=False)
     return env

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from p3s.characterize.tables import PointTable
 from p3s.laws.lawfinder import find_law
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt, Guard
@@ -45,6 +46,37 @@ class Run:
     def _by_end(self) -> tuple[np.ndarray, np.ndarray]:
         order = np.argsort(self.segments[:, 2], kind="stable")
         return order, self.segments[order, 2]
+
+
+def run_of(
+    t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[tuple[str, str], int]
+) -> Run:
+    """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
+    shape = (len(places), t.np)
+    known = place >= 0
+    cell = place[known] * t.np + t.rank[known]
+    size = shape[0] * shape[1]
+    calls = np.bincount(cell, weights=t.count[known], minlength=size).reshape(shape)
+    moved = np.bincount(cell, weights=(t.count * t.nbytes)[known], minlength=size).reshape(shape)
+    if len(t.segments):
+        number = np.array([*(places.get(node, -2) for node in t.nodes), -1], dtype=np.int64)
+        segments = t.segments.copy()
+        segments[:, 1], segments[:, 2] = number[segments[:, 1]], number[segments[:, 2]]
+        segments = segments[segments[:, 2] >= 0]
+    else:  # a signature without segments: all work before a call is one
+        work = np.bincount(cell, weights=t.work[known], minlength=size)
+        there = np.flatnonzero(calls.ravel())
+        segments = np.stack(
+            [
+                there % t.np,
+                np.full(len(there), -1),
+                there // t.np,
+                calls.ravel()[there],
+                work[there],
+            ],
+            axis=1,
+        ).astype(np.int64)
+    return Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
 def rows_of(item: np.ndarray, items: int) -> list[np.ndarray]:

@@ -26,7 +26,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.tree import assign
 from p3s.model.types import Group, Item, Phase, PhaseWork, Profile, Segment, WorkLevel, WorkPlace
 from p3s.model.work.balance import Spent, apart, fit_profile, same_order, with_gains
-from p3s.model.work.cases import Run, Seen, cases_of, rows_of
+from p3s.model.work.cases import Run, Seen, cases_of, rows_of, run_of
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.work.levels import EXACT, PhasePoints, fit_level, phase_law, scalars
 from p3s.model.work.scic import instruction_groups, ranges
@@ -185,35 +185,6 @@ def _size(runs: Sequence[Run], place: int) -> WorkLaw:
 
 def places_of(items: Sequence[Item]) -> dict[Place, int]:
     return {p: k for k, p in enumerate(dict.fromkeys((it.site, it.op) for it in items))}
-
-
-def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
-    """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
-    shape = (len(places), t.np)
-    known = place >= 0
-    cell = place[known] * t.np + t.rank[known]
-    size = shape[0] * shape[1]
-    calls = np.bincount(cell, weights=t.count[known], minlength=size).reshape(shape)
-    moved = np.bincount(cell, weights=(t.count * t.nbytes)[known], minlength=size).reshape(shape)
-    if len(t.segments):
-        number = np.array([*(places.get(node, -2) for node in t.nodes), -1], dtype=np.int64)
-        segments = t.segments.copy()
-        segments[:, 1], segments[:, 2] = number[segments[:, 1]], number[segments[:, 2]]
-        segments = segments[segments[:, 2] >= 0]
-    else:  # a signature without segments: all work before a call is one
-        work = np.bincount(cell, weights=t.work[known], minlength=size)
-        there = np.flatnonzero(calls.ravel())
-        segments = np.stack(
-            [
-                there % t.np,
-                np.full(len(there), -1),
-                there // t.np,
-                calls.ravel()[there],
-                work[there],
-            ],
-            axis=1,
-        ).astype(np.int64)
-    return Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
 def _total(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -330,10 +330,16 @@ class _Scored:
     terms: tuple[int, ...]
 
 
+@lru_cache(maxsize=256)
+def _combinations(columns: tuple[int, ...], size: int) -> np.ndarray:
+    """Return the sets of so many columns, (sets, size); segments often have the same columns."""
+    return np.array(list(combinations(columns, size)), dtype=np.int64).reshape(-1, size)
+
+
 def _sets(columns: Sequence[int], beam: Sequence[tuple[int, ...]], size: int) -> np.ndarray:
     """Return the sets of columns to try: all singles and pairs, then the best ones and one more."""
     if size <= 2:
-        return np.array(list(combinations(columns, size)), dtype=np.int64).reshape(-1, size)
+        return _combinations(tuple(columns), size)
     sets = np.repeat(np.array(beam, dtype=np.int64), len(columns), axis=0)
     more = np.column_stack([sets, np.tile(np.array(columns, dtype=np.int64), len(beam))])
     more = np.sort(more[(sets != more[:, -1:]).all(axis=1)], axis=1)
