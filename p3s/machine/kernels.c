@@ -206,26 +206,34 @@ static int chase(size_t bytes, uint64_t steps)
     return at->ordinal == (first + steps) % lines;
 }
 
-/* Links all lines into one cycle in random order (Sattolo 1986). */
-static void link_lines(size_t bytes)
+/* Links all lines into one cycle in random order (Sattolo 1986). The order is found in numbers of
+ * lines, which a cache holds where the lines themselves are far away. */
+static int link_lines(size_t bytes)
 {
     size_t lines = bytes / LINE;
     struct link *all = (struct link *)memory;
+    uint32_t *next = malloc(lines * sizeof *next), at = 0;
     uint64_t state = 2463534242u;
+    if (!next)
+        return 0;
     for (size_t i = 0; i < lines; i++)
-        all[i].next = &all[i];
+        next[i] = (uint32_t)i;
     for (size_t i = lines - 1; i > 0; i--) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         size_t j = (size_t)(((unsigned __int128)state * i) >> 64);
-        struct link *held = all[i].next;
-        all[i].next = all[j].next;
-        all[j].next = held;
+        uint32_t held = next[i];
+        next[i] = next[j];
+        next[j] = held;
     }
+    for (size_t i = 0; i < lines; i++, at = next[at]) {
+        all[at].next = &all[next[at]];
+        all[at].ordinal = i;
+    }
+    free(next);
     place = all;
-    for (size_t i = 0; i < lines; i++, place = place->next)
-        place->ordinal = i;
+    return 1;
 }
 
 static void fill_ones(size_t bytes)
@@ -273,7 +281,10 @@ static void prepare(const struct kernel *k, size_t bytes)
 {
     static int linked; /* the memory holds links, not ones */
     if (k->by_step == 2) {
-        link_lines(bytes);
+        if (!link_lines(bytes)) {
+            fputs("no memory for the order of the lines\n", stderr);
+            exit(1);
+        }
         linked = 1;
     } else if (k->curve && linked) {
         fill_ones(memory_bytes);

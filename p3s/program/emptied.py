@@ -13,8 +13,8 @@ from p3s.program.types import Emptied
 _KINDS = ("send", "recv", "collective")
 
 
-def below_one(model: Model, rows: ScaledRows) -> dict[int, set[int]]:
-    """Return the items with messages of less than one element, and the ranks that have them.
+def below_one(model: Model, rows: ScaledRows) -> dict[int, int]:
+    """Return the items with messages of less than one element, and how many ranks have them.
 
     Only sizes with an equation count: those of irregular programs may be nothing at any count.
     """
@@ -30,19 +30,19 @@ def below_one(model: Model, rows: ScaledRows) -> dict[int, set[int]]:
     if not len(rows.rank) or not len(flat):
         return {}
     short = np.flatnonzero(rows.nbytes < flat[first[rows.item] + rows.slot])
-    found: dict[int, set[int]] = {}
-    for item, rank in zip(rows.item[short].tolist(), rows.rank[short].tolist(), strict=True):
-        found.setdefault(item, set()).add(rank)
-    return found
+    ranks = int(rows.rank.max()) + 1
+    items = np.unique(rows.item[short] * ranks + rows.rank[short]) // ranks
+    number = np.bincount(items)
+    return {item: int(number[item]) for item in np.flatnonzero(number).tolist()}
 
 
-def emptied(model: Model, found: dict[int, set[int]]) -> tuple[Emptied, ...]:
+def emptied(model: Model, found: dict[int, int]) -> tuple[Emptied, ...]:
     """Return what ``below_one`` found that happens at no count that the model rests on."""
     if not found:
         return ()
     before = _at_traced(model)
     return tuple(
-        Emptied(model.items[k].op, model.items[k].site, len(ranks))
+        Emptied(model.items[k].op, model.items[k].site, ranks)
         for k, ranks in sorted(found.items())
         if k not in before
     )

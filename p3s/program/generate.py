@@ -5,6 +5,7 @@ Ranks are independent of each other: the trace is made and written some ranks at
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -216,13 +217,12 @@ class _Head:
         self.verdicts = verdicts_of(model)
         self.share = np.zeros((3, len(self.verdicts)))
         self.rows = 0
-        self.short: dict[int, set[int]] = {}
+        self.short: Counter[int] = Counter()
 
     def take(self, part: RankSums) -> None:
         """Take in the sums over some ranks."""
         self.rows += part.rows
-        for item, short in part.short.items():
-            self.short.setdefault(item, set()).update(short)
+        self.short.update(part.short)
         self.work += part.work
         self.half += part.half
         self.events += part.events

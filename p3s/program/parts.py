@@ -50,8 +50,8 @@ class Laws:
 class RankSums:
     """Sums over the rows of some ranks that make scaled.json.
 
-    work, events, half: per phase; share: (3, verdicts), of events, bytes and work; short: ranks of
-    items that have less than one element.
+    work, events, half: per phase; share: (3, verdicts), of events, bytes and work; short: how many
+    ranks have items with less than one element.
     """
 
     rows: int
@@ -59,7 +59,7 @@ class RankSums:
     events: np.ndarray
     half: np.ndarray
     share: np.ndarray
-    short: dict[int, set[int]]
+    short: dict[int, int]
     timed: Timed | None
     uses: FileSums | None
 

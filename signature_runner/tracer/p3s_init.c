@@ -244,6 +244,7 @@ static void begin_thread(struct p3s_thread *t)
     t->known = true;
     t->number = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED);
     t->last_event = P3S_NO_EVENT;
+    t->preempted = p3s_preempted();
     p3s_pool_kind(P3S_THREAD_CALLER);
     if (p3s_counters) {
         p3s_counters_open(t);
@@ -385,12 +386,26 @@ void p3s_return(struct p3s_here *h)
     h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
 }
 
+/* A part of a call in the tracer, in wall time, or 0 where the thread has lost its core in it: how
+ * long others had it says nothing of the tracer. That is seen only of long parts, those during
+ * which another one can have run, as looking is a system call. */
+#define LONG_NS 100000
+
+static int64_t in_tracer(int64_t ns)
+{
+    if (__builtin_expect(ns < LONG_NS, 1))
+        return ns;
+    uint64_t before = p3s_self.preempted;
+    p3s_self.preempted = p3s_preempted();
+    return p3s_self.preempted > before ? 0 : ns;
+}
+
 static int64_t clock_at_return(const struct p3s_here *h)
 {
     if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
         return p3s_work_now();
     int64_t now = p3s_clock_ns(CLOCK_MONOTONIC);
-    int64_t tracer_ns = now - h->t1_ns + h->entry_ns;
+    int64_t tracer_ns = in_tracer(now - h->t1_ns) + in_tracer(h->entry_ns);
     bool read_cpu = p3s_work_source == P3S_WORK_CPU && now - h->clock_at_ns >= SHORT_NS;
     tracer_ns += read_cpu ? p3s_clock_cost : 0;
     if (p3s_header && __builtin_expect(p3s_threaded, 0))

@@ -38,6 +38,7 @@ extern const volatile uint64_t *p3s_instructions;
 /* Memory in use and preemptions, into the header: at the end of MPI_Init, before MPI_Finalize. */
 void p3s_memory_begin(void);
 void p3s_memory_end(void);
+uint64_t p3s_preempted(void);           /* how often the thread has lost its core to another one */
 /* Choose clock and counters and write into the header which. */
 void p3s_clock_choose(const char *directory, struct p3s_header *h);
 void p3s_counters_open(struct p3s_thread *t);

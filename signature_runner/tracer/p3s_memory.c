@@ -33,7 +33,7 @@ static void resident(uint64_t *now, uint64_t *peak)
     *peak = line_of(text, "\nVmHWM:");
 }
 
-static uint64_t preempted(void)
+uint64_t p3s_preempted(void)
 {
     struct rusage usage;
 #ifdef RUSAGE_THREAD
@@ -56,7 +56,7 @@ void p3s_memory_begin(void)
     if (!known())
         return;
     resident(&p3s_header->resident_init, &peak);
-    preempted_before = preempted();
+    preempted_before = p3s_preempted();
 }
 
 void p3s_memory_end(void)
@@ -65,6 +65,6 @@ void p3s_memory_end(void)
     if (!known())
         return;
     resident(&now, &p3s_header->resident_peak);
-    uint64_t since = preempted();
+    uint64_t since = p3s_preempted();
     p3s_header->preempted = since > before ? since - before : 0;
 }

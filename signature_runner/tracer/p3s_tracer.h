@@ -175,6 +175,7 @@ struct p3s_thread {
     int64_t region_own, region_path, region_wall;   /* of regions since the last wrapper */
     int64_t left_ns;            /* when the MPI call of that wrapper had returned */
     int64_t cpu_ns, cpu_at_ns;  /* CPU time read last, and when */
+    uint64_t preempted;         /* how often it had lost its core when that was looked at last */
     struct p3s_pooled *pooled;  /* its entry in the table of threads, NULL of the first */
     bool entries_ahead;         /* the region that begins next was asked for through GOMP_... */
     int loop_ahead;             /* it is one with a loop of this kind, or 0 */

@@ -248,3 +248,14 @@ def test_a_complete_file_ends_with_what_its_last_chunk_uses(tmp_path: Path) -> N
     # Head, definitions, events, and the end: a page each, and the 64 + 112 bytes of END.
     assert path.stat().st_size == 3 * 4096 + 64 + 112
     assert read_run(tmp_path / "run").ranks[0].complete
+
+
+def test_time_without_a_core_is_not_the_tracers(tmp_path: Path) -> None:
+    """1 ms passes at every seventh look at the clock; only if somebody else ran it is left out."""
+    program = compile_c(PROGRAMS / "lost_core.c", tmp_path / "lost_core", "-rdynamic")
+    took = {}
+    for how in ("lost", "alone"):
+        _launch([str(program), how], 1, tmp_path / how)
+        took[how] = read_run(tmp_path / how).ranks[0].tracer_ns
+    assert took["alone"] > 100e6  # of 1,000 calls with four looks each many lose a millisecond
+    assert took["lost"] < took["alone"] / 2

@@ -272,10 +272,12 @@ class _Cutter:
 
     def _times_around(self, scope: Events, level: int) -> float:
         """Return how many times as many iterations the outermost of the loops around has."""
+        if not level:  # there may be no loop at all
+            return 1.0
         around = [
             self.kinds[k].path[self.kinds[k].row[e[0]], 0] for k, e in scope.items() if len(e)
         ]
-        return self.times.get(int(around[0]), 1.0) if level and around else 1.0
+        return self.times.get(int(around[0]), 1.0) if around else 1.0
 
     def _run_turns(self, loop: int, shape: _Shape) -> int:
         return round(shape.trips * self.times.get(loop, 1.0))
