@@ -81,13 +81,20 @@ def predict(
     traced: str = typer.Option(
         "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
     ),
-    repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    repeats: int = typer.Option(
+        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
+    ),
     dims: str = DIMS,
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
     ),
     knee: float = typer.Option(
-        0.5, "--knee", min=0.0, max=1.0, help="Efficiency below which the knee is reached."
+        0.5,
+        "--knee",
+        min=0.0,
+        max=1.0,
+        metavar="SHARE",
+        help="Efficiency below which the knee is reached.",
     ),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,
