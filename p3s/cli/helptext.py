@@ -11,7 +11,7 @@ import typer
 #: What typer says of the numbers that an option takes, and of values with nothing else to say.
 _RANGE = re.compile(r"(?P<low>-?[\d.]+)<=x<=(?P<high>-?[\d.]+)|x>=(?P<least>-?[\d.]+)")
 #: What is behind the text of an option: its default, its range, whether it must be there.
-_MORE = re.compile(r" ?\[(?P<more>[^\[\]]*)\]$")
+_MORE = re.compile(r" *\\?\[(?P<more>[^\[\]]*)\]$")
 
 
 class Command(typer.core.TyperCommand):
@@ -41,7 +41,6 @@ def row(parameter: Any, ctx: Any) -> tuple[str, str] | None:
     name, told = record
     if parameter.param_type_name == "argument":
         name = _name(parameter)
-    told = re.sub(r"  \[", " [", told)
     return name, _MORE.sub(lambda found: f"  [{_in_words(found['more'])}]", told)
 
 
