@@ -18,6 +18,10 @@ import pytest
 from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, hostile_prediction, put_study
 
+from p3s.predict.reasons import Reason
+from p3s.predict.surface import Cell, Surface
+from p3s.report import surface as surfaces
+from p3s.report import teams_page
 from p3s.report.compare import compare
 from p3s.report.compare_page import write_page
 from p3s.report.html import write_html
@@ -75,7 +79,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports of one phase, of a handful, of 500, and of hostile names."""
+    """Reports of one phase, of a handful, of 500, of hostile names; a comparison, and threads."""
     root = tmp_path_factory.mktemp("pages")
     many = tuple(2**k for k in range(1, 11))
     made = {
@@ -98,7 +102,44 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     both = compare(*(record(made_prediction(phases=k)) for k in (3, 4)), names=("a", "b"))
     found["compare"] = root / "compare.html"
     write_page(both, found["compare"])
+    found["threads"] = root / "threads.html"
+    teams_page.write_page(over_threads(), found["threads"])
     return found
+
+
+def over_threads() -> teams_page.TeamsView:
+    """Return what the report of several numbers of threads says, of a made surface."""
+    cells = tuple(
+        Cell(
+            n=n, threads=threads, per_node=8, nodes=1, time_s=1.0 / (n * threads), low_s=None,
+            high_s=None, time_from="model", compute_s=1.0, compute_low_s=1.0, compute_high_s=1.0,
+            comm_s=0.1, comm_low_s=0.1, comm_high_s=0.1, work_s=1.0, measured_s=None, speedup=1.0,
+            efficiency=1.0, cost_core_h=0.1, doubtful=False, trusted=False, traced=threads < 8,
+        )
+        for n in (2, 16, 64, 256)
+        for threads in (1, 2, 4, 8)
+    )  # fmt: skip
+    wide = Reason("wide", "nobody knows", "run it")
+    surface = Surface(
+        setting="", cores_per_node=16, base=(2, 1), network="", cells=cells, reasons=(wide,),
+        notes=(),
+    )  # fmt: skip
+    parts = "parallel 89.0 %, serial 8.7 %"
+    return teams_page.TeamsView(
+        title="hybrid",
+        command="mpiexec -n {np} ./hybrid",
+        version="1",
+        sentences=[surfaces.fastest(surface)],
+        same_cores=surfaces.on_same_cores(surface),
+        against=[wide],
+        mind=[],
+        warning="Do not rely on this prediction: nobody knows.",
+        checks=["Messages do not depend on threads."],
+        laws=teams_page.Rows(["phase", "threads", "off by", "made of"], [["1", "1", "1 %", parts]]),
+        seen=teams_page.Rows(["runs", "processes"], [["threads=1", "2"]], "below"),
+        surface=teams_page._times(surface),
+        charts=(teams_page._heat(surface), ""),
+    )
 
 
 def opened_tab(page: Any) -> list[str]:
@@ -211,7 +252,7 @@ def test_nothing_in_a_table_runs_over_its_cell(
     opened.check_quiet(pages[name])
 
 
-@pytest.mark.parametrize("name", ["few", "hostile", "huge"])
+@pytest.mark.parametrize("name", ["few", "hostile", "huge", "compare", "threads"])
 def test_a_narrow_window_scrolls_tables_only(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:
@@ -363,7 +404,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["few", "doubtful", "compare"])
+@pytest.mark.parametrize("name", ["few", "doubtful", "compare", "threads"])
 def test_axe_finds_nothing_against_wcag_aa(
     browser: Any, pages: dict[str, Path], axe: str, name: str, theme: str
 ) -> None:

@@ -268,7 +268,8 @@ def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: 
     write_page(view_of(made), page)
     text = page.read_text()
     assert "<svg" in text
-    assert "messages do not depend on threads" in text
+    assert "<p>Messages do not depend on threads" in text
+    assert "<li>On 16 cores: " in text
     assert 'class="cell m-6"' in text and 'class="frame"' in text
 
 
