@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_html(view_of(study, record(prediction)), study.report_path)
         found[name] = study.report_path
     both = compare(*(record(made_prediction(phases=k)) for k in (3, 4)), names=("a", "b"))
+    named = [replace(pair, name="Irecv+Isend+Waitall+Allreduce") for pair in both.phases]
+    both = replace(both, phases=named)
     found["compare"] = root / "compare.html"
     write_page(both, found["compare"])
     found["threads"] = root / "threads.html"
@@ -276,6 +279,29 @@ def test_paper_holds_equations_and_verdicts(
             .map(cell => cell.textContent.slice(0, 60));}""")
     assert over == []
     opened.check_quiet(pages[name])
+
+
+#: How many lines each piece of a phase's name takes, where that is several: pieces are calls.
+_TORN = """() => [...document.querySelectorAll('.beside td.name:first-child')].flatMap(cell => {
+    const found = [];
+    for (const node of cell.childNodes) {
+        const range = document.createRange();
+        if (node.nodeType !== Node.TEXT_NODE) continue;
+        range.selectNodeContents(node);
+        if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1)
+            found.push(node.textContent);
+    }
+    return found;})"""
+
+
+def test_names_on_paper_break_between_calls(browser: Any, pages: dict[str, Path]) -> None:
+    """Where laws leave names little room: Irecv+Isend+Waitall+Allreduce, not Allredu-ce."""
+    opened = Opened(browser, pages["compare"], viewport={"width": 718, "height": 1000})
+    opened.page.emulate_media(media="print")
+    opened.page.evaluate("""() => document.querySelectorAll('.beside td:nth-last-child(-n+2)')
+        .forEach(cell => cell.textContent = '1.672/n + 0.01588*log2(n)/n + '.repeat(4))""")
+    assert opened.page.evaluate(_TORN) == []
+    opened.check_quiet(pages["compare"])
 
 
 def test_print_is_light_and_without_controls(browser: Any, pages: dict[str, Path]) -> None:
