@@ -79,13 +79,13 @@ def with_answers(
         return prediction
     found: dict[str, WhatIf] = {}
     rows: list[Count] = []
-    left = IDEAL_STEPS
+    left, in_table = IDEAL_STEPS, threads
     for row in reversed(prediction.counts):  # the largest count matters most
         quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
         if asked or quick or (table and row is prediction.last):
             there = Simulation(study, row.n, costs, threads)
             if there.grids is not None and row is prediction.last:
-                threads = on_all_ranks(threads)
+                in_table = on_all_ranks(threads)
             small = table is not False and there.size <= CHEAP
             usual_too = row is prediction.last and (bool(table) or small)
             share = _answered(prediction, row, there, asked, usual_too, found, say)
@@ -96,7 +96,7 @@ def with_answers(
             row = row if share is None else with_transfer(row, share)
         rows.insert(0, row)
     most_first = sorted(found.values(), key=lambda each: -each.last.saved_s)
-    why = why_no_row(threads) if any(not each.asked for each in most_first) else ""
+    why = why_no_row(in_table) if any(not each.asked for each in most_first) else ""
     notes = (f"what if: more threads of a process are not in the table: {why}",) if why else ()
     return replace(
         prediction, counts=tuple(rows), what_if=tuple(most_first), notes=(*prediction.notes, *notes)

@@ -101,8 +101,8 @@ def check_answerable(
                 f"--what-if {changes.text}: computation is changed on all ranks, and the trace of "
                 f"{processes(max(counts))} has some; ask at {MOST_RANKS:,} at most"
             )
-    elsewhere = (changes for changes in asked if changes.of(Placed) or changes.of(Threads))
-    moved = next(elsewhere, None)
+    elsewhere = (Placed, Threads)
+    moved = next((one for one in asked if any(isinstance(p, elsewhere) for p in one.parts)), None)
     for n in counts if moved is not None else ():
         if smaller(study, n, costs.messages.cores, costs.setting) is not None:
             raise UsageError(
