@@ -1,4 +1,4 @@
-"""Compiles what a platform wheel brings along: the tracer and the replay for MPIs, P3S's cores.
+"""Compiles what a platform wheel brings along: tracer, replay and measurements for MPIs, P3S's C.
 
 Called by p3s_build.build_wheel when the setting ``prebuilt`` (or the variable P3S_PREBUILT) names
 compiler wrappers, separated by colons, of the MPIs to build for. Two builds with the same compiler
@@ -26,14 +26,15 @@ def prebuild(wrappers: Sequence[str], folder: Path) -> str:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["XDG_CACHE_HOME"] = cache
         _compile(wrappers, folder)
-    newest = max(_glibc(path) for path in folder.glob("*.so"))
+    newest = max(_glibc(path) for path in folder.iterdir())
     machine = sysconfig.get_platform().removeprefix("linux-").replace("-", "_")
     return "py3-none-manylinux_{}_{}_{}".format(*newest, machine)
 
 
 def _compile(wrappers: Sequence[str], folder: Path) -> None:
     from p3s.host import mpi, prebuilt
-    from p3s.host.compiling import c_compiler, compiled
+    from p3s.host.compiling import c_compiler, compiled, version_of
+    from p3s.machine import build as machine
     from p3s.placement import packets
     from p3s.replay.engine import inner
     from p3s.signature_runner import build
@@ -42,15 +43,17 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
 
     prebuilt.FOLDER = folder  # nothing is there yet: all is compiled
     made = []
+    version = version_of(c_compiler("P3S"))
 
     def put(name: str, path: Path, sources: list[Path], flags: Sequence[str], library=None) -> None:
-        stem = name.removesuffix(".so").partition("-")[0]
+        stem, dot, ending = name.partition(".")
         of = f"-{library.family}-{library.version}" if library else ""
-        file = folder / f"{stem}{of}.so"
+        stem = stem.removesuffix(f"-{library.family}") if library else stem
+        file = folder / f"{stem}{of}{dot}{ending}"
         _strip(path, file)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         sources_are = prebuilt.source_digest(sources, flags)
-        made.append(prebuilt.Prebuilt(name, file.name, digest, sources_are, library))
+        made.append(prebuilt.Prebuilt(name, file.name, digest, sources_are, library, version))
 
     for name, module in (("simulate.so", simulate), ("packets.so", packets), ("varint.so", varint)):
         path = compiled(
@@ -62,6 +65,10 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
             libraries=["-lm"],
         )
         put(name, path, module.SOURCES, module.FLAGS)
+    counter = build.COUNTER_SOURCES, build.COUNTER_FLAGS
+    put(build.COUNTER_NAME, build.ensure_counter(), *counter)
+    kernels, sources = machine.kernels().path, [machine.source_of(machine.KERNELS)]
+    put(machine.name_of(machine.KERNELS), kernels, sources, machine.FLAGS)
     for wrapper in wrappers:
         install = mpi.describe(os.path.abspath(wrapper))
         path = mpi.libmpi_for(_linked(wrapper, folder), install.mpiexec) if install else None
@@ -73,6 +80,10 @@ def _compile(wrappers: Sequence[str], folder: Path) -> None:
         put(name, tracer, build.generator_paths(), build.FLAGS, library)
         loop = _unlinked(install.mpicc, inner.SOURCES, inner.FLAGS)
         put("replay.so", loop, inner.SOURCES, inner.FLAGS, library)
+        for source in (machine.NETWORK, machine.FILES):
+            sources = [machine.source_of(source)]
+            ranks = _unlinked(install.mpicc, sources, machine.LIBRARY_FLAGS)
+            put(machine.name_of(source, ".so"), ranks, sources, machine.LIBRARY_FLAGS, library)
     prebuilt.write_index(folder, made)
 
 
@@ -90,10 +101,9 @@ def _unlinked(mpicc: str, sources: list[Path], flags: Sequence[str]) -> Path:
     """Return a library that is not linked to this libmpi: others have another name and place."""
     from p3s.host.compiling import c_compiler, compiled
 
-    whole = compiled("unlinked.o", sources, (*flags, "-c"), compiler=mpicc, what="the replay")
-    return compiled(
-        "unlinked.so", [whole], ("-shared",), compiler=c_compiler("the replay"), what="the replay"
-    )
+    what = sources[0].name
+    whole = compiled("unlinked.o", sources, (*flags, "-c"), compiler=mpicc, what=what)
+    return compiled("unlinked.so", [whole], ("-shared",), compiler=c_compiler(what), what=what)
 
 
 def _strip(compiled: Path, to: Path) -> None:

@@ -17,6 +17,8 @@ from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"
 _COUNTER = "p3s_count.c"  # a plugin of qemu, not part of the tracer
+COUNTER_NAME, COUNTER_SOURCES = "counter.so", [_FOLDER / _COUNTER]
+COUNTER_FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-std=gnu11")
 FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden", "-std=gnu11", "-w")
 
 
@@ -146,16 +148,16 @@ def _came_along(
 
 
 def ensure_counter() -> Path:
-    """Return the plugin that counts instructions under qemu, compiling it if it is missing.
+    """Return the plugin that counts instructions under qemu, as it came with P3S or compiled here.
 
-    What qemu itself defines is resolved when it loads the plugin. Errors: P3SError when there is
-    no C compiler.
+    What qemu itself defines is resolved when it loads the plugin. Errors: P3SError when it did not
+    come and there is no C compiler.
     """
-    flags = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-std=gnu11")
-    return compiled(
-        "counter.so",
-        [_FOLDER / _COUNTER],
-        flags,
+    made = prebuilt.taken(COUNTER_NAME, COUNTER_SOURCES, COUNTER_FLAGS)
+    return made or compiled(
+        COUNTER_NAME,
+        COUNTER_SOURCES,
+        COUNTER_FLAGS,
         compiler=c_compiler("the instruction counter"),
         what="the counter",
     )

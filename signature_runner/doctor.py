@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from p3s.errors import P3SError
 from p3s.host import compiling, mpi, prebuilt
 from p3s.host.cores import cores
-from p3s.signature_runner import emulate, trials
+from p3s.signature_runner import build, emulate, trials
 from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
 
 __all__ = ["FAIL", "INFO", "OK", "WARN", "Check", "checks"]
@@ -75,7 +75,11 @@ def _compiler() -> Check:
     came = prebuilt.libraries()
     if came:
         named = ", ".join(f"{each.family} {each.version.partition('.')[0]}" for each in came)
-        return Check("compiler", WARN, f"{detail}; P3S came compiled for {named} alone", fix)
+        detail += (
+            f"; what P3S compiles came with it, for {named}; p3s machine learn and p3s machine"
+            " measure --openmp need one"
+        )
+        return Check("compiler", WARN, detail, fix)
     return Check("compiler", FAIL, detail, fix)
 
 
@@ -175,7 +179,9 @@ def _mpi4py(runtimes: Sequence[mpi.MpiInstall]) -> Iterator[Check]:
 
 def _qemu() -> Check:
     try:
-        return Check("instructions", INFO, f"--work instructions runs in {emulate.emulator()}")
+        where = emulate.emulator()
+        build.ensure_counter()
+        return Check("instructions", INFO, f"--work instructions runs in {where}")
     except P3SError as error:
         return Check("instructions", INFO, f"not available: {error}")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import click
 import typer
 
+from p3s.cli.helptext import row
 from p3s.cli.main import app
 
 
@@ -122,8 +123,6 @@ def _shown(parameter: click.Parameter) -> bool:
 
 
 def _row(parameter: click.Parameter, context: click.Context) -> tuple[str, str]:
-    record = parameter.get_help_record(context)
-    if record is None:
-        words = getattr(parameter, "help", "") or ""
-        return parameter.make_metavar(context), " ".join(words.split())
+    record = row(parameter, context)
+    assert record is not None, parameter.name
     return record[0], " ".join(record[1].split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from p3s.text import processes
+from p3s.text import processes, seconds
 
 if TYPE_CHECKING:
     from p3s.trace import RankTrace
@@ -44,11 +44,11 @@ def sentence(costs: Mapping[str, Any]) -> list[str]:
     rows = [row for row in rows if row[1] > 0]
     if not rows:
         return []
-    per_call = [row[1] / 1e3 for row in rows]
+    per_call = [row[1] / 1e9 for row in rows]
     share, _, np = max(rows)
-    low, high = f"{min(per_call):.2f}", f"{max(per_call):.2f}"
+    low, high = seconds(min(per_call)), seconds(max(per_call))
     took = low if low == high else f"{low} to {high}"
     return [
-        f"tracing added {took} us per MPI call, at most {100 * share:.2g} % of a process's time"
+        f"tracing added {took} per MPI call, at most {100 * share:.2g} % of a process's time"
         f" (at {processes(np)}); measured run times include it"
     ]

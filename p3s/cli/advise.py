@@ -68,7 +68,9 @@ def advise(
         metavar="WHAT",
         help=f"What is to be least: {', '.join(_OBJECTIVES)}.",
     ),
-    top: int = typer.Option(3, "--top", min=1, max=1000, help="Configurations to name."),
+    top: int = typer.Option(
+        3, "--top", min=1, max=1000, metavar="N", help="Configurations to name."
+    ),
     smt: bool = typer.Option(False, "--smt", help="Hardware threads of a core may be used."),
     param: list[str] = VALUE,
     estimator: str = ESTIMATOR,

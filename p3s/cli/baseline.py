@@ -21,6 +21,7 @@ from p3s.cli.common import (
     say,
 )
 from p3s.cli.grid import DIMS, parse_dims
+from p3s.cli.helptext import Command
 from p3s.cli.values import numbers, pairs
 from p3s.errors import P3SError, UsageError
 from p3s.text import one_line
@@ -99,7 +100,7 @@ _HOLD = typer.Option(
 )
 
 
-@app.command(epilog=_FIT, short_help="Fit run times over the count.")
+@app.command(cls=Command, epilog=_FIT, short_help="Fit run times over the count.")
 def fit(
     times: Path = typer.Argument(..., metavar="TIMES", help="Run times, or a study."),
     output: Path = typer.Option(
@@ -171,7 +172,7 @@ trees.add_to(app)
 iterations.add_to(app)
 
 
-@app.command(epilog=_PREDICT, short_help="Run times at other counts.")
+@app.command(cls=Command, epilog=_PREDICT, short_help="Run times at other counts.")
 def predict(
     file: Path = typer.Argument(..., metavar="FILE", help="A fitted file, run times, or a study."),
     counts: str = typer.Option(..., "-n", "--counts", metavar="LIST", help="Process counts."),

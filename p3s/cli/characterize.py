@@ -65,7 +65,9 @@ def characterize(
         metavar="COUNTS",
         help="Process counts, for example 2,4,8,16; or the largest, as ..32.",
     ),
-    repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    repeats: int = typer.Option(
+        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
+    ),
     study_dir: Path = typer.Option(
         None, "-o", "--study", metavar="STUDY", help="Study directory [default: p3s-PROGRAM]."
     ),

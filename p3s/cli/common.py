@@ -13,6 +13,7 @@ import typer
 
 from p3s import progress as progress_
 from p3s import workers
+from p3s.cli.helptext import Command
 from p3s.errors import P3SError, UsageError
 from p3s.text import one_line
 from p3s.text import quoted as quoted
@@ -32,7 +33,7 @@ MODULES = typer.Option(
 )
 
 
-class WithLauncher(typer.core.TyperCommand):
+class WithLauncher(Command):
     """A command whose words after ``--`` are a launcher command, passed on untouched."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -27,7 +27,7 @@ Next:
 
 def dump(
     path: Path = typer.Argument(..., metavar="PATH", help="Study, run directory or .p3t file."),
-    rank: int | None = typer.Option(None, "--rank", min=0, help="Only this rank."),
+    rank: int | None = typer.Option(None, "--rank", min=0, metavar="R", help="Only this rank."),
     summary: bool = typer.Option(False, "--summary", help="Totals by MPI call, of every run."),
     parquet: Path | None = typer.Option(
         None, "--parquet", metavar="FILE", help="Write the events as one Parquet file."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.cli.helptext import Command
 from p3s.errors import UsageError
 from p3s.text import percent, plural, seconds, table
 
@@ -29,7 +30,7 @@ _SHOWN = 10
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
     short = "Run times of a master and workers."
-    app.command(epilog=_ITERATIONS, short_help=short)(iterations)
+    app.command(cls=Command, epilog=_ITERATIONS, short_help=short)(iterations)
 
 
 def iterations(

@@ -24,8 +24,8 @@ Next:
   p3s machine show cluster.json
   p3s place study -n 64 --nodes 16 --ppn 4 --topology fat-tree.json --model cluster.json"""
 SHORT = "Learn how long traffic takes on a machine."
-#: Seconds of random pairs on hosts.
-_BUDGET_S = 240.0
+#: Time of random pairs on hosts.
+_BUDGET = "4m"
 
 
 def learn(
@@ -50,13 +50,15 @@ def learn(
         metavar="FILE",
         help="How its nodes and switches are joined [default: as the platform says, or one switch]",
     ),
-    ppn: int = typer.Option(4, "--ppn", min=1, help="Ranks that a host has room for."),
-    ranks: int = typer.Option(128, "--ranks", min=2, help="Ranks of the largest allocation."),
-    phases: int = typer.Option(1500, "--phases", min=40, help="Phases to measure."),
-    budget: float = typer.Option(
-        _BUDGET_S, "--budget", min=1.0, help="Seconds of measuring on hosts."
+    ppn: int = typer.Option(4, "--ppn", min=1, metavar="K", help="Ranks that a host has room for."),
+    ranks: int = typer.Option(
+        128, "--ranks", min=2, metavar="N", help="Ranks of the largest allocation."
     ),
-    seed: int = typer.Option(0, "--seed", help="Of the random pairs."),
+    phases: int = typer.Option(1500, "--phases", min=40, metavar="N", help="Phases to measure."),
+    budget: str = typer.Option(
+        _BUDGET, "--budget", metavar="TIME", help="Time to measure on hosts: 30s, 10m, 1h."
+    ),
+    seed: int = typer.Option(0, "--seed", metavar="N", help="Of the random pairs."),
     way: str = typer.Option(
         "",
         "--way",
@@ -68,6 +70,7 @@ def learn(
         "",
         "--name",
         show_default=False,
+        metavar="NAME",
         help="Name of its machine file; the model then is refused for others [default: none].",
     ),
     launcher: str = typer.Option(
@@ -93,12 +96,13 @@ def learn(
 
     An interrupted run goes on where it ended.
     """
+    from p3s.cli.replay import seconds_of
     from p3s.placement.learned import save
     from p3s.training.campaign import Settings
     from p3s.training.learn import Wanted, learned, prepared
 
     _check(simgrid, hosts, launcher, output)
-    limit = None if simgrid is not None else budget
+    limit = None if simgrid is not None else seconds_of(budget, "--budget")
     settings = Settings(ranks, ppn, phases, seed, limit)
     words = tuple(_words(launcher))
     ready = prepared(Wanted(simgrid, _hosts(hosts), words, topology, name, way, settings))

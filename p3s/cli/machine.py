@@ -13,6 +13,7 @@ import typer
 from p3s.artefacts import file_bytes, parse_json
 from p3s.cli import learn
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
+from p3s.cli.helptext import Command
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ app = typer.Typer(
     no_args_is_help=False,
 )
 
-app.command(epilog=learn.EPILOG, short_help=learn.SHORT)(learn.learn)
+app.command(cls=Command, epilog=learn.EPILOG, short_help=learn.SHORT)(learn.learn)
 
 
-@app.command(epilog=_MEASURE, short_help="Measure this machine.")
+@app.command(cls=Command, epilog=_MEASURE, short_help="Measure this machine.")
 def measure(
     output: Path = typer.Option(
         Path("machine.json"), "-o", "--output", metavar="FILE", help="File to write."
@@ -219,7 +220,7 @@ def _launcher(text: str) -> list[str]:
     return words
 
 
-@app.command(name="list", epilog=_LIST, short_help="Typical networks to predict for.")
+@app.command(cls=Command, name="list", epilog=_LIST, short_help="Typical networks to predict for.")
 def list_(json_: bool = JSON_OPTION) -> int:
     """List the typical networks that p3s predict --network takes."""
     from p3s.cli.common import header
@@ -262,7 +263,9 @@ def _show_files(found: FileSystem, json_: bool) -> int:
     return 0
 
 
-@app.command(epilog=_SHOW, short_help="Show a machine file, a model or a typical network.")
+@app.command(
+    cls=Command, epilog=_SHOW, short_help="Show a machine file, a model or a typical network."
+)
 def show(
     file: str = typer.Argument(
         ..., metavar="FILE|NAME", help="File of p3s machine, or one of the list."
@@ -309,7 +312,7 @@ def _schema_of(path: Path) -> str:
         return ""
 
 
-@app.command(epilog=_COMPARE, short_help="Compare two machine files.")
+@app.command(cls=Command, epilog=_COMPARE, short_help="Compare two machine files.")
 def compare(
     first: Path = typer.Argument(..., metavar="A", help="Machine file."),
     second: Path = typer.Argument(..., metavar="B", help="Another machine file."),

@@ -46,6 +46,7 @@ from p3s.cli import (
     view,
 )
 from p3s.cli.common import ReaderGone, WithLauncher, emit_json, forget_output, header, out, say
+from p3s.cli.helptext import Command
 from p3s.errors import P3SError, UsageError
 from p3s.text import joined, one_line
 from p3s.version import __version__
@@ -181,7 +182,7 @@ for _commands in _GROUPS.values():
         if isinstance(_made, typer.Typer):
             app.add_typer(_made, name=_name_of(_module), epilog=_module.EPILOG, short_help=_short)
         else:
-            _named = {"name": _name_of(_module), **_settings}
+            _named = {"name": _name_of(_module), "cls": Command, **_settings}
             app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_made)
 
 

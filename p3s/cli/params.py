@@ -293,7 +293,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.commands import another_value
     from p3s.parameters.stage import as_file
-    from p3s.pipeline.teams import ensure_threads
+    from p3s.pipeline.thread_laws import ensure_threads
     from p3s.pipeline.weak import ensure_family
     from p3s.report import teams
     from p3s.report.parameters import doubts, render

@@ -85,13 +85,16 @@ def place(
         metavar="FILE",
         help="Learned times of phases that sort the candidates [default: loads of links].",
     ),
-    number: int = typer.Option(84, "--candidates", min=2, max=1000, help="Candidates."),
+    number: int = typer.Option(
+        84, "--candidates", min=2, max=1000, metavar="N", help="Candidates."
+    ),
     simulated: int | None = typer.Option(
         None,
         "--simulate",
         show_default=False,
         min=0,
         max=1000,
+        metavar="N",
         help="Of them, how many are simulated; 0: none [default: as many as take a minute].",
     ),
     write: Path | None = typer.Option(

@@ -81,13 +81,20 @@ def predict(
     traced: str = typer.Option(
         "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
     ),
-    repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    repeats: int = typer.Option(
+        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Runs per count."
+    ),
     dims: str = DIMS,
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
     ),
     knee: float = typer.Option(
-        0.5, "--knee", min=0.0, max=1.0, help="Efficiency below which the knee is reached."
+        0.5,
+        "--knee",
+        min=0.0,
+        max=1.0,
+        metavar="SHARE",
+        help="Efficiency below which the knee is reached.",
     ),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,
@@ -149,10 +156,11 @@ def predict(
         )
     if node and not threads:
         raise UsageError("--node: says where threads are; add --threads, as in --threads 1,2,4")
-    if what_if and (weak or threads):
-        raise UsageError(
-            f"--what-if: not with {'--weak' if weak else '--threads'}, which predict many studies"
-        )
+    every = threads or (with_parameters and teams.needs_threads(study_dir, param))
+    if what_if and (weak or every):
+        told = "--weak" if weak else "--threads" if threads else "several numbers of threads"
+        more = "" if weak else "; name one of them, as in --param threads=2"
+        raise UsageError(f"--what-if: not with {told}, which predict many studies{more}")
     if weak and machine is not None:
         raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:
@@ -170,7 +178,7 @@ def predict(
         check_launcher(study_dir, words, plan.missing)
     if weak:
         return params.weak(study_dir, wanted, weak, param, knee, request, json_, only)
-    if threads or (with_parameters and teams.needs_threads(study_dir, param)):
+    if every:
         asked = teams.AskedThreads(threads, node)
         return teams.predict(study_dir, wanted, asked, param, request, json_, only, allowed)
     if with_parameters:

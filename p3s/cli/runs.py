@@ -199,6 +199,7 @@ def trace_counts(
     from p3s.characterize.phases import load_phases
     from p3s.cli.recording import check_unit, only_timed, settle, with_threads
     from p3s.host.cores import cores
+    from p3s.signature_runner.build import ensure_counter
     from p3s.signature_runner.emulate import emulator
     from p3s.signature_runner.recording import Recording
 
@@ -211,7 +212,7 @@ def trace_counts(
                 "--no-times: belongs to --work instructions; other runs are timed as they are"
             )
         if chosen.work == "instructions":
-            emulator()  # before anything runs: native runs come first
+            emulator(), ensure_counter()  # before anything runs: native runs come first
         plans = {np: _plan(study, np, repeats, chosen, timed, times) for np in counts}
         bar.expect(sum(len(each) for each in plans.values()))
         done = _trace_counts(study, command, plans, timeout_s, bar, kept)

@@ -48,7 +48,7 @@ def submit(
         1, "--cores-per-rank", min=1, metavar="K", help="Cores of a rank, for its threads."
     ),
     repeats: int = typer.Option(
-        1, "-r", "--repeats", min=1, max=1000, help="Traces: runs per count."
+        1, "-r", "--repeats", min=1, max=1000, metavar="R", help="Traces: runs per count."
     ),
     trace: list[str] = typer.Option(
         [],

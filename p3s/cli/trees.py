@@ -10,6 +10,7 @@ import typer
 
 from p3s.artefacts import file_bytes, parse_json
 from p3s.cli.common import JSON_OPTION, emit_json, out, quoted, say
+from p3s.cli.helptext import Command
 from p3s.cli.values import numbers, pairs, whole_numbers
 from p3s.errors import P3SError, UsageError
 from p3s.text import figures, joined, percent, plural, seconds, table
@@ -39,8 +40,10 @@ Next:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands that only trees have."""
-    app.command("check", epilog=_CHECK, short_help="Is a tree good enough.")(check)
-    app.command("advise", epilog=_ADVISE, short_help="Configurations that a tree advises.")(advise)
+    app.command("check", cls=Command, epilog=_CHECK, short_help="Is a tree good enough.")(check)
+    app.command(
+        "advise", cls=Command, epilog=_ADVISE, short_help="Configurations that a tree advises."
+    )(advise)
 
 
 # ---- fit -------------------------------------------------------------------------------------

@@ -61,13 +61,17 @@ class Library:
 
 @dataclass(frozen=True)
 class Prebuilt:
-    """A compiled file: what it is, the digests of it and of its sources, and its MPI if any."""
+    """A compiled file: what it is, the digests of it and of its sources, and its MPI if any.
+
+    ``compiler``: what the compiler said of its version.
+    """
 
     name: str
     file: str
     sha256: str
     sources: str
     library: Library | None = None
+    compiler: str = "unknown"
 
 
 def source_digest(sources: Sequence[Path], flags: Sequence[str]) -> str:
@@ -97,11 +101,11 @@ def index(folder: Path) -> tuple[Prebuilt, ...]:
 
 def _prebuilt(row: dict[str, object]) -> Prebuilt:
     name, file, sha256, sources = (str(row[key]) for key in ("name", "file", "sha256", "sources"))
-    of = row["library"]
+    of, compiler = row["library"], str(row.get("compiler", "unknown"))
     if not isinstance(of, dict):
-        return Prebuilt(name, file, sha256, sources)
+        return Prebuilt(name, file, sha256, sources, None, compiler)
     library = Library(str(of["family"]), str(of["version"]), frozenset(of["functions"]))
-    return Prebuilt(name, file, sha256, sources, library)
+    return Prebuilt(name, file, sha256, sources, library, compiler)
 
 
 def libraries() -> list[Library]:
@@ -140,15 +144,21 @@ def taken(
     ``library``: path of the libmpi that it is for. None where nothing came that fits, or what came
     is not what the index says. Errors: P3SError when no place is writable.
     """
+    found = came(name, sources, flags, library)
+    return None if found is None else _kept(found)
+
+
+def came(
+    name: str, sources: Sequence[Path], flags: Sequence[str], library: str | None = None
+) -> Prebuilt | None:
+    """Return what came with P3S under a name and fits; arguments as of :func:`taken`."""
     files = [each for each in index(FOLDER) if each.name == name]
     if not files:
         return None
     digest = source_digest(sources, flags)
     found = library_at(library) if library else None
-    for each in files:
-        if each.sources == digest and _fits(each.library, found):
-            return _kept(each)
-    return None
+    fitting = (each for each in files if each.sources == digest and _fits(each.library, found))
+    return next(fitting, None)
 
 
 def _fits(of: Library | None, found: Library | None) -> bool:

@@ -273,18 +273,18 @@ def measure_files(
     import os
     from datetime import UTC, datetime
 
-    from p3s.machine.build import built
+    from p3s.machine.build import FILES, for_ranks
     from p3s.machine.network import launcher_of, run_ranks
 
     place = Path(directory).absolute()
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise P3SError(f"--io {directory}: no directory that can be written; name one")
-    words, install = launcher_of(launcher)
-    program = built("files.c", install.mpicc)
+    words, install, libmpi = launcher_of(launcher)
+    program = for_ranks(FILES, install.mpicc, libmpi)
     rates: list[Rate] = []
     for n in processes:
         argv = [word.replace("{np}", str(n)) for word in words]
-        argv += [str(program.path), str(place), str(nbytes), str(repeats)]
+        argv += [*program.words, str(place), str(nbytes), str(repeats)]
         rates += parsed(run_ranks(argv, 600.0, f"{n} ranks that measure files", n), n)
     return FileSystem(
         kind_of(place),

@@ -155,8 +155,8 @@ def measure(
     ``launcher``: words with {np} that start two ranks [default: the mpiexec found here]; without
     one that works the network is missing and says why. ``openmp``: teams of threads, too, in as
     much time again; ``oversubscribe``: more of them than the node has. ``on_step`` is told what is
-    being done, ``on_done`` what each of PARTS has brought. Errors: P3SError when there is no C
-    compiler, none with OpenMP, or a kernel cannot run.
+    being done, ``on_done`` what each of PARTS has brought. Errors: P3SError when the kernels did
+    not come compiled and there is no C compiler, none with OpenMP, or a kernel cannot run.
     """
     from p3s.host.compiling import c_compiler
     from p3s.machine import build, facts
@@ -167,10 +167,10 @@ def measure(
     budget = budget_s or (QUICK_S if quick else BUDGET_S)
     begin = time.monotonic()
     report("compiling")
-    compiler = c_compiler("the kernels")
-    program = build.built("kernels.c", compiler)
     if openmp:
+        compiler = c_compiler("threads (--openmp)")
         openmp_program(compiler)  # fails before anything is measured
+    program = build.kernels()
     known = facts.facts()
     cores = facts.physical_cores()[: max(int(known["granted_cores"]), 1)]
     sizes = working_sets(known["caches"], facts.granted_bytes(), quick)

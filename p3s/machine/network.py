@@ -35,16 +35,13 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
 
     Errors: P3SError when there is no launcher, no compiler of its MPI, or the run fails.
     """
-    from p3s.machine.build import built
+    from p3s.machine.build import NETWORK, for_ranks
 
-    words, install = launcher_of(launcher)
-    program = built("network.c", install.mpicc)
+    words, install, libmpi = launcher_of(launcher)
+    program = for_ranks(NETWORK, install.mpicc, libmpi)
     argv = [word.replace("{np}", "2") for word in words]
     text = run_ranks(
-        [*argv, str(program.path), str(int(budget_s * 1e9))],
-        _START_S + 10 * budget_s,
-        "two ranks",
-        2,
+        [*argv, *program.words, str(int(budget_s * 1e9))], _START_S + 10 * budget_s, "two ranks", 2
     )
     found = parsed(text)
     return {
@@ -56,25 +53,29 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
     }
 
 
-def launcher_of(launcher: Sequence[str] | None) -> tuple[list[str], MpiInstall]:
+def launcher_of(launcher: Sequence[str] | None) -> tuple[list[str], MpiInstall, str | None]:
     """Return the words of a launcher, and the MPI that its ranks are compiled with.
 
-    Errors: P3SError when there is no launcher, or no compiler of its MPI.
+    Where that has no compiler the path of the libmpi that what came compiled with P3S is for; else
+    None. Errors: P3SError when there is no launcher, or neither of its MPI.
     """
-    from p3s.host import command, mpi
+    from p3s.host import command, mpi, prebuilt
 
     words = list(launcher or _default())
     place = next(
         (i for i, word in enumerate(words) if os.path.basename(word) in command.LAUNCHERS), 0
     )
     words[place] = command.find_launcher(words[place])
-    install = mpi.mpi_for(None, words[place])
+    install, libmpi = mpi.mpi_for(None, words[place]), None
+    if install is None and (found := prebuilt.runtime(None, words[place])):
+        libmpi, install = found
     family = mpi.launcher_family(words[place])
     if install is None or (family in (mpi.OPENMPI, mpi.MPICH) and install.family != family):
         raise P3SError(
-            f"{words[place]}: no mpicc of this launcher's MPI found; put its bin directory on PATH"
+            f"{words[place]}: no mpicc of this launcher's MPI that works; put its bin directory on"
+            " PATH and install a C compiler"
         )
-    return words, install
+    return words, install, libmpi
 
 
 def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
@@ -94,9 +95,11 @@ def measured_both(launcher: Sequence[str] | None, budget_s: float) -> dict[str, 
 
 
 def _default() -> list[str]:
-    from p3s.host import mpi
+    from p3s.host import mpi, prebuilt
 
-    found = [str(install.mpiexec) for install in mpi.find_mpi() if install.mpiexec]
+    installs = mpi.find_mpi()
+    found = [str(install.mpiexec) for install in installs if install.mpiexec]
+    found = found or [str(install.mpiexec) for install in prebuilt.runtimes(installs)]
     if not found:
         raise P3SError("no mpiexec with an mpicc of the same MPI found; install an MPI")
     return [found[0], "-n", "{np}"]

@@ -16,7 +16,8 @@ from p3s.model.grid.admissible import admits
 from p3s.model.stage import read as read_model
 from p3s.model.types import Model
 from p3s.pipeline.basis import Request
-from p3s.pipeline.teams import Wanted, check_fits, ensure_base, ensure_threads, node_of, surface
+from p3s.pipeline.teams import Wanted, surface
+from p3s.pipeline.thread_laws import check_fits, ensure_base, ensure_threads, node_of
 from p3s.predict.reasons import Reason
 from p3s.predict.surface import Surface
 from p3s.progress import Progress

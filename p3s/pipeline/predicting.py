@@ -23,6 +23,7 @@ from p3s.pipeline.stages import (
     setting_of,
     stale_replays,
 )
+from p3s.pipeline.thread_laws import filled, more_threads
 from p3s.predict.prediction import KNEE_EFFICIENCY, as_file, predict
 from p3s.predict.types import Prediction
 from p3s.predict.what_if.answers import cheap, with_answers
@@ -91,6 +92,7 @@ def predicted(
     if machine is not None and base is None and other_machine.is_own(study, machine):
         machine = None  # nothing moves, and the times of its runs can be compared
     made = None if machine is None else other_machine.prepare(study, machine, base)
+    request = filled(study, request, made)
     before = [] if only else earlier_counts(made or study, progress)
     earlier = sorted({*before} - {*wanted})
     if earlier:
@@ -148,8 +150,15 @@ def _with_answers(
         return result
     try:
         costs = costs_of(study, result.estimator, told["machine"], told["setting"])
+        each = costs.setting.ranks_per_node or costs.messages.cores
         return with_answers(
-            study, result, what_if.asked, costs, table=what_if.table, say=progress.start
+            study,
+            result,
+            what_if.asked,
+            costs,
+            threads=more_threads(study, each, progress),
+            table=what_if.table,
+            say=progress.start,
         )
     except P3SError as err:
         if what_if.asked or what_if.table:

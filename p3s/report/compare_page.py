@@ -7,7 +7,7 @@ from pathlib import Path
 from p3s.report import compare
 from p3s.report.charts.curves import Size, comparison_chart
 from p3s.report.compare import Comparison
-from p3s.report.html import page
+from p3s.report.html import breakable, page
 from p3s.study import write_bytes
 from p3s.text import NOT_KNOWN, factor, plural, seconds, visible
 from p3s.version import __version__
@@ -23,7 +23,7 @@ def render(found: Comparison) -> str:
 
     phases = [
         [
-            pair.name,
+            breakable(pair.name),
             seconds(pair.a_s),
             seconds(pair.b_s),
             compare.signed(pair.change_s),

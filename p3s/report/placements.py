@@ -76,7 +76,8 @@ def _size(found: Placements) -> str:
     each = f"{per[0]}" if len(per) == 1 else f"{per[0]} to {per[-1]}"
     where = f", {found.network}" if found.network else ""
     nodes = plural(len(found.hosts), "node")
-    return f"{found.n:,} processes on {nodes} with {each} each{where}."
+    which = " each" if len(found.hosts) > 1 else ""
+    return f"{found.n:,} processes on {nodes} with room for {each}{which}{where}."
 
 
 def _spread(found: Placements) -> float:

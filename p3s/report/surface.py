@@ -30,19 +30,30 @@ def render(surface: Surface) -> str:
 
 def sentences(surface: Surface) -> list[str]:
     """Return what a surface says in words: the fastest, and for each number of cores the best."""
+    return [fastest(surface), *on_same_cores(surface)]
+
+
+def fastest(surface: Surface) -> str:
+    """Return which configuration is the fastest of all."""
     best = min(surface.cells, key=lambda cell: cell.time_s)
-    said = [
+    return (
         f"Fastest: {what(best)}, {seconds(best.time_s)} ({span(best)}) on "
         f"{plural(best.cores, 'core')}."
-    ]
+    )
+
+
+def on_same_cores(surface: Surface) -> list[str]:
+    """Return for each number of cores with several configurations which is the fastest there."""
+    said = []
     for cores in sorted({cell.cores for cell in surface.cells}):
         alike = [cell for cell in surface.cells if cell.cores == cores]
         if len(alike) > 1:
             first, second = sorted(alike, key=lambda cell: cell.time_s)[:2]
             sure = "" if clear(first, second) else " (the intervals overlap)"
+            more = 100 * (second.time_s / first.time_s - 1)
             said.append(
-                f"On {cores} cores {what(first)} is the fastest, {what(second)} takes "
-                f"{100 * (second.time_s / first.time_s - 1):.0f} % longer{sure}."
+                f"On {cores} cores: {what(first)} {_verb(first, 'is', 'are')} the fastest; "
+                f"{what(second)} {_verb(second, 'takes', 'take')} {more:.0f} % longer{sure}."
             )
     return said
 
@@ -50,6 +61,10 @@ def sentences(surface: Surface) -> list[str]:
 def what(cell: Cell) -> str:
     """Return a configuration in words."""
     return f"{plural(cell.n, 'process', 'processes')} with {plural(cell.threads, 'thread')}"
+
+
+def _verb(cell: Cell, one: str, several: str) -> str:
+    return one if cell.n == 1 else several
 
 
 def span(cell: Cell) -> str:

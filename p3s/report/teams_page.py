@@ -38,6 +38,7 @@ class TeamsView:
     command: str
     version: str
     sentences: Sequence[str]
+    same_cores: Sequence[str]
     against: Sequence[Reason]
     mind: Sequence[Reason]
     warning: str
@@ -64,7 +65,7 @@ def view_of(study: Study, setting: str = "") -> TeamsView:
     file = load_threads(study)
     reasons = _reasons(surface, advice)
     against = untrusted(reasons)
-    said = [] if surface is None else surfaces.sentences(surface)
+    said = [] if surface is None else [surfaces.fastest(surface)]
     if advice is not None:
         said = [advising.sentence(advice), *said]
     return TeamsView(
@@ -72,16 +73,23 @@ def view_of(study: Study, setting: str = "") -> TeamsView:
         command=command_line(study.command()),
         version=__version__,
         sentences=said,
+        same_cores=[] if surface is None else surfaces.on_same_cores(surface),
         against=against,
         mind=[reason for reason in reasons if not reason.untrustworthy],
         warning=f"Do not rely on this prediction: {in_short(against)}." if against else "",
-        checks=teams.of_checks(file.checks, file.base, file.inside),
+        checks=[_sentence(each) for each in teams.of_checks(file.checks, file.base, file.inside)],
         laws=Rows(*teams.law_rows(file)),
         seen=Rows(*teams.seen_rows(study)),
         surface=None if surface is None else _times(surface),
         advice=None if advice is None else _advice(advice),
         charts=(_heat(surface), "" if advice is None else _advice_heat(advice)),
     )
+
+
+def _sentence(text: str) -> str:
+    """Return a line of the terminal as a sentence; one that begins with a setting stays."""
+    begins_with_setting = "=" in text.partition(" ")[0]
+    return text if begins_with_setting else f"{text[:1].upper()}{text[1:]}."
 
 
 def _surface(study: Study, setting: str) -> Surface | None:

@@ -173,6 +173,15 @@ def study_at(root: Study, file: ThreadFile, rest: str, layout: Layout, usable: i
     return made
 
 
+def factors(at: Study, base: Study, file: ThreadFile, was: Layout, now: Layout) -> Teams:
+    """Return what computation of a study takes in one layout, over that in another.
+
+    base: the study with the base's threads and the same values of the input. Both layouts are of
+    the node that the laws are for.
+    """
+    return _moved(at, base, file.laws, was, now)
+
+
 def open_at(at: Study, n: int) -> float:
     """Return upper over lower end of what laws of threads leave open of computation at a count.
 

@@ -16,7 +16,7 @@ class P3s(PythonPackage):
     version("0.1.0")
 
     variant("baseline", default=False, description="Regressions of run times")
-    variant("frames", default=False, description="Tables as data frames of pandas")
+    variant("frames", default=False, description="Tables as data frames of pandas and xarray")
 
     depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-setuptools@77:", type="build")
@@ -41,3 +41,4 @@ class P3s(PythonPackage):
         depends_on("py-cattrs@24.1:")
         depends_on("py-scikit-learn@1.4:1", when="+baseline")
         depends_on("py-pandas@2:3", when="+frames")
+        depends_on("py-xarray@2024.1:", when="+frames")

@@ -93,3 +93,13 @@ def test_groff_warns_of_nothing(installed: Path) -> None:
         pytest.skip("groff is not installed")
     pages = sorted(f"man1/{path.name}" for path in installed.iterdir())
     assert said([groff, "-ww", "-s", "-man", "-Tascii", "-z", *pages], installed) == ""
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda each: each.path.replace(" ", "-"))
+def test_values_have_names_and_ranges_words(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No words of the library that reads options: <int range>, {STUDY}, 1<=x<=1000."""
+    run([*command.path.split()[1:], "--help"])
+    assert not re.search(r"<\w[\w\[\] ]*>|<=x|x>=", capsys.readouterr().out)
+    assert not re.search(r"[<{]", " ".join([command.usage, *(tag for tag, _ in command.options)]))

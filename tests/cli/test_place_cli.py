@@ -115,7 +115,7 @@ def test_the_text_names_the_choice_and_the_phases(
 ) -> None:
     assert run(["place", str(study.root), "-n", "16", *NODES]) in (0, 3)
     said = capsys.readouterr().out
-    assert said.startswith("16 processes on 4 nodes with 4 each, fat tree")
+    assert said.startswith("16 processes on 4 nodes with room for 4 each, fat tree")
     assert "cyclic" in said and "faster than cyclic" in said
 
 

@@ -123,6 +123,14 @@ def test_predict_over_threads_and_advise(study: Study, tmp_path: Path) -> None:
     assert p3s("next", study.root).returncode == 0
 
 
+def test_what_more_threads_save_is_in_the_table(study: Study) -> None:
+    done = p3s("predict", study.root, "-n", "16", "--param", "threads=2", "--what-if", "table",
+               "--json")  # fmt: skip
+    assert done.returncode in (0, 3), done.stderr
+    rows = {row["text"]: row["counts"][-1] for row in json.loads(done.stdout)["what_if"]}
+    assert rows["threads=4"]["saved_low_s"] < rows["threads=4"]["saved_s"]
+
+
 def test_a_number_of_threads_that_was_not_traced_can_be_validated(study: Study) -> None:
     p3s("predict", study.root, "-n", "16", "--threads", "3", "--node", "2x6")
     done = p3s("validate", study.at_dir("threads=3"), "-n", "4", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -41,3 +42,11 @@ def test_every_command_of_the_tutorial(on_path: None, tmp_path: Path) -> None:
         for block, code, printed in printed_by(page, place):
             assert code in block.exits, f"{block.command}\n{printed}"
             assert block.missing(printed) == [], f"{block.command}\n{printed}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_command_of_the_tutorial_is_left_out(name: str) -> None:
+    """What is set as code is run: a block without the mark before it would be forgotten."""
+    page = (ROOT / "docs" / "tutorial" / name).read_text(encoding="utf-8")
+    opened = re.findall(r"(?m)^```(?!text$)\w+$", page)
+    assert opened and page.count("<!-- run") == len(opened)

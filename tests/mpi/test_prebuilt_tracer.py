@@ -83,15 +83,20 @@ def test_libraries_of_mpi_say_which_they_are(came: mpi.MpiInstall) -> None:
     assert {"MPI_Init", "MPI_Send", "MPI_Allreduce"} <= library.functions
 
 
-def test_the_platform_wheel(came: mpi.MpiInstall, tmp_path: Path) -> None:
-    """It is built by P3S's own backend for the MPI here, and its replay is not linked to it."""
+@pytest.fixture(scope="module")
+def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the platform wheel for the MPI here brings along, built by P3S's own backend."""
     pytest.importorskip("setuptools", minversion="77", reason="setuptools is older than 77")
-    source = tmp_path / "src"
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no usable MPI")
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "src"
     ignored = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", "tests")
     shutil.copytree(ROOT, source, symlinks=True, ignore=ignored)
     script = (
         "import sys; sys.path.insert(0, '.ci'); import p3s_build;"
-        f"print(p3s_build.build_wheel({str(tmp_path)!r}, {{'prebuilt': {came.mpicc!r}}}))"
+        f"print(p3s_build.build_wheel({str(folder)!r}, {{'prebuilt': {install.mpicc!r}}}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=source, capture_output=True, text=True, timeout=500
@@ -99,12 +104,49 @@ def test_the_platform_wheel(came: mpi.MpiInstall, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     name = done.stdout.split()[-1]
     assert "-manylinux_2_" in name
-    shutil.unpack_archive(tmp_path / name, tmp_path / "out", "zip")
-    folder = tmp_path / "out" / "p3s" / "prebuilt"
-    rows = prebuilt.index(folder)
-    names = {"simulate.so", "packets.so", "varint.so", f"tracer-{came.family}.so", "replay.so"}
-    assert {row.name for row in rows} == names
+    shutil.unpack_archive(folder / name, folder / "out", "zip")
+    return folder / "out" / "p3s" / "prebuilt"
+
+
+def test_the_platform_wheel(brought: Path) -> None:
+    """What it brings for MPIs is not linked to one, and nothing says where it was compiled."""
+    rows = prebuilt.index(brought)
+    family = {row.library.family for row in rows if row.library}
+    assert {row.name for row in rows} == {
+        *("simulate.so", "packets.so", "varint.so", "counter.so", "machine-kernels"),
+        *(f"tracer-{family.pop()}.so", "replay.so", "machine-network.so", "machine-files.so"),
+    }
     for row in rows:
-        data = (folder / row.file).read_bytes()
-        assert b"libmpi" not in data.replace(b"libmpi.so.12", b"") or row.name != "replay.so"
-        assert str(tmp_path).encode() not in data
+        data = (brought / row.file).read_bytes()
+        unlinked = row.library is not None and not row.name.startswith("tracer")
+        assert b"libmpi" not in data.replace(b"libmpi.so.12", b"") or not unlinked
+        assert str(brought.parents[2]).encode() not in data
+
+
+def test_a_machine_is_measured_without_a_compiler(
+    brought: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from p3s.machine import build as machine
+    from p3s.machine import filesystem, network
+    from p3s.machine.runner import Runners
+    from p3s.signature_runner.build import ensure_counter
+
+    monkeypatch.setattr(prebuilt, "FOLDER", brought)
+    monkeypatch.setenv("PATH", without_compilers(tmp_path / "bin"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("CC", raising=False)
+    mpi.describe.cache_clear()
+    mpi._find.cache_clear()
+    try:
+        kernels = machine.kernels()
+        found = network.measure(None, 0.5)
+        rates = filesystem.measure_files(tmp_path, None, [2], 1 << 20, 1).rates
+        counter = ensure_counter()
+    finally:
+        mpi.describe.cache_clear()
+        mpi._find.cache_clear()
+    with Runners(kernels.path, [0], 1 << 20) as runners:
+        assert runners.run("int_add", 0, 1_000_000).ns > 0
+    assert "came with P3S" in kernels.compiler and kernels.version != "unknown"
+    assert len(found["hosts"]) == 2 and found["sizes"]["bytes"] and rates
+    assert counter.parent == tmp_path / "cache" / "p3s"

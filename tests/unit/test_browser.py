@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ import pytest
 from made_predictions import made_prediction, reason, record
 from report_studies import HOSTILE, hostile_prediction, put_study
 
+from p3s.predict.reasons import Reason
+from p3s.predict.surface import Cell, Surface
+from p3s.report import surface as surfaces
+from p3s.report import teams_page
 from p3s.report.compare import compare
 from p3s.report.compare_page import write_page
 from p3s.report.html import write_html
@@ -75,7 +80,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports of one phase, of a handful, of 500, and of hostile names."""
+    """Reports of one phase, of a handful, of 500, of hostile names; a comparison, and threads."""
     root = tmp_path_factory.mktemp("pages")
     many = tuple(2**k for k in range(1, 11))
     made = {
@@ -96,9 +101,48 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         write_html(view_of(study, record(prediction)), study.report_path)
         found[name] = study.report_path
     both = compare(*(record(made_prediction(phases=k)) for k in (3, 4)), names=("a", "b"))
+    named = [replace(pair, name="Irecv+Isend+Waitall+Allreduce") for pair in both.phases]
+    both = replace(both, phases=named)
     found["compare"] = root / "compare.html"
     write_page(both, found["compare"])
+    found["threads"] = root / "threads.html"
+    teams_page.write_page(over_threads(), found["threads"])
     return found
+
+
+def over_threads() -> teams_page.TeamsView:
+    """Return what the report of several numbers of threads says, of a made surface."""
+    cells = tuple(
+        Cell(
+            n=n, threads=threads, per_node=8, nodes=1, time_s=1.0 / (n * threads), low_s=None,
+            high_s=None, time_from="model", compute_s=1.0, compute_low_s=1.0, compute_high_s=1.0,
+            comm_s=0.1, comm_low_s=0.1, comm_high_s=0.1, work_s=1.0, measured_s=None, speedup=1.0,
+            efficiency=1.0, cost_core_h=0.1, doubtful=False, trusted=False, traced=threads < 8,
+        )
+        for n in (2, 16, 64, 256)
+        for threads in (1, 2, 4, 8)
+    )  # fmt: skip
+    wide = Reason("wide", "nobody knows", "run it")
+    surface = Surface(
+        setting="", cores_per_node=16, base=(2, 1), network="", cells=cells, reasons=(wide,),
+        notes=(),
+    )  # fmt: skip
+    parts = "parallel 89.0 %, serial 8.7 %"
+    return teams_page.TeamsView(
+        title="hybrid",
+        command="mpiexec -n {np} ./hybrid",
+        version="1",
+        sentences=[surfaces.fastest(surface)],
+        same_cores=surfaces.on_same_cores(surface),
+        against=[wide],
+        mind=[],
+        warning="Do not rely on this prediction: nobody knows.",
+        checks=["Messages do not depend on threads."],
+        laws=teams_page.Rows(["phase", "threads", "off by", "made of"], [["1", "1", "1 %", parts]]),
+        seen=teams_page.Rows(["runs", "processes"], [["threads=1", "2"]], "below"),
+        surface=teams_page._times(surface),
+        charts=(teams_page._heat(surface), ""),
+    )
 
 
 def opened_tab(page: Any) -> list[str]:
@@ -211,7 +255,7 @@ def test_nothing_in_a_table_runs_over_its_cell(
     opened.check_quiet(pages[name])
 
 
-@pytest.mark.parametrize("name", ["few", "hostile", "huge"])
+@pytest.mark.parametrize("name", ["few", "hostile", "huge", "compare", "threads"])
 def test_a_narrow_window_scrolls_tables_only(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:
@@ -235,6 +279,29 @@ def test_paper_holds_equations_and_verdicts(
             .map(cell => cell.textContent.slice(0, 60));}""")
     assert over == []
     opened.check_quiet(pages[name])
+
+
+#: How many lines each piece of a phase's name takes, where that is several: pieces are calls.
+_TORN = """() => [...document.querySelectorAll('.beside td.name:first-child')].flatMap(cell => {
+    const found = [];
+    for (const node of cell.childNodes) {
+        const range = document.createRange();
+        if (node.nodeType !== Node.TEXT_NODE) continue;
+        range.selectNodeContents(node);
+        if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1)
+            found.push(node.textContent);
+    }
+    return found;})"""
+
+
+def test_names_on_paper_break_between_calls(browser: Any, pages: dict[str, Path]) -> None:
+    """Where laws leave names little room: Irecv+Isend+Waitall+Allreduce, not Allredu-ce."""
+    opened = Opened(browser, pages["compare"], viewport={"width": 718, "height": 1000})
+    opened.page.emulate_media(media="print")
+    opened.page.evaluate("""() => document.querySelectorAll('.beside td:nth-last-child(-n+2)')
+        .forEach(cell => cell.textContent = '1.672/n + 0.01588*log2(n)/n + '.repeat(4))""")
+    assert opened.page.evaluate(_TORN) == []
+    opened.check_quiet(pages["compare"])
 
 
 def test_print_is_light_and_without_controls(browser: Any, pages: dict[str, Path]) -> None:
@@ -363,7 +430,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["few", "doubtful", "compare"])
+@pytest.mark.parametrize("name", ["few", "doubtful", "compare", "threads"])
 def test_axe_finds_nothing_against_wcag_aa(
     browser: Any, pages: dict[str, Path], axe: str, name: str, theme: str
 ) -> None:

@@ -77,6 +77,14 @@ def test_conda_recipe_is_yaml_that_says_so() -> None:
     assert (ROOT / made["about"]["license_file"]).is_file()
 
 
+def test_rattler_build_renders_the_conda_recipe() -> None:
+    """Conda's own tool: pip install py-rattler-build; it is too large to be among the others."""
+    tool = pytest.importorskip("rattler_build", reason="py-rattler-build is not installed")
+    recipe = tool.Stage0Recipe.from_file(str(FOLDER / "conda" / "recipe.yaml"))
+    (made,) = recipe.render(tool.VariantConfig(), tool.RenderConfig())
+    assert f"package='p3s', version='{VERSION}'" in repr(made)
+
+
 # ---- Spack --------------------------------------------------------------------------------------
 def calls(name: str) -> Iterator[ast.Call]:
     """Yield the calls of a directive in Spack's recipe."""

@@ -99,7 +99,7 @@ def test_the_first_is_the_fastest_of_those_that_are_simulated(tmp_path: Path) ->
     path = tmp_path / "placement" / "np000016.json"
     save(path, found)
     assert load(path) == found
-    assert render(found).startswith("16 processes on 4 nodes with 4 each, fat tree")
+    assert render(found).startswith("16 processes on 4 nodes with room for 4 each, fat tree")
     drawn = picture(made, block_on(16, made.where), cyclic_on(16, made.where))
     assert drawn is not None and drawn.nodes == 4
     assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in drawn.points)
@@ -165,7 +165,7 @@ def ranked(*named: tuple[str, float]) -> Placements:
 
 def test_what_is_said_first() -> None:
     take = verdict(ranked(("tiles", 0.8), ("block", 1.0), ("cyclic", 1.6)))
-    assert take[0] == "2 processes on 2 nodes with 1 to 2 each."
+    assert take[0] == "2 processes on 2 nodes with room for 1 to 2 each."
     assert take[1].startswith("Take tiles: 20.0 % faster than block (0.0 to 50.0 %) and 50.0 %")
     keep = verdict(ranked(("block", 1.0), ("cyclic", 2.0)))
     assert keep[1].startswith("Keep block") and keep[2].startswith(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ import pytest
 from made_predictions import made_prediction, phase_at, record
 from report_studies import hostile_prediction
 
+from p3s import report
 from p3s.characterize.matrix import CommMatrix
 from p3s.predict.types import Prediction
 from p3s.report.charts.cells import matrix_chart
@@ -215,3 +217,23 @@ def test_ticks_are_round_and_hold_the_values() -> None:
     assert Log(1, 1024, 0, 10).powers(most=6) == [1, 4, 16, 64, 256, 1024]
     assert log_ends([3, 40]) == (2, 64) and log_ends([0.0]) == (1, 2) and log_ends([4]) == (2, 8)
     assert spaced([0, 10, 20, 100], ["1000", "2000", "3000", "4000"]) == [True, False, False, True]
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of #rrggbb, as WCAG 2.1 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_numbers_on_every_shade_can_be_read() -> None:
+    """At least 4.5 to 1 (WCAG AA): light shades have the text's colour, dark ones the page's."""
+    css = (Path(report.__file__).parent / "templates" / "report.css").read_text()
+    blocks = [f"--ink:{block}" for block in css.split("--ink:")[1:]]
+    themes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", block)) for block in blocks]
+    assert len(themes) >= 2
+    for theme in themes:
+        for level in range(1, 7):
+            text = luminance(theme["page" if level > 3 else "ink"])
+            low, high = sorted((text, luminance(theme[f"m{level}"])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (level, theme)

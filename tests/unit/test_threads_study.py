@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,20 +15,24 @@ import p3s
 from p3s.advise.types import Objective
 from p3s.artefacts import sealed
 from p3s.cli.common import Progress as Bar
+from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
 from p3s.model.stage import load
-from p3s.pipeline import teams
+from p3s.pipeline import teams, thread_laws
 from p3s.pipeline.advising import Asked, advised
 from p3s.pipeline.basis import request_of
+from p3s.pipeline.predicting import predicted, what_ifs_of
 from p3s.pipeline.weak import ensure_family
 from p3s.predict import surface as surfaces
 from p3s.predict.reasons import Reason
+from p3s.predict.types import Prediction
 from p3s.progress import Progress
 from p3s.replay.settings import ReplaySettings
 from p3s.report import advice as advice_text
 from p3s.report import surface as surface_text
 from p3s.report import teams as teams_text
 from p3s.report.teams_page import view_of, write_page
+from p3s.settings import parse_setting
 from p3s.study import Study
 from p3s.threads import stage
 from p3s.threads.checks import check_messages
@@ -45,6 +50,7 @@ def _eight_cores() -> Iterator[None]:
     """Runs are on a machine of eight cores, whatever this one has."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(teams, "cores", lambda: 8)
+        patch.setattr(thread_laws, "cores", lambda: 8)
         yield
 
 
@@ -61,7 +67,7 @@ def surface(made: Study) -> surfaces.Surface:
 
 @pytest.fixture(scope="module")
 def found(made: Study) -> stage.ThreadFile:
-    return teams.ensure_threads(made, NODE, Progress())
+    return thread_laws.ensure_threads(made, NODE, Progress())
 
 
 def test_threads_of_a_study_are_known(made: Study) -> None:
@@ -78,7 +84,7 @@ def test_messages_with_other_threads_are_those_of_the_equations(found: stage.Thr
 
 def test_messages_of_threads_are_said(tmp_path: Path) -> None:
     study = put_threads(tmp_path / "s", Hybrid(chatty=True))
-    file = teams.ensure_threads(study, NODE, Progress())
+    file = thread_laws.ensure_threads(study, NODE, Progress())
     assert not any(check.equal for check in file.checks)
     said = teams_text.doubts(file)
     assert {reason.code for reason in said} == {"threads-differ"}
@@ -99,7 +105,7 @@ def test_the_same_messages_more_often_are_told_as_such(
 ) -> None:
     study = put_threads(tmp_path / "s", Hybrid(longer=longer), threads=(1, 2))
     at = study.at_dir("threads=1")
-    teams.ensure_model(Study(at), Progress())
+    thread_laws.ensure_model(Study(at), Progress())
     checks = check_messages(study, "", load(at))
     assert all(check.alike and not check.equal for check in checks)
     file = stage.ThreadFile(1, (1, 2), NODE, tuple(checks), 0.0, ())
@@ -112,7 +118,7 @@ def test_what_the_model_misses_is_no_matter_of_threads(tmp_path: Path) -> None:
     study = put_threads(tmp_path / "s", threads=(1, 2))
     put_threads(tmp_path / "other", Hybrid(chatty=True), threads=(2,))
     other = Study(tmp_path / "other" / "at" / "threads=2")
-    teams.ensure_model(other, Progress())
+    thread_laws.ensure_model(other, Progress())
     checks = check_messages(study, "", load(other.root))
     assert len(checks) == 3 and all(check.equal for check in checks)
 
@@ -197,7 +203,7 @@ def test_surface_as_text(surface: surfaces.Surface) -> None:
 
 def test_a_second_fit_is_not_made(made: Study, found: stage.ThreadFile) -> None:
     before = stage.checks_path(made).stat().st_mtime_ns
-    again = teams.ensure_threads(made, NODE, Progress())
+    again = thread_laws.ensure_threads(made, NODE, Progress())
     assert stage.checks_path(made).stat().st_mtime_ns == before
     assert len(again.laws) == len(found.laws) > 0
 
@@ -262,7 +268,8 @@ def test_report_has_heat_maps(made: Study, surface: surfaces.Surface, tmp_path: 
     write_page(view_of(made), page)
     text = page.read_text()
     assert "<svg" in text
-    assert "messages do not depend on threads" in text
+    assert "<p>Messages do not depend on threads" in text
+    assert "<li>On 16 cores: " in text
     assert 'class="cell m-6"' in text and 'class="frame"' in text
 
 
@@ -313,3 +320,68 @@ def test_regions_that_go_on_over_calls_tell_no_parts() -> None:
     made = _made_up(parts, np.array([1.0, 0.5, 1.0]))
     assert np.isnan(made["serial"]).tolist() == [True, True, False]
     assert np.isnan(made["longest"]).tolist() == [True, True, False]
+
+
+# ---- what if there were more threads ------------------------------------------------------------
+def predicted_with(study: Study, what_if: list[str], per_node: int = 4) -> Prediction:
+    """Return the prediction of three threads at 16 processes, ``per_node`` of them on a node."""
+    request = replace(REQUEST, settings=ReplaySettings(cores_per_node=per_node))
+    thread_laws.ensure_threads(study, NODE, Progress())
+    at = teams.at_setting(study, parse_setting("threads=3"), Progress())
+    changes = what_ifs_of(what_if)
+    return predicted(at, [16], request, Progress(), only=True, what_if=changes)[1]
+
+
+def test_what_more_threads_save_is_what_the_program_saves(made: Study) -> None:
+    """Computation with other threads than three, as the formula has it, and its interval."""
+    found = predicted_with(made, ["threads=6", "threads=1", "table"])
+    rows = {row.text: row.last for row in found.what_if}
+    now = ITERS * HYBRID.seconds(16, 3)
+    for threads in (6, 1):
+        true, row = now - ITERS * HYBRID.seconds(16, threads), rows[f"threads={threads}"]
+        assert row.saved_low_s is not None and row.saved_high_s is not None
+        assert row.saved_low_s < true < row.saved_high_s
+        assert row.saved_s == pytest.approx(true, rel=0.1)
+        assert row.low_s is not None and row.low_s < row.time_s
+    texts = [row.text for row in found.what_if if not row.asked]
+    assert "balanced" in texts and not any(text.startswith("threads") for text in texts)
+
+
+def test_the_table_has_twice_the_threads_or_says_why_not(made: Study) -> None:
+    assert "threads=6" in [row.text for row in predicted_with(made, []).what_if if not row.asked]
+    few = predicted_with(made, [], per_node=1)
+    assert not any(row.text.startswith("threads") for row in few.what_if)
+    assert [n for n in few.notes if "a node has 3 cores, and a process takes 3" in n]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("threads=9", "no run had more than 4 threads"), ("threads=3", "is what the prediction has"),
+     ("threads=73", "a node has 72 cores")],
+)  # fmt: skip
+def test_threads_of_which_nothing_is_known(made: Study, text: str, why: str) -> None:
+    with pytest.raises(P3SError, match=why):
+        predicted_with(made, [text], per_node=24)
+
+
+def test_threads_that_send_messages_have_no_row(tmp_path: Path) -> None:
+    found = predicted_with(put_threads(tmp_path / "s", Hybrid(chatty=True), threads=(1, 2)), [])
+    assert not any(row.text.startswith("threads") for row in found.what_if)
+    assert [
+        note for note in found.notes if "more threads of a process are not in the table" in note
+    ]
+
+
+def test_a_study_at_a_number_of_threads_fills_nodes_with_them(made: Study) -> None:
+    at = Study(made.at_dir("threads=4"))
+    request = thread_laws.filled(at, REQUEST)
+    whole = thread_laws.node_of(at, REQUEST).slots
+    assert request.settings.cores_per_node == whole // 4
+    assert thread_laws.filled(Study(made.at_dir("threads=1")), REQUEST) == REQUEST
+
+
+def test_changes_of_a_study_with_several_numbers_of_threads_are_refused(
+    made: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["predict", str(made.root), "-n", "16", "--what-if", "latency/2"]) == 2
+    assert "name one of them, as in --param threads=2" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from p3s.predict.rows import slowest_rank
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
 from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs, run_time
+from p3s.predict.what_if.threads import NOT_ASKED, MoreThreads, NotKnown, on_all_ranks, why_no_row
 from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
 
@@ -57,13 +58,16 @@ def with_answers(
     asked: Sequence[Changes],
     costs: Costs,
     *,
+    threads: MoreThreads | NotKnown = NOT_ASKED,
     table: bool | None = None,
     say: Callable[[str], None],
 ) -> Prediction:
     """Return a prediction with what changes save.
 
     ``asked``: at all counts. ``table``: the usual ones too, at the largest count; None: where that
-    takes a few seconds. Counts that are simulated on an ideal network, or quickly can be, get their
+    takes a few seconds. ``threads``: what is known of other numbers of threads.
+
+    Counts that are simulated on an ideal network, or quickly can be, get their
     transfer efficiency. ``costs``: those of the prediction. Errors: UsageError for a phase that
     there is not, P3SError, in one line, where changes cannot be simulated.
     """
@@ -77,13 +81,15 @@ def with_answers(
         return prediction
     found: dict[str, WhatIf] = {}
     rows: list[Count] = []
-    left = IDEAL_STEPS
+    left, in_table = IDEAL_STEPS, threads
     for row in reversed(prediction.counts):  # the largest count matters most
         quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
-        there = Simulation(study, row.n, costs)
+        there = Simulation(study, row.n, costs, threads)
         if quick and not asked and _rows(study, row.n) > IDEAL_ROWS_OF_GRIDS:
             quick = there.grids is None
         if asked or quick or (table and row is prediction.last):
+            if there.grids is not None and row is prediction.last:
+                in_table = on_all_ranks(threads)
             small = table is not False and there.size <= CHEAP
             usual_too = row is prediction.last and (bool(table) or small)
             share = _answered(prediction, row, there, asked, usual_too, found, say)
@@ -94,7 +100,11 @@ def with_answers(
             row = row if share is None else with_transfer(row, share)
         rows.insert(0, row)
     most_first = sorted(found.values(), key=lambda each: -each.last.saved_s)
-    return replace(prediction, counts=tuple(rows), what_if=tuple(most_first))
+    why = why_no_row(in_table) if any(not each.asked for each in most_first) else ""
+    notes = (f"what if: more threads of a process are not in the table: {why}",) if why else ()
+    return replace(
+        prediction, counts=tuple(rows), what_if=tuple(most_first), notes=(*prediction.notes, *notes)
+    )
 
 
 def _answered(
@@ -149,7 +159,7 @@ def answer(row: Count, base: Count, as_is: Made, changed: Made, changes: Changes
     one, other = run_time(as_is.times), run_time(changed.times)
     scale = row.time_s / one
     time, saved = scale * other, scale * (one - other)
-    low, high = _ends(row, changed.times, time)
+    low, high = _ends(row, changed, time)
     below, above = _apart(row, as_is, changed, changes)
     known = low is not None and below is not None and above is not None
     return WhatIfAt(
@@ -175,12 +185,17 @@ def _of_row(row: Count) -> tuple[Factors | None, Factors | None]:
     return row.interval_parts.model, row.interval_parts.residual
 
 
-def _ends(row: Count, times: PhaseTimes, time: float) -> tuple[float | None, float | None]:
-    """Return the interval of a time with changes: of the same parts as that of the row."""
-    own = own_parts(times)
+def _ends(row: Count, changed: Made, time: float) -> tuple[float | None, float | None]:
+    """Return the interval of a time with changes: of the same parts as that of the row.
+
+    What changes do may be another part of it.
+    """
+    own = own_parts(changed.times)
     if own is None or row.low_s is None:
         return None, None
-    low, high = combine([*own.values(), *_of_row(row)])
+    middle = run_time(changed.times)
+    does = tuple(run_time(end) / middle for end in changed.ends or ()) if middle > 0 else ()
+    low, high = combine([*own.values(), *_of_row(row), (does[0], does[1]) if does else None])
     return time * low, time * high
 
 
@@ -205,6 +220,7 @@ def _apart(
         for side in (0, 1)
     ]
     moves += [saved * (end - 1.0) for part in _of_row(row) if part for end in part]
+    moves += [other - run_time(end) for end in changed.ends or ()]
     noise = off_by_draws(as_is.draws, changed.draws, _student)
     noise = math.hypot(noise, _off_messages(as_is, changed) if other_costs(changes) else 0.0)
     below = math.hypot(noise, *(move for move in moves if move < 0))

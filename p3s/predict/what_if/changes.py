@@ -5,6 +5,7 @@
     quantity   = "latency" | "bandwidth" | "software" | "compute" | phase
     phase      = "phase" (number | "start" | "end")
     name=value = "network=ideal" | "network=" NAME or FILE | "placement=" block, cyclic or FILE
+               | "threads=" threads of a process
                | COLLECTIVE "=" ALGORITHM [":" bytes of a segment]
 
 Letters may be large or small, blanks are passed over.
@@ -32,6 +33,7 @@ COSTS = ("latency", "bandwidth", "software")
 COMPUTE, PHASE = "compute", "phase"
 BALANCED = "balanced"
 NETWORK, PLACEMENT, IDEAL = "network", "placement", "ideal"
+THREADS = "threads"
 #: Factors beyond these say nothing.
 _MOST = 1e6
 _SCALE = re.compile(r"(?P<what>.*?)\s*(?P<sign>[*/])\s*(?P<number>[^*/]*)", re.S)
@@ -39,7 +41,8 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?", re.I)
 _PHASE = re.compile(r"phase\s*(-?\d{1,9}|start|end)", re.I)
 #: Phases that have a name beside their number.
 _NAMED_PHASES = {"start": START, "end": END}
-_NAMES = (*COSTS, COMPUTE, PHASE, BALANCED, NETWORK, PLACEMENT)
+_NAMES = (*COSTS, COMPUTE, PHASE, BALANCED, NETWORK, PLACEMENT, THREADS)
+_MOST_THREADS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,15 @@ class Placed:
     how: str
 
 
+@dataclass(frozen=True)
+class Threads:
+    """Each process has so many threads, and nodes hold fewer or more of them."""
+
+    count: int
+
+
 T = TypeVar("T")
-Change = Scaled | Balanced | Algorithm | OnNetwork | Placed
+Change = Scaled | Balanced | Algorithm | OnNetwork | Placed | Threads
 
 
 @dataclass(frozen=True)
@@ -136,6 +146,8 @@ def text_of(part: Change) -> str:
         return f"{part.rule.call}={part.rule.algorithm}{segment}"
     if isinstance(part, OnNetwork):
         return f"{NETWORK}={part.name}"
+    if isinstance(part, Threads):
+        return f"{THREADS}={part.count}"
     return f"{PLACEMENT}={part.how}"
 
 
@@ -179,7 +191,7 @@ def _change(word: str, text: str) -> Change:
     name = low.split()[0]
     if name in (*COSTS, COMPUTE, PHASE):
         raise UsageError(f"--what-if {text!r}: {word} by how much? write for example {low}/2")
-    if name in (NETWORK, PLACEMENT, *COLLECTIVES):
+    if name in (NETWORK, PLACEMENT, THREADS, *COLLECTIVES):
         raise UsageError(
             f"--what-if {text!r}: {name} is to be what? write for example {_like(name)}"
         )
@@ -192,6 +204,8 @@ def _scaled(what: str, sign: str, number: str, text: str) -> Scaled:
     phase = _PHASE.fullmatch(low)
     if phase is not None:
         return Scaled(PHASE, factor, _phase_number(phase[1]))
+    if low == THREADS:
+        raise UsageError(f"--what-if {text!r}: how many threads? write for example threads=4")
     if low == PHASE:
         raise UsageError(f"--what-if {text!r}: which phase? write phase 3{sign}{number}")
     if low not in (*COSTS, COMPUTE):
@@ -226,6 +240,10 @@ def _named(word: str, text: str) -> Change:
         return OnNetwork(IDEAL if value.lower() == IDEAL else value)
     if low == PLACEMENT:
         return Placed(value.lower() if value.lower() in ("block", "cyclic") else value)
+    if low == THREADS:
+        if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= _MOST_THREADS):
+            raise UsageError(f"--what-if {text!r}: {value} is no number of threads")
+        return Threads(int(value[:9]))
     if low not in COLLECTIVES:
         raise _unknown(low, text, "=")
     algorithm, _, segment = value.lower().partition(":")
@@ -244,7 +262,7 @@ def _named(word: str, text: str) -> Change:
 def _unknown(name: str, text: str, sign: str = "") -> UsageError:
     """Return the error for a name that is none, with the one that it is like."""
     known = [*_NAMES, *COLLECTIVES]
-    there = "network, placement and collectives" if sign else ", ".join(_NAMES)
+    there = "network, placement, threads and collectives" if sign else ", ".join(_NAMES)
     return UsageError(
         f"--what-if {text!r}: there is no {name!r}{_meant(name, known)}; there are {there}"
     )
@@ -259,6 +277,8 @@ def _like(name: str) -> str:
     """Return an example of a name with a value."""
     if name == PLACEMENT:
         return "placement=cyclic"
+    if name == THREADS:
+        return "threads=4"
     if name in COLLECTIVES and COLLECTIVES[name].algorithms:
         return f"{name}={next(iter(COLLECTIVES[name].algorithms))}"
     return "network=ideal"

@@ -28,9 +28,11 @@ from p3s.predict.what_if.changes import (
     OnNetwork,
     Placed,
     Scaled,
+    Threads,
 )
 from p3s.predict.what_if.costs import altered_network
 from p3s.predict.what_if.on_grids import Changed, Found, OnGrids
+from p3s.predict.what_if.threads import HIGH, LOW, NOT_ASKED, VALUE, MoreThreads, NotKnown
 from p3s.predict.what_if.work import Where, altered_variation, altered_work, nowhere, where_of
 from p3s.program.generate import MOST_RANKS
 from p3s.program.mapping import BLOCK, CYCLIC
@@ -39,6 +41,7 @@ from p3s.text import processes
 if TYPE_CHECKING:
     from p3s.predict.estimators.messages import Messages
     from p3s.predict.estimators.prepared import Prepared, Program
+    from p3s.predict.what_if.changes import Change
     from p3s.study import Study
 
 #: Draws of computation where only a ratio is asked for, whose two times draw the same.
@@ -101,7 +104,8 @@ def check_answerable(
                 f"--what-if {changes.text}: computation is changed on all ranks, and the trace of "
                 f"{processes(max(counts))} has some; ask at {MOST_RANKS:,} at most"
             )
-    moved = next((changes for changes in asked if changes.of(Placed)), None)
+    elsewhere = (Placed, Threads)
+    moved = next((one for one in asked if any(isinstance(p, elsewhere) for p in one.parts)), None)
     for n in counts if moved is not None else ():
         if smaller(study, n, costs.messages.cores, costs.setting) is not None:
             raise UsageError(
@@ -113,19 +117,28 @@ def check_answerable(
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A simulation: times, and what its draws came to."""
+    """A simulation: times, and what its draws came to.
+
+    ``ends``: the times where what changes do is not known exactly, at the ends of the 90 % interval
+    of that alone; None where it is.
+    """
 
     times: PhaseTimes
     draws: Draws
+    ends: tuple[PhaseTimes, PhaseTimes] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """The program at one count, simulated as it is and with changes."""
+    """The program at one count, simulated as it is and with changes.
+
+    ``threads``: what other numbers of threads do, or why that is not known.
+    """
 
     study: Study
     n: int
     costs: Costs
+    threads: MoreThreads | NotKnown = NOT_ASKED
 
     @cached_property
     def times(self) -> PhaseTimes:
@@ -220,18 +233,51 @@ class Simulation:
         """Return the program with changes, drawn as the program as it is.
 
         ``base``: that, default with the ends of its interval; without ``ends`` it has no width.
+        Errors: P3SError where nothing is known of what they do.
         """
+        if not changes.of(Threads):
+            return self._with(changes, changes.parts, base, ends)
+        made, low, high = (
+            self._with(changes, self._spelt(changes, end), base, ends) for end in (VALUE, LOW, HIGH)
+        )
+        return replace(made, ends=(low.times, high.times))
+
+    def _spelt(self, changes: Changes, end: int) -> tuple[Change, ...]:
+        """Return changes with what threads do to each phase in the place of threads."""
+        known, phases = self._known_threads(changes), [int(p["phase"]) for p in self.times.phases]
+        rest = [part for part in changes.parts if not isinstance(part, Threads)]
+        for part in changes.of(Threads):
+            rest += known.as_scaled(part, phases, self.n, end)
+        return tuple(rest)
+
+    def _known_threads(self, changes: Changes) -> MoreThreads:
+        """Return what is known of threads; raises P3SError where that does not tell changes."""
+        if isinstance(self.threads, NotKnown):
+            raise P3SError(f"--what-if {changes.text}: {self.threads.why}")
+        if self.costs.setting.listed_at(self.n):
+            raise P3SError(
+                f"--what-if {changes.text}: a file says where ranks are, and not where they are "
+                "with other threads; leave --placement out"
+            )
+        for part in changes.of(Threads):
+            self.threads.check(part.count)
+        return self.threads
+
+    def _with(
+        self, changes: Changes, parts: tuple[Change, ...], base: Made | None, ends: bool
+    ) -> Made:
+        """Return the program with changes; ``parts``: they, or what they do to computation."""
         messages, setting = self._costs(changes)
         if self.n == 1:
-            work = altered_work(changes.parts, self.times, self.where)
+            work = altered_work(parts, self.times, self.where)
             return self._alone(self.times if work is None else work.of_times(self.times))
         if self.grids is not None:
-            changed = Changed(messages, setting, changes.parts)
+            changed = Changed(messages, setting, parts)
             as_is = self._of_grids if ends else self._plain_of_grids
             return _made(self.grids.simulated(changed, as_is, ends=ends), as_is)
         same = messages is self.costs.messages and setting is self.costs.setting
         ready = self.ready if same else self._ready(messages, setting)
-        times, parts = self.times, changes.parts
+        times = self.times
         where = self.where if same else where_of(ready, times, self.study.scaled_dir(self.n))
         work = altered_work(parts, times, where)
         if work is not None:
@@ -296,6 +342,9 @@ class Simulation:
         for part in changes.parts:
             if isinstance(part, Placed):
                 setting = placed_as(setting, part.how)
+            if isinstance(part, Threads):
+                each = self._known_threads(changes).per_node(part.count)
+                setting = replace(setting, ranks_per_node=each)
         rules = tuple(part.rule for part in changes.parts if isinstance(part, Algorithm))
         if rules:
             library = messages.library
@@ -330,7 +379,7 @@ def placed_as(setting: Setting, how: str) -> Setting:
 def other_costs(changes: Changes) -> bool:
     """Tell whether changes take messages that the prediction has not: others in number or costs."""
     return any(
-        isinstance(part, (Algorithm, Placed))
+        isinstance(part, (Algorithm, Placed, Threads))
         or (isinstance(part, OnNetwork) and part.name != IDEAL)
         for part in changes.parts
     )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.predict.intervals import total
-from p3s.predict.what_if.changes import Algorithm, Change, Changes, read_changes, text_of
+from p3s.predict.what_if.changes import Algorithm, Change, Changes, Threads, read_changes, text_of
+from p3s.predict.what_if.threads import MoreThreads
 from p3s.program.collectives.registry import COLLECTIVES
 from p3s.program.collectives.rules import Rule
 from p3s.program.collectives.tuned import NUMBERS
@@ -32,9 +33,11 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
 
     The phases that compute longest twice as fast, balanced ranks, half the latency, twice the
     bandwidth, an ideal network, of each collective the algorithm that does best (if one does better
-    than that of now), ranks dealt to nodes the other way where the network between nodes is known.
+    than that of now), ranks dealt to nodes the other way where the network between nodes is known,
+    twice the threads of a process where laws of threads tell what that does.
     """
     found = [read_changes(f"phase {phase} / 2") for phase in _busiest(row)]
+    found += [_as_changes(Threads(count)) for count in _threads(there)]
     if there.n == 1:
         return found
     texts = ("balanced", "latency / 2", "bandwidth * 2", "network=ideal")
@@ -44,6 +47,16 @@ def usual(there: Simulation, row: Count) -> list[Changes]:
         kind = there.costs.setting.mapping
         found.append(read_changes(f"placement={CYCLIC if kind == BLOCK else BLOCK}"))
     return found
+
+
+def _threads(there: Simulation) -> list[int]:
+    """Return the number of threads of a process that is worth a row; none where laws tell none."""
+    known = there.threads
+    if not isinstance(known, MoreThreads) or there.costs.setting.listed_at(there.n):
+        return []
+    if there.grids is not None:  # where ranks are is a matter of all of them
+        return []
+    return [] if known.twice is None else [known.twice]
 
 
 def _busiest(row: Count) -> list[int]:

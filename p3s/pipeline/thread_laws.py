@@ -1,0 +1,156 @@
+"""The laws of threads, fitted where out of date, and the node that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from p3s.errors import P3SError, UsageError
+from p3s.host.cores import cores
+from p3s.machine.openmp import load as load_openmp
+from p3s.pipeline.basis import Request, basis_of
+from p3s.pipeline.stages import (
+    ensure_compute,
+    ensure_model,
+    ensure_signatures,
+    is_stale,
+    machine_file,
+)
+from p3s.predict.what_if.threads import MoreThreads, NotKnown
+from p3s.progress import Progress
+from p3s.report.teams import doubts
+from p3s.settings import (
+    MIN_COUNTS,
+    parent_of,
+    parse_setting,
+    setting_name,
+    settings_in,
+    threads_of,
+    without_threads,
+)
+from p3s.study import Study
+from p3s.text import plural
+from p3s.threads import stage
+from p3s.threads.law import NOT_MEASURED, Measured, measured_of
+from p3s.threads.settings import at_threads, threads_in
+from p3s.topology.node import Node
+
+
+def plain_node(cores: int, source: str = "") -> Node:
+    """Return a node of which only the number of cores is known."""
+    return Node(source or plural(cores, "core"), (cores,), (1,), (cores,))
+
+
+def node_of(study: Study, request: Request) -> Node:
+    """Return the node of a run: as measured, or with the cores of the typical cluster's."""
+    from p3s.machine.cluster import cluster_of
+    from p3s.machine.machinefile import Machine
+
+    if request.settings.cores_per_node:
+        return plain_node(request.settings.cores_per_node)
+    file = machine_file(study)
+    basis = basis_of(request, {1: study}, [1], file)
+    if basis.network:
+        return plain_node(cluster_of(basis.network).cores_per_node, basis.network)
+    known = Machine.load(file).facts.get("cores") if file is not None else None
+    return plain_node(known if isinstance(known, int) and known > 0 else cores())
+
+
+def check_fits(threads: Sequence[int], node: Node) -> None:
+    """Raise UsageError where a process has more threads than a node has cores."""
+    most = max(threads)
+    if most > node.slots:
+        raise UsageError(
+            f"--threads {most}: a node has {plural(node.slots, 'core')} ({node.source}); describe "
+            "yours with --node, as in --node 2x32, or --cores-per-node"
+        )
+
+
+def ensure_threads(
+    root: Study, node: Node | None, progress: Progress, *, again: bool = False
+) -> stage.ThreadFile:
+    """Fit the models of all traced values, and what threads change, where out of date.
+
+    node: that the laws are for; None: that of an earlier fit, else one of this machine's cores.
+    """
+    inputs: list[Path] = []
+    for setting, at in settings_in(root):
+        counts = ensure_signatures(at, progress)
+        if len(counts) >= MIN_COUNTS:
+            progress.start(f"{setting_name(setting)}: fitting the model")
+            ensure_model(at, progress, again=again)
+            ensure_compute(at, progress, again=again)
+            inputs.append(at.compute_path)
+        inputs += [at.signature_path(n) for n in counts]
+    if (file := machine_file(root)) is not None:
+        inputs.append(file)
+    stale = again or is_stale(stage.checks_path(root), inputs)
+    found = None if stale else stage.load(root)
+    if found is not None and (node is None or found.node == node):
+        return found
+    if node is None:
+        node = plain_node(max(cores(), *threads_in(root)))
+    progress.start("fitting what threads change")
+    made = stage.build(root, node, cores(), _measured(root, node), say=progress.start)
+    progress.done("laws of threads fitted")
+    return made
+
+
+def _measured(root: Study, node: Node) -> Measured:
+    """Return what p3s machine measure --openmp found on the machine of the runs, if anything."""
+    file = machine_file(root)
+    found = load_openmp(file) if file is not None else None
+    return NOT_MEASURED if found is None else measured_of(found, node)
+
+
+def ensure_base(root: Study, file: stage.ThreadFile, rest: str) -> Study:
+    """Return the study at values of the input with the base's threads, derived where not traced."""
+    from p3s.parameters import instantiate
+
+    at = at_threads(root, rest, file.base)
+    if not at.model_path.exists() or len(at.signature_counts()) < MIN_COUNTS:
+        instantiate(root.root, parse_setting(at.root.name))
+    return at
+
+
+def filled(study: Study, request: Request, machine: Study | None = None) -> Request:
+    """Return a request whose nodes the threads of a study's processes fill, unless it says more.
+
+    A node has as many cores as :func:`node_of` says; each process takes one for each thread.
+    machine: the study of the machine that is predicted for, where it is another one.
+    """
+    threads = threads_of(study)
+    if threads <= 1 or request.settings.cores_per_node or request.placement is not None:
+        return request
+    each = max(node_of(machine or study, request).slots // threads, 1)
+    return replace(request, settings=replace(request.settings, cores_per_node=each))
+
+
+def more_threads(study: Study, per_node: int, progress: Progress) -> MoreThreads | NotKnown:
+    """Return what other numbers of threads do to a study, or why that is not known.
+
+    per_node: its processes of a node, which their threads fill.
+    """
+    if study.manifest().get("moved_from"):
+        return NotKnown("laws of threads are those of the machine of the runs", of_threads=False)
+    found, threads = parent_of(study), threads_of(study)
+    if found is None or not threads:
+        return NotKnown(
+            "the study has no runs with several numbers of threads; trace some, with p3s trace "
+            "--threads 1,2,4",
+            of_threads=False,
+        )
+    root, setting = found
+    slots = per_node * threads
+    try:
+        file = ensure_threads(root, None, progress)
+        if file.node.slots < slots:  # laws are for nodes as large as those of the runs, or larger
+            file = ensure_threads(root, plain_node(slots), progress)
+        base = ensure_base(root, file, setting_name(without_threads(setting)))
+    except P3SError as error:
+        return NotKnown(str(error))
+    against = [reason.text for reason in doubts(file) if reason.untrustworthy]
+    if against or not file.laws:
+        return NotKnown(against[0] if against else "no times of computation were taken")
+    return MoreThreads(study, base, file, threads, slots)
