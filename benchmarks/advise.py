@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
+from figures import Figure, Found
 from synthetic_node import (
     FRESH,
     KEPT_BACK,
@@ -288,6 +289,26 @@ def main() -> None:
                 flush=True,
             )
         _summary(number, rows)
+
+
+def figures(quick: bool) -> Found:
+    """Return regret and intervals of advice from 16 runs, for each group of programs."""
+    out = []
+    for group in ("seen",) if quick else tuple(PROGRAMS):
+        rows = [
+            advised(program, elements, runs(16), Given(0, False))
+            for program in PROGRAMS[group]
+            for elements in program.workloads
+        ]
+        regret = np.array([row.regret for row in rows])
+        of = f"advice for {len(rows)} workloads of programs {group}"
+        out += [
+            Figure(f"{of}: within 5 % of the best", 100 * np.mean(regret <= 0.05), "%", more=True),
+            Figure(f"{of}: mean regret", 100 * regret.mean(), "%"),
+            Figure(f"{of}: largest regret", 100 * regret.max(), "%"),
+            Figure(f"{of}: interval held", 100 * np.mean([r.held for r in rows]), "%", more=True),
+        ]
+    return Found(tuple(out))
 
 
 def _print_next(found: list[dict[str, list[Outcome]]]) -> None:

@@ -23,7 +23,11 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0:1] = [str(ROOT)]
+HERE = Path(__file__).resolve().parent
+# This directory has a replay.py, which must not be taken for the package.
+sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(ROOT), str(HERE)]
+
+from figures import Figure, Found  # noqa: E402
 
 from benchmarks.regression import explicit  # noqa: E402
 from benchmarks.regression.parts import fit_parts  # noqa: E402
@@ -254,6 +258,24 @@ def linpack_table(rows: Sequence[Mapping[str, Any]], explicitly: Mapping[str, An
         f"refused: {explicitly['why']}"
     )
     return "\n".join(lines)
+
+
+def figures(quick: bool) -> Found:
+    """Return the medians of T(n) for Linpack's cost model, and what the explicit model misses by.
+
+    Those of programs need what benchmarks/accuracy/run.py keeps.
+    """
+    out = [
+        Figure(
+            f"Linpack, {machine}, {row['noise']:.0%} noise, {row['weights']} weights: median error",
+            100 * median,
+            "%",
+        )
+        for row in linpack_rows()
+        for machine, median in row["medians"].items()
+    ]
+    name = "Linpack, all small times as inputs, refused: median error"
+    return Found((*out, Figure(name, 100 * explicit_rows()["median"], "%")))
 
 
 def main() -> int:

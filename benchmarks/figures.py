@@ -110,6 +110,18 @@ def whole(words: Sequence[str | Path], said: str = os.devnull, ok: Iterable[int]
     return used
 
 
+def resident_mib(most: bool) -> float:
+    """Return the resident memory of this process: the most since its program began, or now's.
+
+    What getrusage tells contains the memory of the process that started it.
+    """
+    wanted = "VmHWM:" if most else "VmRSS:"
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(wanted):
+            return int(line.split()[1]) / 1024
+    raise SystemExit(f"/proc/self/status has no {wanted}")
+
+
 def machine() -> dict[str, str | int]:
     """Return what a machine is, without its name and without paths."""
     model = ""
@@ -148,23 +160,33 @@ def keep(
         file.write(json.dumps({**run, "points": [asdict(p) for p in points]}) + "\n")
 
 
-def shown(figures: Sequence[Figure], before: Mapping[str, dict[str, float | None]]) -> str:
-    """Return the table of figures as Markdown, beside the last run's.
+def shown(
+    figures: Sequence[Figure], before: Mapping[str, dict[str, float | None]] | None = None
+) -> str:
+    """Return the table of figures as Markdown, beside the last run's where that is given.
 
-    Ratios to a peer are compared, as both ran on the same machine; else the values.
+    Ratios to a peer are compared, as both ran on the same machine; else the values. Columns that
+    nothing stands in are left out.
     """
-    lines = [
-        "| figure | value | peer | its value | ratio | goal | last run |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for f in figures:
-        sign = ">=" if f.more else "<="
-        goal = "" if f.goal is None else f"{sign} {f.goal:g}{'' if f.met else ', not met'}"
-        theirs = f.missing or ("" if f.peer_value is None else f"{f.peer_value:.3g}")
-        ratio = "" if f.ratio is None else f"{f.ratio:.2f}"
-        then = before.get(f.name)
-        old = None if then is None else then["value"] if f.ratio is None else then["ratio"]
-        last = "" if old is None else f"{old:.3g}"
-        cells = (f.name, f"{f.value:.3g} {f.unit}", f.peer, theirs, ratio, goal, last)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    rows = [_cells(f, None if before is None else before.get(f.name)) for f in figures]
+    heads = ("figure", "value", "peer", "its value", "ratio", "aim", "last run")
+    used = [k for k in range(len(heads)) if k < 2 or any(row[k] for row in rows)]
+    lines = [[heads[k] for k in used], ["---"] * len(used)]
+    lines += [[row[k] for k in used] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cells(f: Figure, then: dict[str, float | None] | None) -> tuple[str, ...]:
+    """Return the cells of a figure's row."""
+    sign = "at least" if f.more else "at most"
+    goal = "" if f.goal is None else f"{sign} {_number(f.goal)}{'' if f.met else ', not met'}"
+    theirs = f.missing or ("" if f.peer_value is None else _number(f.peer_value))
+    ratio = "" if f.ratio is None else f"{f.ratio:.2f}"
+    old = None if then is None else then["value"] if f.ratio is None else then["ratio"]
+    last = "" if old is None else _number(old)
+    return (f.name, f"{_number(f.value)} {f.unit}".strip(), f.peer, theirs, ratio, goal, last)
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits, and no exponent where it has no more than six places."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"

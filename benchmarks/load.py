@@ -283,9 +283,9 @@ def shown(rows: Sequence[Row]) -> str:
 
 #: Line -> what grows in it, as curves name it, and its sizes: quick ones, and others.
 AXES: dict[str, tuple[str, list[int], list[int]]] = {
-    "rank": ("events", [MILLION // 10, MILLION], [MILLION, 10 * MILLION, 100 * MILLION]),
-    "sites": ("call sites", [30, 100], [100, 1000, 10_000]),
-    "counts": ("process counts", [3, 5], [3, 10, 30]),
+    "rank": ("events", [MILLION // 10, MILLION], [10**5, MILLION, 10 * MILLION, 100 * MILLION]),
+    "sites": ("call sites", [30, 100], [3, 30, 300, 3000]),
+    "counts": ("process counts", [3, 5], [3, 6, 12, 24, 48]),
 }
 
 

@@ -2,9 +2,10 @@
 
     python benchmarks/predict.py [--quick] [--only jacobi2d,halo3d,wavefront] [--counts 4096,16384]
 
-The programs are event lists (tests/helpers/corpus.py), modelled at small counts, and every unit of
-work costs 1 ns. Each prediction is a process of its own on a fresh copy of the study. Nothing here
-passes or fails: a prediction that cannot be used (exit code 3) is a line that says so.
+The programs are the examples themselves, traced at 4 to 27 processes and modelled before. Each
+prediction is a process of its own on a fresh copy of the study, the scaled trace and what changes
+save included. Nothing here passes or fails: a prediction that cannot be used (exit code 3) is a
+line that says so.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ sys.path = [
 ]
 
 from figures import P3S, Figure, Found, Point, Used, whole  # noqa: E402
-from scale import make_study  # noqa: E402
+from traced import TRACED, modelled  # noqa: E402
 
-PROGRAMS = ("jacobi2d", "halo3d", "wavefront")
-QUICK, COUNTS = (1024, 4096), (4096, 16384, 65536, 1 << 20)
+QUICK, COUNTS = (1024, 4096), (1024, 4096, 16384, 1 << 16, 1 << 20)
 #: Count -> CPU seconds and MiB that are aimed at, on two cores.
 GOALS = {4096: (1.5, 150), 16384: (3.0, None), 1 << 20: (60.0, 2048)}
 NETWORK = "slingshot"
@@ -49,7 +49,7 @@ def lines(programs: Sequence[str], counts: Sequence[int]) -> Iterator[Line]:
     with tempfile.TemporaryDirectory(prefix="p3s-predict-") as folder:
         for program in programs:
             study = Path(folder) / program
-            make_study(program, study, timed=True)
+            modelled(program, study)
             for n in counts:
                 fresh = Path(folder) / f"{program}-{n}"
                 shutil.copytree(study, fresh)
@@ -61,10 +61,9 @@ def lines(programs: Sequence[str], counts: Sequence[int]) -> Iterator[Line]:
 def figures(quick: bool) -> Found:
     """Return CPU time and peak memory of each prediction, and how they grow with the ranks."""
     found, points = [], []
-    for line in lines(PROGRAMS, QUICK if quick else COUNTS):
+    for line in lines(list(TRACED), QUICK if quick else COUNTS):
         seconds, mib = GOALS.get(line.n, (None, None))
-        not_usable = " (exit code 3)" if line.used.code else ""
-        of = f"p3s predict of {line.program} at {line.n:,} ranks{not_usable}"
+        of = f"p3s predict of {line.program} at {line.n:,} ranks"
         found.append(Figure(f"{of}: CPU time", line.used.cpu_s, "s", seconds))
         found.append(Figure(f"{of}: peak memory", line.used.peak_mib, "MiB", mib))
         name = f"p3s predict, {line.program}"
@@ -76,7 +75,7 @@ def main() -> None:
     """Print a line for each prediction."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="small counts")
-    parser.add_argument("--only", default=",".join(PROGRAMS), help="programs")
+    parser.add_argument("--only", default=",".join(TRACED), help="programs")
     parser.add_argument("--counts", default="", help="process counts")
     told = parser.parse_args()
     counts = [int(n) for n in told.counts.split(",") if n] or (QUICK if told.quick else COUNTS)

@@ -23,9 +23,14 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-# Not this folder: its replay.py is another benchmark, not the package.
-sys.path[0] = str(HERE.parent / "tests" / "helpers")
+# This directory has a replay.py, which must not be taken for the package.
+sys.path = [
+    *(path for path in sys.path if Path(path).resolve() != HERE),
+    str(HERE.parent / "tests" / "helpers"),
+    str(HERE),
+]
 
+from figures import Figure, Found  # noqa: E402
 from replay_jobs import Mpi, Script, mpis, program_of, run_job, settings_of, world_of  # noqa: E402
 
 from p3s.replay.engine.job import DONE, result_path, write_job  # noqa: E402
@@ -229,6 +234,27 @@ def _error_row(length_us: int, errors: np.ndarray) -> dict[str, float]:
         "p50_us": float(np.median(np.abs(errors))) / 1e3,
         "p95_us": float(np.percentile(np.abs(errors), 95)) / 1e3,
     }
+
+
+def figures(quick: bool) -> Found:
+    """Return what the replay's engine adds to calls, beside the plain C program."""
+    found = mpis()
+    if not found:
+        raise SystemExit("no usable MPI with its compiler")
+    with tempfile.TemporaryDirectory(prefix="replay-cost-") as name:
+        rows = calls(found[0], 3 if quick else 7, "small", Path(name))
+    return Found(
+        tuple(
+            Figure(
+                f"replay, {row.what}",
+                row.replay_ns / 1e3,
+                "us",
+                peer="plain C",
+                peer_value=row.plain_ns / 1e3,
+            )
+            for row in rows
+        )
+    )
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "helpers"))
 sys.path.append(str(Path(__file__).resolve().parent))
 
-from figures import P3S, Figure, Found, Point, whole
+from figures import P3S, Figure, Found, Point, resident_mib, whole
 
 TIMEOUT_S = 1800.0
 #: Ranks asked for of the largest count.
@@ -82,7 +81,7 @@ def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
         head = write_scaled(root, n, SOME if some else None)
     except P3SError as err:
         return {"n": n, "ranks": "all", "why": str(err)}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = resident_mib(True)
     return {
         "n": n,
         "ranks": len(SOME) if some else "all",
@@ -104,7 +103,7 @@ def apart(root: Path, n: int, some: bool) -> dict[str, Any]:
 def figures(quick: bool) -> Found:
     """Return what scaled traces cost, in a whole process that writes all ranks."""
     points, last = [], None
-    counts = (1024, 4096) if quick else (4096, 32768, 1 << 20)
+    counts = (1024, 4096) if quick else (1024, 8192, 1 << 16, 1 << 20)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "jacobi2d"
         make_study("jacobi2d", root)

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -35,13 +36,19 @@ sys.path = [
     str(HERE),
 ]
 
-from figures import Figure, Found, Used, whole  # noqa: E402
+from figures import Figure, Found, Point, Used, resident_mib, whole  # noqa: E402
 from loggopsim import loggopsim  # noqa: E402
 
 PATTERNS = ("halo", "sweep", "exchange")
 TIMEOUT_S = 600.0
 #: Turns in a window of a folded loop, and of whole loops.
 WINDOW, FOLDED_TURNS = 3, (1_000, 30_000, 1_000_000)
+BYTES = 8192
+#: Ranks and iterations of the halos that figures are made of, and ranks of those that grow.
+SIZES = ((256, 6), (1024, 6), (4096, 6), (4096, 20))
+GROWTH = (64, 1024, 16384, 65536)
+#: Peak memory that is aimed at.
+MEMORY_MIB = {(4096, 20): 40.0, (16384, 20): 70.0}
 
 
 def grid(n: int) -> tuple[int, int]:
@@ -160,7 +167,7 @@ def measure(
     columns = [getattr(steps, field.name) for field in fields(steps)]
     arrays = [c for c in columns if isinstance(c, np.ndarray) and 0 not in c.strides]
     inputs = sum({id(c): c.nbytes for c in arrays}.values())
-    before = now_mb()
+    before = resident_mib(False)
     times = []
     found = None
     for _ in range(repeats):
@@ -168,7 +175,7 @@ def measure(
         begin = time.process_time()
         found = simulate(steps, node_of, network)
         times.append(time.process_time() - begin)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = resident_mib(True)
     return {
         "pattern": pattern,
         "ranks": n,
@@ -221,7 +228,7 @@ def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
         "windows": found.windows,
         "settled": found.settled,
         "turn_us": float(found.sums[0].max()) / turns / 1e3,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mb": resident_mib(True),
     }
 
 
@@ -263,53 +270,103 @@ def halo(n: int) -> np.ndarray:
     return table("halo", n)[1][:, :8]
 
 
-def figures(quick: bool) -> Found:
-    """Return speed and memory of a halo, beside LogGOPSim and SimGrid's replay where they are."""
-    import os
-
-    n, turns, repeats = 4096, 20, 2 if quick else 5
+def alone(pattern: str, n: int, turns: int, linked: bool, repeats: int) -> dict[str, Any]:
+    """Return what ``measure`` finds in a process of its own."""
     words = [sys.executable, __file__, "--turns", str(turns), "--repeats", str(repeats)]
     said = subprocess.run(
-        [*words, "--one", f"halo,{n},0"], capture_output=True, text=True, check=True
+        [*words, "--one", f"{pattern},{n},{int(linked)}"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
     )
-    inner = json.loads(said.stdout)
-    used = [used_by(["--turns", str(turns), "--once", f"halo,{n},0"]) for _ in range(repeats)]
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def process(n: int, turns: int) -> Used:
+    """Return what a process needs that builds a halo without links and simulates it once."""
+    return used_by(["--turns", str(turns), "--once", f"halo,{n},0"])
+
+
+def beside_loggopsim(n: int, turns: int, repeats: int) -> list[Figure]:
+    """Return speed and memory of a halo, beside LogGOPSim where it is."""
     place = os.environ.get("P3S_BENCH_LOGGOPSIM")
-    theirs = loggopsim(Path(place), halo(n), turns, 8192, repeats) if place else {}
     missing = "" if place else "missing: P3S_BENCH_LOGGOPSIM is no directory of it"
-    calls = inner["calls"] / 1e6
-    of = f"halo of {n:,} ranks, {turns} iterations"
-    peer = "LogGOPSim"
-
-    def rate(name: str, seconds: float, key: str) -> Figure:
-        other = calls / theirs[key] if theirs else None
-        return Figure(
-            f"{of}: {name}", calls / seconds, "M calls/s", None, True, peer, other, missing
-        )
-
-    return Found(
-        (
-            rate("simulate alone", inner["seconds"], "seconds"),
-            rate("whole process", min(x.cpu_s for x in used), "whole_s"),
-            Figure(
-                f"{of}: peak memory",
-                max(x.peak_mib for x in used),
-                "MiB",
-                40,
-                False,
-                peer,
-                theirs.get("peak_mb"),
-                missing,
-            ),
-            *simgrid(),
-        )
+    inner = alone("halo", n, turns, False, repeats)
+    used = [process(n, turns) for _ in range(repeats)]
+    theirs = loggopsim(Path(place), halo(n), turns, BYTES, repeats) if place else {}
+    calls, peak = inner["calls"] / 1e6, max(x.peak_mib for x in used)
+    of, peer = f"halo of {n:,} ranks, {turns} iterations", "LogGOPSim"
+    rates = (
+        ("simulate alone", inner["seconds"], theirs.get("seconds")),
+        ("whole process", min(x.cpu_s for x in used), theirs.get("whole_s")),
     )
+    out = [
+        Figure(
+            f"{of}: {what}",
+            calls / ours,
+            "M calls/s",
+            None,
+            True,
+            peer,
+            calls / other if other else None,
+            missing,
+        )
+        for what, ours, other in rates
+    ]
+    memory, aim = theirs.get("peak_mb"), MEMORY_MIB.get((n, turns))
+    return [*out, Figure(f"{of}: peak memory", peak, "MiB", aim, False, peer, memory, missing)]
+
+
+def others(n: int, turns: int, repeats: int) -> list[Figure]:
+    """Return the speed of the other patterns, with links and without, and what a call adds."""
+    out = []
+    for pattern in PATTERNS:
+        for linked in (False, True):
+            found = alone(pattern, n, turns, linked, repeats)
+            links = "with links" if linked else "without links"
+            name = f"{pattern} of {n:,} ranks, {turns} iterations, {links}: simulate alone"
+            out.append(Figure(name, found["calls_per_s"] / 1e6, "M calls/s", more=True))
+            if pattern == "halo" and not linked:
+                added = found["beyond_bytes_per_call"]
+                out.append(Figure("memory that the simulation adds, a call", added, "bytes"))
+    return out
+
+
+def folded_figures(n: int) -> list[Figure]:
+    """Return what folded loops of a thousand and a million iterations take."""
+    out = []
+    for slow, turns in ((0, 1_000), (0, 1_000_000), (1, 1_000_000)):
+        words = [sys.executable, __file__, "--fold", "--one", f"{n},{turns},{slow}"]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        found = json.loads(said.stdout)
+        ranks = "one slow rank" if slow else "equal ranks"
+        name = f"loop of {turns:,} iterations, {n:,} ranks, {ranks}, folded"
+        out.append(Figure(f"{name}: CPU time", found["seconds"], "s"))
+        out.append(Figure(f"{name}: peak memory", found["peak_mb"], "MiB", 100))
+    return out
+
+
+def figures(quick: bool) -> Found:
+    """Return speed and memory of halos and others, beside LogGOPSim and SimGrid's replay."""
+    repeats = 2 if quick else 5
+    found, points = [], []
+    for n, turns in SIZES[-1:] if quick else SIZES:
+        found += beside_loggopsim(n, turns, repeats)
+    if not quick:
+        found += [*others(4096, 20, repeats), *folded_figures(4096)]
+        n, turns = 16384, 20
+        name = f"halo of {n:,} ranks, {turns} iterations: peak memory"
+        found.append(Figure(name, process(n, turns).peak_mib, "MiB", MEMORY_MIB[n, turns]))
+    for n in GROWTH[:2] if quick else GROWTH:
+        used = process(n, 6)
+        points.append(Point("ranks", "simulate, halo", n, used.cpu_s, used.peak_mib))
+    return Found((*found, *simgrid()), tuple(points))
 
 
 def simgrid() -> list[Figure]:
     """Return how long a halo of 256 ranks takes here and in SimGrid's replay, in CPU time."""
-    import os
-    import shutil
     from dataclasses import replace
 
     from p3s.simgrid.smpirun import replay
@@ -327,14 +384,6 @@ def simgrid() -> list[Figure]:
     begin = sum(os.times()[2:4])
     replay(steps, node_of, network)
     return [Figure(name, ours, "s", peer="SimGrid", peer_value=sum(os.times()[2:4]) - begin)]
-
-
-def now_mb() -> float:
-    """Return the resident memory of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def folds(args: argparse.Namespace) -> None:
@@ -377,7 +426,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--cores", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--bytes", type=int, default=8192)
+    parser.add_argument("--bytes", type=int, default=BYTES)
     parser.add_argument("--pattern", choices=[*PATTERNS, "all"], default="all")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--loggopsim", type=Path, help="where LogGOPSim and txt2bin are")

@@ -11,9 +11,14 @@ distribution the median and the largest error, and how often the 90 % interval h
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parent))
+from figures import Figure, Found
 
 from p3s.master_worker.recognise import Served
 from p3s.master_worker.tasks import queue_of, time_of
@@ -70,22 +75,42 @@ def dealt(
     return free + WAY, shown
 
 
+def missed(draw: Draw, service: float) -> tuple[list[float], list[bool]]:
+    """Return of all trials and counts the relative error, and whether the interval held."""
+    off, inside = [], []
+    for trial in range(TRIALS):
+        rng = np.random.default_rng(trial)
+        runs = {n: [(dealt(draw(rng), n - 1, service, rng)[1],)] for n in TRACED}
+        found = queue_of(runs)
+        assert found is not None
+        for n in ASKED:
+            truth, _ = dealt(draw(rng), n - 1, service, rng)
+            made = time_of(found, n, WAY, 0.0)
+            off.append(abs(made.seconds / truth - 1.0))
+            inside.append(made.low <= truth <= made.high)
+    return off, inside
+
+
+def figures(quick: bool) -> Found:
+    """Return the errors of each distribution, and how many intervals hold."""
+    out, held, of_all = [], 0, 0
+    for name, draw in list(TASKS_OF.items())[: 2 if quick else None]:
+        for service in SERVICES:
+            off, inside = missed(draw, service)
+            of = f"queue of tasks, {name}, service of {service * 1e6:.0f} us"
+            out.append(Figure(f"{of}: median error", 100 * float(np.median(off)), "%"))
+            out.append(Figure(f"{of}: largest error", 100 * max(off), "%"))
+            held, of_all = held + sum(inside), of_all + len(inside)
+    share = 100 * held / of_all
+    return Found((*out, Figure("queues of tasks: inside the 90 % interval", share, "%", 90, True)))
+
+
 def main() -> None:
     """Print a line per distribution and service."""
     print(f"{'tasks':32} {'service':>8}  median  largest  inside")
     for name, draw in TASKS_OF.items():
         for service in SERVICES:
-            off, inside = [], []
-            for trial in range(TRIALS):
-                rng = np.random.default_rng(trial)
-                runs = {n: [(dealt(draw(rng), n - 1, service, rng)[1],)] for n in TRACED}
-                found = queue_of(runs)
-                assert found is not None
-                for n in ASKED:
-                    truth, _ = dealt(draw(rng), n - 1, service, rng)
-                    made = time_of(found, n, WAY, 0.0)
-                    off.append(abs(made.seconds / truth - 1.0))
-                    inside.append(made.low <= truth <= made.high)
+            off, inside = missed(draw, service)
             print(
                 f"{name:32} {service * 1e6:5.0f} us  {100 * np.median(off):4.1f} %"
                 f"   {100 * max(off):5.1f} %  {sum(inside):3d} of {len(inside)}"

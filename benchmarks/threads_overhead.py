@@ -23,6 +23,9 @@ from p3s.host import mpi
 from p3s.signature_runner import build
 from p3s.signature_runner.launch import run_traced
 
+sys.path.append(str(Path(__file__).resolve().parent))
+from figures import Figure, Found
+
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 300.0
 KINDS = ("empty", "barrier", "work")
@@ -88,24 +91,8 @@ def measured(
     return rows
 
 
-def arguments() -> argparse.Namespace:
-    """Return what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--repeats", type=int, default=9, help="turns of each kind of run")
-    parser.add_argument("--batches", type=int, default=1000, help="of 20 regions each")
-    parser.add_argument("--length", type=int, default=20_000, help="divisions of a region's work")
-    parser.add_argument("--threads", default="1,2,4", help="numbers of threads")
-    parser.add_argument("--mpicc", help="the MPI to use [default: the first that is found]")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Measure and print."""
-    asked = arguments()
-    found = mpi.describe(asked.mpicc) if asked.mpicc else next(iter(mpi.find_mpi()), None)
-    if found is None or found.mpiexec is None:
-        sys.exit("no MPI found; install one (for example `pip install mpich`)")
+def rows_of(found: mpi.MpiInstall, asked: argparse.Namespace) -> list[Row]:
+    """Return the rows of both compilers, of those that are there."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="p3s-regions-") as name:
         folder = Path(name)
@@ -116,6 +103,47 @@ def main() -> None:
                 continue
             for threads in map(int, asked.threads.split(",")):
                 rows += measured(found, program, threads, asked, folder / "runs")
+    return rows
+
+
+def figures(quick: bool) -> Found:
+    """Return what tracing adds to a region with one and two threads."""
+    found = next(iter(mpi.find_mpi()), None)
+    if found is None or found.mpiexec is None:
+        return Found()
+    asked = arguments(["--repeats", "3" if quick else "7", "--threads", "1,2"])
+    return Found(
+        tuple(
+            Figure(
+                f"region, {row.kind}, {row.compiler}, {row.threads} threads: added",
+                row.added_ns,
+                "ns",
+                AIM_NS,
+            )
+            for row in rows_of(found, asked)
+        )
+    )
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    """Return what the command line, or these words, ask for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--repeats", type=int, default=9, help="turns of each kind of run")
+    parser.add_argument("--batches", type=int, default=1000, help="of 20 regions each")
+    parser.add_argument("--length", type=int, default=20_000, help="divisions of a region's work")
+    parser.add_argument("--threads", default="1,2,4", help="numbers of threads")
+    parser.add_argument("--mpicc", help="the MPI to use [default: the first that is found]")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = arguments()
+    found = mpi.describe(asked.mpicc) if asked.mpicc else next(iter(mpi.find_mpi()), None)
+    if found is None or found.mpiexec is None:
+        sys.exit("no MPI found; install one (for example `pip install mpich`)")
+    rows = rows_of(found, asked)
     title = f"{found.family} {found.version}, {os.cpu_count()} CPUs, {asked.repeats} repeats"
     if asked.json:
         print(json.dumps({"mpi": title, "rows": [asdict(row) for row in rows]}, indent=1))

@@ -22,10 +22,18 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0:1] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+HERE = Path(__file__).resolve().parent
+# This directory has a replay.py, which must not be taken for the package.
+sys.path = [
+    *(path for path in sys.path if Path(path).resolve() != HERE),
+    str(ROOT),
+    str(ROOT / "tests" / "helpers"),
+    str(HERE),
+]
 
 import hybrid_machine as machine  # noqa: E402
 from andrews import LEVELS, critical_values  # noqa: E402
+from figures import Figure, Found  # noqa: E402
 
 from p3s.text import percent, table  # noqa: E402
 from p3s.trees.bessel import p_value, tail  # noqa: E402
@@ -279,6 +287,23 @@ def speed(_: range) -> dict[str, Any]:
         took.append(1e3 * (time.perf_counter() - began))
     print(f"\nadvice over 200 configurations: {np.median(took):.2f} ms in the median")
     return {"advice_ms": float(np.median(took))}
+
+
+def figures(quick: bool) -> Found:
+    """Return errors of trees, of one regression and of the thesis's trees, means over the seeds."""
+    out, seeds = [], range(1 if quick else 5)
+    for program in ("nb", "ht"):
+        for name, growing in (
+            ("tree", Growing()),
+            ("the thesis's tree", LITERAL),
+            ("one regression", replace(Growing(), minsplit=1e9)),
+        ):
+            mine = [scores(program, growing, seed) for seed in seeds]
+            median = 100 * float(np.mean([one.median for one in mine]))
+            regret = 100 * float(np.mean([one.regret for one in mine]))
+            out.append(Figure(f"{program}, {name}: median error", median, "%"))
+            out.append(Figure(f"{program}, {name}: mean regret", regret, "%"))
+    return Found(tuple(out))
 
 
 PARTS: dict[str, Callable[[range], dict[str, Any]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,10 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
 
-from figures import Figure, Point, keep, last_run, shown, whole
-from loglog import picture
+from figures import Figure, Point, keep, last_run, shown, whole  # noqa: E402
+from loglog import picture, power  # noqa: E402
+
+everything = importlib.import_module("all")
 
 
 def test_memory_of_a_process_is_not_that_of_the_one_that_measures():
@@ -20,6 +25,19 @@ def test_memory_of_a_process_is_not_that_of_the_one_that_measures():
     used = whole(["/bin/true"])
     assert used.code == 0
     assert used.peak_mib < 64
+    assert len(held)
+
+
+def test_what_a_process_says_of_itself_is_not_that_of_its_parent():
+    held = np.ones(40 << 20)  # 320 MiB
+    words = "import sys; sys.path.append(sys.argv[1]); import figures; "
+    words += "print(figures.resident_mib(True), figures.resident_mib(False))"
+    said = subprocess.run(
+        [sys.executable, "-c", words, str(BENCHMARKS)], capture_output=True, text=True, check=True
+    )
+    most, now = map(float, said.stdout.split())
+    assert 0 < now < 128
+    assert 0 < most < 128
     assert len(held)
 
 
@@ -47,7 +65,7 @@ def test_a_run_is_kept_and_shown_beside_the_next(tmp_path):
     keep(history, first, [Point("ranks", "p3s", 4, 1.0, 2.0)], True, "2026-01-01T00:00:00")
     assert last_run(history, False) == {}
     text = shown([Figure("time", 2.0, "s", 1.5, peer="A", peer_value=4.0)], last_run(history, True))
-    assert text.splitlines()[-1] == "| time | 2 s | A | 4 | 2.00 | <= 1.5, not met | 4 |"
+    assert text.splitlines()[-1] == "| time | 2 s | A | 4 | 2.00 | at most 1.5, not met | 4 |"
     assert str(Path.home()) not in history.read_text()
 
 
@@ -56,3 +74,39 @@ def test_a_picture_has_every_point():
     points += [Point("ranks", "b", 4, 0.5, 70.0), Point("events", "a", 9, 1.0, 1.0)]
     root = ElementTree.fromstring(picture(points, "ranks"))
     assert len(root.findall(".//{http://www.w3.org/2000/svg}circle")) == 2 * 4
+
+
+def test_a_picture_tells_the_power_of_the_last_step():
+    line = [Point("ranks", "a", n, n**2 / 1e6 + (n < 50), 10.0 * n) for n in (10, 100, 1000)]
+    assert power(line, False) == pytest.approx(2.0)
+    assert power(line[::-1], True) == pytest.approx(1.0)
+    assert power(line[:1], True) is None
+    texts = [x.text for x in ElementTree.fromstring(picture(line, "ranks")).iter() if x.text]
+    assert "a: 2.00" in texts
+    assert "a: 1.00" in texts
+
+
+def test_figures_are_put_into_a_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Page\n<!-- figures: laws -->\nold\n<!-- end of figures -->\nText\n"
+        "<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
+    )
+    everything.put_in(page, {"laws": [Figure("time", 1.0, "s")]})
+    assert page.read_text() == (
+        "# Page\n<!-- figures: laws -->\n| figure | value |\n| --- | --- |\n| time | 1 s |\n"
+        "<!-- end of figures -->\nText\n<!-- figures: scale -->\nkept\n<!-- end of figures -->\n"
+    )
+
+
+def test_every_page_names_benchmarks_that_have_figures():
+    named = {
+        name
+        for page in (BENCHMARKS.parent / "docs").glob("*.md")
+        for _, name, _ in everything._BLOCK.findall(page.read_text())
+    }
+    known = {name for group in everything.GROUPS.values() for name in group}
+    assert named
+    assert named <= known
+    for name in known:
+        assert "def figures(quick: bool) -> Found:" in (BENCHMARKS / f"{name}.py").read_text(), name
