@@ -40,7 +40,7 @@ NETWORK = ("--network", "slingshot")
 #: p3s with smaller grids above a count that is given first.
 _SHORTENED = """import sys
 from p3s.predict.estimators import fewer
-fewer.EVERY_RANK = fewer.EVERY_RANK_DEALT = int(sys.argv.pop(1))
+fewer.EVERY_RANK = int(sys.argv.pop(1))
 from p3s.__main__ import main
 sys.exit(main())"""
 #: What the note of a prediction by smaller grids says of them.

@@ -29,7 +29,7 @@ NO_REPLAY = typer.Option(
 EVERY_RANK = typer.Option(
     False,
     "--every-rank",
-    help="Simulate every rank beyond 2,048 processes too, not smaller grids that stand for them.",
+    help="Simulate every rank beyond 8,192 processes too, not smaller grids that stand for them.",
 )
 PLACEMENT = typer.Option(
     None,

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from p3s.predict.estimators.settings import Setting
     from p3s.study import Study
 
-#: Up to how many ranks all of them are simulated: in blocks on nodes, and dealt in another way,
-#: which puts other ranks of a smaller grid beside each other.
-EVERY_RANK, EVERY_RANK_DEALT = 2048, 8192
+#: Up to how many ranks all of them are simulated for a prediction, and for the share of it that
+#: changes leave, which smaller grids tell better than the time itself.
+EVERY_RANK, EVERY_RANK_CHANGED = 8192, 2048
 #: Times of the simulated grids are met where none is further off than this share of all.
 _MET, _NEARLY_MET = 0.005, 0.03
 #: Ways in which times change with the grid, the simplest first, and from which share on they do.
@@ -58,13 +58,17 @@ _FAR_MORE = 4.0
 _HARDLY = 1.25
 
 
-def smaller(study: Study, n: int, cores: int, setting: Setting) -> Fewer | None:
+def smaller(
+    study: Study, n: int, cores: int, setting: Setting, *, changed: bool = False
+) -> Fewer | None:
     """Return the smallest grid that stands for ``n`` processes; None: all ranks are simulated.
 
     ``cores``: of a node, where nobody says how many ranks it has. Where nodes or their network are
-    listed one by one, none is.
+    listed one by one, none is. ``changed``: for what changes save; but where ranks are dealt out in
+    another way than in blocks, other ranks of a smaller grid share nodes.
     """
-    most = EVERY_RANK if setting.mapping == BLOCK else EVERY_RANK_DEALT
+    fewest = changed and setting.mapping == BLOCK
+    most = min(EVERY_RANK, EVERY_RANK_CHANGED) if fewest else EVERY_RANK
     if n <= most or setting.every_rank or setting.topology or setting.listed_at(n):
         return None
     from p3s.model.stage import load

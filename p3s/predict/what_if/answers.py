@@ -15,7 +15,7 @@ from p3s.predict.intervals import Factors, combine, own_parts
 from p3s.predict.rows import slowest_rank
 from p3s.predict.types import Count, Prediction, WhatIf, WhatIfAt
 from p3s.predict.what_if.changes import Changes, Placed, Scaled, check_phases, read_changes
-from p3s.predict.what_if.simulated import Costs, Made, Simulation, other_costs, run_time
+from p3s.predict.what_if.simulated import Costs, Made, Simulation, moves, other_costs, run_time
 from p3s.predict.what_if.threads import NOT_ASKED, MoreThreads, NotKnown, on_all_ranks, why_no_row
 from p3s.predict.what_if.usual import usual
 from p3s.program.scaled import scaled_head
@@ -84,7 +84,7 @@ def with_answers(
     left, in_table = IDEAL_STEPS, threads
     for row in reversed(prediction.counts):  # the largest count matters most
         quick = table is not False and _rows(study, row.n) <= IDEAL_ROWS and left > 0
-        there = Simulation(study, row.n, costs, threads)
+        there = Simulation(study, row.n, costs, threads, moves(asked) is not None)
         if quick and not asked and _rows(study, row.n) > IDEAL_ROWS_OF_GRIDS:
             quick = there.grids is None
         if asked or quick or (table and row is prediction.last):

@@ -104,15 +104,20 @@ def check_answerable(
                 f"--what-if {changes.text}: computation is changed on all ranks, and the trace of "
                 f"{processes(max(counts))} has some; ask at {MOST_RANKS:,} at most"
             )
-    elsewhere = (Placed, Threads)
-    moved = next((one for one in asked if any(isinstance(p, elsewhere) for p in one.parts)), None)
-    for n in counts if moved is not None else ():
-        if smaller(study, n, costs.messages.cores, costs.setting) is not None:
+    moved = moves(asked)
+    for n in counts:
+        if moved and smaller(study, n, costs.messages.cores, costs.setting) is not None:
             raise UsageError(
-                f"--what-if {moved.text if moved else ''}: where ranks are is simulated with every "
+                f"--what-if {moved.text}: where ranks are is simulated with every "
                 f"rank, and {processes(n)} are many; ask at {EVERY_RANK:,} at most, or add "
                 "--every-rank"
             )
+
+
+def moves(asked: Sequence[Changes]) -> Changes | None:
+    """Return the first of changes that put ranks elsewhere, None where none does."""
+    elsewhere = (Placed, Threads)
+    return next((one for one in asked if any(isinstance(p, elsewhere) for p in one.parts)), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,13 +137,15 @@ class Made:
 class Simulation:
     """The program at one count, simulated as it is and with changes.
 
-    ``threads``: what other numbers of threads do, or why that is not known.
+    ``threads``: what other numbers of threads do, or why that is not known. ``moved``: changes
+    put ranks elsewhere, which smaller grids do not tell.
     """
 
     study: Study
     n: int
     costs: Costs
     threads: MoreThreads | NotKnown = NOT_ASKED
+    moved: bool = False
 
     @cached_property
     def times(self) -> PhaseTimes:
@@ -149,7 +156,7 @@ class Simulation:
     def grids(self) -> OnGrids | None:
         """The smaller grids that stand for so many ranks; None: all ranks are simulated."""
         messages, setting = self.costs.messages, self.costs.setting
-        few = smaller(self.study, self.n, messages.cores, setting)
+        few = smaller(self.study, self.n, messages.cores, setting, changed=not self.moved)
         if few is None:
             return None
         made = replace(grids_of(messages, self.study, few, setting, _nothing), keep=True)

@@ -108,7 +108,7 @@ def on_all_ranks(known: MoreThreads | NotKnown) -> NotKnown:
     """Return why nothing is known where smaller grids stand for all ranks."""
     if isinstance(known, NotKnown):
         return known
-    return NotKnown("where ranks are is simulated with every rank: ask at a smaller count")
+    return NotKnown("where ranks are is simulated with every rank, --what-if threads=N does so")
 
 
 def why_no_row(known: MoreThreads | NotKnown) -> str:
