@@ -352,12 +352,16 @@ def _is_nowhere() -> bool:
 def _starved() -> bool:
     """Tell whether this process gets no more memory.
 
-    Python 3.11 calls some of that SystemError, and a thread that gets no stack RuntimeError.
+    Python 3.11 calls some of that SystemError, and a thread that gets no stack RuntimeError. Asked
+    of the system: what was freed before may hold what Python asks for, but no thread's stack.
     """
     try:
-        return not bytearray(_ROOM)
-    except MemoryError:
+        import mmap
+
+        mmap.mmap(-1, _ROOM).close()
+    except (ImportError, MemoryError, OSError):
         return True
+    return False
 
 
 def main() -> int:

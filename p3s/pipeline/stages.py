@@ -296,7 +296,8 @@ def ensure_scaled(study: Study, n: int, bar: Progress, *, spread: bool = False) 
 
     spread: where all ranks are too many, some that stand for them will do.
     """
-    from p3s.program.generate import MOST_RANKS, write_scaled
+    from p3s.program import write_scaled
+    from p3s.program.generate import MOST_RANKS
 
     if scaled_is_missing(study, n) or (n > MOST_RANKS and not spread):
         bar.start(f"n={n}: scaling")

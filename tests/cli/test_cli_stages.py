@@ -146,7 +146,9 @@ class Stages:
         write_json(Study(study_dir).model_path, as_file(model))
         return model
 
-    def write_scaled(self, study_dir: Path, n: int, ranks: list[int] | None = None) -> ScaledHead:
+    def write_scaled(
+        self, study_dir: Path, n: int, ranks: list[int] | None = None, *, spread: bool = False
+    ) -> ScaledHead:
         self.calls.append(("scale", n))
         study = Study(study_dir)
         for part in study.scaled_dir(n).glob("*"):

@@ -223,7 +223,7 @@ def _sampled(root: Path) -> None:
 
 def _threads(root: Path) -> None:
     """Laws of threads, messages over threads, times over both, advice."""
-    from p3s.pipeline import teams
+    from p3s.pipeline import teams, thread_laws
     from p3s.pipeline.advising import Asked, advised
     from p3s.pipeline.basis import request_of
     from p3s.predict import surface
@@ -233,13 +233,13 @@ def _threads(root: Path) -> None:
 
     study, node = put_threads(root / "threads", Hybrid()), read_node("2x8")
     request, before = request_of("auto", "", True, ReplaySettings()), teams.cores
-    teams.cores = lambda: 8
+    teams.cores = thread_laws.cores = lambda: 8
     try:
         found = teams.surface(study, teams.Wanted([16], [1, 2], node=node), request, Progress())
         surface.write(study, found)
         told = advised(study, Asked(nodes=2, cores=32, node=node), request, Progress())
     finally:
-        teams.cores = before
+        teams.cores = thread_laws.cores = before
     write_advice(
         study, AdviceFile("", node, 2, 32, told.advice, told.cells, told.next, "", told.reasons)
     )
