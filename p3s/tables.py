@@ -168,12 +168,15 @@ def columns_of(path: Path) -> list[str]:
 def open_table(path: Path, known: Mapping[str, TableFacts] | None) -> Any:
     """Return a table's file, opened by pyarrow, checked: digest, rows, the memory it asks for.
 
-    Raises ValueError for what is damaged, pyarrow's errors, OSError.
+    Read it with ``use_threads=False``: Arrow's threads can abort or hang a process that ends while
+    they do (apache/arrow 34314 and 50482), after all its work. Raises ValueError for what is
+    damaged, pyarrow's errors, OSError.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     data = checked_bytes(path, known)
-    file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+    file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     rows = file.metadata.num_rows
     most = ROOM + TIMES_ITS_SIZE * len(data)
     asked = max(_cells(file.metadata, data) * _CELL_BYTES, _stated_bytes(file.metadata))
@@ -195,7 +198,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     asked = _cells(file.metadata, file_bytes(path)) * _OBJECT_BYTES
     if asked > ROOM + TIMES_ITS_SIZE * path.stat().st_size:
         raise ValueError(f"{path.name}: it asks for {asked:,} bytes of memory")
-    rows: list[dict[str, Any]] = file.read().to_pylist()
+    rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
     return rows
 
 
@@ -221,8 +224,8 @@ def _text_bytes(schema: Any, data: bytes, most: int) -> int:
     if not names:
         return 0
     total = 0
-    file = pq.ParquetFile(io.BytesIO(data), read_dictionary=names)
-    for batch in file.iter_batches(batch_size=_TEXT_ROWS, columns=names):
+    file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=names)
+    for batch in file.iter_batches(_TEXT_ROWS, columns=names, use_threads=False):
         for texts in batch.columns:
             if pa.types.is_dictionary(texts.type) and _is(texts.type, str):
                 sizes = pc.take(pc.binary_length(texts.dictionary), texts.indices)
@@ -302,7 +305,7 @@ def read_table(
     columns: name -> int, float (finite), str or list (of whole numbers). Raises ValueError for
     what is damaged, pyarrow's errors, OSError.
     """
-    table = open_table(path, known).read(columns=list(columns))
+    table = open_table(path, known).read(list(columns), use_threads=False)
     return checked_columns(table, columns, path.name)
 
 

@@ -80,7 +80,9 @@ def _checked(path: Path, form: Form, n: int) -> tuple[Head, np.ndarray]:
         raise ValueError(f"it is of version {head.version} and {head.np} processes")
     lacks = form.added if head.version < form.version else ()
     wanted = [name for name in form.columns if name not in lacks]
-    table = checked_columns(file.read(columns=wanted), dict.fromkeys(wanted, int), path.name)
+    table = checked_columns(
+        file.read(wanted, use_threads=False), dict.fromkeys(wanted, int), path.name
+    )
     rows = np.zeros((table.num_rows, len(form.columns)), dtype=np.int64)
     for name in wanted:
         rows[:, form.columns.index(name)] = numbers(table.column(name))

@@ -243,7 +243,7 @@ def _sums(scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None) 
                 columns = ["rank", "phase", "op", "repeat", once, *(["io_ns"] if spent else [])]
                 columns += [] if ends is None else ["slot", "kind"]
                 kinds = {name: _KINDS.get(name, float) for name in columns}
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
+                for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                     checked_columns(batch, kinds, part.name)
                     where = _positions(batch, part, n, slot_of, ranks)
                     work = numbers(batch.column(once)).astype(np.float64)

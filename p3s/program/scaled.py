@@ -173,7 +173,9 @@ def whole_table(scaled_dir: Path) -> pa.Table:
     head = scaled_head(scaled_dir)
     try:
         known = known_tables(head)
-        tables = [open_table(part, known).read() for part in parts_of(scaled_dir, head)]
+        tables = [
+            open_table(part, known).read(use_threads=False) for part in parts_of(scaled_dir, head)
+        ]
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowException, OSError, ValueError) as err:
         why = " ".join(str(err).split())[:120]

@@ -309,3 +309,40 @@ sys.exit("pandas" in sys.modules)
 """
     words = [sys.executable, "-c", code, str(tmp_path / "t.parquet")]
     assert subprocess.run(words, timeout=100, check=False).returncode == 0
+
+
+_NO_THREADS = """
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from p3s.tables import codes, numbers, open_table, parquet_bytes, read_rows, read_table, texts
+
+path, count = Path(sys.argv[1]), lambda: len(os.listdir("/proc/self/task"))
+before = count()
+many = np.arange(300_000)
+columns = {f"c{k}": pa.array(many) for k in range(8)}
+columns["name"] = texts(("MPI_Send", "MPI_Recv"), many % 2)
+path.write_bytes(parquet_bytes(pa.table(columns)))
+table = read_table(path, {**dict.fromkeys(columns, int), "name": str})
+numbers(table.column("c3")), codes(table.column("name")), read_rows(path)
+assert count() == before, "Arrow started threads"
+open_table(path, None).read()
+assert count() > before, "Arrow has none to start"
+"""
+
+
+def test_tables_are_written_and_read_without_threads(tmp_path: Path) -> None:
+    """Arrow's own can abort or hang a process that ends while they do."""
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_THREADS, str(tmp_path / "table.parquet")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
