@@ -12,6 +12,7 @@ from p3s.errors import P3SError
 from p3s.laws.whole import evaluate_int
 from p3s.model.follow import posted
 from p3s.model.grid import domain_grids, node_grids, traced_grids, uncut
+from p3s.model.grid.at import standing_for_all
 from p3s.model.grid.grids import GridRule
 from p3s.model.grid.guards import GridAt, Guard, of_ranks
 from p3s.model.grid.nodes import grid_at
@@ -25,7 +26,7 @@ from p3s.model.sizes.observed import env_of
 from p3s.model.sizes.slots import bytes_of, count_of
 from p3s.model.tree import phase_weight
 from p3s.model.types import Model, ProcessGrid, Slot
-from p3s.model.work.workload import rank_work, share_out
+from p3s.model.work.workload import of_segments, share_out
 from p3s.text import joined, processes
 
 __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
@@ -34,8 +35,9 @@ __all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_
 RULES = (domain_grids, node_grids, traced_grids, uncut, relations)
 #: Up to how many times a count the counts are looked at of which one may have a grid.
 _SEARCHED = 5
-#: Ranks that the mean work of all is taken from, where not all are asked for.
-_SAMPLE = 128
+#: Ranks that the mean work of all is taken from, at most, where not all are asked for; as many at
+#: once as are written at once.
+_SAMPLE, _AT_ONCE = 8192, 2048
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,13 @@ class Amounts:
     """Whose sizes, numbers and work the ranks of a smaller process grid have.
 
     ``grid``: the program's process grid at another count; ``ranks``: the rank there that each rank
-    of the smaller grid stands for, ascending.
+    of the smaller grid stands for, ascending; ``means``: the mean work of all ranks there
+    (``Evaluator.means``).
     """
 
     grid: GridAt
     ranks: np.ndarray
+    means: np.ndarray
 
     def of(
         self, ranks: np.ndarray, peers: np.ndarray | None
@@ -195,11 +199,8 @@ class Evaluator:
             means = None if ranks is None or len(ranks) == self.n else self.means
             c["work"] = share_out(self.model, self.grid, c, means)
         elif work and self.amounts is not None:
-            there = self.amounts.grid
-            means = Evaluator(self.model, there.n, grid=there).means
-            c["work"] = share_out(
-                self.model, there, {**c, "rank": self.amounts.ranks[c["rank"]]}, means
-            )
+            there = {**c, "rank": self.amounts.ranks[c["rank"]]}
+            c["work"] = share_out(self.model, self.amounts.grid, there, self.amounts.means)
         i64 = {k: c[k].astype(np.int64, copy=False) for k in c if k != "work"}
         return ScaledRows(
             self.n,
@@ -222,9 +223,20 @@ class Evaluator:
 
     @cached_property
     def means(self) -> np.ndarray:
-        """The mean work of the ranks of each phase by the laws of segments, from some of them."""
-        some = np.unique(np.linspace(0, self.n - 1, min(self.n, _SAMPLE)).astype(np.int64))
-        return rank_work(self.model, self.grid, self._rows(some), widths=False).means
+        """The mean work of the ranks of each phase by the laws of segments, of those that take
+        part; 0 where nothing is brought to it."""
+        total, there = np.zeros((2, len(self.model.phases)))
+        if self.model.level is None:
+            return total
+        ranks, weight = standing_for_all(self.grid, _SAMPLE)
+        for at in range(0, len(ranks), _AT_ONCE):
+            some = ranks[at : at + _AT_ONCE]
+            found = of_segments(self.model, self.grid, self._rows(some, work=False), widths=False)
+            said = found.per_phase()
+            times = weight[np.searchsorted(ranks, found.ranks)]
+            total += said @ times
+            there += (said > 0) @ times
+        return np.asarray(np.divide(total, there, out=total, where=there > 0))
 
     def _rows(self, ranks: np.ndarray | None, work: bool = True) -> dict[str, np.ndarray]:
         some = self.grid if ranks is None else self.grid.only(np.asarray(ranks, dtype=np.int64))

@@ -28,7 +28,7 @@ from p3s.model.types import Model
 from p3s.model.work.workload import rank_work
 from p3s.program.generate import order_of, packed_at
 from p3s.program.parts import compute_ns, first_slots, index_in_phase
-from p3s.program.scaled import RECV, SEND, Ints, ScaledTrace, build
+from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, build
 
 #: The shortest sides: of a grid of one or two dimensions, and of more.
 _SHORTEST, _SHORTEST_OF_MANY = 6, 4
@@ -203,15 +203,24 @@ def fewer(model: Model, n: int, cores: int) -> Fewer | None:
 
 @dataclass(frozen=True)
 class Laws:
-    """What the ranks' times are from: of the computation, and of files."""
+    """What the ranks' times are from: of the computation, and of files.
+
+    ``means``: the mean work of all ranks of the large grid (:func:`means_of`).
+    """
 
     compute: ComputeModel | None
     files: FilesOf | None
+    means: Floats
 
 
-def rows_of(few: Fewer) -> tuple[Evaluator, ScaledRows]:
-    """Return the rows of the smaller grid, with the amounts of the large one."""
-    amounts = Amounts(few.large, few.stands_for)
+def means_of(few: Fewer) -> Floats:
+    """Return the mean work of all ranks of the large grid in each phase, as its trace has it."""
+    return np.asarray(Evaluator(few.model, few.large.n, grid=few.large).means, dtype=np.float64)
+
+
+def rows_of(few: Fewer, means: Floats) -> tuple[Evaluator, ScaledRows]:
+    """Return the rows of the smaller grid, with the amounts of the large one; means: of it."""
+    amounts = Amounts(few.large, few.stands_for, means)
     evaluator = Evaluator(few.model, few.n, grid=few.grid, amounts=amounts)
     return evaluator, evaluator.rows()
 
@@ -221,7 +230,7 @@ def trace_of(few: Fewer, laws: Laws) -> tuple[ScaledTrace, TraceOrder]:
     from dataclasses import replace
 
     model, large = few.model, few.large
-    evaluator, rows = rows_of(few)
+    evaluator, rows = rows_of(few, laws.means)
     there = replace(rows, rank=few.stands_for[rows.rank], grid=large, n=large.n)
     work = there.work
     if laws.compute is not None:
@@ -229,7 +238,7 @@ def trace_of(few: Fewer, laws: Laws) -> tuple[ScaledTrace, TraceOrder]:
             model,
             large,
             {name: getattr(there, name) for name in ("rank", "item", "nbytes", "repeat")},
-            means=Evaluator(model, large.n, grid=large).means,
+            means=laws.means,
         )
         work = compute_ns(model, there, Costs(laws.compute, model).of(large, found))
     spent = laws.files.times(model, there, large.n) if laws.files is not None else None

@@ -16,6 +16,7 @@ from test_estimators import machine_file
 from p3s.characterize.times import _save
 from p3s.cli.before import check_request
 from p3s.costs.stage import build as build_compute
+from p3s.costs.stage import load as load_compute
 from p3s.errors import P3SError, UsageError
 from p3s.model.stage import load as load_model
 from p3s.pipeline.basis import Request
@@ -28,7 +29,17 @@ from p3s.predict.what_if.changes import read_changes
 from p3s.predict.what_if.simulated import Simulation, check_answerable, costs_of, run_time
 from p3s.program import generate as of_generate
 from p3s.program import write_scaled
-from p3s.program.fewer import Fewer, fewer, inner_places, outer_places, rows_of
+from p3s.program.fewer import (
+    Fewer,
+    Laws,
+    fewer,
+    inner_places,
+    means_of,
+    outer_places,
+    rows_of,
+    trace_of,
+)
+from p3s.replay.costs.estimate import work_of
 from p3s.replay.settings import ReplaySettings
 from p3s.study import Study
 
@@ -72,6 +83,17 @@ def front(rec: Recorder) -> None:
         if j < q - 1:
             rec("Send", site="se", peer=rec.rank + 1, nbytes=8 * rows)
         rec("Allreduce", nbytes=8)
+
+
+def rooted(rec: Recorder) -> None:
+    """A root that reads and deals out before the loop, and writes behind it; others wait for it."""
+    root = rec.rank == 0
+    rec("Init", work=100)
+    rec("Bcast", root=0, nbytes=80_000, work=3_000_000 + 4000 * rec.n if root else 2000)
+    for _ in range(8):
+        rec("Allgather", nbytes=8 * (200_000 // rec.n), work=90_000_000 // rec.n)
+    rec("Reduce", root=0, nbytes=8, work=500)
+    rec("Finalize", work=9_000_000 if root else 300)
 
 
 def study_of(root: Path, program: Callable[[Recorder], None]) -> Study:
@@ -237,7 +259,7 @@ def test_a_smaller_grid_has_the_ranks_of_the_large_one(study: Study) -> None:
     model = load_model(study.root)
     few = fewer(model, LARGE, 4)
     assert isinstance(few, Fewer) and few.n < LARGE / 4
-    _, rows = rows_of(few)
+    _, rows = rows_of(few, means_of(few))
     from p3s.model.evaluate import generate
 
     there = generate(model, LARGE, few.stands_for)
@@ -246,6 +268,20 @@ def test_a_smaller_grid_has_the_ranks_of_the_large_one(study: Study) -> None:
     for name in ("item", "slot", "nbytes", "repeat"):
         assert (getattr(rows, name) == getattr(there, name)).all()
     assert rows.work == pytest.approx(there.work)
+
+
+def test_a_root_computes_on_smaller_grids_what_it_does_among_all(tmp_path: Path) -> None:
+    """Before a loop and behind it: what others wait for, and what no other rank does."""
+    study = study_of(tmp_path / "s", rooted)
+    times = computation(study, LARGE).compute.sum(axis=1)
+    model = load_model(study.root)
+    few = fewer(model, LARGE, 4)
+    assert isinstance(few, Fewer) and few.weight[0] == 1 and few.stands_for[0] == 0
+    trace, _ = trace_of(few, Laws(load_compute(study.root), None, means_of(few)))
+    found = work_of(trace, sorted(trace.weights)).sum(axis=1) / 1e9
+    assert times[0] > 2 * times[1:].max()
+    assert found == pytest.approx(times[few.stands_for], rel=1e-6)
+    assert few.weight @ found == pytest.approx(times.sum(), rel=1e-3)
 
 
 @pytest.mark.parametrize(("few", "many"), [(6, 6), (6, 7), (8, 100), (9, 1024), (16, 17)])

@@ -10,6 +10,7 @@ import pytest
 
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
+from p3s.model.grid.at import standing_for_all
 from p3s.model.grid.grids import Listed
 from p3s.model.types import Profile
 from p3s.model.work.balance import (
@@ -26,7 +27,7 @@ from p3s.model.work.balance import (
 )
 from p3s.model.work.levels import PhasePoints, fit_level
 from p3s.model.work.means import fit_mean, mean_at, spread_at
-from p3s.model.work.workload import rank_work
+from p3s.model.work.workload import of_segments, rank_work
 
 TRACED = (4, 8, 16, 32)
 
@@ -97,6 +98,39 @@ def test_parts_of_the_ranks_have_the_work_that_they_have_among_all(sweep) -> Non
     columns = {c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")}
     some = rank_work(sweep, rows.grid, columns, means=rows.means)
     assert some.per_phase().sum(axis=0) == pytest.approx(every[16:32], rel=1e-9)
+
+
+def rooted(rec: corpus.Recorder) -> None:
+    """A root that reads before the loop while all others wait."""
+    rec("Bcast", root=0, nbytes=8, work=40_000 + 500 * rec.n if rec.rank == 0 else 30)
+    for _ in range(5):
+        rec("Allreduce", nbytes=8, work=900_000 // rec.n)
+
+
+@pytest.mark.parametrize("n", (512, 4096))
+def test_the_mean_of_all_ranks_holds_a_root_once(n) -> None:
+    from p3s.model.evaluate import Evaluator
+
+    model = fit_model([corpus.table(rooted, m) for m in TRACED])
+    evaluator = Evaluator(model, n)
+    columns = {c: getattr(evaluator.rows(), c) for c in ("rank", "item", "nbytes", "repeat")}
+    said = of_segments(model, evaluator.grid, columns).per_phase()
+    assert said[0, 0] > 50 * said[0, 1:].max()
+    assert evaluator.means == pytest.approx(said.sum(axis=1) / (said > 0).sum(axis=1), rel=1e-9)
+
+
+@pytest.mark.parametrize("dims", [(5000,), (64, 90), (30, 12, 40), (3, 700)])
+def test_some_ranks_stand_for_all_and_those_at_the_ends_for_themselves(dims) -> None:
+    n = int(np.prod(dims))
+    grid = grid_of(n, *dims)
+    ranks, weight = standing_for_all(grid, 1024)
+    assert len(ranks) <= 1024 and (np.diff(ranks) > 0).all()
+    assert weight.sum() == pytest.approx(n)
+    assert weight[0] == 1 and ranks[0] == 0 and ranks[-1] == n - 1
+    places = grid.coords[:, ranks].sum(axis=0)
+    assert weight @ places / n == pytest.approx(grid.coords.sum(axis=0).mean(), rel=0.1)
+    every, ones = standing_for_all(grid, n)
+    assert (every == np.arange(n)).all() and (ones == 1).all()
 
 
 def grid_of(n: int, *dims: int):

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+#: Multiples of this, less what is whole, lie evenly wherever one stops.
+_GOLDEN = (5**0.5 - 1) / 2
+
 
 @dataclass(frozen=True)
 class GridAt:
@@ -64,6 +67,47 @@ class GridAt:
     def key(self) -> tuple[Any, ...]:
         """What tells grids apart, stages and iterations left out."""
         return (self.n, self.dims, self.layout)
+
+
+def standing_for_all(grid: GridAt, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ranks that stand for all of a grid, ascending, and how many each stands for.
+
+    All up to ``most``; of more some of the places along each dimension. Those near its ends stand
+    for themselves, so that a root or a border counts as often as there is one.
+    """
+    if grid.n <= most:
+        return np.arange(grid.n), np.ones(grid.n)
+    left, places = most, {}
+    for k, d in enumerate(sorted(range(len(grid.dims)), key=lambda d: grid.dims[d])):
+        each = int((left + 0.5) ** (1 / (len(grid.dims) - k)))
+        places[d] = _some_places(grid.dims[d], max(each, 1))
+        left = max(left // len(places[d][0]), 1)
+    pairs = [places[d] for d in range(len(grid.dims))]
+    coords = np.stack([c.ravel() for c in np.meshgrid(*(at for at, _ in pairs), indexing="ij")])
+    weight = np.ones(1)
+    for _, times in pairs:
+        weight = np.multiply.outer(weight, times).ravel()
+    outside = np.flatnonzero(~grid.inside)
+    at, times = _some_places(len(outside), most)
+    ranks = np.concatenate([grid.rank_at(coords), outside[at]])
+    order = np.argsort(ranks)
+    return ranks[order], np.concatenate([weight, times])[order]
+
+
+def _some_places(extent: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return about ``number`` places of an extent, and how many each stands for.
+
+    A quarter of them at each end, for themselves; those between fill it evenly, whatever repeats.
+    """
+    if extent <= number:
+        return np.arange(extent), np.ones(extent)
+    edge = number // 4
+    inside = extent - 2 * edge
+    between = np.unique((np.arange(1, number - 2 * edge + 1) * _GOLDEN % 1.0 * inside).astype(int))
+    at = np.concatenate([np.arange(edge), edge + between, np.arange(extent - edge, extent)])
+    times = np.ones(len(at))
+    times[edge : edge + len(between)] = inside / len(between)
+    return at, times
 
 
 def low_power(n: int) -> int:

@@ -81,6 +81,12 @@ def rank_work(
     rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for;
     means: of :class:`RankWork`, where these are not all ranks.
     """
+    return _levelled(model, grid, of_segments(model, grid, rows, widths), means)
+
+
+def of_segments(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> RankWork:
+    """Return what the laws of segments alone say of the ranks in ``rows``, as rank_work takes them;
+    ``means`` of it are 0."""
     places = [place for p in model.phases for place in p.work.places]
     phases = np.array([p.phase for p in model.phases for _ in p.work.places], dtype=np.int64)
     number = {p.place: k for k, p in enumerate(places)}
@@ -113,7 +119,7 @@ def rank_work(
         there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
             work[k, there], half[k, there] = segments.of_place(k, there, widths)
-    found = RankWork(
+    return RankWork(
         ranks,
         places,
         phases,
@@ -123,7 +129,6 @@ def rank_work(
         unruled,
         np.zeros(len(model.phases)),
     )
-    return _levelled(model, grid, found, means)
 
 
 def _levelled(model: Model, grid: GridAt, found: RankWork, means: np.ndarray | None) -> RankWork:

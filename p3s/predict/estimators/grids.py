@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.predict.estimated import Communication
-from p3s.program.fewer import Fewer, Laws, longer, trace_of
+from p3s.program.fewer import Fewer, Laws, longer, means_of, trace_of
 from p3s.replay.costs.estimate import work_of
 from p3s.simulate.steps import Floats, Ints
 from p3s.text import processes
@@ -123,7 +123,8 @@ class Grids:
         from p3s.costs.stage import load as load_compute
         from p3s.files.stage import files_of_study
 
-        return Laws(load_compute(self.study.root), files_of_study(self.study.root, self.few.model))
+        files = files_of_study(self.study.root, self.few.model)
+        return Laws(load_compute(self.study.root), files, means_of(self.few))
 
     @cached_property
     def all(self) -> tuple[Fewer, ...]:
